@@ -1,0 +1,48 @@
+# Each target sets up what it needs on an empty machine with Python >= 3.11 and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Results are compared across runs, so BLAS gets as many threads as the machine has cores and no more.
+export OMP_NUM_THREADS ?= 2
+export OPENBLAS_NUM_THREADS ?= 2
+
+.PHONY: demo test test-slow lint bench docs clean
+
+demo: $(VENV)/.demo
+	$(BIN)/nestquad demo --out demo-output
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 -q
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -q -m slow
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks --out docs
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable ".[plot]" --constraint constraints.txt
+	touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[test]" --constraint constraints.txt
+	touch $@
+
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[docs,plot]" --constraint constraints.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache

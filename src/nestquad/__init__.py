@@ -1,0 +1,100 @@
+"""Nested expectations with few evaluations and honest error bars.
+
+>>> import nestquad as nq
+>>> problem = nq.problems.finance()
+>>> est = nq.estimate(problem, budget=4096, rng=0)
+>>> low, high = est.interval()
+>>> bool(low < problem.exact < high)
+True
+"""
+
+from nestquad import problems
+from nestquad.accuracy import Allocation, allocate
+from nestquad.compare import Comparison, compare
+from nestquad.distributions import (
+    Empirical,
+    Independent,
+    LogNormal,
+    Normal,
+    Sampler,
+    Transport,
+    Uniform,
+)
+from nestquad.errors import (
+    EvaluationError,
+    InputError,
+    MissingExtraError,
+    NestquadError,
+    NestquadWarning,
+    NumericalError,
+    UnsupportedError,
+)
+from nestquad.estimate import estimate
+from nestquad.expectation import expectation
+from nestquad.kernels import (
+    Additive,
+    Anova,
+    Gaussian,
+    Matern,
+    PeriodicSobolev,
+    Scaled,
+    Sobolev,
+    Stein,
+    Sum,
+    Tensor,
+)
+from nestquad.methods import NKQ, NMC, NQMC
+from nestquad.points import IID, Given, Halton, Lattice, Sobol
+from nestquad.problem import NestedExpectation
+from nestquad.quadrature import KernelQuadrature
+from nestquad.result import Estimate
+from nestquad.rules import Jitter, Schedule
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IID",
+    "NKQ",
+    "NMC",
+    "NQMC",
+    "Additive",
+    "Allocation",
+    "Anova",
+    "Comparison",
+    "Empirical",
+    "Estimate",
+    "EvaluationError",
+    "Gaussian",
+    "Given",
+    "Halton",
+    "Independent",
+    "InputError",
+    "Jitter",
+    "KernelQuadrature",
+    "Lattice",
+    "LogNormal",
+    "Matern",
+    "MissingExtraError",
+    "NestedExpectation",
+    "NestquadError",
+    "NestquadWarning",
+    "Normal",
+    "NumericalError",
+    "PeriodicSobolev",
+    "Sampler",
+    "Scaled",
+    "Schedule",
+    "Sobol",
+    "Sobolev",
+    "Stein",
+    "Sum",
+    "Tensor",
+    "Transport",
+    "Uniform",
+    "UnsupportedError",
+    "allocate",
+    "compare",
+    "estimate",
+    "expectation",
+    "problems",
+]

@@ -1,0 +1,8 @@
+"""How accurate an answer is, and how much accuracy costs."""
+
+from __future__ import annotations
+
+from nestquad.accuracy._allocation import Allocation, Level, allocate
+from nestquad.accuracy._errors import ErrorParts, linearized_covariance
+
+__all__ = ["Allocation", "ErrorParts", "Level", "allocate", "linearized_covariance"]

@@ -1,0 +1,188 @@
+"""Methods side by side at the same budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nestquad._progress import Progress, ProgressLike, as_progress
+from nestquad._typing import RNGLike
+from nestquad.errors import InputError, MissingExtraError
+from nestquad.estimate import estimate
+from nestquad.methods import METHODS, Method, as_method
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import plain
+
+__all__ = ["Comparison", "Row", "compare"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one budget, over all replicates.
+
+    Errors are None where the exact value is not known; `spread` is the standard deviation of the
+    values over replicates, which is always there but does not see bias.
+    """
+
+    method: str
+    budget: int
+    n_evaluations: int
+    value: float
+    mean_abs_error: float | None
+    rmse: float | None
+    spread: float
+    half_width: float
+    coverage: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of methods; print it, or take it to pandas, JSON or a plot."""
+
+    problem: str
+    exact: float | None
+    replicates: int
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        head = ("method", "evaluations", "mean |error|", "RMSE", "spread", "half-width", "covered",
+                "seconds")
+        body = [
+            (
+                row.method,
+                f"{row.n_evaluations:,}",
+                _number(row.mean_abs_error),
+                _number(row.rmse),
+                _number(row.spread),
+                _number(row.half_width),
+                "–" if row.coverage is None else f"{100 * row.coverage:.0f} %",
+                f"{row.seconds:.3f}",
+            )
+            for row in self.rows
+        ]
+        widths = [max(len(r[i]) for r in (head, *body)) for i in range(len(head))]
+        lines = ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
+                 for r in (head, *body)]
+        exact = "" if self.exact is None else f", exact value {self.exact:.10g}"
+        title = f"{self.problem}{exact}, {self.replicates} replicates"
+        return "\n".join([title, lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; needs the extra ``frames``."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("Comparison.to_frame", "frames") from error
+        return pd.DataFrame([asdict(row) for row in self.rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem,
+            "exact": self.exact,
+            "replicates": self.replicates,
+            "rows": [plain(asdict(row)) for row in self.rows],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Error against evaluations; needs the extra ``plot``. Returns the axes."""
+        from nestquad.plots import plot_comparison
+
+        return plot_comparison(self, ax)
+
+
+def compare(
+    problem: NestedExpectation,
+    *,
+    budget: int | Sequence[int],
+    methods: Iterable[str | Method] | None = None,
+    replicates: int = 20,
+    rng: RNGLike = None,
+    progress: ProgressLike = False,
+) -> Comparison:
+    """Run methods on a problem, many times, with the same number of evaluations.
+
+    Parameters
+    ----------
+    problem
+        With `exact` known, errors and coverage are measured against it.
+    budget
+        Evaluations of g for each run; several budgets make a convergence table.
+    methods
+        Names or configured methods; default: all.
+    replicates
+        Runs of each, with independent randomness; the same for each method.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> table = nq.compare(nq.problems.synthetic(), budget=1024, replicates=3, rng=0)
+    >>> sorted(row.method for row in table.rows)
+    ['nkq', 'nmc', 'nqmc']
+    """
+    if replicates < 1:
+        raise InputError("replicates", repr(replicates), "at least 1")
+    chosen = [as_method(m) for m in (METHODS if methods is None else methods)]
+    budgets = [int(b) for b in np.atleast_1d(budget)]
+    stream = Stream.from_rng(rng)
+    show = as_progress(progress)
+    total = sum(budgets) * len(chosen) * replicates
+    done = 0
+    rows = []
+    for one_budget in budgets:
+        for method in chosen:
+            runs = []
+            for replicate in range(replicates):
+                runs.append(
+                    estimate(
+                        problem,
+                        budget=one_budget,
+                        method=method,
+                        rng=stream.child(replicate).generator(),
+                    )
+                )
+                done += one_budget
+                show(done, total, f"{method.name} at {one_budget:,}")
+            rows.append(_summary(_label(method, chosen), one_budget, runs, problem.exact))
+    if isinstance(show, Progress):
+        show.close()
+    exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
+    return Comparison(problem.label, exact, replicates, tuple(rows))
+
+
+def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
+    # Of several answers the first is compared: the table has one line for each method.
+    values = np.array([np.ravel(run.value)[0] for run in runs])
+    halves = 1.959964 * np.array([np.ravel(run.std_error)[0] for run in runs])
+    truth = None if exact is None else float(np.ravel(np.asarray(exact))[0])
+    errors = None if truth is None else values - truth
+    return Row(
+        method=label,
+        budget=budget,
+        n_evaluations=int(np.median([run.n_evaluations for run in runs])),
+        value=float(values.mean()),
+        mean_abs_error=None if errors is None else float(np.abs(errors).mean()),
+        rmse=None if errors is None else float(np.sqrt((errors**2).mean())),
+        spread=float(values.std(ddof=1)) if len(runs) > 1 else float("nan"),
+        half_width=float(np.median(halves)),
+        coverage=None if errors is None else float((np.abs(errors) <= halves).mean()),
+        seconds=float(np.median([run.seconds for run in runs])),
+    )
+
+
+def _label(method: Method, among: list[Method]) -> str:
+    """The name, or all settings where several configurations of one method are compared."""
+    same = [m for m in among if m.name == method.name]
+    return method.name if len(same) == 1 else repr(method)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not np.isfinite(value) else f"{value:.2e}"

@@ -1,0 +1,25 @@
+"""Laws of theta and x: each a transport of the unit cube, batched over theta."""
+
+from __future__ import annotations
+
+from nestquad.distributions._convert import as_law
+from nestquad.distributions._empirical import Empirical
+from nestquad.distributions._independent import Independent
+from nestquad.distributions._law import Law
+from nestquad.distributions._normal import LogNormal, Normal
+from nestquad.distributions._scipy import ScipyLaw
+from nestquad.distributions._uniform import Uniform
+from nestquad.distributions._user import Sampler, Transport
+
+__all__ = [
+    "Empirical",
+    "Independent",
+    "Law",
+    "LogNormal",
+    "Normal",
+    "Sampler",
+    "ScipyLaw",
+    "Transport",
+    "Uniform",
+    "as_law",
+]

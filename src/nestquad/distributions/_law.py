@@ -1,0 +1,231 @@
+"""The base class of all laws: a law is a transport of the unit cube."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from nestquad._typing import Array, ArrayLike, RNGLike
+from nestquad.distributions._checks import as_floats, check_count
+from nestquad.errors import InputError, UnsupportedError
+
+__all__ = ["Law"]
+
+# ndtr rounds to 1 from z = 8.3 on. Clipping keeps such a point inside the cube,
+# where every quantile function is finite.
+_SMALLEST = np.nextafter(0.0, 1.0)
+_LARGEST = np.nextafter(1.0, 0.0)
+
+
+class Law(ABC):
+    """One law, or a batch of `T` laws of the same family (one for each theta).
+
+    A law of your own needs `dim`, `base_dim` and `_from_uniform`; with `batch`
+    left at None nothing else. `from_uniform`, `from_normal` and `sample` then
+    check their input and call it.
+
+    Attributes
+    ----------
+    dim
+        Number of coordinates of x; None for a `Transport` that did not say.
+    base_dim
+        Number of uniforms (or normals) that drive one draw.
+    batch
+        `T` for a batch of laws, None for a single law.
+    base
+        The driving variables that the law is written in, ``"uniform"`` or
+        ``"normal"``. Both `from_uniform` and `from_normal` work whatever it is.
+    has_transport
+        False for a law that can only be sampled.
+
+    Notes
+    -----
+    Shapes: a single law maps (..., N, base_dim) to (..., N, dim). A batch of T
+    laws maps (N, base_dim) or (1, N, base_dim), shared by all laws, or
+    (T, N, base_dim) to (T, N, dim).
+
+    A coordinate of x depends on its own row of driving variables only, to the
+    last bit: chunks of any size give the same numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nestquad.distributions import Law
+    >>> class Triangular(Law):
+    ...     dim = base_dim = 1
+    ...
+    ...     def _from_uniform(self, u):
+    ...         return np.sqrt(u)
+    >>> Triangular().from_uniform([[0.25], [0.81]])
+    array([[0.5],
+           [0.9]])
+    """
+
+    dim: int | None
+    base_dim: int
+    batch: int | None = None
+    base: Literal["uniform", "normal"] = "uniform"
+    has_transport: bool = True
+
+    # Attributes that repr shows while they are short.
+    _shown: ClassVar[tuple[str, ...]] = ()
+
+    def from_uniform(self, u: ArrayLike) -> Array:
+        """Map points of the open unit cube to draws of the law.
+
+        Parameters
+        ----------
+        u
+            Points strictly inside (0, 1).
+
+        Returns
+        -------
+        x
+            Draws; see the class for the shapes.
+        """
+        points, low, high = self._driving(u, "u")
+        if not (low > 0.0 and high < 1.0):
+            raise InputError(
+                "u",
+                f"values from {low:g} to {high:g}",
+                "values strictly between 0 and 1",
+                "Quantiles at 0 and 1 may be infinite; shift the points inside.",
+            )
+        return self._from_uniform(points)
+
+    def from_normal(self, z: ArrayLike) -> Array:
+        """Map independent standard normals to draws of the law.
+
+        It is ``from_uniform(ndtr(z))``, computed without the detour where the
+        law is written in normals.
+
+        Parameters
+        ----------
+        z
+            Finite numbers, of the shapes that `from_uniform` takes.
+
+        Returns
+        -------
+        x
+            Draws; see the class for the shapes.
+        """
+        points, low, high = self._driving(z, "z")
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise InputError("z", f"values from {low:g} to {high:g}", "finite numbers")
+        return self._from_normal(points)
+
+    def sample(self, n: int, rng: RNGLike = None) -> Array:
+        """Draw independently.
+
+        Parameters
+        ----------
+        n
+            Number of draws (of each law of a batch).
+        rng
+            Whatever `numpy.random.default_rng` takes.
+
+        Returns
+        -------
+        x
+            (n, dim), or (T, n, dim) for a batch.
+        """
+        return self._sample(check_count("n", n), np.random.default_rng(rng))
+
+    def mean(self) -> Array:
+        """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""
+        raise UnsupportedError(f"The mean of {self!r} is not known in closed form.")
+
+    def score(self, x: ArrayLike) -> Array:
+        """Return the gradient of the log density with respect to x.
+
+        Parameters
+        ----------
+        x
+            Points of the support, (..., N, dim); for a batch of T laws (N, dim),
+            (1, N, dim) or (T, N, dim).
+
+        Returns
+        -------
+        gradient
+            The shape of `x`; (T, N, dim) for a batch.
+        """
+        return self._score(self._align(as_floats("x", x), "x", self.dim))
+
+    @abstractmethod
+    def _from_uniform(self, u: Array) -> Array:
+        """Do what `from_uniform` says; `u` is checked, and 3-d for a batch."""
+
+    def _from_normal(self, z: Array) -> Array:
+        return self._from_uniform(np.clip(ndtr(z), _SMALLEST, _LARGEST))
+
+    def _sample(self, n: int, rng: np.random.Generator) -> Array:
+        shape = (n, self.base_dim) if self.batch is None else (self.batch, n, self.base_dim)
+        if self.base == "normal":
+            return self._from_normal(rng.standard_normal(shape))
+        # Generator.random may return 0, once in 2**53 numbers.
+        return self._from_uniform(np.maximum(rng.random(shape), 2.0**-54))
+
+    def _score(self, x: Array) -> Array:
+        raise UnsupportedError(
+            f"The score of {self!r} is not known. Laws with a score: Uniform, Normal, LogNormal, "
+            "Independent of those, and Transport or Sampler made with score=."
+        )
+
+    def _for_batch(self, batch: int | None, argument: str) -> Law:
+        """Return the law as one that a function of `batch` values of theta gave."""
+        if self.batch not in (None, batch):
+            raise InputError(
+                argument,
+                f"a batch of {self.batch} laws",
+                "a single law" if batch is None else f"a single law or a batch of {batch}",
+                "Parameters of shape (d,) are the coordinates of one law, (T, d) make T laws.",
+            )
+        return self
+
+    def _driving(self, values: ArrayLike, argument: str) -> tuple[Array, float, float]:
+        if not self.has_transport:
+            raise UnsupportedError(
+                f"{self!r} can only be sampled: no map from uniforms to its draws is known, so "
+                "Sobol points, lattices and kernel quadrature on the cube cannot drive it. Use "
+                "method='nmc', or write the simulator as a nestquad.Transport of its noise."
+            )
+        points = self._align(as_floats(argument, values), argument, self.base_dim)
+        if not points.size:
+            return points, 0.5, 0.5
+        return points, float(points.min()), float(points.max())
+
+    def _align(self, points: Array, argument: str, size: int | None) -> Array:
+        """Check the shape, and give points that a batch shares a leading axis."""
+        last = "dim" if size is None else str(size)
+        if points.ndim < 2 or (size is not None and points.shape[-1] != size):
+            advice = "For one coordinate add a last axis: [..., None]." if size == 1 else ""
+            raise InputError(
+                argument, f"an array of shape {points.shape}", f"shape (..., N, {last})", advice
+            )
+        if self.batch is None:
+            return points
+        if points.ndim == 2:
+            return points[None]
+        if points.ndim != 3 or points.shape[0] not in (1, self.batch):
+            raise InputError(
+                argument,
+                f"an array of shape {points.shape}",
+                f"shape (N, {last}), (1, N, {last}) or ({self.batch}, N, {last}) "
+                f"for a batch of {self.batch} laws",
+            )
+        return points
+
+    def __repr__(self) -> str:
+        parts = []
+        for name in self._shown:
+            value = getattr(self, name)
+            if value is not None and np.size(value) <= 6:
+                parts.append(f"{name}={np.asarray(value).tolist()}")
+        if not parts:
+            parts.append(f"dim={self.dim}")
+            if self.batch is not None:
+                parts.append(f"batch={self.batch}")
+        return f"{type(self).__name__}({', '.join(parts)})"

@@ -1,0 +1,201 @@
+"""Laws given by the user's own functions: a simulator, or a sampler."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from nestquad._typing import Array, ArrayLike
+from nestquad.distributions._checks import as_floats, check_count
+from nestquad.distributions._law import Law
+from nestquad.errors import InputError, UnsupportedError, unknown_name
+
+__all__ = ["Sampler", "Transport"]
+
+Score = Callable[[Array], ArrayLike]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class _UserLaw(Law):
+    """What the two have in common: an optional score, and binding to a batch."""
+
+    fn: Callable[..., ArrayLike]
+    _score_fn: Score | None
+
+    def _for_batch(self, batch: int | None, argument: str) -> Law:
+        if self.batch is not None or batch is None:
+            return super()._for_batch(batch, argument)
+        # A function made for T values of theta returns T laws at once, which its
+        # author should not have to say twice.
+        bound = copy.copy(self)
+        vars(bound).update(batch=batch)
+        return bound
+
+    def _score(self, x: Array) -> Array:
+        if self._score_fn is None:
+            return super()._score(x)
+        return self._checked("score", self._score_fn(_read_only(x)), x.shape[:-1], x.shape[-1])
+
+    def _checked(self, argument: str, value: Any, lead: tuple[int, ...], size: int | None) -> Array:
+        """Check what the user's function returned for rows of shape `lead`."""
+        out = as_floats(argument, value)
+        full = lead if self.batch is None else (self.batch, *lead[1:])
+        if out.shape[:-1] not in (lead, full) or (out.shape[-1] != size and size is not None):
+            wanted = ", ".join(map(str, full))
+            raise InputError(
+                argument,
+                f"a result of shape {out.shape}",
+                f"shape ({wanted}, {'out' if size is None else size})",
+                "Keep the leading axes, and return one coordinate as [..., None].",
+            )
+        if not np.isfinite(out).all():
+            at = np.argwhere(~np.isfinite(out))[0].tolist()
+            raise InputError(argument, f"a result that is not finite at index {at}", "finite draws")
+        return np.broadcast_to(out, (*full, out.shape[-1]))
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Transport(_UserLaw):
+    """The law of ``fn(u)``: any simulator whose noise is laid open as uniforms or normals.
+
+    Parameters
+    ----------
+    fn
+        Takes driving variables (..., N, dim) and returns draws (..., N, out), each
+        row from its own row alone. Its input is read-only, as points are shared.
+    dim
+        Number of driving variables of one draw. (It becomes `base_dim`; the
+        attribute `dim` is that of the draws.)
+    base
+        What drives it: ``"uniform"`` on (0, 1), or standard ``"normal"``.
+    out_dim
+        Number of coordinates of a draw, if known; it is then checked.
+    score
+        Gradient of the log density, from x (..., N, out) to the same shape; optional.
+    batch
+        T, if `fn` holds the parameters of T laws: it then takes (1, N, dim) or
+        (T, N, dim) and returns (T, N, out). As the result of a function of theta
+        a law is bound to T without it.
+
+    Notes
+    -----
+    Shapes: see `Law`.
+
+    Examples
+    --------
+    A random walk of three steps, seen at its end and its maximum:
+
+    >>> import numpy as np
+    >>> from nestquad.distributions import Transport
+    >>> def walk(z):
+    ...     path = np.cumsum(z, axis=-1)
+    ...     return np.stack([path[..., -1], path.max(axis=-1)], axis=-1)
+    >>> law = Transport(walk, dim=3, base="normal", out_dim=2)
+    >>> law.from_normal([[1.0, 1.0, -1.0]])
+    array([[1., 2.]])
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[Array], ArrayLike],
+        dim: int,
+        base: Literal["uniform", "normal"] = "uniform",
+        out_dim: int | None = None,
+        score: Score | None = None,
+        batch: int | None = None,
+    ) -> None:
+        if base not in ("uniform", "normal"):
+            raise unknown_name("base", base, ("uniform", "normal"))
+        vars(self).update(
+            fn=_check_callable("fn", fn),
+            dim=None if out_dim is None else check_count("out_dim", out_dim),
+            base_dim=check_count("dim", dim),
+            base=base,
+            batch=None if batch is None else check_count("batch", batch),
+            _score_fn=None if score is None else _check_callable("score", score),
+        )
+
+    def _from_uniform(self, u: Array) -> Array:
+        return self._run(u if self.base == "uniform" else ndtri(u))
+
+    def _from_normal(self, z: Array) -> Array:
+        return self._run(z) if self.base == "normal" else super()._from_normal(z)
+
+    def _run(self, points: Array) -> Array:
+        return self._checked("fn", self.fn(_read_only(points)), points.shape[:-1], self.dim)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Sampler(_UserLaw):
+    """A law that can only be sampled.
+
+    Methods that place their points (Sobol, lattices, kernel quadrature on the
+    cube) need a transport, and refuse it.
+
+    Parameters
+    ----------
+    fn
+        ``fn(n, rng)`` returns n independent draws, (n, dim), or (T, n, dim) for a
+        batch. It takes its randomness from the generator `rng` only.
+    dim
+        Number of coordinates.
+    score
+        Gradient of the log density, from x (..., N, dim) to the same shape;
+        optional. With it, Stein kernels work on the samples.
+    batch
+        T, if `fn` holds the parameters of T laws. As the result of a function of
+        theta a law is bound to T without it.
+
+    Notes
+    -----
+    Shapes: see `Law`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nestquad.distributions import Sampler
+    >>> law = Sampler(lambda n, rng: rng.dirichlet([1.0, 2.0, 3.0], size=n), dim=3)
+    >>> law.sample(4, np.random.default_rng(0)).sum(axis=-1)
+    array([1., 1., 1., 1.])
+    """
+
+    has_transport = False
+    base_dim = 0
+
+    def __init__(
+        self,
+        fn: Callable[[int, np.random.Generator], ArrayLike],
+        dim: int,
+        score: Score | None = None,
+        batch: int | None = None,
+    ) -> None:
+        vars(self).update(
+            fn=_check_callable("fn", fn),
+            dim=check_count("dim", dim),
+            batch=None if batch is None else check_count("batch", batch),
+            _score_fn=None if score is None else _check_callable("score", score),
+        )
+
+    def _sample(self, n: int, rng: np.random.Generator) -> Array:
+        lead = (n,) if self.batch is None else (self.batch, n)
+        return self._checked("fn", self.fn(n, rng), lead, self.dim)
+
+    def _from_uniform(self, u: Array) -> Array:
+        raise UnsupportedError(f"{self!r} can only be sampled.")
+
+
+def _check_callable(argument: str, value: Any) -> Callable[..., ArrayLike]:
+    if not callable(value):
+        raise InputError(argument, type(value).__name__, "a function")
+    return value  # type: ignore[no-any-return]
+
+
+def _read_only(points: Array) -> Array:
+    view = points.view()
+    view.flags.writeable = False
+    return view

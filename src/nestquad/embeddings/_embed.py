@@ -1,0 +1,162 @@
+"""Embeddings of all kernels, by recursion down to closed forms on one coordinate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nestquad._typing import Array, ArrayLike
+from nestquad.distributions import Empirical, Law, Normal, Uniform
+from nestquad.embeddings._blocks import independent_blocks, is_correlated, marginals
+from nestquad.embeddings._correlated import correlated_embedding
+from nestquad.embeddings._empirical import empirical_embedding
+from nestquad.embeddings._registry import closed_form, unsupported
+from nestquad.errors import InputError
+from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
+from nestquad.kernels._coordinates import accumulate
+from nestquad.kernels._kernel import as_nodes
+
+__all__ = ["double_embedding", "mean_embedding"]
+
+
+def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
+    """∫ k(x, t) dP(t) at nodes x, which may lie outside the support of the law.
+
+    Parameters
+    ----------
+    kernel
+        Any kernel for which :func:`supported_pairs` has the law.
+    law
+        A law, or a batch of T laws.
+    x
+        Nodes.
+
+    Shapes
+    ------
+    x (..., N, d) -> (..., N); a batch of T laws or lengthscales takes x (N, d), (1, N, d) or
+    (T, N, d) and returns (T, N).
+
+    Cost
+    ----
+    O(T N d) special functions; O(T N n) kernel evaluations under n samples of an `Empirical`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nestquad.distributions import Uniform
+    >>> from nestquad.kernels import Matern
+    >>> mean_embedding(Matern(0.5), Uniform(0, 1), np.array([[0.0], [0.5], [2.0]])).round(6)
+    array([0.632121, 0.786939, 0.232544])
+    """
+    nodes = as_nodes(x, "x")
+    _check_law(law)
+    if nodes.shape[-1] != law.dim:
+        raise InputError(
+            "x", f"nodes with {nodes.shape[-1]} coordinates", f"as many as the law has, {law.dim}"
+        )
+    shape = _batch_shape(kernel, law, nodes.shape[:-2])
+    values = _embed(kernel, law, nodes)
+    return np.array(np.broadcast_to(values, (*shape, nodes.shape[-2])))
+
+
+def double_embedding(kernel: Kernel, law: Law) -> Array:
+    """∬ k(s, t) dP(s) dP(t), the prior variance of the integral.
+
+    Parameters
+    ----------
+    kernel, law
+        As for :func:`mean_embedding`.
+
+    Shapes
+    ------
+    () for a single law, (T,) for a batch of laws or lengthscales.
+
+    Cost
+    ----
+    O(T d) special functions; O(T n²) kernel evaluations under n samples of an `Empirical`.
+
+    Examples
+    --------
+    >>> from nestquad.distributions import Normal
+    >>> from nestquad.kernels import Gaussian
+    >>> float(double_embedding(Gaussian(1.0), Normal()).round(6))
+    0.57735
+    """
+    _check_law(law)
+    return np.array(np.broadcast_to(_embed(kernel, law, None), _batch_shape(kernel, law, ())))
+
+
+def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
+    """Either embedding: the double one where x is None."""
+    if isinstance(law, Empirical):
+        return empirical_embedding(kernel, law, x)
+    if isinstance(kernel, Sum):
+        total = _embed(kernel.kernels[0], law, x)
+        for term in kernel.kernels[1:]:
+            total = accumulate(np.add, total, _embed(term, law, x))
+        return total
+    if isinstance(kernel, Scaled):
+        return np.asarray(kernel.amplitude * _embed(kernel.kernel, law, x))
+    if isinstance(kernel, Stein):
+        return _stein(kernel, law, x)
+    if isinstance(kernel, Gaussian) and isinstance(law, Normal) and is_correlated(law):
+        return correlated_embedding(kernel, law, x)
+    if isinstance(kernel, Coordinatewise):
+        # `combine` is linear in each factor, so the integral of independent factors goes through.
+        return kernel.combine(_factors(kernel, law, x))
+    raise unsupported(kernel, law)
+
+
+def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Array]:
+    blocks = independent_blocks(law) if kernel.needs_independence else marginals(law)
+    dim, start = law.dim or 0, 0
+    for block in blocks:
+        width = block.dim or 0
+        part = slice(start, start + width)
+        nodes = None if x is None else x[..., part]
+        if width == 1 and not is_correlated(block):
+            yield _embed_line(kernel.coordinate(start, dim), block, nodes)
+        elif isinstance(kernel, ProductKernel) and block is not law:
+            yield _embed(kernel.restrict(part, dim), block, nodes)
+        else:
+            raise unsupported(
+                kernel, block, "its coordinates are not independent, or one is constant"
+            )
+        start += width
+
+
+def _embed_line(kernel: Kernel, law: Law, x: Array | None) -> Array:
+    if isinstance(law, Empirical) or not isinstance(kernel, ProductKernel):
+        return _embed(kernel, law, x)
+    form = closed_form(kernel, law)
+    values = form.double(kernel, law) if x is None else form.mean(kernel, law, x[..., 0])
+    return np.asarray(values)
+
+
+def _stein(kernel: Stein, law: Law, x: Array | None) -> Array:
+    if any(isinstance(block, Uniform) for block in independent_blocks(law)):
+        # The identity ∫ k_P dP = constant is an integration by parts: on a box it has border terms.
+        raise unsupported(kernel, law, "a uniform density does not vanish at its border")
+    return np.full(() if x is None else x.shape[:-1], kernel.constant)
+
+
+def _check_law(law: Law) -> None:
+    if not isinstance(law, Law):
+        raise InputError(
+            "law", type(law).__name__, "a law of nestquad", "as_law(...) makes one of scipy.stats."
+        )
+
+
+def _batch_shape(kernel: Kernel, law: Law, lead: tuple[int, ...]) -> tuple[int, ...]:
+    """Leading axes of the answer, from those of the nodes, the law and the lengthscales."""
+    batch = () if law.batch is None else (law.batch,)
+    try:
+        return np.broadcast_shapes(lead, batch, kernel.batch_shape)
+    except ValueError:
+        raise InputError(
+            "x",
+            f"leading axes {lead}, with laws batched as {batch} and lengthscales as "
+            f"{kernel.batch_shape}",
+            "nodes, laws and lengthscales with the same T (or 1)",
+        ) from None

@@ -1,0 +1,138 @@
+"""Every error and warning that nestquad raises by itself.
+
+A message says what was given, what was expected and what to do about it, so
+that a user who has never read the code can act on it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "EvaluationError",
+    "InputError",
+    "MissingExtraError",
+    "NestquadError",
+    "NestquadWarning",
+    "NumericalError",
+    "UnsupportedError",
+    "unknown_name",
+]
+
+
+class NestquadError(Exception):
+    """Base class: ``except nq.NestquadError`` catches all of ours and nothing else."""
+
+
+class InputError(NestquadError, ValueError):
+    """An argument that cannot be used.
+
+    Parameters
+    ----------
+    argument
+        Name of the argument as the user wrote it.
+    given
+        What came, in words.
+    expected
+        What was expected, in words.
+    advice
+        What to do next (optional).
+    """
+
+    def __init__(self, argument: str, given: str, expected: str, advice: str = "") -> None:
+        self.argument, self.given, self.expected, self.advice = argument, given, expected, advice
+        super().__init__(argument, given, expected, advice)
+
+    def __str__(self) -> str:
+        text = f"{self.argument}: got {self.given}; expected {self.expected}."
+        return f"{text} {self.advice}" if self.advice else text
+
+
+class UnsupportedError(NestquadError, NotImplementedError):
+    """A combination that has no implementation, such as an embedding without closed form."""
+
+
+class NumericalError(NestquadError, ArithmeticError):
+    """Linear algebra that failed although the input looked fine."""
+
+
+class MissingExtraError(NestquadError, ImportError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(what, extra)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} needs an optional dependency that is not installed. "
+            f"Install it with: pip install 'nestquad[{self.extra}]'"
+        )
+
+
+class EvaluationError(NestquadError, RuntimeError):
+    """g or f failed: it raised, or returned something that is not usable.
+
+    Attributes
+    ----------
+    theta, x
+        The point at which it happened, where one could be singled out.
+    n_completed
+        How many evaluations of g had finished before.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        theta: np.ndarray[Any, Any] | None = None,
+        x: np.ndarray[Any, Any] | None = None,
+        n_completed: int = 0,
+        advice: str = "",
+    ) -> None:
+        self.problem, self.theta, self.x = problem, theta, x
+        self.n_completed, self.advice = n_completed, advice
+        super().__init__(problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Keyword-only arguments do not survive the default pickling of exceptions,
+        # and errors have to travel back from worker processes.
+        state = {k: getattr(self, k) for k in ("theta", "x", "n_completed", "advice")}
+        return _rebuild_evaluation_error, (type(self), self.problem, state)
+
+    def __str__(self) -> str:
+        parts = [self.problem]
+        if self.theta is not None:
+            parts.append(f"at theta = {_show(self.theta)}")
+        if self.x is not None:
+            parts.append(f"x = {_show(self.x)}")
+        text = ", ".join(parts) + "."
+        if self.n_completed:
+            text += f" {self.n_completed} evaluations had finished before."
+        return f"{text} {self.advice}" if self.advice else text
+
+
+class NestquadWarning(UserWarning):
+    """Something was downgraded, dropped or regularised, and it may matter."""
+
+
+def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputError:
+    """Error for a name that is not among `known`, with the nearest match."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(given).lower(), [n.lower() for n in names], n=1, cutoff=0.4)
+    advice = f"Did you mean {near[0]!r}?" if near else ""
+    return InputError(argument, repr(given), f"one of {', '.join(map(repr, names))}", advice)
+
+
+def _show(point: np.ndarray[Any, Any]) -> str:
+    return np.array2string(np.asarray(point), precision=6, threshold=20, separator=", ")
+
+
+def _rebuild_evaluation_error(
+    cls: type[EvaluationError], problem: str, state: dict[str, Any]
+) -> EvaluationError:
+    return cls(problem, **state)

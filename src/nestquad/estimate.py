@@ -1,0 +1,168 @@
+"""The front door: plan → evaluate → analyse, until the tolerance or the budget is met."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Executor
+from dataclasses import replace
+
+import numpy as np
+
+from nestquad._progress import Progress, ProgressLike, as_progress
+from nestquad._typing import RNGLike
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluator
+from nestquad.methods import Goal, Method, as_method, choose_method
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate, Step
+
+__all__ = ["estimate"]
+
+# A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
+DEFAULT_BUDGET = 10_000_000
+
+
+def estimate(
+    problem: NestedExpectation,
+    *,
+    budget: int | None = None,
+    tol: float | None = None,
+    rtol: float | None = None,
+    method: str | Method = "auto",
+    rng: RNGLike = None,
+    executor: Executor | None = None,
+    progress: ProgressLike = False,
+    max_seconds: float | None = None,
+) -> Estimate:
+    """Estimate a nested expectation.
+
+    Parameters
+    ----------
+    problem
+        What to estimate.
+    budget
+        The most evaluations of g. Without a tolerance they are all planned at once.
+    tol, rtol
+        Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the value;
+        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit.
+    method
+        ``"auto"``, the name of a method, or a configured one such as ``nq.NKQ(n_inner=64)``.
+    rng
+        Anything that ``numpy.random.default_rng`` takes. The same seed gives the same bits.
+    executor
+        A ``concurrent.futures.Executor`` that evaluates chunks of g; None: in this thread.
+    progress
+        True for a line in the terminal, or a callable ``(done, total, message)``.
+    max_seconds
+        Start no new chunk of evaluations after this time; what is complete is analysed.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error, and how it was found. Ctrl-C returns the last complete one.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.problems.synthetic()
+    >>> est = nq.estimate(problem, tol=1e-3, rng=0)
+    >>> est.status, bool(abs(est.value - problem.exact) < 1e-3)
+    ('converged', True)
+    """
+    started = time.perf_counter()
+    budget = _validated(problem, budget, tol, rtol, max_seconds)
+    notes: list[str] = []
+    if method == "auto":
+        chosen, reason = choose_method(problem)
+        notes.append(reason)
+    else:
+        chosen = as_method(method)
+    adaptive = tol is not None or rtol is not None
+    if adaptive and budget is None:
+        budget = DEFAULT_BUDGET
+    if budget is None and not _has_sizes(chosen):
+        raise InputError(
+            "budget",
+            "neither a budget nor a tolerance nor sizes",
+            "one of them",
+            "For instance budget=10_000, tol=1e-3, or method=nq.NKQ(n_outer=100, n_inner=100).",
+        )
+    goal = Goal(Stream.from_rng(rng), budget, adaptive)
+    show = as_progress(progress)
+    message = ""
+    design = chosen.plan(problem, goal)
+    evaluator = Evaluator(
+        problem,
+        executor,
+        keep=adaptive,
+        deadline=np.inf if max_seconds is None else started + max_seconds,
+        on_progress=lambda done: show(done, _total(design, budget if adaptive else None), message),
+    )
+    found: Estimate | None = None
+    trace: list[Step] = []
+    status = "done"
+    try:
+        while design is not None:
+            latest = chosen.analyze(evaluator.evaluate(design))
+            found = replace(latest, n_evaluations=evaluator.n_evaluations)
+            trace.append(Step(found.n_evaluations, found.value, found.std_error))
+            half = 1.959964 * np.asarray(found.std_error)
+            message = f"{np.asarray(found.value)} ± {half}"
+            if evaluator.stopped is not None:
+                status = evaluator.stopped
+                break
+            if not adaptive:
+                break
+            if np.all(half <= np.maximum(tol or 0.0, (rtol or 0.0) * np.abs(found.value))):
+                status = "converged"
+                break
+            status = "budget"
+            design = chosen.plan(problem, goal, (design, found))
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        status = "interrupted"
+    finally:
+        if isinstance(show, Progress):
+            show.close()
+    if found is None:
+        raise InputError("method", repr(chosen), "a method that plans at least one evaluation")
+    return replace(
+        found,
+        status=status,
+        seconds=time.perf_counter() - started,
+        trace=tuple(trace),
+        diagnostics={**found.diagnostics, "notes": [*notes, *found.diagnostics.get("notes", [])]},
+    )
+
+
+def _total(design: Design | None, budget: int | None) -> int:
+    if budget is not None:
+        return budget
+    return 0 if design is None else design.n_evaluations
+
+
+def _has_sizes(method: Method) -> bool:
+    return all(getattr(method, name, None) is not None for name in ("n_outer", "n_inner"))
+
+
+def _validated(
+    problem: NestedExpectation,
+    budget: int | None,
+    tol: float | None,
+    rtol: float | None,
+    max_seconds: float | None,
+) -> int | None:
+    if not isinstance(problem, NestedExpectation):
+        raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
+    for name, value in (("tol", tol), ("rtol", rtol), ("max_seconds", max_seconds)):
+        if value is not None and not (np.isreal(value) and 0 < value < np.inf):
+            raise InputError(name, repr(value), "a positive number, or None")
+    if budget is None:
+        return None
+    if not np.isreal(budget) or not np.isfinite(budget) or int(budget) != budget or budget < 4:
+        raise InputError(
+            "budget", repr(budget), "a whole number of at least 4 evaluations (2 outer × 2 inner)"
+        )
+    return int(budget)

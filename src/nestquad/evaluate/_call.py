@@ -1,0 +1,170 @@
+"""The only lines of the library that call the user's g, f and h."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import EvaluationError
+from nestquad.problem import NestedExpectation
+
+__all__ = ["call_f", "call_g", "call_h"]
+
+_INDEX_ADVICE = (
+    "x and theta may have any number of leading axes, so index the last one: x[..., 0], not x[:, 0]."
+)
+
+
+def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
+    """g on a block, checked, as (T, N), or (T, N, p) if g has an axis of outputs.
+
+    Shapes
+    ------
+    x (T or 1, N, d_x), theta (T, d_θ).
+    """
+    theta = theta[:, None, :]
+    shape = (theta.shape[0], x.shape[1])
+    try:
+        raw = problem.g(x, theta)
+    except Exception as error:
+        raise _locate_failure(problem, x, theta, error) from error
+    values = _as_real("g", raw)
+    if values.ndim not in (2, 3) or not _broadcasts(values.shape[:2], shape):
+        raise EvaluationError(
+            f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
+            f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
+            advice=_INDEX_ADVICE,
+        )
+    if values.shape[:2] != shape:
+        _refuse_lost_axis(problem, x, theta, values)
+        values = np.broadcast_to(values, shape + values.shape[2:])
+    if not np.isfinite(values).all():
+        t, n = np.argwhere(~np.isfinite(values.reshape(*shape, -1)).all(axis=-1))[0]
+        raise EvaluationError(
+            f"g returned {values[t, n]}",
+            theta=theta[t, 0],
+            x=x[t % x.shape[0], n],
+            advice="Every value of g has to be a finite number.",
+        )
+    return values
+
+
+def call_f(problem: NestedExpectation, j: Array, theta: Array) -> Array:
+    """f at J (T,) or (T, p), checked, as (T, q)."""
+    try:
+        raw = problem.apply_f(j)
+    except Exception as error:
+        last = traceback.format_exception_only(error)[-1].strip()
+        raise EvaluationError(
+            f"f raised {last} for j of shape {j.shape}",
+            advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
+        ) from error
+    values = _as_real("f", raw)
+    if values.ndim != 2 or values.shape[0] != j.shape[0]:
+        raise EvaluationError(
+            f"f returned an array of shape {np.shape(raw)} for j of shape {j.shape}; expected "
+            f"({j.shape[0]},) or ({j.shape[0]}, q)",
+            advice="f acts on each row of j: reduce over the last axis, as in j.max(axis=-1).",
+        )
+    if not np.isfinite(values).all():
+        t = int(np.argmax(~np.isfinite(values).all(axis=-1)))
+        raise EvaluationError(
+            f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for J = {j[t]}",
+            theta=theta[t],
+            advice="If f needs J > 0 (a logarithm), use more inner points or a method whose weights "
+            "are positive, such as 'nqmc'.",
+        )
+    return values
+
+
+def call_h(h: Callable[[Array], Any], x: Array) -> Array:
+    """h at x (N, d), checked, as (N,) or (N, p)."""
+    try:
+        raw = h(x)
+    except Exception as error:
+        last = traceback.format_exception_only(error)[-1].strip()
+        raise EvaluationError(f"h raised {last} for x of shape {x.shape}") from error
+    values = _as_real("h", raw)
+    if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
+        raise EvaluationError(
+            f"h returned an array of shape {values.shape} for x of shape {x.shape}; expected "
+            f"({x.shape[0]},) or ({x.shape[0]}, p)"
+        )
+    if not np.isfinite(values).all():
+        row = int(np.argmax(~np.isfinite(values.reshape(x.shape[0], -1)).all(axis=1)))
+        raise EvaluationError(f"h returned {values[row]}", x=x[row])
+    return values
+
+
+def _as_real(what: str, raw: Any) -> Array:
+    try:
+        values = np.asarray(raw)
+        if values.dtype.kind not in "fiub":
+            raise TypeError
+        return values.astype(float, copy=False)
+    except (TypeError, ValueError):
+        dtype = getattr(raw, "dtype", type(raw).__name__)
+        raise EvaluationError(
+            f"{what} returned {dtype}; expected an array of real numbers",
+            advice="Complex answers: return real and imaginary parts as two outputs.",
+        ) from None
+
+
+def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return all(a in (1, b) for a, b in zip(given, wanted, strict=True))
+
+
+def _refuse_lost_axis(problem: NestedExpectation, x: Array, theta: Array, values: Array) -> None:
+    """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
+
+    Both return a 1 where T or N was expected. Only the second changes when the order of the
+    points along that axis does.
+    """
+    axis = int(np.argmax(np.array(values.shape[:2]) != (theta.shape[0], x.shape[1])))
+    turned_x = np.flip(x, axis=axis) if x.shape[axis] > 1 else x
+    turned_theta = np.flip(theta, axis=axis) if theta.shape[axis] > 1 else theta
+    again = np.asarray(problem.g(turned_x, turned_theta))
+    if again.shape != values.shape or not np.array_equal(again, values):
+        raise EvaluationError(
+            f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
+            f"shape {theta.shape}, and its values depend on the axis that it dropped; expected "
+            f"{(theta.shape[0], x.shape[1])}",
+            advice=_INDEX_ADVICE,
+        )
+
+
+def _locate_failure(
+    problem: NestedExpectation, x: Array, theta: Array, error: Exception
+) -> EvaluationError:
+    """Halve the failing block until one point is left: about log2(T N) more calls of g."""
+    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
+    last = traceback.format_exception_only(error)[-1].strip()
+    fails: Callable[[Array, Array], bool] = lambda a, b: _raises(problem, a, b)  # noqa: E731
+    for axis in (0, 1):
+        while x.shape[axis] > 1:
+            half = x.shape[axis] // 2
+            index = [slice(None)] * 3
+            for part in (slice(0, half), slice(half, None)):
+                index[axis] = part
+                sub_theta = theta[tuple(index)] if axis == 0 else theta
+                if fails(x[tuple(index)], sub_theta):
+                    x, theta = x[tuple(index)], sub_theta
+                    break
+            else:  # fails only on the whole block: no single point to blame
+                return EvaluationError(
+                    f"g raised {last} for x of shape {x.shape} and theta of shape {theta.shape}",
+                    advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
+                )
+    return EvaluationError(f"g raised {last}", theta=theta[0, 0], x=x[0, 0])
+
+
+def _raises(problem: NestedExpectation, x: Array, theta: Array) -> bool:
+    try:
+        problem.g(x, theta)
+    except Exception:
+        return True
+    return False

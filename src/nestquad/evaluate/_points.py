@@ -1,0 +1,127 @@
+"""From indices to points: θ and x for any part of a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from nestquad._typing import Array
+from nestquad.distributions import Law
+from nestquad.errors import InputError
+from nestquad.evaluate._design import Grid, Span
+from nestquad.points import IID, Given
+from nestquad.problem import NestedExpectation
+
+__all__ = ["InnerPoints", "OuterPoints", "inner_points", "outer_points"]
+
+# Laws that can only be sampled are drawn in blocks of this many, each with its own generator, so
+# that the draws do not depend on how the work is cut.
+_SAMPLER_TILE = 256
+
+
+@dataclass(frozen=True)
+class OuterPoints:
+    """θ (T, d_θ) and the uniforms (T, d) they come from; None where there are none."""
+
+    theta: Array
+    uniform: Array | None
+
+
+@dataclass(frozen=True)
+class InnerPoints:
+    """x and the uniforms behind it.
+
+    `x` is (T, N, d_x), or (1, N, d_x) where all θ share it. `uniform` is (S, N, d) for the S
+    different sets in this span, None where there are none; row t uses set ``t % S`` counted from
+    the start of the grid if S < T.
+    """
+
+    x: Array
+    uniform: Array | None
+    law: Law
+
+
+def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> OuterPoints:
+    """The outer points t0 … t1 - 1 of a grid."""
+    law, sequence = problem.outer_law, grid.outer_points
+    if isinstance(sequence, Given) and sequence.space == "native":
+        theta = sequence.uniforms(grid.outer_stream, law.base_dim, (0, 1), (t0, t1))[0]
+        return OuterPoints(theta, None)
+    if law.has_transport:
+        uniform = sequence.uniforms(grid.outer_stream, law.base_dim, (0, 1), (t0, t1))[0]
+        return OuterPoints(_finite("outer", law.from_uniform(uniform)), uniform)
+    _require_iid("outer", sequence)
+    tiles = [
+        law.sample(_SAMPLER_TILE, grid.outer_stream.child(tile).generator())
+        for tile in range(t0 // _SAMPLER_TILE, -(-t1 // _SAMPLER_TILE))
+    ]
+    start = t0 - t0 % _SAMPLER_TILE
+    theta = np.concatenate(tiles)[t0 - start : t1 - start]
+    return OuterPoints(_finite("outer", theta), None)
+
+
+def inner_points(
+    problem: NestedExpectation, grid: Grid, theta: Array, span: Span
+) -> InnerPoints:
+    """The inner points of a span, given its θ (t1 - t0, d_θ)."""
+    law, sequence = problem.inner_law(theta), grid.inner_points
+    indices = (span.n0, span.n1)
+    sets = _sets(grid, span)
+    if isinstance(sequence, Given) and sequence.space == "native":
+        x = sequence.uniforms(grid.inner_stream, law.dim or 1, sets, indices)
+        return InnerPoints(_by_row(x, grid, span), None, law)
+    if not law.has_transport:
+        _require_iid("inner", sequence)
+        return InnerPoints(_sampled(problem, grid, theta, span), None, law)
+    uniform = sequence.uniforms(grid.inner_stream, law.base_dim, sets, indices)
+    if law.base == "normal":
+        # The inverse normal distribution function is the dear part: once for each set, not each θ.
+        x = law.from_normal(_by_row(ndtri(uniform), grid, span))
+    else:
+        x = law.from_uniform(_by_row(uniform, grid, span))
+    return InnerPoints(_finite("inner", x), uniform, law)
+
+
+def _sets(grid: Grid, span: Span) -> tuple[int, int]:
+    return (span.t0, span.t1) if grid.n_sets is None else (0, grid.n_sets)
+
+
+def _by_row(sets: Array, grid: Grid, span: Span) -> Array:
+    """(S, N, d) for the sets → (T, N, d) for the rows, or (1, N, d) if all are the same."""
+    if grid.n_sets is None or grid.n_sets == 1:
+        return sets
+    return sets[np.arange(span.t0, span.t1) % grid.n_sets]
+
+
+def _sampled(problem: NestedExpectation, grid: Grid, theta: Array, span: Span) -> Array:
+    rows = []
+    for i in range(theta.shape[0]):
+        law = problem.inner_law(theta[i : i + 1])
+        generator = grid.inner_stream.child(span.t0 + i, span.n0).generator()
+        draws = np.asarray(law.sample(span.n1 - span.n0, generator), dtype=float)
+        rows.append(draws[0] if draws.ndim == 3 else draws)
+    return _finite("inner", np.stack(rows))
+
+
+def _require_iid(role: str, sequence: object) -> None:
+    if not isinstance(sequence, IID):
+        raise InputError(
+            role,
+            "a law that can only be sampled",
+            f"a law that is a transport of uniforms, since the {role} points are "
+            f"{type(sequence).__name__}",
+            "Use method='nmc', or iid points, or describe the simulator by nq.Transport.",
+        )
+
+
+def _finite(role: str, points: Array) -> Array:
+    if not np.isfinite(points).all():
+        raise InputError(
+            role,
+            "a law that produced points that are not finite",
+            "finite points",
+            "Check its parameters; an unbounded law is never asked for its quantile at 0 or 1.",
+        )
+    return points

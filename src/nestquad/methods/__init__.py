@@ -1,0 +1,10 @@
+"""The methods, one file each, and their names."""
+
+from nestquad.methods._method import Goal, Method
+from nestquad.methods._names import METHODS, as_method, choose_method
+from nestquad.methods._outer import kernel_outer
+from nestquad.methods.nkq import NKQ
+from nestquad.methods.nmc import NMC
+from nestquad.methods.nqmc import NQMC
+
+__all__ = ["METHODS", "NKQ", "NMC", "NQMC", "Goal", "Method", "as_method", "choose_method", "kernel_outer"]

@@ -1,0 +1,117 @@
+"""Inner rules: from the values of g at one θ to J(θ) and its twins for error estimation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.evaluate import InnerPoints, Span
+from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.rules import kernel_rules
+from nestquad.tuning import median_lengthscale
+
+__all__ = ["KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
+
+# Gram matrices of this many numbers are held at a time (128 MB).
+_GRAM_NUMBERS = 2**24
+
+
+def weighted_sum(values: Array, weights: Array) -> Array:
+    """Σ_n w_n v_n along axis 1, for values (T, N[, p]) and weights (N,) or (T, N).
+
+    einsum without BLAS: the bits of a row then do not depend on how many rows come with it.
+    """
+    return np.einsum("tn...,n->t..." if weights.ndim == 1 else "tn...,tn->t...", values, weights)
+
+
+@dataclass(frozen=True)
+class MeanRule:
+    """Equal weights, and the means of both halves of the inner points."""
+
+    n_inner: int
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return ("full",) if self.n_inner < 2 else ("full", "half", "other half")
+
+    @property
+    def whole_rows(self) -> int | None:
+        return None
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        middle = self.n_inner // 2
+        cut = min(max(middle - span.n0, 0), values.shape[1])
+        first, second = values[:, :cut].sum(axis=1), values[:, cut:].sum(axis=1)
+        full = (first + second) / self.n_inner
+        if self.n_inner < 2:
+            return full[:, None]
+        return np.stack([full, first / middle, second / (self.n_inner - middle)], axis=1)
+
+
+@dataclass(frozen=True)
+class WeightedRule:
+    """Weights that do not depend on θ: (views, S, N) for S point sets that θ_t takes in turn."""
+
+    weights: Array
+    views: tuple[str, ...]
+
+    @property
+    def whole_rows(self) -> int | None:
+        return None
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        block = self.weights[:, :, span.n0 : span.n1]
+        n_sets = block.shape[1]
+        sets = np.arange(span.t0, span.t1) % n_sets
+        by_row = block[:, 0] if n_sets == 1 else block[:, sets]
+        return np.stack([weighted_sum(values, weights) for weights in by_row], axis=1)
+
+
+@dataclass(frozen=True)
+class KernelRuleByTheta:
+    """Kernel weights solved anew for each θ: points or embeddings differ from θ to θ."""
+
+    recipe: KernelQuadrature
+    n_inner: int
+    median_by_theta: bool
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return ("full", "half") if self.n_inner >= 4 else ("full",)
+
+    @property
+    def whole_rows(self) -> int | None:
+        return max(1, _GRAM_NUMBERS // self.n_inner**2)
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        assert points is not None
+        rows = values.shape[0]
+        nodes = nodes_on(self.recipe.space, points.uniform, points.x)
+        nodes = np.broadcast_to(nodes, (rows, *nodes.shape[1:]))
+        sizes = (self.n_inner, self.n_inner // 2)[: len(self.views)]
+        parts = []
+        for size in sizes:
+            weights = self._weights(nodes[:, :size], points)
+            parts.append(weighted_sum(values[:, :size], weights))
+        return np.stack(parts, axis=1)
+
+    def _weights(self, nodes: Array, points: InnerPoints) -> Array:
+        recipe = self.recipe
+        assert recipe.kernel is not None
+        kernel = recipe.kernel
+        if self.median_by_theta:
+            kernel = kernel.with_lengthscale(
+                np.array([[median_lengthscale(n)] * n.shape[1] for n in nodes])
+            )
+        rules = kernel_rules(
+            kernel,
+            recipe.law(nodes.shape[-1], points.law),
+            nodes,
+            regularization=recipe.regularization,
+            exact=recipe.exact,
+        )
+        if recipe.standardize:
+            rules = [recipe.standardized(rule) for rule in rules]
+        return np.stack([rule.weights for rule in rules])

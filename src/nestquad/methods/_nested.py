@@ -1,0 +1,249 @@
+"""NMC, NQMC and NKQ: one composition of an inner and an outer rule."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import ErrorParts
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, InnerRule, call_f
+from nestquad.methods._method import Goal, Method
+from nestquad.points import Given, Sequence, as_sequence
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate, OuterSample
+
+__all__ = ["InnerFit", "NestedRule", "OuterFit", "Sharing"]
+
+Sharing = Literal["auto", "independent", "shared"] | int
+
+_MOST_SAMPLE_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class InnerFit:
+    """A rule for the inner stage and what is worth telling about it."""
+
+    rule: InnerRule
+    diagnostics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class OuterFit:
+    """Weights (T, q) for all of θ, and directions (k, m) of the outer error of the final answers."""
+
+    weights: Array
+    directions: Array
+    diagnostics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NestedRule(Method):
+    """Base of the methods that evaluate g on T outer times N inner points.
+
+    Parameters
+    ----------
+    n_outer, n_inner
+        T and N; where None, the budget or the tolerance decides.
+    outer_points, inner_points
+        ``"iid"``, ``"sobol"``, ``"halton"``, ``"lattice"`` or a sequence such as `Given`.
+    sharing
+        Whether inner points are ``"independent"`` from θ to θ, ``"shared"`` by all θ, or taken in
+        turn from a pool of so many sets (a number).
+    """
+
+    n_outer: int | None = None
+    n_inner: int | None = None
+    outer_points: str | Sequence = "sobol"
+    inner_points: str | Sequence = "sobol"
+    sharing: Sharing = "auto"
+
+    def __post_init__(self) -> None:
+        for argument in ("n_outer", "n_inner"):
+            size = getattr(self, argument)
+            if size is not None and (not isinstance(size, int | np.integer) or size < 2):
+                raise InputError(
+                    argument,
+                    repr(size),
+                    "an integer of at least 2",
+                    "With a single point there is nothing to estimate an error from.",
+                )
+        as_sequence(self.outer_points)
+        as_sequence(self.inner_points)
+        sharing = self.sharing
+        if isinstance(sharing, str):
+            if sharing not in ("auto", "independent", "shared"):
+                raise InputError(
+                    "sharing", repr(sharing), "'auto', 'independent', 'shared' or a pool size"
+                )
+        elif not isinstance(sharing, int | np.integer) or sharing < 1:
+            raise InputError("sharing", repr(sharing), "a pool size of at least 1")
+
+    # What the three methods differ in.
+
+    @abstractmethod
+    def split(self, budget: int) -> tuple[int, int]:
+        """(T, N) for a budget when the user fixed neither."""
+
+    @abstractmethod
+    def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
+        """How many inner point sets ``sharing="auto"`` means; None is one for each θ."""
+
+    @abstractmethod
+    def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
+        """The inner rule, tuned on a few rows of values where it needs to be."""
+
+    @abstractmethod
+    def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
+        """Outer weights for f(J) (T, q), and what they leave uncertain."""
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """(T, N) to start from when a tolerance decides."""
+        return 32, 32
+
+    # What they have in common.
+
+    def plan(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        so_far: tuple[Design, Estimate] | None = None,
+    ) -> Design | None:
+        if so_far is not None:
+            return self._grown(goal, *so_far)
+        n_outer, n_inner = self._sizes(goal)
+        outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
+        if isinstance(outer, Given):
+            n_outer = self.n_outer or outer.max_points
+        if isinstance(inner, Given):
+            n_inner = self.n_inner or inner.max_points
+        n_sets: int | None
+        if self.sharing == "auto":
+            n_sets = self.sets(problem, n_outer, n_inner)
+        elif self.sharing == "independent":
+            n_sets = None
+        else:
+            n_sets = 1 if self.sharing == "shared" else int(self.sharing)
+        if n_sets is not None:
+            n_sets = min(n_sets, n_outer)
+        return Design((Grid(n_outer, n_inner, outer, inner, n_sets, goal.stream),))
+
+    def _sizes(self, goal: Goal) -> tuple[int, int]:
+        n_outer, n_inner = self.n_outer, self.n_inner
+        if n_outer is None or n_inner is None:
+            if goal.adaptive or goal.budget is None:
+                first = self.start
+                n_outer, n_inner = n_outer or first[0], n_inner or first[1]
+                if goal.budget is not None and n_outer * n_inner > goal.budget:
+                    n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
+            elif n_outer is None and n_inner is None:
+                n_outer, n_inner = self.split(goal.budget)
+            elif n_outer is None:
+                assert n_inner is not None
+                n_outer = goal.budget // n_inner
+            else:
+                n_inner = goal.budget // n_outer
+        assert n_outer is not None
+        assert n_inner is not None
+        if goal.budget is not None and (
+            n_outer * n_inner > goal.budget or min(n_outer, n_inner) < 2
+        ):
+            least = 2 * max(self.n_outer or 2, 2) if self.n_inner is None else 2 * self.n_inner
+            if self.n_outer is not None and self.n_inner is not None:
+                least = self.n_outer * self.n_inner
+            raise InputError(
+                "budget",
+                f"{goal.budget} evaluations",
+                f"at least {least} for method {self.name!r} with n_outer={self.n_outer} and "
+                f"n_inner={self.n_inner}",
+            )
+        return n_outer, n_inner
+
+    def _grown(self, goal: Goal, design: Design, estimate: Estimate) -> Design | None:
+        """Double the side that the larger error comes from, if the budget allows."""
+        (grid,) = design.grids
+        inner, outer = estimate.diagnostics["error_inner"], estimate.diagnostics["error_outer"]
+        more_outer = replace(grid, n_outer=2 * grid.n_outer)
+        more_inner = replace(grid, n_inner=2 * grid.n_inner)
+        candidates = [more_inner, more_outer] if inner > outer else [more_outer, more_inner]
+        fixed = {"outer": self.n_outer is not None, "inner": self.n_inner is not None}
+        fixed["outer"] |= isinstance(grid.outer_points, Given)
+        fixed["inner"] |= isinstance(grid.inner_points, Given)
+        for candidate in candidates:
+            side = "outer" if candidate.n_outer > grid.n_outer else "inner"
+            if fixed[side]:
+                continue
+            if goal.budget is None or candidate.span.size <= goal.budget:
+                return Design((candidate,))
+        return None
+
+    def analyze(self, evaluations: Evaluations) -> Estimate:
+        problem = evaluations.problem
+        (grid,) = evaluations.design.grids
+        theta = evaluations.outer().theta
+        inner = self.fit_inner(evaluations, theta)
+        j = evaluations.fold(inner.rule)
+        theta = theta[: j.shape[0]]
+        views = dict(zip(inner.rule.views, np.moveaxis(j, 1, 0), strict=True))
+        f_views = {name: call_f(problem, value, theta) for name, value in views.items()}
+        f_full = f_views["full"]
+        outer = self.fit_outer(evaluations, f_full)
+
+        def final(f_values: Array) -> Array:
+            return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
+
+        value = final(f_full)
+        errors = ErrorParts(self._inner_error(final, f_views), outer.directions)
+        covariance = errors.covariance
+        std_error = np.sqrt(np.diagonal(covariance))
+        scalar = problem.finish(np.zeros(f_full.shape[1])).ndim == 0
+        step = -(-theta.shape[0] // _MOST_SAMPLE_ROWS)
+        return Estimate(
+            value=float(value[0]) if scalar else value,
+            std_error=float(std_error[0]) if scalar else std_error,
+            n_evaluations=theta.shape[0] * grid.n_inner,
+            n_outer=theta.shape[0],
+            n_inner=grid.n_inner,
+            method=self.name,
+            diagnostics={
+                "answers": (outer.weights * f_full).sum(axis=0),
+                "error_inner": errors.inner_size,
+                "error_outer": errors.outer_size,
+                "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
+                "inner": inner.diagnostics,
+                "outer": outer.diagnostics,
+                "notes": [*inner.diagnostics.get("notes", []), *outer.diagnostics.get("notes", [])],
+            },
+            covariance=None if scalar else covariance,
+            problem=problem.label,
+            exact=None if problem.exact is None else _float_or_array(problem.exact),
+            sample=OuterSample(
+                theta[::step], views["full"][::step], f_full[::step], outer.weights[::step]
+            ),
+        )
+
+    def _inner_error(self, final: Any, f_views: dict[str, Array]) -> Array:
+        """What halving the inner points changes, (k, 1).
+
+        With both halves at hand their average has twice the bias of the whole and little noise of
+        its own, so the difference is the bias. With one half it is an error of the half-sized
+        rule: an upper estimate for a rule that converges.
+        """
+        full = final(f_views["full"])
+        if "other half" in f_views:
+            twin = 0.5 * (f_views["half"] + f_views["other half"])
+        elif "half" in f_views:
+            twin = f_views["half"]
+        else:
+            return np.zeros((full.size, 1))
+        return np.asarray(full - final(twin))[:, None]
+
+
+def _float_or_array(value: Any) -> float | Array:
+    array = np.asarray(value, dtype=float)
+    return float(array) if array.ndim == 0 else array

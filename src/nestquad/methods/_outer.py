@@ -1,0 +1,139 @@
+"""Outer rules: from f(J(θ)) at T points to its expectation, and what that leaves uncertain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import linearized_covariance
+from nestquad.distributions import Law
+from nestquad.methods._nested import OuterFit
+from nestquad.quadrature import KernelQuadrature
+from nestquad.rules import Rule, factorize
+from nestquad.tuning import amplitude
+
+__all__ = ["kernel_outer", "random_mean_outer", "spread_mean_outer"]
+
+Finish = Callable[[Array], Array]
+
+# Amplitudes need one more factorisation; this many nodes determine them well enough.
+_AMPLITUDE_NODES = 256
+
+
+def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
+    """Equal weights at independent θ: the central limit theorem."""
+    n = f_values.shape[0]
+    answers = f_values.mean(axis=0)
+    covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
+    directions = linearized_covariance(finish, answers, covariance)
+    return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
+
+
+def spread_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
+    """Equal weights at low-discrepancy θ: what the first half and the first quarter say."""
+    n = f_values.shape[0]
+
+    def final(count: int) -> Array:
+        return np.atleast_1d(finish(f_values[:count].mean(axis=0)))
+
+    return OuterFit(
+        np.full(f_values.shape, 1.0 / n),
+        _subset_directions(final, n),
+        {"rule": "mean of low-discrepancy points"},
+    )
+
+
+def kernel_outer(
+    finish: Finish,
+    recipes: Sequence[KernelQuadrature],
+    nodes: Array,
+    law: Law,
+    f_values: Array,
+) -> OuterFit:
+    """Kernel weights: one recipe for all answers, or one each."""
+    n, q = f_values.shape
+    spread = f_values.std(axis=0)
+    scaled = f_values / np.where(spread > 0, spread, 1.0)
+    columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
+    tuned = [
+        recipe.tuned([(nodes, scaled[:, column])])
+        for recipe, column in zip(recipes, columns, strict=True)
+    ]
+    rules: dict[int, list[Rule]] = {}
+
+    def answers(count: int) -> Array:
+        rules[count] = [recipe.rule(nodes[:count], law) for recipe in tuned]
+        parts = [
+            rule.integrate(f_values[:count, column])
+            for rule, column in zip(rules[count], columns, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def final(count: int) -> Array:
+        return np.atleast_1d(finish(answers(count)))
+
+    directions = [_subset_directions(final, n)]
+    weights = np.empty((n, q))
+    variances = np.empty(q)
+    for recipe, rule, column in zip(tuned, rules[n], columns, strict=True):
+        weights[:, column] = rule.weights[:, None]
+        variances[column] = rule.posterior_variance * _amplitude(recipe, nodes, f_values[:, column])
+    directions.append(linearized_covariance(finish, answers(n), np.diag(variances)))
+    return OuterFit(
+        weights,
+        np.concatenate(directions, axis=1),
+        {
+            "rule": "kernel quadrature",
+            "kernel": [repr(recipe.kernel) for recipe in tuned],
+            **describe_rules(rules[n]),
+        },
+    )
+
+
+def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
+    """The figures of merit of some rules, the worst of each, with a note where it matters."""
+    worst = max(rule.sum_abs_weights for rule in rules)
+    ridge = max(rule.ridge for rule in rules)
+    report: dict[str, object] = {
+        "sum_abs_weights": worst,
+        "ridge": ridge,
+        "condition": max(rule.condition for rule in rules),
+        "worst_case_error": max(rule.worst_case_error for rule in rules),
+    }
+    notes = []
+    if worst > 2.0:
+        notes.append(
+            f"weights cancel each other (sum of absolute values {worst:.3g}): errors in the values "
+            "are amplified"
+        )
+    if ridge > 1e-6:
+        notes.append(f"a ridge of {ridge:.1g} was added to keep the weights tame")
+    if notes:
+        report["notes"] = notes
+    return report
+
+
+def _amplitude(recipe: KernelQuadrature, nodes: Array, values: Array) -> Array:
+    nodes, values = nodes[:_AMPLITUDE_NODES], values[:_AMPLITUDE_NODES]
+    assert recipe.kernel is not None
+    gram = recipe.kernel(nodes, nodes)
+    factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))
+    return np.full(values.shape[1], np.nan) if factor is None else amplitude(factor, values)
+
+
+def _subset_directions(final: Callable[[int], Array], n: int) -> Array:
+    """Differences between nested subsets of the outer points, (k, m).
+
+    One difference may vanish by accident, so the step before it (a quarter against a half, scaled
+    by the slowest rate that is plausible) stands beside it.
+    """
+    whole = final(n)
+    if n < 4:
+        return np.abs(whole)[:, None]
+    half = final(n // 2)
+    columns = [whole - half]
+    if n >= 16:
+        columns.append(0.5 * (half - final(n // 4)))
+    return np.stack(columns, axis=1)

@@ -1,0 +1,30 @@
+"""Point sequences: where in the unit cube to evaluate.
+
+Every sequence is a pure function of (stream, set, index), so a chunk of points
+is described by a few integers and made where it is needed, with the same bits.
+To add one: a file here with a `Sequence`, its name in `as_sequence`, a test.
+"""
+
+from __future__ import annotations
+
+from nestquad.points._cbc import lattice_vector
+from nestquad.points._given import Given
+from nestquad.points._halton import Halton
+from nestquad.points._iid import IID
+from nestquad.points._lattice import Lattice
+from nestquad.points._names import as_sequence
+from nestquad.points._sequence import Sequence
+from nestquad.points._sobol import Sobol
+from nestquad.points._stream import Stream
+
+__all__ = [
+    "IID",
+    "Given",
+    "Halton",
+    "Lattice",
+    "Sequence",
+    "Sobol",
+    "Stream",
+    "as_sequence",
+    "lattice_vector",
+]

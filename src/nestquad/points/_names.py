@@ -1,0 +1,47 @@
+"""Sequences by name."""
+
+from __future__ import annotations
+
+from nestquad.errors import InputError, unknown_name
+from nestquad.points._halton import Halton
+from nestquad.points._iid import IID
+from nestquad.points._lattice import Lattice
+from nestquad.points._sequence import Sequence
+from nestquad.points._sobol import Sobol
+
+__all__ = ["as_sequence"]
+
+_NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Halton, Lattice)}
+
+
+def as_sequence(points: str | Sequence, *, argument: str = "points") -> Sequence:
+    """Sequence from its name ("iid", "sobol", "halton", "lattice") or itself.
+
+    Parameters
+    ----------
+    points
+        A name, in any case, or a `Sequence`.
+    argument
+        What the user calls it, for error messages.
+
+    Examples
+    --------
+    >>> as_sequence("sobol")
+    Sobol()
+    """
+    if isinstance(points, Sequence):
+        return points
+    if isinstance(points, str):
+        try:
+            return _NAMED[points.lower()]()
+        except KeyError:
+            raise unknown_name(argument, points, _NAMED) from None
+    advice = "Wrap an array of points in Given(points)."
+    if isinstance(points, type) and issubclass(points, Sequence):
+        advice = f"Write {points.__name__}(…) with parentheses."
+    raise InputError(
+        argument,
+        f"a {type(points).__name__}",
+        f"a point sequence or one of {', '.join(map(repr, sorted(_NAMED)))}",
+        advice,
+    )

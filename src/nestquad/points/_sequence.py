@@ -1,0 +1,94 @@
+"""What every point sequence has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+from nestquad.points._stream import Stream
+
+__all__ = ["Sequence"]
+
+
+class Sequence(ABC):
+    """A rule that places points in the open unit cube.
+
+    Points come in sets (one for each θ, say), and a set is an infinite sequence
+    of which the first N are used. Point `index` of set `set` is a pure function
+    of (stream, set, index): it does not matter in which chunk it is made, nor by
+    which worker. Sets of one stream are statistically independent of each other
+    given what they share (a scramble, a generating vector).
+
+    Sequences are immutable, comparable and hashable.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def space(self) -> str:
+        """Where the points live: "uniform" (the unit cube) or "native" (the law's own space)."""
+        return "uniform"
+
+    @property
+    def max_points(self) -> int | None:
+        """How many points a set has at most; None where there is no limit."""
+        return None
+
+    def uniforms(
+        self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
+    ) -> Array:
+        """Points `indices` of sets `sets`, both half-open ranges.
+
+        Parameters
+        ----------
+        stream
+            Source of randomness.
+        dim
+            Number of coordinates.
+        sets, indices
+            (first, past the last).
+
+        Returns
+        -------
+        Array
+            Strictly inside (0, 1), a new array that the caller may change.
+
+        Notes
+        -----
+        Shapes: sets (a, b) and indices (i, j) give (b - a, j - i, dim).
+
+        Examples
+        --------
+        >>> from nestquad.points import Sobol
+        >>> stream = Stream.from_rng(0)
+        >>> whole = Sobol().uniforms(stream, dim=2, sets=(0, 3), indices=(0, 8))
+        >>> part = Sobol().uniforms(stream, dim=2, sets=(1, 2), indices=(4, 8))
+        >>> bool((whole[1:2, 4:8] == part).all())
+        True
+        """
+        if dim < 1:
+            raise InputError("dim", str(dim), "at least one coordinate")
+        for argument, (first, last) in (("sets", sets), ("indices", indices)):
+            if not 0 <= first <= last:
+                raise InputError(
+                    argument, f"({first}, {last})", "a half-open range (a, b) with 0 <= a <= b"
+                )
+        if self.max_points is not None and indices[1] > self.max_points:
+            raise InputError(
+                "indices",
+                f"a request for {indices[1]} points a set",
+                f"at most {self.max_points}, all that {self.name!r} points have here",
+                self._more_points,
+            )
+        return self._uniforms(stream, dim, sets, indices)
+
+    @abstractmethod
+    def _uniforms(
+        self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
+    ) -> Array:
+        """`uniforms` with arguments that are known to be valid."""
+
+    # What to do when there are too few points.
+    _more_points: ClassVar[str] = ""

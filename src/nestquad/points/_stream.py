@@ -1,0 +1,117 @@
+"""A reproducible source of randomness that can be split and entered anywhere."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nestquad._typing import Array, RNGLike
+from nestquad.errors import InputError
+
+__all__ = ["RandomRuns", "Stream"]
+
+_WORDS_PER_COUNTER = 4  # Philox makes four 64-bit words for each value of its counter
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A name for an infinite supply of random numbers.
+
+    A stream holds no state: asking twice gives the same numbers twice. It is a
+    few integers, so a plan that refers to random points can travel to a worker
+    instead of the points themselves.
+
+    Parameters
+    ----------
+    entropy
+        Integers in [0, 2**64) that identify the stream. Different tuples give
+        independent streams, whatever their lengths.
+
+    Examples
+    --------
+    >>> stream = Stream.from_rng(7)
+    >>> stream == Stream.from_rng(7)
+    True
+    >>> bool(stream.generator().random() == stream.generator().random())
+    True
+    >>> stream.child(3).child(5) == stream.child(3, 5)
+    True
+    """
+
+    entropy: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        # Plain integers, so that a stream can be written to JSON wherever its parts came from.
+        entropy = tuple(operator.index(number) for number in self.entropy)
+        if any(not 0 <= number < 2**64 for number in entropy):
+            raise InputError("entropy", repr(entropy), "integers in [0, 2**64)")
+        object.__setattr__(self, "entropy", entropy)
+
+    @classmethod
+    def from_rng(cls, rng: RNGLike = None) -> Stream:
+        """Stream drawn from whatever `numpy.random.default_rng` takes.
+
+        An integer (or SeedSequence) gives the same stream each time, None a new
+        one, and a Generator is advanced, so that it gives another one next time.
+        """
+        if isinstance(rng, Stream):
+            return rng
+        try:
+            generator = np.random.default_rng(rng)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                "rng",
+                repr(rng),
+                "None, a non-negative integer, a SeedSequence or a numpy Generator",
+                "An integer makes the result reproducible.",
+            ) from error
+        return cls(tuple(int(n) for n in generator.integers(2**64, size=2, dtype=np.uint64)))
+
+    def child(self, *path: int) -> Stream:
+        """Independent stream named by a path of non-negative integers."""
+        return Stream(self.entropy + path)
+
+    def generator(self) -> np.random.Generator:
+        """Fresh Philox generator at the beginning of the stream.
+
+        Notes
+        -----
+        Cost: about 30 µs.
+        """
+        # SeedSequence pads with zeros and spells large integers with more words, so that (1,) and
+        # (1, 0), or 2**32 and (0, 1), would coincide: hence the length and two words for each.
+        words = [len(self.entropy)]
+        for number in self.entropy:
+            words += [number & 0xFFFFFFFF, number >> 32]
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
+
+
+class RandomRuns:
+    """Random access to the uniforms of a stream.
+
+    The stream is seen as many runs of numbers, each long enough never to end.
+    Any stretch of any run is filled by jumping the counter of one generator,
+    which is ten times cheaper than making a generator for it.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._generator = stream.generator()
+        self._philox = self._generator.bit_generator
+        self._counter = 0
+
+    def fill(self, run: int, offset: int, out: Array) -> None:
+        """Write numbers `offset`, `offset` + 1, … of a run into a contiguous array.
+
+        Notes
+        -----
+        Cost: a jump of about 4 µs, then a few ns for each number. Zeros occur.
+        """
+        target = (run << 64) + offset // _WORDS_PER_COUNTER
+        self._philox.advance(target - self._counter)  # type: ignore[attr-defined]
+        skip = offset % _WORDS_PER_COUNTER
+        if skip:
+            self._generator.random(skip)
+        self._generator.random(out=out)
+        self._counter = target + -(-(skip + out.size) // _WORDS_PER_COUNTER)

@@ -1,0 +1,149 @@
+"""What is to be estimated: the problem, stated once, for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.distributions import Law, as_law
+from nestquad.errors import InputError
+
+__all__ = ["NestedExpectation"]
+
+Smoothness: TypeAlias = tuple[float, float | tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class NestedExpectation:
+    """The nested expectation I = E_θ[ f( E_{x|θ}[ g(x, θ) ] ) ].
+
+    Parameters
+    ----------
+    outer
+        The law of θ: a law of nestquad, a frozen ``scipy.stats`` distribution, or a tuple of those
+        for independent coordinates.
+    inner
+        The law of x given θ: a callable that takes θ of shape (T, d_θ) and returns a law batched
+        over T, or one law if x does not depend on θ (points and weights are then shared).
+    g
+        ``g(x, theta)`` with x (…, d_x) and theta (…, d_θ), whose leading axes broadcast against
+        each other; index the last axis, ``x[..., 0]``. Returns (…) or (…, p) for p outputs.
+    f
+        ``f(j)`` with j (T,) or (T, p), returning (T,) or (T, q). Default: the identity.
+    combine
+        ``combine(I)`` with I (q,), for a final answer that is not itself an expectation, such as
+        ``I[0] - max(I[1:])``. Error bars go through it.
+    exact
+        The true value of the final answer, where it is known.
+    name
+        For printing, plots and stores.
+    tags
+        Words that describe the problem, such as ``"smooth"`` or ``"kinked"``.
+    smoothness
+        ``(s_x, s_θ)``: how many square-integrable derivatives g has in each coordinate of x and
+        f∘J in each coordinate of θ (``inf`` is allowed; s_θ may be a tuple, one number an answer).
+        Only `NKQ.as_published` and `allocate` use it.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.NestedExpectation(
+    ...     outer=nq.Normal(),
+    ...     inner=lambda theta: nq.Normal(theta, 1.0),
+    ...     g=lambda x, theta: x[..., 0] ** 2,
+    ...     f=lambda j: j,
+    ...     exact=2.0,
+    ... )
+    >>> est = nq.estimate(problem, budget=4096, rng=0)
+    >>> bool(abs(est.value - 2.0) < 0.02)
+    True
+    """
+
+    outer: Any
+    inner: Any
+    g: Callable[[Array, Array], Any]
+    f: Callable[[Array], Any] | None = None
+    combine: Callable[[Array], Any] | None = None
+    exact: float | Sequence[float] | None = None
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    smoothness: Smoothness | None = None
+
+    def __post_init__(self) -> None:
+        for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
+            if not callable(value) and not (value is None and argument != "g"):
+                raise InputError(argument, f"{type(value).__name__}", "a callable")
+        law = self.outer_law  # validate now, where the user can see which line did it
+        if law.batch is not None:
+            raise InputError(
+                "outer",
+                f"a batch of {law.batch} laws",
+                "one law of θ",
+                "Parameters of the outer law have shape (d,), not (T, d).",
+            )
+        if not callable(self.inner) or isinstance(self.inner, Law):
+            static = as_law(self.inner, argument="inner")
+            if static.batch is not None:
+                raise InputError(
+                    "inner",
+                    f"a batch of {static.batch} laws that does not depend on θ",
+                    "one law, or a callable theta -> law batched over theta",
+                )
+
+    @property
+    def label(self) -> str:
+        return self.name or "nested expectation"
+
+    @cached_property
+    def outer_law(self) -> Law:
+        return as_law(self.outer, argument="outer")
+
+    @cached_property
+    def inner_is_shared(self) -> bool:
+        """Whether x has one law, whatever θ."""
+        return isinstance(self.inner, Law) or not callable(self.inner)
+
+    def inner_law(self, theta: Array) -> Law:
+        """The law of x given each row of theta (T, d_θ)."""
+        if self.inner_is_shared:
+            return as_law(self.inner, argument="inner")
+        n_theta = theta.shape[0]
+        law = as_law(self.inner(theta), batch=n_theta, argument="inner(theta)")
+        if law.batch not in (None, 1, n_theta):
+            raise InputError(
+                "inner(theta)",
+                f"a batch of {law.batch} laws for {n_theta} values of theta",
+                "one law for each row of theta",
+                "Give the parameters shape (T, d): theta has shape (T, d_theta).",
+            )
+        if law.batch is None and law.dim == n_theta > 1:
+            self._refuse_parameters_without_coordinates(theta)
+        return law
+
+    def _refuse_parameters_without_coordinates(self, theta: Array) -> None:
+        # Parameters of shape (T,) read as T coordinates: an easy slip with theta[:, 0]. If the
+        # dimension follows the number of thetas, that is what happened.
+        fewer = as_law(self.inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)")
+        if fewer.batch is None and fewer.dim == theta.shape[0] - 1:
+            raise InputError(
+                "inner(theta)",
+                f"parameters of shape ({theta.shape[0]},), read as coordinates of one law",
+                f"parameters of shape (T, d), here ({theta.shape[0]}, d)",
+                "Keep the last axis: theta[:, :1] instead of theta[:, 0].",
+            )
+
+    def apply_f(self, j: Array) -> Array:
+        """f at J (T, p), always returned as (T, q); shape checks are the caller's."""
+        values = j if self.f is None else np.asarray(self.f(j))
+        return values[:, None] if values.ndim == 1 else values
+
+    def finish(self, answers: Array) -> Array:
+        """The final answer from the q expectations."""
+        if self.combine is None:
+            return answers if answers.size > 1 else answers.reshape(())
+        return np.asarray(self.combine(answers), dtype=float)

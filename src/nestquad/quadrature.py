@@ -1,0 +1,185 @@
+"""Kernel quadrature as a recipe: which kernel, on which space, tuned how.
+
+A recipe knows nothing of nested expectations. The methods use one for each stage, and
+:func:`nestquad.expectation` uses one for a single expectation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from nestquad._typing import Array
+from nestquad.distributions import Law, Normal, Uniform
+from nestquad.errors import InputError
+from nestquad.kernels import Anova, Kernel, Matern
+from nestquad.rules import (
+    Exactness,
+    Jitter,
+    Regularization,
+    Rule,
+    Schedule,
+    kernel_rule,
+)
+from nestquad.tuning import best_lambda0, fit_lengthscale, median_lengthscale
+
+__all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
+
+Space = Literal["uniform", "normal", "native"]
+
+
+@dataclass(frozen=True)
+class KernelQuadrature:
+    """How to turn nodes and values into optimal weights.
+
+    Parameters
+    ----------
+    kernel
+        None chooses by dimension: Matérn-3/2, as an ANOVA kernel of order two from four
+        coordinates on, where the plain product no longer sees anything.
+    space
+        ``"uniform"``: on the uniforms that drive the law, where weights do not depend on it (the
+        paper's change of variables). ``"normal"``: on the standard normals. ``"native"``: on the
+        points themselves, with the embedding of the law.
+    lengthscale
+        ``"likelihood"``: the kernel's own (the median distance where `kernel` is None) times the
+        factor of highest marginal likelihood. ``"median"``: the median distance. ``"fixed"``: the
+        kernel's own.
+    regularization
+        `Jitter`, `Schedule` or λ.
+    exact
+        What is integrated exactly besides: ``"none"``, ``"constant"``, ``"linear"``.
+    standardize
+        Subtract the mean of the values before weighting and add it afterwards, as the paper does;
+        this too makes constants exact, by equal instead of optimal corrections.
+    """
+
+    kernel: Kernel | None = None
+    space: Space = "uniform"
+    lengthscale: Literal["likelihood", "median", "fixed"] = "likelihood"
+    regularization: Regularization = Jitter()  # noqa: RUF009 - frozen, so safe to share
+    exact: Exactness = "constant"
+    standardize: bool = False
+
+    def __post_init__(self) -> None:
+        for argument, given, known in (
+            ("space", self.space, ("uniform", "normal", "native")),
+            ("lengthscale", self.lengthscale, ("likelihood", "median", "fixed")),
+            ("exact", self.exact, ("none", "constant", "linear")),
+        ):
+            if given not in known:
+                raise InputError(argument, repr(given), "one of " + ", ".join(map(repr, known)))
+        if self.kernel is not None and not isinstance(self.kernel, Kernel):
+            raise InputError(
+                "kernel", type(self.kernel).__name__, "a kernel such as nq.Matern(1.5), or None"
+            )
+
+    def law(self, dim: int, native: Law | None = None) -> Law:
+        """The law that the weights integrate against on this space."""
+        if self.space == "uniform":
+            return Uniform(0.0, 1.0, dim=dim)
+        if self.space == "normal":
+            return Normal(0.0, 1.0, dim=dim)
+        if native is None:
+            raise InputError("space", "'native'", "a space that needs no law of its own here")
+        return native
+
+    def tuned(self, groups: Sequence[tuple[Array, Array]]) -> KernelQuadrature:
+        """The same recipe with kernel and λ_0 settled.
+
+        `groups` are pairs of nodes (N, d) and values (N, m): m functions at the same nodes.
+        """
+        nodes = groups[0][0]
+        kernel = default_kernel(nodes.shape[1]) if self.kernel is None else self.kernel
+        if self.lengthscale == "median" or (self.kernel is None and self.lengthscale != "fixed"):
+            kernel = kernel.with_lengthscale(median_lengthscale(nodes))
+        if self.lengthscale == "likelihood":
+            kernel = fit_lengthscale(kernel, groups)
+        regularization = self.regularization
+        if isinstance(regularization, Schedule):
+            regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))
+        return replace(self, kernel=kernel, lengthscale="fixed", regularization=regularization)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether tuning looks at values, or only at nodes."""
+        scheduled = isinstance(self.regularization, Schedule) and len(self.regularization.grid) > 1
+        return self.lengthscale == "likelihood" or scheduled
+
+    def rule(self, nodes: Array, native: Law | None = None) -> Rule:
+        """Weights of a tuned recipe at nodes (N, d). Those on a fixed space are cached."""
+        if self.space == "native":
+            rule = self._compute(nodes, native)
+        else:
+            rule = _CACHE.get(self, nodes) or _CACHE.put(self, nodes, self._compute(nodes, None))
+        return self.standardized(rule) if self.standardize else rule
+
+    def standardized(self, rule: Rule) -> Rule:
+        """Weights that act on values after subtraction of their mean: a linear rule as well."""
+        missing = 1.0 - float(rule.weights.sum())
+        return replace(rule, weights=rule.weights + missing / rule.weights.size)
+
+    def _compute(self, nodes: Array, native: Law | None) -> Rule:
+        if self.kernel is None:
+            raise InputError("kernel", "None", "a tuned recipe", "Call tuned(nodes, values) first.")
+        return kernel_rule(
+            self.kernel,
+            self.law(nodes.shape[1], native),
+            nodes,
+            regularization=self.regularization,
+            exact=self.exact,
+        )
+
+
+def default_kernel(dim: int) -> Kernel:
+    """The kernel for d coordinates when the user names none."""
+    base = Matern(1.5)
+    return base if dim <= 3 else Anova(base, order=2)
+
+
+def nodes_on(space: Space, uniform: Array | None, points: Array) -> Array:
+    """The nodes that a recipe on `space` works with: uniforms, normals, or the points."""
+    if space == "native":
+        return points
+    if uniform is None:
+        raise InputError(
+            "space",
+            repr(space),
+            "'native', because the law can only be sampled and has no uniforms behind it",
+            "Use nq.Transport for a simulator driven by uniforms or normals, or a Stein kernel "
+            "with space='native'.",
+        )
+    return uniform if space == "uniform" else np.asarray(ndtri(uniform))
+
+
+class _RuleCache:
+    """The last few rules on fixed spaces, by recipe and nodes: loops ask for them again."""
+
+    def __init__(self, most: int = 32) -> None:
+        self._rules: OrderedDict[tuple[object, ...], Rule] = OrderedDict()
+        self._most = most
+
+    def get(self, recipe: KernelQuadrature, nodes: Array) -> Rule | None:
+        key = self._key(recipe, nodes)
+        if key in self._rules:
+            self._rules.move_to_end(key)
+        return self._rules.get(key)
+
+    def put(self, recipe: KernelQuadrature, nodes: Array, rule: Rule) -> Rule:
+        self._rules[self._key(recipe, nodes)] = rule
+        while len(self._rules) > self._most:
+            self._rules.popitem(last=False)
+        return rule
+
+    @staticmethod
+    def _key(recipe: KernelQuadrature, nodes: Array) -> tuple[object, ...]:
+        settled = (recipe.kernel, recipe.space, recipe.regularization, recipe.exact)
+        return (*settled, nodes.shape, np.ascontiguousarray(nodes).tobytes())
+
+
+_CACHE = _RuleCache()

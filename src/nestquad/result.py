@@ -1,0 +1,208 @@
+"""What comes back: frozen, printable, plottable, JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+
+__all__ = ["Estimate", "OuterSample", "Step", "plain"]
+
+_STATUS_TEXT = {
+    "done": "the sizes or the budget asked for were used",
+    "converged": "the tolerance was met",
+    "budget": "the budget ended before the tolerance was met",
+    "time": "max_seconds ended before the rest",
+    "interrupted": "interrupted by the user",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of plan → evaluate → analyse."""
+
+    n_evaluations: int
+    value: float | Array
+    std_error: float | Array
+
+
+@dataclass(frozen=True)
+class OuterSample:
+    """What the outer stage saw: θ (T, d_θ), J(θ) (T[, p]) and f(J(θ)) (T, q)."""
+
+    theta: Array
+    j: Array
+    f: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of a nested expectation with its error bar.
+
+    Attributes
+    ----------
+    value
+        The answer: a float, or an array if there are several.
+    std_error
+        One standard error, of the same shape. It covers inner bias and outer error, and is
+        calibrated so that ``value ± 1.96 std_error`` holds the truth in about 95 of 100 runs.
+    n_evaluations, n_outer, n_inner
+        Evaluations of g in all; outer and inner sizes (of the last design).
+    method
+        The name of the method.
+    status
+        ``"done"``, ``"converged"``, ``"budget"``, ``"time"`` or ``"interrupted"``.
+    seconds
+        Wall time of the whole call, g included.
+    diagnostics
+        What was chosen, regularised and measured on the way; ``diagnostics["notes"]`` in words.
+    covariance
+        Covariance of the errors of several answers; None for one.
+    problem, exact
+        The problem's name, and its true value where known.
+    trace
+        The value after each turn of plan → evaluate → analyse.
+    sample
+        θ, J and f(J) of the last turn (thinned to at most 4,096 rows), for plots.
+    """
+
+    value: float | Array
+    std_error: float | Array
+    n_evaluations: int
+    n_outer: int
+    n_inner: int
+    method: str
+    status: str = "done"
+    seconds: float = 0.0
+    diagnostics: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    covariance: Array | None = None
+    problem: str = ""
+    exact: float | Array | None = None
+    trace: tuple[Step, ...] = ()
+    sample: OuterSample | None = field(default=None, repr=False)
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """Lower and upper end of a confidence interval.
+
+        Examples
+        --------
+        >>> Estimate(1.0, 0.1, 100, 10, 10, "nmc").interval(0.95)
+        (0.804..., 1.195...)
+        """
+        if not 0 < level < 1:
+            raise InputError("level", repr(level), "a probability strictly between 0 and 1")
+        half = float(ndtri(0.5 + level / 2)) * np.asarray(self.std_error)
+        low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
+        return (float(low), float(high)) if low.ndim == 0 else (low, high)
+
+    @property
+    def status_text(self) -> str:
+        return _STATUS_TEXT.get(self.status, self.status)
+
+    def __str__(self) -> str:
+        half = 1.959964 * np.asarray(self.std_error)
+        value = np.atleast_1d(np.asarray(self.value))
+        shown = ", ".join(
+            f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(value, np.atleast_1d(half), strict=True)
+        )
+        name = f"{self.problem}: " if self.problem else ""
+        return (
+            f"{name}{shown} (95 %), {self.n_evaluations:,} evaluations "
+            f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.status}, "
+            f"{self.seconds:.2g} s"
+        )
+
+    def _repr_html_(self) -> str:
+        low, high = self.interval()
+        rows = {
+            "value": _cell(self.value),
+            "95 % interval": f"{_cell(low)} … {_cell(high)}",
+            "exact": "" if self.exact is None else _cell(self.exact),
+            "evaluations of g": f"{self.n_evaluations:,} ({self.n_outer:,} × {self.n_inner:,})",
+            "method": self.method,
+            "status": f"{self.status}: {self.status_text}",
+            "seconds": f"{self.seconds:.3g}",
+        }
+        body = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
+            for k, v in rows.items()
+            if v
+        )
+        title = html.escape(self.problem or "Nested expectation")
+        return f"<table><caption>{title}</caption>{body}</table>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what the outer stage saw; needs the extra ``plot``. Returns the axes."""
+        from nestquad.plots import plot_estimate
+
+        return plot_estimate(self, ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the sample, as plain Python objects."""
+        low, high = self.interval()
+        return {
+            "problem": self.problem,
+            "value": plain(self.value),
+            "std_error": plain(self.std_error),
+            "interval95": [plain(low), plain(high)],
+            "exact": plain(self.exact),
+            "n_evaluations": self.n_evaluations,
+            "n_outer": self.n_outer,
+            "n_inner": self.n_inner,
+            "method": self.method,
+            "status": self.status,
+            "seconds": self.seconds,
+            "covariance": plain(self.covariance),
+            "diagnostics": plain(dict(self.diagnostics)),
+            "trace": [
+                {
+                    "n_evaluations": s.n_evaluations,
+                    "value": plain(s.value),
+                    "std_error": plain(s.std_error),
+                }
+                for s in self.trace
+            ],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The same as text; numbers that JSON lacks (NaN, inf) become null."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Arrays, numpy scalars, tuples and mappings as what json can write."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+def _digits(value: float, half_width: float) -> str:
+    """The value to one digit beyond its error."""
+    if not (np.isfinite(half_width) and half_width > 0) or value == 0:
+        return f"{value:.10g}"
+    digits = int(np.ceil(np.log10(max(abs(value), half_width) / half_width))) + 2
+    return f"{value:.{min(max(digits, 2), 15)}g}"
+
+
+def _cell(value: Any) -> str:
+    return ", ".join(f"{v:.8g}" for v in np.atleast_1d(np.asarray(value, dtype=float)))
