@@ -51,8 +51,16 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def __str__(self) -> str:
-        head = ("method", "evaluations", "mean |error|", "RMSE", "spread", "half-width", "covered",
-                "seconds")
+        head = (
+            "method",
+            "evaluations",
+            "mean |error|",
+            "RMSE",
+            "spread",
+            "half-width",
+            "covered",
+            "seconds",
+        )
         body = [
             (
                 row.method,
@@ -67,8 +75,13 @@ class Comparison:
             for row in self.rows
         ]
         widths = [max(len(r[i]) for r in (head, *body)) for i in range(len(head))]
-        lines = ["  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
-                 for r in (head, *body)]
+        lines = [
+            "  ".join(
+                c.rjust(w) if i else c.ljust(w)
+                for i, (c, w) in enumerate(zip(r, widths, strict=True))
+            )
+            for r in (head, *body)
+        ]
         exact = "" if self.exact is None else f", exact value {self.exact:.10g}"
         title = f"{self.problem}{exact}, {self.replicates} replicates"
         return "\n".join([title, lines[0], "-" * len(lines[0]), *lines[1:]])

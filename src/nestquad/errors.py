@@ -123,7 +123,9 @@ class NestquadWarning(UserWarning):
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputError:
     """Error for a name that is not among `known`, with the nearest match."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(given).lower(), [n.lower() for n in names], n=1, cutoff=0.4)
+    near = difflib.get_close_matches(
+        str(given).lower(), [n.lower() for n in names], n=1, cutoff=0.4
+    )
     advice = f"Did you mean {near[0]!r}?" if near else ""
     return InputError(argument, repr(given), f"one of {', '.join(map(repr, names))}", advice)
 

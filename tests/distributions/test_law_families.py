@@ -157,8 +157,13 @@ def test_scores_are_refused_outside_the_support():
 
 def test_a_uniform_never_leaves_its_box():
     rng = np.random.default_rng(0)
-    low = rng.normal(size=(2000, 1)) * 10.0 ** rng.integers(-3, 3, size=(2000, 1))
-    high = low + rng.uniform(0.0, 1e-3, size=low.shape) + 1e-12
+    low = rng.normal(size=(6000, 1)) * 10.0 ** rng.integers(-3, 3, size=(6000, 1))
+    width = rng.uniform(0.0, 1.0, size=low.shape) * 10.0 ** rng.integers(-12, 3, size=low.shape)
+    high = low + width + 1e-12
+    high[:2000] = (
+        np.abs(high[:2000]) * 1e-16
+    )  # far smaller than the width: rounding is at its worst
+    low[:2000] = -np.abs(low[:2000])
     u = np.array([[5e-324], [0.3], [np.nextafter(1.0, 0.0)]])
     x = Uniform(low, high).from_uniform(u)
     assert (x >= low[:, None]).all()

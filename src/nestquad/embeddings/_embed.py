@@ -51,7 +51,7 @@ def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
     """
     nodes = as_nodes(x, "x")
     _check_law(law)
-    if nodes.shape[-1] != law.dim:
+    if law.dim is not None and nodes.shape[-1] != law.dim:
         raise InputError(
             "x", f"nodes with {nodes.shape[-1]} coordinates", f"as many as the law has, {law.dim}"
         )
@@ -120,9 +120,8 @@ def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Arra
         elif isinstance(kernel, ProductKernel) and block is not law:
             yield _embed(kernel.restrict(part, dim), block, nodes)
         else:
-            raise unsupported(
-                kernel, block, "its coordinates are not independent, or one is constant"
-            )
+            reason = "correlated coordinates, or one that is constant"
+            raise unsupported(kernel, block, reason if is_correlated(block) else "")
         start += width
 
 

@@ -31,6 +31,8 @@ def decay_integral(coefficients: Sequence[float], start: Array, width: Array) ->
     ------
     start and width broadcast; the answer has their common shape.
     """
+    if len(coefficients) == 1:
+        return np.asarray(-coefficients[0] * np.exp(-start) * np.expm1(-width))
     start, width = np.broadcast_arrays(start, width)
     tails = _tail_coefficients(coefficients)
     value = np.asarray(_times_decay(tails, start) - _times_decay(tails, start + width))

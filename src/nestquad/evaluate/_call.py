@@ -15,7 +15,8 @@ from nestquad.problem import NestedExpectation
 __all__ = ["call_f", "call_g", "call_h"]
 
 _INDEX_ADVICE = (
-    "x and theta may have any number of leading axes, so index the last one: x[..., 0], not x[:, 0]."
+    "x and theta may have any number of leading axes, so index the last one: x[..., 0], "
+    "not x[:, 0]."
 )
 
 
@@ -53,10 +54,14 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
     return values
 
 
-def call_f(problem: NestedExpectation, j: Array, theta: Array) -> Array:
+def call_f(
+    problem: NestedExpectation, j: Array, theta: Array, *, require_finite: bool = True
+) -> Array:
     """f at J (T,) or (T, p), checked, as (T, q)."""
     try:
-        raw = problem.apply_f(j)
+        # What f cannot take becomes NaN and is reported below with its θ, so no warning is lost.
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            raw = problem.apply_f(j)
     except Exception as error:
         last = traceback.format_exception_only(error)[-1].strip()
         raise EvaluationError(
@@ -70,13 +75,13 @@ def call_f(problem: NestedExpectation, j: Array, theta: Array) -> Array:
             f"({j.shape[0]},) or ({j.shape[0]}, q)",
             advice="f acts on each row of j: reduce over the last axis, as in j.max(axis=-1).",
         )
-    if not np.isfinite(values).all():
+    if require_finite and not np.isfinite(values).all():
         t = int(np.argmax(~np.isfinite(values).all(axis=-1)))
         raise EvaluationError(
             f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for J = {j[t]}",
             theta=theta[t],
-            advice="If f needs J > 0 (a logarithm), use more inner points or a method whose weights "
-            "are positive, such as 'nqmc'.",
+            advice="If f needs J > 0 (a logarithm), use more inner points or a method whose "
+            "weights are positive, such as 'nqmc'.",
         )
     return values
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -76,7 +77,9 @@ class Evaluator:
     def table(self, level: int) -> ValueTable:
         return self._tables.setdefault(level, ValueTable())
 
-    def run(self, grid: Grid, spans: Iterator[Span], rule: InnerRule | None) -> Iterator[tuple[Span, Array]]:
+    def run(
+        self, grid: Grid, spans: Iterator[Span], rule: InnerRule | None
+    ) -> Iterator[tuple[Span, Array]]:
         """Evaluate spans in order; yield raw values, or what the rule reduces them to."""
         for span, result in self._ordered(grid, spans, rule):
             self.n_evaluations += span.size
@@ -90,7 +93,8 @@ class Evaluator:
             for span in spans:
                 if self._time_is_up():
                     return
-                yield span, self._attributed(lambda s=span: _evaluate_chunk(self.problem, grid, s, rule))
+                task = partial(_evaluate_chunk, self.problem, grid, span, rule)
+                yield span, self._attributed(task)
             return
         # A bounded window: enough to keep every worker busy, little enough to stop soon.
         waiting: deque[tuple[Span, Future[Array]]] = deque()

@@ -62,9 +62,7 @@ def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> Ou
     return OuterPoints(_finite("outer", theta), None)
 
 
-def inner_points(
-    problem: NestedExpectation, grid: Grid, theta: Array, span: Span
-) -> InnerPoints:
+def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Span) -> InnerPoints:
     """The inner points of a span, given its θ (t1 - t0, d_θ)."""
     law, sequence = problem.inner_law(theta), grid.inner_points
     indices = (span.n0, span.n1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from nestquad._typing import Array
@@ -30,7 +32,7 @@ class ValueTable:
         cuts = [0, *(np.flatnonzero(np.diff(have)) + 1).tolist(), span.t1]
         return [
             Span(t0, t1, int(have[t0]), span.n1)
-            for t0, t1 in zip(cuts[:-1], cuts[1:], strict=True)
+            for t0, t1 in pairwise(cuts)
             if t1 > t0 and have[t0] < span.n1
         ]
 

@@ -190,9 +190,9 @@ class Tensor(Coordinatewise):
                 "lengthscale", f"{value.shape[-1]} of them", f"one for each of {dim} kernels"
             )
         columns = np.broadcast_to(value, (*value.shape[:-1], dim))
-        return Tensor(
-            *(k.with_lengthscale(columns[..., j : j + 1]) for j, k in enumerate(self.kernels))
-        )
+        # A batch keeps its axis of coordinates; a single lengthscale is just a number.
+        parts = [columns[..., j : j + 1] if value.ndim == 2 else columns[j] for j in range(dim)]
+        return Tensor(*(k.with_lengthscale(p) for k, p in zip(self.kernels, parts, strict=True)))
 
     def smoothness(self, dim: int) -> float:
         return min(kernel.smoothness(dim) for kernel in self.kernels)

@@ -121,4 +121,6 @@ def differences(x: Array, y: Array) -> Array:
 def accumulate(operation: np.ufunc, total: Array, part: Array | float) -> Array:
     """``operation(total, part)``, in place where shapes allow: Gram matrices are large."""
     fits = total.shape == np.broadcast_shapes(total.shape, np.shape(part))
-    return np.asarray(operation(total, part, out=total if fits else None))
+    # Products of 0-d arrays are scalars, which cannot be written to.
+    writable = fits and isinstance(total, np.ndarray)
+    return np.asarray(operation(total, part, out=total if writable else None))

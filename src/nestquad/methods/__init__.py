@@ -7,4 +7,14 @@ from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
 
-__all__ = ["METHODS", "NKQ", "NMC", "NQMC", "Goal", "Method", "as_method", "choose_method", "kernel_outer"]
+__all__ = [
+    "METHODS",
+    "NKQ",
+    "NMC",
+    "NQMC",
+    "Goal",
+    "Method",
+    "as_method",
+    "choose_method",
+    "kernel_outer",
+]

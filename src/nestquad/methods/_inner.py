@@ -23,7 +23,8 @@ def weighted_sum(values: Array, weights: Array) -> Array:
 
     einsum without BLAS: the bits of a row then do not depend on how many rows come with it.
     """
-    return np.einsum("tn...,n->t..." if weights.ndim == 1 else "tn...,tn->t...", values, weights)
+    subscripts = "tn...,n->t..." if weights.ndim == 1 else "tn...,tn->t..."
+    return np.asarray(np.einsum(subscripts, values, weights))
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class MeanRule:
         first, second = values[:, :cut].sum(axis=1), values[:, cut:].sum(axis=1)
         full = (first + second) / self.n_inner
         if self.n_inner < 2:
-            return full[:, None]
+            return np.asarray(full[:, None])
         return np.stack([full, first / middle, second / (self.n_inner - middle)], axis=1)
 
 

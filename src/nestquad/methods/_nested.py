@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ class InnerFit:
 
 @dataclass(frozen=True)
 class OuterFit:
-    """Weights (T, q) for all of θ, and directions (k, m) of the outer error of the final answers."""
+    """Weights (T, q) for all θ, and directions (k, m) of the final answers' outer error."""
 
     weights: Array
     directions: Array
@@ -190,15 +191,15 @@ class NestedRule(Method):
         j = evaluations.fold(inner.rule)
         theta = theta[: j.shape[0]]
         views = dict(zip(inner.rule.views, np.moveaxis(j, 1, 0), strict=True))
-        f_views = {name: call_f(problem, value, theta) for name, value in views.items()}
-        f_full = f_views["full"]
+        f_full = call_f(problem, views.pop("full"), theta)
+        twins = [call_f(problem, twin, theta, require_finite=False) for twin in views.values()]
         outer = self.fit_outer(evaluations, f_full)
 
         def final(f_values: Array) -> Array:
             return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
 
         value = final(f_full)
-        errors = ErrorParts(self._inner_error(final, f_views), outer.directions)
+        errors = ErrorParts(_inner_directions(final, f_full, twins), outer.directions)
         covariance = errors.covariance
         std_error = np.sqrt(np.diagonal(covariance))
         scalar = problem.finish(np.zeros(f_full.shape[1])).ndim == 0
@@ -222,26 +223,26 @@ class NestedRule(Method):
             covariance=None if scalar else covariance,
             problem=problem.label,
             exact=None if problem.exact is None else _float_or_array(problem.exact),
-            sample=OuterSample(
-                theta[::step], views["full"][::step], f_full[::step], outer.weights[::step]
-            ),
+            sample=OuterSample(theta[::step], j[::step, 0], f_full[::step], outer.weights[::step]),
         )
 
-    def _inner_error(self, final: Any, f_views: dict[str, Array]) -> Array:
-        """What halving the inner points changes, (k, 1).
 
-        With both halves at hand their average has twice the bias of the whole and little noise of
-        its own, so the difference is the bias. With one half it is an error of the half-sized
-        rule: an upper estimate for a rule that converges.
-        """
-        full = final(f_views["full"])
-        if "other half" in f_views:
-            twin = 0.5 * (f_views["half"] + f_views["other half"])
-        elif "half" in f_views:
-            twin = f_views["half"]
-        else:
-            return np.zeros((full.size, 1))
-        return np.asarray(full - final(twin))[:, None]
+def _inner_directions(final: Callable[[Array], Array], f_full: Array, twins: list[Array]) -> Array:
+    """What halving the inner points changes in the final answers, (k, 1).
+
+    With both halves at hand their average has twice the bias of the whole and little noise of its
+    own, so the difference is the bias. With one half it is the error of the half-sized rule: an
+    upper estimate for a rule that converges.
+    """
+    if not twins:
+        return np.zeros((final(f_full).size, 1))
+    change = np.mean(twins, axis=0) - f_full
+    # A half-sized rule may leave the domain of f (a logarithm); then its error is at least as
+    # large as the largest that is seen elsewhere.
+    usable = np.isfinite(change)
+    largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
+    change = np.where(usable, change, largest)
+    return np.asarray(final(f_full) - final(f_full + change))[:, None]
 
 
 def _float_or_array(value: Any) -> float | Array:

@@ -43,7 +43,7 @@ class Factor:
         if info != 0:  # pragma: no cover - the factor has a positive diagonal
             raise ValueError(f"dtrtri failed with info = {info}")
         half = np.tril(half)
-        return np.einsum("ij,ij->j", half, half)
+        return np.asarray(np.einsum("ij,ij->j", half, half))
 
     def condition(self) -> float:
         """Estimate of the 1-norm condition number. Cost O(N²)."""

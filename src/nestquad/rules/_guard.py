@@ -29,7 +29,9 @@ class Jitter:
             raise InputError("start", repr(self.start), "a relative ridge between 0 and 1")
         if not self.limit > 1:
             raise InputError(
-                "limit", repr(self.limit), "a bound above 1, since weights that sum to one have Σ|w| ≥ 1"
+                "limit",
+                repr(self.limit),
+                "a bound above 1, since weights that sum to one have Σ|w| ≥ 1",
             )
 
 

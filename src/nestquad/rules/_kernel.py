@@ -132,6 +132,8 @@ def _dense_rule(
 ) -> Rule:
     n, dim = nodes.shape
     scale = float(np.mean(np.diagonal(system.gram)))
+    if isinstance(regularization, Schedule) and not np.isfinite(smoothness):
+        regularization = Jitter()
     if isinstance(regularization, Jitter):
         return _guarded(system, nodes, regularization, scale)
     lam = (

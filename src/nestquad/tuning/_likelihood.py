@@ -43,8 +43,9 @@ def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
     ones = np.ones((n, 1))
     total = float((ones * factor.solve(ones)).sum())
     freedom = m * (n - 1)
-    return -0.5 * (
-        m * factor.log_determinant() + m * np.log(total) + freedom * np.log(quadratic / freedom)
+    variance = quadratic / freedom
+    return -0.5 * float(
+        m * factor.log_determinant() + m * np.log(total) + freedom * np.log(variance)
     )
 
 
@@ -88,7 +89,7 @@ def fit_lengthscale(
         value = sum(restricted_likelihood(scaled, nodes, centred) for nodes, centred in informative)
         return -value if np.isfinite(value) else 1e300
 
-    points = np.linspace(*np.log(bounds), grid)
+    points = np.linspace(np.log(bounds[0]), np.log(bounds[1]), grid)
     losses = np.array([loss(p) for p in points])
     best = int(np.argmin(losses))
     low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
@@ -99,7 +100,7 @@ def fit_lengthscale(
 
 def _centred(values: Array) -> Array | None:
     """Values less their means; None for constants or three points, which teach nothing."""
-    centred = values - values.mean(axis=0)
+    centred: Array = values - values.mean(axis=0)
     level = float(np.abs(values).max(initial=0.0))
     if values.shape[0] < 4 or float(np.abs(centred).max(initial=0.0)) <= 1e-13 * level:
         return None
@@ -112,4 +113,4 @@ def _centred_quadratic(factor: Factor, values: Array) -> Array:
     solved = factor.solve(np.column_stack([values, np.ones(n)]))
     inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
     explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
-    return np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0)
+    return np.asarray(np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0))
