@@ -24,7 +24,7 @@ from nestquad.rules import (
     Regularization,
     Rule,
     Schedule,
-    kernel_rule,
+    prefix_rules,
 )
 from nestquad.tuning import best_lambda0, fit_lengthscale, median_lengthscale
 
@@ -112,28 +112,43 @@ class KernelQuadrature:
         return self.lengthscale == "likelihood" or scheduled
 
     def rule(self, nodes: Array, native: Law | None = None) -> Rule:
-        """Weights of a tuned recipe at nodes (N, d). Those on a fixed space are cached."""
+        """Weights of a tuned recipe at nodes (N, d)."""
+        return self.rules(nodes, (nodes.shape[0],), native)[0]
+
+    def rules(self, nodes: Array, sizes: Sequence[int], native: Law | None = None) -> list[Rule]:
+        """Weights on prefixes of the nodes (N, d), of the given sizes.
+
+        Those on a fixed space do not depend on the problem, and the last few are cached.
+        """
         if self.space == "native":
-            rule = self._compute(nodes, native)
-        else:
-            rule = _CACHE.get(self, nodes) or _CACHE.put(self, nodes, self._compute(nodes, None))
-        return self.standardized(rule) if self.standardize else rule
+            return self.rules_by_set(nodes[None], sizes, native)[0]
+        found = _CACHE.get(self, nodes, sizes)
+        if found is None:
+            found = self.rules_by_set(nodes[None], sizes)[0]
+            _CACHE.put(self, nodes, sizes, found)
+        return found
 
-    def standardized(self, rule: Rule) -> Rule:
-        """Weights that act on values after subtraction of their mean: a linear rule as well."""
-        missing = 1.0 - float(rule.weights.sum())
-        return replace(rule, weights=rule.weights + missing / rule.weights.size)
-
-    def _compute(self, nodes: Array, native: Law | None) -> Rule:
+    def rules_by_set(
+        self, nodes: Array, sizes: Sequence[int], native: Law | None = None
+    ) -> list[list[Rule]]:
+        """The same for T node sets (T, N, d) at once, whose native laws may differ."""
         if self.kernel is None:
-            raise InputError("kernel", "None", "a tuned recipe", "Call tuned(nodes, values) first.")
-        return kernel_rule(
+            raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
+        found = prefix_rules(
             self.kernel,
-            self.law(nodes.shape[1], native),
+            self.law(nodes.shape[-1], native),
             nodes,
+            sizes,
             regularization=self.regularization,
             exact=self.exact,
         )
+        return [[_standardized(r) for r in rules] for rules in found] if self.standardize else found
+
+
+def _standardized(rule: Rule) -> Rule:
+    """Weights that act on values after subtraction of their mean: a linear rule as well."""
+    missing = 1.0 - float(rule.weights.sum())
+    return replace(rule, weights=rule.weights + missing / rule.weights.size)
 
 
 def default_kernel(dim: int) -> Kernel:
@@ -161,25 +176,27 @@ class _RuleCache:
     """The last few rules on fixed spaces, by recipe and nodes: loops ask for them again."""
 
     def __init__(self, most: int = 32) -> None:
-        self._rules: OrderedDict[tuple[object, ...], Rule] = OrderedDict()
+        self._rules: OrderedDict[tuple[object, ...], list[Rule]] = OrderedDict()
         self._most = most
 
-    def get(self, recipe: KernelQuadrature, nodes: Array) -> Rule | None:
-        key = self._key(recipe, nodes)
+    def get(
+        self, recipe: KernelQuadrature, nodes: Array, sizes: Sequence[int]
+    ) -> list[Rule] | None:
+        key = self._key(recipe, nodes, sizes)
         if key in self._rules:
             self._rules.move_to_end(key)
         return self._rules.get(key)
 
-    def put(self, recipe: KernelQuadrature, nodes: Array, rule: Rule) -> Rule:
-        self._rules[self._key(recipe, nodes)] = rule
+    def put(
+        self, recipe: KernelQuadrature, nodes: Array, sizes: Sequence[int], rules: list[Rule]
+    ) -> None:
+        self._rules[self._key(recipe, nodes, sizes)] = rules
         while len(self._rules) > self._most:
             self._rules.popitem(last=False)
-        return rule
 
     @staticmethod
-    def _key(recipe: KernelQuadrature, nodes: Array) -> tuple[object, ...]:
-        settled = (recipe.kernel, recipe.space, recipe.regularization, recipe.exact)
-        return (*settled, nodes.shape, np.ascontiguousarray(nodes).tobytes())
+    def _key(recipe: KernelQuadrature, nodes: Array, sizes: Sequence[int]) -> tuple[object, ...]:
+        return (recipe, tuple(sizes), nodes.shape, np.ascontiguousarray(nodes).tobytes())
 
 
 _CACHE = _RuleCache()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from embedding_reference import normal_mean, uniform_mean
+from embedding_reference import integrate, normal_density, normal_mean, uniform_mean
 from numpy.testing import assert_allclose
 
 from nestquad.distributions import (
@@ -275,6 +275,23 @@ def test_stein_kernels_integrate_to_their_constant():
     x = 1.0 + RNG.random((4, 2))
     assert_allclose(mean_embedding(Stein(Gaussian(), constant=2.5), law, x), 2.5)
     assert double_embedding(3.0 * Stein(Gaussian(), constant=2.5), law) == 7.5
+
+
+@pytest.mark.parametrize("law", [Normal(1.0, sd=0.7), LogNormal(0.2, 0.8)], ids=repr)
+@pytest.mark.parametrize("base", [Gaussian(0.9), Matern(1.5, 0.9), Matern(3.5, 2.0)], ids=repr)
+def test_that_the_constant_is_the_integral(law, base):
+    kernel = Stein(base, constant=2.5).for_law(law)
+    for x in (0.3, 1.0, 4.0):
+        start = law.loc[0] + law.sd[0] * np.linspace(-14.0, 14.0, 400)
+        kink = np.log(x) if isinstance(law, LogNormal) else x
+        at = (lambda z: np.exp(z)) if isinstance(law, LogNormal) else (lambda z: z)
+
+        def integrand(z, x=x, at=at):
+            return kernel([[x]], at(z)[:, None])[0] * normal_density(z, law.loc[0], law.sd[0])
+
+        integral = integrate(integrand, np.unique([*start, kink]))
+        got = mean_embedding(kernel, law, [[x]])[0]
+        assert got == pytest.approx(integral, rel=1e-10)
 
 
 class Unknown(Kernel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -11,7 +12,7 @@ from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.errors import InputError
 from nestquad.evaluate._design import Grid, Span
-from nestquad.points import IID, Given
+from nestquad.points import IID, Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
 
 __all__ = ["InnerPoints", "OuterPoints", "inner_points", "outer_points"]
@@ -73,13 +74,44 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
     if not law.has_transport:
         _require_iid("inner", sequence)
         return InnerPoints(_sampled(problem, grid, theta, span), None, law)
-    uniform = sequence.uniforms(grid.inner_stream, law.base_dim, sets, indices)
+    make = _uniforms if grid.n_sets is None else _shared_uniforms
+    uniform = make(sequence, grid.inner_stream, law.base_dim, sets, indices)
     if law.base == "normal":
         # The inverse normal distribution function is the dear part: once for each set, not each θ.
-        x = law.from_normal(_by_row(ndtri(uniform), grid, span))
+        normal = (
+            ndtri(uniform)
+            if grid.n_sets is None
+            else _shared_normals(sequence, grid.inner_stream, law.base_dim, sets, indices)
+        )
+        x = law.from_normal(_by_row(normal, grid, span))
     else:
         x = law.from_uniform(_by_row(uniform, grid, span))
     return InnerPoints(_finite("inner", x), uniform, law)
+
+
+def _uniforms(
+    sequence: Sequence,
+    stream: Stream,
+    dim: int,
+    sets: tuple[int, int],
+    indices: tuple[int, int],
+) -> Array:
+    return sequence.uniforms(stream, dim, sets, indices)
+
+
+# Sets that several θ share are asked for by every chunk.
+_shared_uniforms = lru_cache(maxsize=4)(_uniforms)
+
+
+@lru_cache(maxsize=4)
+def _shared_normals(
+    sequence: Sequence,
+    stream: Stream,
+    dim: int,
+    sets: tuple[int, int],
+    indices: tuple[int, int],
+) -> Array:
+    return np.asarray(ndtri(_shared_uniforms(sequence, stream, dim, sets, indices)))
 
 
 def _sets(grid: Grid, span: Span) -> tuple[int, int]:

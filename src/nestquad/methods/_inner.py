@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import InnerPoints, Span
 from nestquad.quadrature import KernelQuadrature, nodes_on
-from nestquad.rules import kernel_rules
 from nestquad.tuning import median_lengthscale
 
 __all__ = ["KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
@@ -92,27 +91,17 @@ class KernelRuleByTheta:
         nodes = nodes_on(self.recipe.space, points.uniform, points.x)
         nodes = np.broadcast_to(nodes, (rows, *nodes.shape[1:]))
         sizes = (self.n_inner, self.n_inner // 2)[: len(self.views)]
+        found = self._recipe(nodes).rules_by_set(nodes, sizes, points.law)
         parts = []
-        for size in sizes:
-            weights = self._weights(nodes[:, :size], points)
+        for view, size in enumerate(sizes):
+            weights = np.stack([rules[view].weights for rules in found])
             parts.append(weighted_sum(values[:, :size], weights))
         return np.stack(parts, axis=1)
 
-    def _weights(self, nodes: Array, points: InnerPoints) -> Array:
-        recipe = self.recipe
-        assert recipe.kernel is not None
-        kernel = recipe.kernel
-        if self.median_by_theta:
-            kernel = kernel.with_lengthscale(
-                np.array([[median_lengthscale(n)] * n.shape[1] for n in nodes])
-            )
-        rules = kernel_rules(
-            kernel,
-            recipe.law(nodes.shape[-1], points.law),
-            nodes,
-            regularization=recipe.regularization,
-            exact=recipe.exact,
-        )
-        if recipe.standardize:
-            rules = [recipe.standardized(rule) for rule in rules]
-        return np.stack([rule.weights for rule in rules])
+    def _recipe(self, nodes: Array) -> KernelQuadrature:
+        """The recipe, with a lengthscale for each θ if that is how it was tuned."""
+        if not self.median_by_theta:
+            return self.recipe
+        assert self.recipe.kernel is not None
+        medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
+        return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,13 +35,10 @@ def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
 def spread_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
     """Equal weights at low-discrepancy θ: what the first half and the first quarter say."""
     n = f_values.shape[0]
-
-    def final(count: int) -> Array:
-        return np.atleast_1d(finish(f_values[:count].mean(axis=0)))
-
+    finals = [np.atleast_1d(finish(f_values[:size].mean(axis=0))) for size in _subset_sizes(n)]
     return OuterFit(
         np.full(f_values.shape, 1.0 / n),
-        _subset_directions(final, n),
+        _subset_directions(finals),
         {"rule": "mean of low-discrepancy points"},
     )
 
@@ -61,33 +59,35 @@ def kernel_outer(
         recipe.tuned([(nodes, scaled[:, column])])
         for recipe, column in zip(recipes, columns, strict=True)
     ]
-    rules: dict[int, list[Rule]] = {}
+    sizes = _subset_sizes(n)
+    found = [recipe.rules(nodes, sizes, law) for recipe in tuned]
 
-    def answers(count: int) -> Array:
-        rules[count] = [recipe.rule(nodes[:count], law) for recipe in tuned]
+    def answers(which: int) -> Array:
         parts = [
-            rule.integrate(f_values[:count, column])
-            for rule, column in zip(rules[count], columns, strict=True)
+            rules[which].integrate(f_values[: sizes[which], column])
+            for rules, column in zip(found, columns, strict=True)
         ]
         return np.concatenate(parts)
 
-    def final(count: int) -> Array:
-        return np.atleast_1d(finish(answers(count)))
-
-    directions = [_subset_directions(final, n)]
     weights = np.empty((n, q))
     variances = np.empty(q)
-    for recipe, rule, column in zip(tuned, rules[n], columns, strict=True):
-        weights[:, column] = rule.weights[:, None]
-        variances[column] = rule.posterior_variance * _amplitude(recipe, nodes, f_values[:, column])
-    directions.append(linearized_covariance(finish, answers(n), np.diag(variances)))
+    for recipe, rules, column in zip(tuned, found, columns, strict=True):
+        weights[:, column] = rules[0].weights[:, None]
+        unit = rules[0].posterior_variance
+        variances[column] = unit * _amplitude(recipe, nodes, f_values[:, column])
     return OuterFit(
         weights,
-        np.concatenate(directions, axis=1),
+        np.concatenate(
+            [
+                _subset_directions([np.atleast_1d(finish(answers(i))) for i in range(len(sizes))]),
+                linearized_covariance(finish, answers(0), np.diag(variances)),
+            ],
+            axis=1,
+        ),
         {
             "rule": "kernel quadrature",
             "kernel": [repr(recipe.kernel) for recipe in tuned],
-            **describe_rules(rules[n]),
+            **describe_rules([rules[0] for rules in found]),
         },
     )
 
@@ -123,17 +123,17 @@ def _amplitude(recipe: KernelQuadrature, nodes: Array, values: Array) -> Array:
     return np.full(values.shape[1], np.nan) if factor is None else amplitude(factor, values)
 
 
-def _subset_directions(final: Callable[[int], Array], n: int) -> Array:
-    """Differences between nested subsets of the outer points, (k, m).
+def _subset_sizes(n: int) -> list[int]:
+    return [size for size in (n, n // 2, n // 4) if size == n or size >= 4]
+
+
+def _subset_directions(finals: Sequence[Array]) -> Array:
+    """Differences between the answers of nested subsets of the outer points, (k, m).
 
     One difference may vanish by accident, so the step before it (a quarter against a half, scaled
     by the slowest rate that is plausible) stands beside it.
     """
-    whole = final(n)
-    if n < 4:
-        return np.abs(whole)[:, None]
-    half = final(n // 2)
-    columns = [whole - half]
-    if n >= 16:
-        columns.append(0.5 * (half - final(n // 4)))
-    return np.stack(columns, axis=1)
+    if len(finals) < 2:
+        return np.abs(finals[0])[:, None]
+    steps = [larger - smaller for larger, smaller in pairwise(finals)]
+    return np.stack([0.5**i * step for i, step in enumerate(steps)], axis=1)

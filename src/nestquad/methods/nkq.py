@@ -126,15 +126,15 @@ class NKQ(NestedRule):
         nodes = nodes_on(recipe.space, points.uniform, points.x)
         sizes = (grid.n_inner, grid.n_inner // 2) if grid.n_inner >= 4 else (grid.n_inner,)
         weights = np.zeros((len(sizes), nodes.shape[0], grid.n_inner))
-        rules = {size: [recipe.rule(one[:size]) for one in nodes] for size in sizes}
+        found = [recipe.rules(one, sizes) for one in nodes]
         for view, size in enumerate(sizes):
-            weights[view, :, :size] = [rule.weights for rule in rules[size]]
+            weights[view, :, :size] = [rules[view].weights for rules in found]
         return InnerFit(
             WeightedRule(weights, ("full", "half")[: len(sizes)]),
             {
                 "rule": "kernel quadrature",
                 "kernel": repr(recipe.kernel),
-                **describe_rules(rules[grid.n_inner]),
+                **describe_rules([rules[0] for rules in found]),
             },
         )
 

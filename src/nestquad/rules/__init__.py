@@ -3,7 +3,7 @@
 from nestquad.rules._cholesky import Factor, factorize
 from nestquad.rules._exactness import Exactness
 from nestquad.rules._guard import Jitter, Regularization, Schedule, scheduled_lambda
-from nestquad.rules._kernel import kernel_rule, kernel_rules
+from nestquad.rules._kernel import kernel_rule, kernel_rules, prefix_rules
 from nestquad.rules._rule import Rule, equal_weights
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "factorize",
     "kernel_rule",
     "kernel_rules",
+    "prefix_rules",
     "scheduled_lambda",
 ]

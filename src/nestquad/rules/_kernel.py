@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.embeddings import double_embedding, mean_embedding
-from nestquad.errors import InputError, NumericalError
+from nestquad.errors import InputError
 from nestquad.kernels import Kernel, Matern
-from nestquad.rules._cholesky import Factor, factorize
+from nestquad.rules._dense import DenseSystem
 from nestquad.rules._exactness import Exactness, basis, basis_means
-from nestquad.rules._guard import Jitter, Regularization, Schedule, scheduled_lambda
+from nestquad.rules._guard import Jitter, Regularization
 from nestquad.rules._markov import markov_solve
 from nestquad.rules._rule import Rule
 
-__all__ = ["kernel_rule", "kernel_rules"]
+__all__ = ["kernel_rule", "kernel_rules", "prefix_rules"]
 
 # Above this a dense Gram matrix no longer fits comfortably in memory (3.2 GB).
 _DENSE_LIMIT = 20_000
@@ -82,6 +82,29 @@ def kernel_rules(
     ----
     T times that of :func:`kernel_rule`, and T N² numbers of memory: call it in blocks.
     """
+    sizes = np.shape(nodes)[1:2]
+    found = prefix_rules(kernel, law, nodes, sizes, regularization=regularization, exact=exact)
+    return [rules[0] for rules in found]
+
+
+def prefix_rules(
+    kernel: Kernel,
+    law: Law,
+    nodes: Array,
+    sizes: Sequence[int],
+    *,
+    regularization: Regularization | None = None,
+    exact: Exactness = "constant",
+) -> list[list[Rule]]:
+    """For each of T node sets, rules on its first nodes: all, half of them, and so on.
+
+    The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
+    leading block, so prefixes cost next to nothing.
+
+    Shapes
+    ------
+    nodes (T, N, d); sizes at most N. Returns T lists of ``len(sizes)`` rules.
+    """
     nodes = _validated(nodes)
     count, n, dim = nodes.shape
     kernel = kernel.for_law(law)
@@ -91,7 +114,12 @@ def kernel_rules(
     if _is_markov(kernel, dim) and isinstance(regularization, Jitter) and exact != "linear":
         scales = np.broadcast_to(np.reshape(kernel.lengthscale, (-1,)), (count,))
         return [
-            _markov_rule(float(scales[i]), law, nodes[i], means[i], float(doubles[i]), exact)
+            [
+                _markov_rule(
+                    float(scales[i]), law, nodes[i, :m], means[i, :m], float(doubles[i]), exact
+                )
+                for m in sizes
+            ]
             for i in range(count)
         ]
     if n > _DENSE_LIMIT:
@@ -105,100 +133,14 @@ def kernel_rules(
     grams = kernel(nodes, nodes)
     moments = np.broadcast_to(basis_means(exact, law), (count, basis(exact, nodes[0]).shape[1]))
     smoothness = kernel.smoothness(dim)
-    return [
-        _dense_rule(
-            _System(grams[i], means[i], float(doubles[i]), basis(exact, nodes[i]), moments[i]),
-            nodes[i],
-            regularization,
-            smoothness,
+    found = []
+    for i in range(count):
+        system = DenseSystem(
+            nodes[i], grams[i], means[i], float(doubles[i]), basis(exact, nodes[i]), moments[i]
         )
-        for i in range(count)
-    ]
-
-
-@dataclass(frozen=True)
-class _System:
-    """All that the weights of one node set depend on."""
-
-    gram: Array
-    mean: Array
-    double: float
-    functions: Array
-    moments: Array
-
-
-def _dense_rule(
-    system: _System, nodes: Array, regularization: Regularization, smoothness: float
-) -> Rule:
-    n, dim = nodes.shape
-    scale = float(np.mean(np.diagonal(system.gram)))
-    if isinstance(regularization, Schedule) and not np.isfinite(smoothness):
-        regularization = Jitter()
-    if isinstance(regularization, Jitter):
-        return _guarded(system, nodes, regularization, scale)
-    lam = (
-        scheduled_lambda(regularization.grid[0], n, smoothness, dim)
-        if isinstance(regularization, Schedule)
-        else float(regularization)
-    )
-    if not lam >= 0:
-        raise InputError("regularization", repr(lam), "a number λ ≥ 0, a Jitter or a Schedule")
-    factor = factorize(system.gram, n * lam)
-    if factor is not None:
-        return _rule(system, nodes, factor, n * lam)
-    # Too little for this matrix: hand over to the guard, from where the request left off.
-    start = min(max(n * lam / scale, Jitter().start), 0.5)
-    return _guarded(system, nodes, Jitter(start, limit=np.inf), scale)
-
-
-def _guarded(system: _System, nodes: Array, jitter: Jitter, scale: float) -> Rule:
-    relative, rule = jitter.start, None
-    while relative < 1.0:
-        factor = factorize(system.gram, relative * scale)
-        if factor is not None:
-            rule = _rule(system, nodes, factor, relative * scale)
-            if rule.sum_abs_weights <= jitter.limit:
-                return rule
-        relative *= 10.0
-    if rule is None:
-        raise NumericalError(
-            f"The Gram matrix of {nodes.shape[0]} nodes is not positive definite even with a ridge "
-            "as large as its diagonal. Check that the kernel is positive definite on these nodes."
-        )
-    return rule  # as tame as it gets; sum_abs_weights and ridge say so
-
-
-def _rule(system: _System, nodes: Array, factor: Factor, ridge: float) -> Rule:
-    mean, functions = system.mean, system.functions
-    solved = factor.solve(np.column_stack([mean, functions]))
-    weights, inverse_functions = solved[:, 0], solved[:, 1:]
-    variance = system.double - float(mean @ weights)
-    if functions.shape[1]:
-        missing = system.moments - functions.T @ weights
-        try:
-            coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
-        except np.linalg.LinAlgError as error:
-            raise InputError(
-                "exact",
-                f"{functions.shape[1]} functions to integrate exactly on {nodes.shape[0]} nodes",
-                "fewer functions than nodes, and nodes that do not lie in a plane",
-                "Use exact='constant' or more nodes.",
-            ) from error
-        weights = weights + inverse_functions @ coefficients
-        variance += float(missing @ coefficients)
-    worst_squared = (
-        system.double - 2.0 * float(weights @ mean) + float(weights @ (system.gram @ weights))
-    )
-    # Rounding leaves differences of order eps × double: below that nothing is known.
-    floor = np.finfo(float).eps * abs(system.double)
-    return Rule(
-        nodes,
-        weights,
-        ridge,
-        factor.condition(),
-        float(np.sqrt(max(worst_squared, floor))),
-        float(max(variance, floor)),
-    )
+        factor, ridge = system.factorized(regularization, smoothness)
+        found.append([system.rule(factor, ridge, m) for m in sizes])
+    return found
 
 
 def _markov_rule(

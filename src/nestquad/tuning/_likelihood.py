@@ -54,7 +54,7 @@ def fit_lengthscale(
     groups: Sequence[tuple[Array, Array]],
     *,
     bounds: tuple[float, float] = (0.03, 30.0),
-    grid: int = 9,
+    grid: int = 7,
     most_nodes: int = 128,
 ) -> Kernel:
     """The kernel with its lengthscale multiplied by the factor of highest likelihood.
@@ -74,7 +74,7 @@ def fit_lengthscale(
 
     Cost
     ----
-    About ``grid + 12`` Cholesky factorisations of min(N, most_nodes) for each group.
+    About ``grid + 6`` Cholesky factorisations of min(N, most_nodes) for each group.
     """
     informative = [
         (nodes[:most_nodes], centred)
@@ -93,7 +93,7 @@ def fit_lengthscale(
     losses = np.array([loss(p) for p in points])
     best = int(np.argmin(losses))
     low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
-    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.05})
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.1})
     log_factor = found.x if found.fun < losses[best] else points[best]
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor)))
 

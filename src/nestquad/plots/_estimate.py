@@ -1,0 +1,209 @@
+"""Figures of one estimate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+from nestquad.plots._style import (
+    AVERAGE,
+    INK,
+    SOFT,
+    End,
+    axes_or_new,
+    count_axis,
+    label_ends,
+    method_styles,
+    title,
+)
+from nestquad.plots._text import HALF_WIDTH, answer_text, plus_minus
+
+__all__ = ["plot_estimate", "plot_trace"]
+
+_MOST_ANSWERS = 4
+# Answers are told apart as methods are; J is drawn in grey.
+_ANSWER_STYLES = list(method_styles(["nkq", "nqmc", "ckq", "joint"]).values())
+
+
+def plot_estimate(estimate: Any, ax: Any = None) -> Any:
+    """Draw what the outer stage integrates, f(J(θ)), and its mean.
+
+    With one coordinate of θ, f(J(θ)) is drawn against it: the area of a point is its weight, and
+    J is a line. With several, the distribution of f(J(θ)) is drawn. Of many answers, the first
+    four.
+
+    Parameters
+    ----------
+    estimate
+        An `Estimate` that carries its outer sample.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad.plots import new_axes
+    >>> est = nq.estimate(nq.problems.synthetic(), budget=256, rng=0)
+    >>> figure, (ax,) = new_axes()
+    >>> plot_estimate(est, ax).get_ylabel()
+    'f(J(θ))'
+    """
+    sample = estimate.sample
+    if sample is None:
+        raise InputError(
+            "estimate",
+            "an estimate without its outer sample",
+            "one that nq.estimate or nq.expectation returned",
+        )
+    ax = axes_or_new(ax)
+    # A single expectation has no inner stage.
+    variable, integrand = ("x", "h(x)") if estimate.n_inner == 1 else ("θ", "f(J(θ))")
+    if sample.theta.shape[1] == 1:
+        _draw_points(ax, estimate, variable, integrand)
+    else:
+        _draw_distribution(ax, estimate, variable, integrand)
+    title(ax, estimate.problem, f"{answer_text(estimate)} (95 %)")
+    return ax
+
+
+def plot_trace(estimate: Any, ax: Any = None) -> Any:
+    """Draw the value ± 1.96 standard errors after each turn, against evaluations of g.
+
+    Of several answers the first is drawn; the exact value, where known, is a line.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad.plots import new_axes
+    >>> est = nq.estimate(nq.problems.synthetic(), tol=1e-3, rng=0)
+    >>> figure, (ax,) = new_axes()
+    >>> plot_trace(est, ax).get_xscale()
+    'log'
+    """
+    if not estimate.trace:
+        raise InputError("estimate", "an estimate without a trace", "one that nq.estimate returned")
+    ax = axes_or_new(ax)
+    counts = np.array([step.n_evaluations for step in estimate.trace], dtype=float)
+    values = np.array([np.ravel(step.value)[0] for step in estimate.trace], dtype=float)
+    errors = np.array([np.ravel(step.std_error)[0] for step in estimate.trace], dtype=float)
+    halves = HALF_WIDTH * np.where(np.isfinite(errors), errors, 0.0)
+    look = method_styles([estimate.method])[estimate.method]
+    ax.set_xscale("log")
+    ax.errorbar(counts, values, halves, **look.line, markersize=5, linewidth=1.2, capsize=3)
+    ends = [End(values[-1], plus_minus(values[-1], halves[-1]), look.color)]
+    if estimate.exact is not None:
+        exact = float(np.ravel(estimate.exact)[0])
+        ax.axhline(exact, color=INK, linewidth=1.0, linestyle=AVERAGE)
+        ends.append(End(exact, f"exact {exact:.6g}", INK))
+    label_ends(ax, ends)
+    count_axis(ax, counts)
+    answers = np.size(estimate.value)
+    which = f" (first of {answers} answers)" if answers > 1 else ""
+    ax.set_ylabel(f"value ± 95 % half-width{which}")
+    title(ax, estimate.problem, f"the answer of {estimate.method}, turn by turn")
+    return ax
+
+
+def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
+    sample = estimate.sample
+    order = np.argsort(sample.theta[:, 0], kind="stable")
+    theta, f, weights = sample.theta[order, 0], sample.f[order], sample.weights[order]
+    j = sample.j.reshape(len(order), -1)[order]
+    ends: list[End] = []
+    for k, look in zip(range(f.shape[1]), _ANSWER_STYLES, strict=False):
+        faces = np.where(weights[:, k] < 0, "white", look.color)
+        marker = "o" if f.shape[1] == 1 else look.marker
+        ax.scatter(
+            theta,
+            f[:, k],
+            _areas(weights[:, k]),
+            c=faces,
+            edgecolors=look.color,
+            marker=marker,
+            linewidths=0.6,
+            zorder=3,
+        )
+        mean, text = _mean_of(estimate, k)
+        ax.axhline(mean, color=look.color, linewidth=1.2, linestyle=AVERAGE)
+        ends += [
+            End(f[-1, k], _indexed(integrand, k, f.shape[1]), look.color),
+            End(mean, text, look.color),
+        ]
+    notes = ["area of a point: its weight"]
+    if (weights < 0).any():
+        notes.append("hollow: negative")
+    if j.shape != f.shape or not np.allclose(j, f):
+        if _has_other_scale(j, f):
+            notes.append("J has another scale and is left out")
+        else:
+            ends += _draw_j(ax, theta, j)
+    ax.set_xlabel(f"{variable}  ({'; '.join(notes)})")
+    ax.set_ylabel(integrand)
+    label_ends(ax, ends)
+
+
+def _areas(weights: Array) -> Array:
+    size = np.abs(weights)
+    relative = size / max(float(size.mean()), np.finfo(float).tiny)
+    # Smaller points where there are many, so that they do not run into a band.
+    return np.clip(30.0 * relative, 1.0, 120.0) * min(1.0, 8.0 / np.sqrt(len(size)))
+
+
+def _has_other_scale(j: Array, f: Array) -> bool:
+    """Whether a common axis would flatten f."""
+    return bool(np.ptp(f) < 0.1 * np.ptp(np.concatenate([j.ravel(), f.ravel()])))
+
+
+def _draw_j(ax: Any, theta: Array, j: Array) -> list[End]:
+    ends = []
+    for k in range(min(j.shape[1], _MOST_ANSWERS)):
+        ax.plot(theta, j[:, k], color=SOFT, linewidth=1.2, zorder=2)
+        ends.append(End(j[-1, k], _indexed("J(θ)", k, j.shape[1]), SOFT))
+    return ends
+
+
+def _draw_distribution(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
+    sample = estimate.sample
+    count = min(sample.f.shape[1], _MOST_ANSWERS)
+    bins = int(np.clip(1.5 * np.sqrt(len(sample.f)), 8, 40))
+    edges = np.histogram_bin_edges(sample.f[:, :count], bins=bins)
+    for k, look in zip(range(count), _ANSWER_STYLES, strict=False):
+        share = np.histogram(sample.f[:, k], edges, weights=sample.weights[:, k])[0]
+        # Kernel weights may be negative, and in the sum of a bin too: no probability is.
+        share = np.maximum(share / sample.weights[:, k].sum(), 0.0)
+        if count == 1:
+            ax.stairs(share, edges, fill=True, color=look.color, alpha=0.25)
+        mean, text = _mean_of(estimate, k)
+        label = f"{_indexed(integrand, k, count)}: {text}"
+        ax.stairs(share, edges, color=look.color, linestyle=look.dashes, linewidth=1.5, label=label)
+        ax.axvline(mean, color=look.color, linestyle=AVERAGE, linewidth=1.2)
+    # Steps that cross have no free end to stand a label at.
+    ax.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=2)
+    ax.set_ylim(bottom=0.0)
+    ax.set_xlabel(f"{integrand} over {len(sample.f):,} values of {variable}; dashed: means")
+    ax.set_ylabel("probability of a bin")
+
+
+def _mean_of(estimate: Any, k: int) -> tuple[float, str]:
+    """The k-th expectation in words, with ± where it is itself a final answer."""
+    sample = estimate.sample
+    answers = estimate.diagnostics.get("answers")
+    if answers is None:
+        answers = (sample.weights * sample.f).sum(axis=0)
+    mean = float(np.ravel(answers)[k])
+    values, errors = np.ravel(estimate.value), np.ravel(estimate.std_error)
+    if values.size == sample.f.shape[1] and np.isclose(values[k], mean):
+        return mean, f"mean {plus_minus(values[k], HALF_WIDTH * errors[k])}"
+    return mean, f"mean {mean:.5g}"
+
+
+def _indexed(symbol: str, k: int, count: int) -> str:
+    """f(J(θ)), or f₂(J(θ)) where there are several."""
+    return symbol if count == 1 else f"{symbol[0]}{'₁₂₃₄'[k]}{symbol[1:]}"

@@ -1,0 +1,224 @@
+"""The look that all figures share.
+
+A method has the same color, marker and dashes in every figure of the project. Methods differ in
+all three, so that figures survive color blindness and a black-and-white printer. Lines are
+labeled at their ends.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "AVERAGE",
+    "INK",
+    "SOFT",
+    "TEXT_SIZE",
+    "End",
+    "MethodStyle",
+    "axes_or_new",
+    "count_axis",
+    "label_ends",
+    "method_styles",
+    "new_axes",
+    "save",
+    "style",
+    "title",
+    "to_png",
+]
+
+INK, SOFT, _GRID = "#222222", "#6B6B6B", "#DDDDDD"
+TEXT_SIZE = 9.0
+# Dashes of a line that marks a mean or an exact value; no method has them.
+AVERAGE = (0, (8, 3))
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """How one method is drawn wherever it appears."""
+
+    color: str
+    marker: str
+    dashes: Any
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Keyword arguments of ``Axes.plot``."""
+        return {"color": self.color, "marker": self.marker, "linestyle": self.dashes}
+
+
+_STYLES = {
+    "nmc": MethodStyle(SOFT, "o", (0, (1, 1.5))),
+    "nqmc": MethodStyle("#C97700", "s", (0, (4, 2))),
+    "nkq": MethodStyle("#0072B2", "D", "-"),
+    "ckq": MethodStyle("#00805D", "^", (0, (10, 1))),
+    "joint": MethodStyle("#B04A86", "P", (0, (6, 1.5, 1, 1.5))),
+    "mlmc": MethodStyle("#8A6D00", "v", (0, (1, 1))),
+    "mlkq": MethodStyle("#3A9BD9", "X", (0, (4, 1, 1, 1, 1, 1))),
+    "lsmc": MethodStyle("#5E3C99", "*", (0, (2, 2))),
+    "auto": MethodStyle("#000000", "h", (0, (12, 1, 2, 1))),
+}
+_SPARE = (
+    MethodStyle("#A6403B", "<", (0, (3, 1))),
+    MethodStyle("#2F6B3A", ">", (0, (7, 2))),
+    MethodStyle("#7A4A1F", "p", (0, (2, 1, 1, 1))),
+    MethodStyle("#4C5C7A", "d", (0, (5, 1, 2, 1))),
+)
+
+
+def method_styles(labels: Iterable[str]) -> dict[str, MethodStyle]:
+    """A style for each label: its method's own, or a spare one for what has no style yet.
+
+    Labels are names such as ``"nkq"`` or configurations such as ``"NKQ(n_inner=64)"``, of which
+    the first takes the style of the method.
+
+    Examples
+    --------
+    >>> styles = method_styles(["nkq", "mine"])
+    >>> styles["nkq"].marker, styles["mine"].marker
+    ('D', '<')
+    """
+    chosen: dict[str, MethodStyle] = {}
+    for label in dict.fromkeys(labels):
+        own = _STYLES.get(label.partition("(")[0].strip().lower())
+        if own is None or own in chosen.values():
+            free = [spare for spare in _SPARE if spare not in chosen.values()]
+            own = free[0] if free else _SPARE[len(chosen) % len(_SPARE)]
+        chosen[label] = own
+    return chosen
+
+
+def new_axes(width: float = 6.4, height: float = 3.8, *, columns: int = 1) -> tuple[Figure, Any]:
+    """A figure (in inches) for saving, and a list of its styled axes, side by side.
+
+    The figure is not known to pyplot: it needs no display and goes with its last reference.
+    """
+    _require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [style(figure.add_subplot(1, columns, k + 1)) for k in range(columns)]
+
+
+def axes_or_new(ax: Any) -> Any:
+    """The axes that the user gave, or new ones, in our style."""
+    if ax is None:
+        _require_matplotlib()
+        # Of pyplot, so that the figure appears in a notebook and in plt.show().
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    return style(ax)
+
+
+def style(ax: Any) -> Any:
+    """Give axes the project's look: a light grid behind, no frame. Touches no global setting."""
+    ax.set_axisbelow(True)
+    ax.grid(True, color=_GRID, linewidth=0.6)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(SOFT)
+    ax.tick_params(labelsize=TEXT_SIZE, colors=INK, length=3, width=0.6)
+    ax.tick_params(which="minor", labelsize=TEXT_SIZE - 1, length=2, width=0.4)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set(fontsize=TEXT_SIZE, color=INK)
+    return ax
+
+
+def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
+    """Write what is shown above the axes, left-aligned, after the problem's name."""
+    # Names are the user's: a dollar sign in them starts no formula.
+    shown = f"{name}: {text}" if name else text
+    ax.set_title(shown, loc="left", fontsize=TEXT_SIZE + 1, color=INK, pad=pad, parse_math=False)
+
+
+@dataclass(frozen=True)
+class End:
+    """A label right of the axes, at the height of what it names."""
+
+    y: float
+    text: str
+    color: str
+
+
+def label_ends(ax: Any, ends: Iterable[End]) -> None:
+    """Write labels right of the axes, moved apart where they would overlap. Fixes the limits."""
+    ax.autoscale_view()
+    ax.set_xlim(ax.get_xlim())
+    ax.set_ylim(ax.get_ylim())
+    to_axes = ax.transData + ax.transAxes.inverted()
+    x = ax.get_xlim()[1]
+    placed = sorted(((float(to_axes.transform((x, e.y))[1]), e) for e in ends), key=lambda p: p[0])
+    line = 1.35 * TEXT_SIZE / (72.0 * ax.get_window_extent().height / ax.figure.dpi)
+    sizes = [line * (1 + end.text.count("\n")) for _, end in placed]
+    for y, (_, end) in zip(_apart([y for y, _ in placed], sizes), placed, strict=True):
+        ax.text(
+            1.015,
+            y,
+            end.text,
+            color=end.color,
+            fontsize=TEXT_SIZE,
+            va="center",
+            transform=ax.transAxes,
+        )
+
+
+def _apart(wanted: list[float], sizes: list[float]) -> list[float]:
+    """Heights in the order wanted, none closer than sizes allow, as near as a few sweeps get."""
+    heights = list(wanted)
+    for _ in range(100):
+        for i in range(len(heights) - 1):
+            lack = (sizes[i] + sizes[i + 1]) / 2 - (heights[i + 1] - heights[i])
+            if lack > 1e-6:
+                heights[i] -= lack / 2
+                heights[i + 1] += lack / 2
+    return heights
+
+
+def count_axis(ax: Any, counts: Array) -> None:
+    """A log axis of numbers of evaluations, written out in full."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    decades = float(np.ptp(np.log10(counts)))
+    ax.xaxis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 1.5 else (1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("evaluations of g (log scale)")
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure; the suffix (.png, .svg, .pdf) says how. Equal figures give equal bytes."""
+    import matplotlib
+
+    path = Path(path)
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+    with matplotlib.rc_context({"svg.hashsalt": "nestquad"}):
+        figure.savefig(path, dpi=200, bbox_inches="tight", facecolor="white", metadata=metadata)
+    return path
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as a PNG of 200 dots per inch."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=200, bbox_inches="tight", facecolor="white")
+    return buffer.getvalue()
+
+
+def _require_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("Drawing a figure", "plot") from error

@@ -1,0 +1,109 @@
+"""The linear system behind kernel weights, solved by Cholesky factorisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, NumericalError
+from nestquad.rules._cholesky import Factor, factorize
+from nestquad.rules._guard import Jitter, Regularization, Schedule, scheduled_lambda
+from nestquad.rules._rule import Rule
+
+__all__ = ["DenseSystem"]
+
+
+@dataclass(frozen=True)
+class DenseSystem:
+    """All that the weights of one node set depend on.
+
+    Shapes
+    ------
+    nodes (N, d), gram (N, N), mean (N,), functions (N, k) with their moments (k,).
+    """
+
+    nodes: Array
+    gram: Array
+    mean: Array
+    double: float
+    functions: Array
+    moments: Array
+
+    def factorized(self, regularization: Regularization, smoothness: float) -> tuple[Factor, float]:
+        """The factor of the regularised Gram matrix, and the ridge that it took."""
+        n, dim = self.nodes.shape
+        scale = float(np.mean(np.diagonal(self.gram)))
+        if isinstance(regularization, Schedule) and not np.isfinite(smoothness):
+            regularization = Jitter()
+        if isinstance(regularization, Jitter):
+            return self._guarded(regularization, scale)
+        lam = (
+            scheduled_lambda(regularization.grid[0], n, smoothness, dim)
+            if isinstance(regularization, Schedule)
+            else float(regularization)
+        )
+        if not lam >= 0:
+            raise InputError("regularization", repr(lam), "a number λ ≥ 0, a Jitter or a Schedule")
+        factor = factorize(self.gram, n * lam)
+        if factor is not None:
+            return factor, n * lam
+        # Too little for this matrix: hand over to the guard, from where the request left off.
+        start = min(max(n * lam / scale, Jitter().start), 0.5)
+        return self._guarded(Jitter(start, limit=np.inf), scale)
+
+    def _guarded(self, jitter: Jitter, scale: float) -> tuple[Factor, float]:
+        relative, tamest = jitter.start, None
+        while relative < 1.0:
+            factor = factorize(self.gram, relative * scale)
+            if factor is not None:
+                tamest = factor, relative * scale
+                if np.abs(self._weights(factor, self.nodes.shape[0])[0]).sum() <= jitter.limit:
+                    break
+            relative *= 10.0
+        if tamest is None:
+            raise NumericalError(
+                f"The Gram matrix of {self.nodes.shape[0]} nodes is not positive definite even "
+                "with a ridge as large as its diagonal. Check that the kernel is positive definite "
+                "on these nodes."
+            )
+        return tamest  # where no ridge tames the weights, sum_abs_weights says so
+
+    def rule(self, factor: Factor, ridge: float, size: int) -> Rule:
+        """The rule on the first `size` nodes."""
+        weights, variance = self._weights(factor, size)
+        mean, gram = self.mean[:size], self.gram[:size, :size]
+        worst = self.double - 2.0 * float(weights @ mean) + float(weights @ (gram @ weights))
+        # Rounding leaves differences of order eps × double: below that nothing is known.
+        floor = np.finfo(float).eps * abs(self.double)
+        return Rule(
+            self.nodes[:size],
+            weights,
+            ridge,
+            factor.condition(),
+            float(np.sqrt(max(worst, floor))),
+            float(max(variance, floor)),
+        )
+
+    def _weights(self, factor: Factor, size: int) -> tuple[Array, float]:
+        """Optimal weights subject to exactness, and the posterior variance of the integral."""
+        mean, functions = self.mean[:size], self.functions[:size]
+        if size < self.nodes.shape[0]:
+            factor = factor.leading(size)
+        solved = factor.solve(np.column_stack([mean, functions]))
+        weights, inverse_functions = solved[:, 0], solved[:, 1:]
+        variance = self.double - float(mean @ weights)
+        if not functions.shape[1]:
+            return weights, variance
+        missing = self.moments - functions.T @ weights
+        try:
+            coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
+        except np.linalg.LinAlgError as error:
+            raise InputError(
+                "exact",
+                f"{functions.shape[1]} functions to integrate exactly on {size} nodes",
+                "fewer functions than nodes, and nodes that do not lie in a plane",
+                "Use exact='constant' or more nodes.",
+            ) from error
+        return weights + inverse_functions @ coefficients, variance + float(missing @ coefficients)
