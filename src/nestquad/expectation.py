@@ -11,10 +11,10 @@ import numpy as np
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import as_law
 from nestquad.errors import InputError
-from nestquad.evaluate import call_h
+from nestquad.evaluate import OuterPoints, call_h
 from nestquad.methods import kernel_outer
 from nestquad.points import Sequence, Stream, as_sequence
-from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.quadrature import KernelQuadrature
 from nestquad.result import Estimate, OuterSample
 
 __all__ = ["expectation"]
@@ -71,7 +71,7 @@ def expectation(
     else:
         x = target.sample(int(budget), stream.generator())
     values = call_h(h, x)
-    nodes = nodes_on(recipe.space, uniform, x)
+    nodes = OuterPoints(x, uniform)
     fit = kernel_outer(_identity, [recipe], nodes, target, values.reshape(len(values), -1))
     answers = np.einsum("nq,nq->q", fit.weights, values.reshape(len(values), -1))
     std_error = np.sqrt((fit.directions**2).sum(axis=1))

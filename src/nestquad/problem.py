@@ -108,6 +108,12 @@ class NestedExpectation:
         """Whether x has one law, whatever θ."""
         return isinstance(self.inner, Law) or not callable(self.inner)
 
+    @cached_property
+    def inner_base_dim(self) -> int:
+        """How many uniforms drive one draw of x, whatever θ."""
+        middle = np.full((1, self.outer_law.base_dim), 0.5)
+        return self.inner_law(self.outer_law.from_uniform(middle)).base_dim
+
     def inner_law(self, theta: Array) -> Law:
         """The law of x given each row of theta (T, d_θ)."""
         if self.inner_is_shared:

@@ -24,13 +24,18 @@ from nestquad.rules import (
     Regularization,
     Rule,
     Schedule,
+    factorize,
     prefix_rules,
 )
-from nestquad.tuning import best_lambda0, fit_lengthscale, median_lengthscale
+from nestquad.tuning import amplitude, best_lambda0, fit_lengthscale, median_lengthscale
 
 __all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
 
-Space = Literal["uniform", "normal", "native"]
+Space = Literal["auto", "uniform", "normal", "native"]
+
+
+# Tuning looks at no more nodes than these: optima are flat, and N³ is dear.
+_TUNING_NODES = 96
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,13 @@ class KernelQuadrature:
     Parameters
     ----------
     kernel
-        None chooses by dimension: Matérn-3/2, as an ANOVA kernel of order two from four
-        coordinates on, where the plain product no longer sees anything.
+        None chooses the order of a Matérn kernel by marginal likelihood; from four coordinates on
+        as an ANOVA kernel of order two, since the plain product then no longer sees anything.
     space
         ``"uniform"``: on the uniforms that drive the law, where weights do not depend on it (the
-        paper's change of variables). ``"normal"``: on the standard normals. ``"native"``: on the
-        points themselves, with the embedding of the law.
+        paper's change of variables). ``"normal"``: on the standard normals, which suits functions
+        that grow in the tails. ``"native"``: on the points themselves, with the embedding of the
+        law. ``"auto"``: uniform or normal, by marginal likelihood (uniform if a kernel is given).
     lengthscale
         ``"likelihood"``: the kernel's own (the median distance where `kernel` is None) times the
         factor of highest marginal likelihood. ``"median"``: the median distance. ``"fixed"``: the
@@ -60,7 +66,7 @@ class KernelQuadrature:
     """
 
     kernel: Kernel | None = None
-    space: Space = "uniform"
+    space: Space = "auto"
     lengthscale: Literal["likelihood", "median", "fixed"] = "likelihood"
     regularization: Regularization = Jitter()  # noqa: RUF009 - frozen, so safe to share
     exact: Exactness = "constant"
@@ -68,7 +74,7 @@ class KernelQuadrature:
 
     def __post_init__(self) -> None:
         for argument, given, known in (
-            ("space", self.space, ("uniform", "normal", "native")),
+            ("space", self.space, ("auto", "uniform", "normal", "native")),
             ("lengthscale", self.lengthscale, ("likelihood", "median", "fixed")),
             ("exact", self.exact, ("none", "constant", "linear")),
         ):
@@ -81,7 +87,7 @@ class KernelQuadrature:
 
     def law(self, dim: int, native: Law | None = None) -> Law:
         """The law that the weights integrate against on this space."""
-        if self.space == "uniform":
+        if self.space in ("uniform", "auto"):
             return Uniform(0.0, 1.0, dim=dim)
         if self.space == "normal":
             return Normal(0.0, 1.0, dim=dim)
@@ -92,18 +98,63 @@ class KernelQuadrature:
     def tuned(self, groups: Sequence[tuple[Array, Array]]) -> KernelQuadrature:
         """The same recipe with kernel and λ_0 settled.
 
-        `groups` are pairs of nodes (N, d) and values (N, m): m functions at the same nodes.
+        `groups` are pairs of nodes (N, d) and values (N, m): m functions at the same nodes. With
+        ``space="auto"`` the nodes are uniforms; the recipe that comes back says which space it
+        settled for.
         """
-        nodes = groups[0][0]
-        kernel = default_kernel(nodes.shape[1]) if self.kernel is None else self.kernel
+        dim = groups[0][0].shape[1]
+        by_space = [
+            max((self._tuned(space, kernel, groups) for kernel in kernels), key=lambda t: t[0])[1]
+            for space, kernels in self._candidates(dim).items()
+        ]
+        if len(by_space) == 1:
+            return by_space[0]
+        # Likelihood compares kernels on one space. Between spaces it says which one interpolates
+        # better, which in the tails is not the same as integrating better.
+        return min(by_space, key=lambda recipe: recipe.predicted_error(groups))
+
+    def predicted_error(self, groups: Sequence[tuple[Array, Array]]) -> float:
+        """What a tuned recipe expects its error to be, on nodes given as uniforms."""
+        total = 0.0
+        for uniform, values in groups:
+            nodes = nodes_on(self.space, uniform, uniform)[:_TUNING_NODES]
+            assert self.kernel is not None
+            gram = self.kernel(nodes, nodes)
+            factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))
+            if factor is None:
+                return float("inf")
+            unit = self.rule(nodes).posterior_variance
+            total += unit * float(amplitude(factor, values[:_TUNING_NODES]).sum())
+        return total
+
+    def _candidates(self, dim: int) -> dict[Space, list[Kernel]]:
+        """The spaces and kernels among which the values decide."""
+        space: Space = "uniform" if self.space == "auto" else self.space
+        if self.kernel is not None:
+            return {space: [self.kernel]}
+        if self.lengthscale != "likelihood":
+            return {space: [default_kernel(dim, 1.5)]}
+        spaces: list[Space] = ["uniform", "normal"] if self.space == "auto" else [space]
+        return {space: [default_kernel(dim, nu) for nu in (1.5, 2.5)] for space in spaces}
+
+    def _tuned(
+        self, space: Space, kernel: Kernel, groups: Sequence[tuple[Array, Array]]
+    ) -> tuple[float, KernelQuadrature]:
+        """Lengthscale and λ_0 for one kernel on one space, and how likely they make the values."""
+        if self.space == "auto" and space == "normal":
+            groups = [(ndtri(nodes), values) for nodes, values in groups]
+        likelihood = 0.0
         if self.lengthscale == "median" or (self.kernel is None and self.lengthscale != "fixed"):
-            kernel = kernel.with_lengthscale(median_lengthscale(nodes))
+            kernel = kernel.with_lengthscale(median_lengthscale(groups[0][0]))
         if self.lengthscale == "likelihood":
-            kernel = fit_lengthscale(kernel, groups)
+            kernel, likelihood = fit_lengthscale(kernel, groups, most_nodes=_TUNING_NODES)
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))
-        return replace(self, kernel=kernel, lengthscale="fixed", regularization=regularization)
+        settled = replace(
+            self, kernel=kernel, space=space, lengthscale="fixed", regularization=regularization
+        )
+        return likelihood, settled
 
     @property
     def needs_values(self) -> bool:
@@ -151,9 +202,9 @@ def _standardized(rule: Rule) -> Rule:
     return replace(rule, weights=rule.weights + missing / rule.weights.size)
 
 
-def default_kernel(dim: int) -> Kernel:
+def default_kernel(dim: int, nu: float = 1.5) -> Kernel:
     """The kernel for d coordinates when the user names none."""
-    base = Matern(1.5)
+    base = Matern(nu)
     return base if dim <= 3 else Anova(base, order=2)
 
 
@@ -169,7 +220,7 @@ def nodes_on(space: Space, uniform: Array | None, points: Array) -> Array:
             "Use nq.Transport for a simulator driven by uniforms or normals, or a Stein kernel "
             "with space='native'.",
         )
-    return uniform if space == "uniform" else np.asarray(ndtri(uniform))
+    return np.asarray(ndtri(uniform)) if space == "normal" else uniform
 
 
 class _RuleCache:

@@ -18,6 +18,7 @@ _INDEX_ADVICE = (
     "x and theta may have any number of leading axes, so index the last one: x[..., 0], "
     "not x[:, 0]."
 )
+_TRIALS = 4  # points at which a g that dropped an axis is called again
 
 
 def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
@@ -41,7 +42,7 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
             advice=_INDEX_ADVICE,
         )
     if values.shape[:2] != shape:
-        _refuse_lost_axis(problem, x, theta, values)
+        _refuse_lost_axes(problem, x, theta, values)
         values = np.broadcast_to(values, shape + values.shape[2:])
     if not np.isfinite(values).all():
         t, n = np.argwhere(~np.isfinite(values.reshape(*shape, -1)).all(axis=-1))[0]
@@ -51,7 +52,9 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
             x=x[t % x.shape[0], n],
             advice="Every value of g has to be a finite number.",
         )
-    return values
+    # One memory layout: numpy adds numbers up in an order that depends on it, and the same seed
+    # has to give the same bits however the work was cut.
+    return np.ascontiguousarray(values)
 
 
 def call_f(
@@ -123,23 +126,25 @@ def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return all(a in (1, b) for a, b in zip(given, wanted, strict=True))
 
 
-def _refuse_lost_axis(problem: NestedExpectation, x: Array, theta: Array, values: Array) -> None:
+def _refuse_lost_axes(problem: NestedExpectation, x: Array, theta: Array, values: Array) -> None:
     """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
 
-    Both return a 1 where T or N was expected. Only the second changes when the order of the
-    points along that axis does.
+    Both return a 1 where T or N was expected. Only the second changes when it sees another point
+    of that axis alone; a few are tried, since g may well be 0 at one of them.
     """
-    axis = int(np.argmax(np.array(values.shape[:2]) != (theta.shape[0], x.shape[1])))
-    turned_x = np.flip(x, axis=axis) if x.shape[axis] > 1 else x
-    turned_theta = np.flip(theta, axis=axis) if theta.shape[axis] > 1 else theta
-    again = np.asarray(problem.g(turned_x, turned_theta))
-    if again.shape != values.shape or not np.array_equal(again, values):
-        raise EvaluationError(
-            f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
-            f"shape {theta.shape}, and its values depend on the axis that it dropped; expected "
-            f"{(theta.shape[0], x.shape[1])}",
-            advice=_INDEX_ADVICE,
-        )
+    shape = (theta.shape[0], x.shape[1])
+    for axis in np.flatnonzero(np.array(values.shape[:2]) != shape):
+        for position in np.linspace(0, shape[axis] - 1, _TRIALS + 1, dtype=int)[1:]:
+            t, n = (position, 0) if axis == 0 else (0, position)
+            again = np.asarray(problem.g(x[[t % x.shape[0]], n : n + 1], theta[[t]]))
+            first = values[:1, :1]
+            if again.shape != first.shape or not np.allclose(again, first, rtol=1e-9, atol=0.0):
+                raise EvaluationError(
+                    f"g returned an array of shape {values.shape} for x of shape {x.shape} and "
+                    f"theta of shape {theta.shape}, and its values depend on the axis that it "
+                    f"dropped; expected {shape}",
+                    advice=_INDEX_ADVICE,
+                )
 
 
 def _locate_failure(

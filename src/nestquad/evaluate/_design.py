@@ -47,6 +47,12 @@ class Grid:
         The source of randomness.
     level
         Distinguishes the grids of a design; each level has points of its own.
+    outer_scale
+        Stretches the normal scores of θ: above 1 the design reaches further into the tails than
+        the law itself, as surrogates of J need. Such θ are no sample of the law.
+    joint
+        θ and its single x (N = 1) are the leading and trailing coordinates of one point of
+        `outer_points`, so that all of (θ, x) is covered evenly.
     """
 
     n_outer: int
@@ -56,6 +62,8 @@ class Grid:
     n_sets: int | None
     stream: Stream
     level: int = 0
+    outer_scale: float = 1.0
+    joint: bool = False
 
     @property
     def span(self) -> Span:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array
 from nestquad.distributions import Law
@@ -51,7 +51,12 @@ def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> Ou
         theta = sequence.uniforms(grid.outer_stream, law.base_dim, (0, 1), (t0, t1))[0]
         return OuterPoints(theta, None)
     if law.has_transport:
-        uniform = sequence.uniforms(grid.outer_stream, law.base_dim, (0, 1), (t0, t1))[0]
+        dim = law.base_dim + (problem.inner_base_dim if grid.joint else 0)
+        uniform = sequence.uniforms(grid.outer_stream, dim, (0, 1), (t0, t1))[0]
+        uniform = uniform[:, : law.base_dim]
+        if grid.outer_scale != 1.0:
+            normal = grid.outer_scale * ndtri(uniform)
+            return OuterPoints(_finite("outer", law.from_normal(normal)), ndtr(normal))
         return OuterPoints(_finite("outer", law.from_uniform(uniform)), uniform)
     _require_iid("outer", sequence)
     tiles = [
@@ -74,6 +79,13 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
     if not law.has_transport:
         _require_iid("inner", sequence)
         return InnerPoints(_sampled(problem, grid, theta, span), None, law)
+    if grid.joint:
+        dim = problem.outer_law.base_dim
+        joint = grid.outer_points.uniforms(
+            grid.outer_stream, dim + law.base_dim, (0, 1), (span.t0, span.t1)
+        )[0]
+        uniform = joint[:, None, dim:]
+        return InnerPoints(_finite("inner", law.from_uniform(uniform)), uniform, law)
     make = _uniforms if grid.n_sets is None else _shared_uniforms
     uniform = make(sequence, grid.inner_stream, law.base_dim, sets, indices)
     if law.base == "normal":

@@ -10,8 +10,9 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.distributions import Law
+from nestquad.evaluate import OuterPoints
 from nestquad.methods._nested import OuterFit
-from nestquad.quadrature import KernelQuadrature
+from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.rules import Rule, factorize
 from nestquad.tuning import amplitude
 
@@ -46,7 +47,7 @@ def spread_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
 def kernel_outer(
     finish: Finish,
     recipes: Sequence[KernelQuadrature],
-    nodes: Array,
+    points: OuterPoints,
     law: Law,
     f_values: Array,
 ) -> OuterFit:
@@ -56,11 +57,12 @@ def kernel_outer(
     scaled = f_values / np.where(spread > 0, spread, 1.0)
     columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
     tuned = [
-        recipe.tuned([(nodes, scaled[:, column])])
+        recipe.tuned([(nodes_on(recipe.space, points.uniform, points.theta), scaled[:, column])])
         for recipe, column in zip(recipes, columns, strict=True)
     ]
+    nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
     sizes = _subset_sizes(n)
-    found = [recipe.rules(nodes, sizes, law) for recipe in tuned]
+    found = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
 
     def answers(which: int) -> Array:
         parts = [
@@ -71,10 +73,10 @@ def kernel_outer(
 
     weights = np.empty((n, q))
     variances = np.empty(q)
-    for recipe, rules, column in zip(tuned, found, columns, strict=True):
+    for recipe, x, rules, column in zip(tuned, nodes, found, columns, strict=True):
         weights[:, column] = rules[0].weights[:, None]
         unit = rules[0].posterior_variance
-        variances[column] = unit * _amplitude(recipe, nodes, f_values[:, column])
+        variances[column] = unit * _amplitude(recipe, x, f_values[:, column])
     return OuterFit(
         weights,
         np.concatenate(
@@ -86,7 +88,7 @@ def kernel_outer(
         ),
         {
             "rule": "kernel quadrature",
-            "kernel": [repr(recipe.kernel) for recipe in tuned],
+            "kernel": [f"{recipe.kernel!r} on {recipe.space}" for recipe in tuned],
             **describe_rules([rules[0] for rules in found]),
         },
     )

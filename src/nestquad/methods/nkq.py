@@ -9,7 +9,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.evaluate import Evaluations, InnerPoints
+from nestquad.evaluate import Evaluations, InnerPoints, OuterPoints
 from nestquad.kernels import Gaussian, Kernel, Matern
 from nestquad.methods._inner import KernelRuleByTheta, WeightedRule
 from nestquad.methods._nested import InnerFit, NestedRule, OuterFit, Sharing
@@ -121,7 +121,10 @@ class NKQ(NestedRule):
         if by_theta:
             median = self.inner.lengthscale == "median"
             rule = KernelRuleByTheta(recipe, grid.n_inner, median)
-            return InnerFit(rule, {"rule": "kernel quadrature", "kernel": repr(recipe.kernel)})
+            return InnerFit(
+                rule,
+                {"rule": "kernel quadrature", "kernel": f"{recipe.kernel!r} on {recipe.space}"},
+            )
         assert points.uniform is not None
         nodes = nodes_on(recipe.space, points.uniform, points.x)
         sizes = (grid.n_inner, grid.n_inner // 2) if grid.n_inner >= 4 else (grid.n_inner,)
@@ -133,7 +136,7 @@ class NKQ(NestedRule):
             WeightedRule(weights, ("full", "half")[: len(sizes)]),
             {
                 "rule": "kernel quadrature",
-                "kernel": repr(recipe.kernel),
+                "kernel": f"{recipe.kernel!r} on {recipe.space}",
                 **describe_rules([rules[0] for rules in found]),
             },
         )
@@ -163,14 +166,11 @@ class NKQ(NestedRule):
                 f"{len(recipes)} recipes for {f_values.shape[1]} answers",
                 "one recipe, or one for each answer",
             )
-        if len({recipe.space for recipe in recipes}) > 1:
-            raise InputError("outer", "recipes on different spaces", "recipes on one space")
         n = f_values.shape[0]
-        nodes = nodes_on(
-            recipes[0].space, None if outer.uniform is None else outer.uniform[:n], outer.theta[:n]
-        )
+        uniform = None if outer.uniform is None else outer.uniform[:n]
+        points = OuterPoints(outer.theta[:n], uniform)
         law = evaluations.problem.outer_law
-        return kernel_outer(evaluations.problem.finish, recipes, nodes, law, f_values)
+        return kernel_outer(evaluations.problem.finish, recipes, points, law, f_values)
 
 
 def _published(smoothness: float, space: Space) -> KernelQuadrature:

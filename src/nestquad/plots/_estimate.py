@@ -12,6 +12,7 @@ from nestquad.plots._style import (
     AVERAGE,
     INK,
     SOFT,
+    TEXT_SIZE,
     End,
     axes_or_new,
     count_axis,
@@ -153,7 +154,8 @@ def _areas(weights: Array) -> Array:
     size = np.abs(weights)
     relative = size / max(float(size.mean()), np.finfo(float).tiny)
     # Smaller points where there are many, so that they do not run into a band.
-    return np.clip(30.0 * relative, 1.0, 120.0) * min(1.0, 8.0 / np.sqrt(len(size)))
+    areas: Array = np.clip(30.0 * relative, 1.0, 120.0) * min(1.0, 8.0 / np.sqrt(len(size)))
+    return areas
 
 
 def _has_other_scale(j: Array, f: Array) -> bool:
@@ -172,7 +174,7 @@ def _draw_j(ax: Any, theta: Array, j: Array) -> list[End]:
 def _draw_distribution(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     sample = estimate.sample
     count = min(sample.f.shape[1], _MOST_ANSWERS)
-    bins = int(np.clip(1.5 * np.sqrt(len(sample.f)), 8, 40))
+    bins = int(np.clip(np.sqrt(len(sample.f)), 6, 40))
     edges = np.histogram_bin_edges(sample.f[:, :count], bins=bins)
     for k, look in zip(range(count), _ANSWER_STYLES, strict=False):
         share = np.histogram(sample.f[:, k], edges, weights=sample.weights[:, k])[0]
@@ -181,13 +183,13 @@ def _draw_distribution(ax: Any, estimate: Any, variable: str, integrand: str) ->
         if count == 1:
             ax.stairs(share, edges, fill=True, color=look.color, alpha=0.25)
         mean, text = _mean_of(estimate, k)
-        label = f"{_indexed(integrand, k, count)}: {text}"
+        label = f"{_indexed(integrand, k, count)}\n{text}"
         ax.stairs(share, edges, color=look.color, linestyle=look.dashes, linewidth=1.5, label=label)
-        ax.axvline(mean, color=look.color, linestyle=AVERAGE, linewidth=1.2)
-    # Steps that cross have no free end to stand a label at.
-    ax.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=2)
+        ax.axvline(mean, color=look.color, linestyle=AVERAGE, linewidth=1.0)
+    # Steps have no free end to stand a label at.
+    ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.set_ylim(bottom=0.0)
-    ax.set_xlabel(f"{integrand} over {len(sample.f):,} values of {variable}; dashed: means")
+    ax.set_xlabel(f"{integrand} over {len(sample.f):,} values of {variable}  (dashed: means)")
     ax.set_ylabel("probability of a bin")
 
 

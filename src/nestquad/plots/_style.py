@@ -193,7 +193,7 @@ def count_axis(ax: Any, counts: Array) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     decades = float(np.ptp(np.log10(counts)))
-    ax.xaxis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 1.5 else (1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 2.2 else (1.0, 2.0, 5.0)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("evaluations of g (log scale)")

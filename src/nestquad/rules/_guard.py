@@ -61,7 +61,7 @@ def scheduled_lambda(lambda0: float, n: int, smoothness: float, dim: int) -> flo
     Examples
     --------
     >>> round(scheduled_lambda(1.0, 100, smoothness=2.0, dim=1), 8)
-    9.54e-05
+    9.538e-05
     """
     if n < 2 or not np.isfinite(smoothness):
         return 0.0

@@ -55,9 +55,9 @@ def fit_lengthscale(
     *,
     bounds: tuple[float, float] = (0.03, 30.0),
     grid: int = 7,
-    most_nodes: int = 128,
-) -> Kernel:
-    """The kernel with its lengthscale multiplied by the factor of highest likelihood.
+    most_nodes: int = 96,
+) -> tuple[Kernel, float]:
+    """The kernel with its lengthscale multiplied by the factor of highest likelihood, and that.
 
     Per-coordinate lengthscales keep their ratios. Values are standardised by the profile itself,
     so neither their level nor their scale matters.
@@ -82,7 +82,7 @@ def fit_lengthscale(
         if (centred := _centred(values[:most_nodes])) is not None
     ]
     if not informative:
-        return kernel
+        return kernel, 0.0
 
     def loss(log_factor: float) -> float:
         scaled = kernel.with_lengthscale(kernel.lengthscale * np.exp(log_factor))
@@ -94,8 +94,8 @@ def fit_lengthscale(
     best = int(np.argmin(losses))
     low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
     found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.1})
-    log_factor = found.x if found.fun < losses[best] else points[best]
-    return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor)))
+    log_factor, smallest = min((losses[best], points[best]), (found.fun, found.x))[::-1]
+    return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), -float(smallest)
 
 
 def _centred(values: Array) -> Array | None:
