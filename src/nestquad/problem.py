@@ -127,15 +127,15 @@ class NestedExpectation:
                 "one law for each row of theta",
                 "Give the parameters shape (T, d): theta has shape (T, d_theta).",
             )
-        if law.batch is None and law.dim == n_theta > 1:
-            self._refuse_parameters_without_coordinates(theta)
+        if law.batch is None and n_theta > 1:
+            self._refuse_parameters_without_coordinates(theta, law.dim)
         return law
 
-    def _refuse_parameters_without_coordinates(self, theta: Array) -> None:
+    def _refuse_parameters_without_coordinates(self, theta: Array, dim: int | None) -> None:
         # Parameters of shape (T,) read as T coordinates: an easy slip with theta[:, 0]. If the
         # dimension follows the number of thetas, that is what happened.
         fewer = as_law(self.inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)")
-        if fewer.batch is None and fewer.dim == theta.shape[0] - 1:
+        if fewer.batch is None and fewer.dim != dim:
             raise InputError(
                 "inner(theta)",
                 f"parameters of shape ({theta.shape[0]},), read as coordinates of one law",

@@ -35,7 +35,7 @@ Space = Literal["auto", "uniform", "normal", "native"]
 
 
 # Tuning looks at no more nodes than these: optima are flat, and N³ is dear.
-_TUNING_NODES = 96
+_TUNING_NODES = 64
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,15 @@ figure { margin: 1rem 0; break-inside: avoid; }
 img { max-width: 100%; height: auto; }
 figcaption, footer { font-size: .9rem; color: #6b6b6b; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
-@media print { main { max-width: none; } h2 { break-after: avoid; } tr { break-inside: avoid; } }
+@media print {
+  body { font-size: 10pt; }
+  main { max-width: none; }
+  .scroll { overflow: visible; }
+  th, td { padding-right: .6rem; }
+  h2 { break-after: avoid; }
+  tr { break-inside: avoid; }
+  img { max-height: 7.5cm; }
+}
 """
 
 _WORDS = {

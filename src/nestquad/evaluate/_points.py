@@ -17,9 +17,10 @@ from nestquad.problem import NestedExpectation
 
 __all__ = ["InnerPoints", "OuterPoints", "inner_points", "outer_points"]
 
-# Laws that can only be sampled are drawn in blocks of this many, each with its own generator, so
-# that the draws do not depend on how the work is cut.
+# Laws that can only be sampled are drawn in blocks, each with its own generator, so that the draws
+# do not depend on how the work is cut or how a design grew.
 _SAMPLER_TILE = 256
+_SMALLEST_TILE = 16
 
 
 @dataclass(frozen=True)
@@ -139,12 +140,29 @@ def _by_row(sets: Array, grid: Grid, span: Span) -> Array:
 
 def _sampled(problem: NestedExpectation, grid: Grid, theta: Array, span: Span) -> Array:
     rows = []
+    tiles = _sampler_tiles(span.n0, span.n1)
+    skip = span.n0 - tiles[0][0]
     for i in range(theta.shape[0]):
         law = problem.inner_law(theta[i : i + 1])
-        generator = grid.inner_stream.child(span.t0 + i, span.n0).generator()
-        draws = np.asarray(law.sample(span.n1 - span.n0, generator), dtype=float)
-        rows.append(draws[0] if draws.ndim == 3 else draws)
+        which = (span.t0 + i) % (grid.n_sets or grid.n_outer)
+        draws = [
+            law.sample(stop - start, grid.inner_stream.child(which, start).generator())
+            for start, stop in tiles
+        ]
+        row = np.concatenate(draws, axis=-2).reshape(-1, draws[0].shape[-1])
+        rows.append(row[skip : skip + span.n1 - span.n0])
     return _finite("inner", np.stack(rows))
+
+
+def _sampler_tiles(n0: int, n1: int) -> list[tuple[int, int]]:
+    """The blocks in which draws [n0, n1) of one θ are made: they double, so that few are wasted."""
+    tiles, start = [], 0
+    while start < n1:
+        stop = start + min(max(start, _SMALLEST_TILE), _SAMPLER_TILE)
+        if stop > n0:
+            tiles.append((start, stop))
+        start = stop
+    return tiles
 
 
 def _require_iid(role: str, sequence: object) -> None:

@@ -113,7 +113,7 @@ def _draw_rates(ax: Any, comparison: Any, measure: list[float], words: str) -> N
             continue
         x, y = np.array(sorted(pairs), dtype=float).T
         ax.plot(x, y, **look.line, markersize=6, linewidth=1.5)
-        text = _short(method).replace("$", r"\$")
+        text = _short(method)
         if len(np.unique(x)) > 1:
             slope = np.polyfit(np.log(x), np.log(y), 1)[0]
             text += f"  $\\propto n^{{{slope:.2f}}}$"
@@ -129,4 +129,5 @@ def _runs(comparison: Any) -> str:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+    short = label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+    return short.replace("$", r"\$")  # which would start a formula

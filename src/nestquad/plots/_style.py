@@ -162,7 +162,7 @@ def label_ends(ax: Any, ends: Iterable[End]) -> None:
     to_axes = ax.transData + ax.transAxes.inverted()
     x = ax.get_xlim()[1]
     placed = sorted(((float(to_axes.transform((x, e.y))[1]), e) for e in ends), key=lambda p: p[0])
-    line = 1.35 * TEXT_SIZE / (72.0 * ax.get_window_extent().height / ax.figure.dpi)
+    line = 1.4 * TEXT_SIZE / (72.0 * ax.get_window_extent().height / ax.figure.dpi)
     sizes = [line * (1 + end.text.count("\n")) for _, end in placed]
     for y, (_, end) in zip(_apart([y for y, _ in placed], sizes), placed, strict=True):
         ax.text(

@@ -56,8 +56,8 @@ class Factor:
 
 def factorize(gram: Array, ridge: float) -> Factor | None:
     """Factor of ``gram + ridge * I``, or None where that is not positive definite."""
-    matrix = np.array(gram, order="F")
-    diagonal = matrix.reshape(-1, order="F")[:: matrix.shape[0] + 1]
-    diagonal += ridge
-    lower, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
+    matrix = np.array(gram, order="C")
+    matrix.reshape(-1)[:: matrix.shape[0] + 1] += ridge
+    # A symmetric matrix is its own transpose, and the transpose is what LAPACK calls contiguous.
+    lower, info = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
     return Factor(lower) if info == 0 else None

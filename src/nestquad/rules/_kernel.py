@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions import Law
+from nestquad.distributions import Law, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Kernel, Matern
@@ -113,10 +113,11 @@ def prefix_rules(
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
     if _is_markov(kernel, dim) and isinstance(regularization, Jitter) and exact != "linear":
         scales = np.broadcast_to(np.reshape(kernel.lengthscale, (-1,)), (count,))
+        boxes = _boxes(law, count)
         return [
             [
                 _markov_rule(
-                    float(scales[i]), law, nodes[i, :m], means[i, :m], float(doubles[i]), exact
+                    float(scales[i]), boxes[i], nodes[i, :m], means[i, :m], float(doubles[i]), exact
                 )
                 for m in sizes
             ]
@@ -143,10 +144,23 @@ def prefix_rules(
     return found
 
 
+def _boxes(law: Law, count: int) -> list[tuple[float, float] | None]:
+    """The interval of each of so many uniform laws on a line; None for laws of another kind."""
+    if not isinstance(law, Uniform):
+        return [None] * count
+    low, high = (np.broadcast_to(end.ravel(), (count,)) for end in (law.low, law.high))
+    return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+
+
 def _markov_rule(
-    lengthscale: float, law: Law, nodes: Array, mean: Array, double: float, exact: Exactness
+    lengthscale: float,
+    box: tuple[float, float] | None,
+    nodes: Array,
+    mean: Array,
+    double: float,
+    exact: Exactness,
 ) -> Rule:
-    solution = markov_solve(nodes[:, 0], lengthscale, law, mean)
+    solution = markov_solve(nodes[:, 0], lengthscale, box, mean)
     weights = solution.inverse_mean
     variance = double - float(mean @ weights)
     if exact == "constant":

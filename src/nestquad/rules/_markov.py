@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions import Law, Uniform
 
 __all__ = ["MarkovSolution", "markov_solve"]
 
@@ -25,8 +24,12 @@ class MarkovSolution:
     inverse_one: Array
 
 
-def markov_solve(nodes: Array, lengthscale: float, law: Law, mean: Array) -> MarkovSolution:
+def markov_solve(
+    nodes: Array, lengthscale: float, box: tuple[float, float] | None, mean: Array
+) -> MarkovSolution:
     """Solve with the Matérn-1/2 Gram matrix of distinct nodes on a line.
+
+    `box` is the interval of a uniform law, None for any other.
 
     Shapes
     ------
@@ -48,11 +51,7 @@ def markov_solve(nodes: Array, lengthscale: float, law: Law, mean: Array) -> Mar
     ones[0] += 0.5
     ones[-1] += 0.5
 
-    low, high = (
-        (float(np.ravel(law.low)[0]), float(np.ravel(law.high)[0]))
-        if isinstance(law, Uniform)
-        else (np.nan, np.nan)
-    )
+    low, high = (np.nan, np.nan) if box is None else box
     if low <= x[0] and x[-1] <= high:
         scale = lengthscale / (high - low)
         weights = np.zeros(x.size)

@@ -8,13 +8,13 @@ from nestquad._typing import Array
 
 __all__ = ["median_lengthscale"]
 
-_MOST_NODES = 512
+_MOST_NODES = 256
 
 
 def median_lengthscale(nodes: Array) -> float:
     """Median Euclidean distance between distinct nodes (N, d).
 
-    Cost: O(min(N, 512)² d); the first nodes stand for all, which for iid and low-discrepancy
+    Cost: O(min(N, 256)² d); the first nodes stand for all, which for iid and low-discrepancy
     points is a fair sample.
 
     Examples
