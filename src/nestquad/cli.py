@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import warnings
@@ -95,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except nq.NestquadError as error:
         print(f"nestquad: {error}", file=sys.stderr)
         return WRONG_INPUT
+    except BrokenPipeError:  # such as `| head`: nobody reads any more, and that is fine
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         print(f"nestquad: {error}", file=sys.stderr)
         return WRONG_INPUT

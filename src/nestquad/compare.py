@@ -12,7 +12,7 @@ import numpy as np
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, MissingExtraError
-from nestquad.estimate import estimate
+from nestquad.estimate import as_budget, estimate
 from nestquad.methods import METHODS, Method, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -116,7 +116,7 @@ def compare(
     problem: NestedExpectation,
     *,
     budget: int | Sequence[int],
-    methods: Iterable[str | Method] | None = None,
+    methods: str | Method | Iterable[str | Method] | None = None,
     replicates: int = 20,
     rng: RNGLike = None,
     progress: ProgressLike = False,
@@ -141,10 +141,12 @@ def compare(
     >>> sorted(row.method for row in table.rows)
     ['nkq', 'nmc', 'nqmc']
     """
-    if replicates < 1:
-        raise InputError("replicates", repr(replicates), "at least 1")
+    if not isinstance(replicates, int | np.integer) or replicates < 1:
+        raise InputError("replicates", repr(replicates), "a whole number of at least 1")
+    if isinstance(methods, str | Method):
+        methods = [methods]
     chosen = [as_method(m) for m in (METHODS if methods is None else methods)]
-    budgets = [int(b) for b in np.atleast_1d(budget)]
+    budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
     show = as_progress(progress)
     total = sum(budgets) * len(chosen) * replicates

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluator
+from nestquad.evaluate import Design, Evaluator, OutOfTimeError
 from nestquad.methods import Goal, Method, as_method, choose_method
-from nestquad.points import Stream
+from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, Step
 
-__all__ = ["estimate"]
+__all__ = ["as_budget", "estimate"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
@@ -72,6 +73,10 @@ def estimate(
     """
     started = time.perf_counter()
     budget = _validated(problem, budget, tol, rtol, max_seconds)
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise InputError(
+            "executor", type(executor).__name__, "a concurrent.futures.Executor, or None"
+        )
     notes: list[str] = []
     if method == "auto":
         chosen, reason = choose_method(problem)
@@ -95,7 +100,7 @@ def estimate(
     evaluator = Evaluator(
         problem,
         executor,
-        keep=adaptive,
+        keep=adaptive or chosen.sequential,
         deadline=np.inf if max_seconds is None else started + max_seconds,
         on_progress=lambda done: show(done, _total(design, budget if adaptive else None), message),
     )
@@ -104,7 +109,15 @@ def estimate(
     status = "done"
     try:
         while design is not None:
-            latest = chosen.analyze(evaluator.evaluate(design))
+            try:
+                latest = chosen.analyze(evaluator.evaluate(design))
+            except OutOfTimeError:
+                if found is None:
+                    raise
+                latest = found
+            stopped = evaluator.stopped is not None
+            if found is not None and stopped and latest.n_outer < found.n_outer:
+                latest = found  # cut off by time: the design before it was larger, and complete
             found = replace(latest, n_evaluations=evaluator.n_evaluations)
             trace.append(Step(found.n_evaluations, found.value, found.std_error))
             half = 1.959964 * np.asarray(found.std_error)
@@ -112,12 +125,12 @@ def estimate(
             if evaluator.stopped is not None:
                 status = evaluator.stopped
                 break
-            if not adaptive:
+            if not (adaptive or chosen.sequential):
                 break
-            if np.all(half <= np.maximum(tol or 0.0, (rtol or 0.0) * np.abs(found.value))):
+            if adaptive and np.all(half <= np.maximum(tol or 0.0, (rtol or 0.0) * np.abs(found.value))):
                 status = "converged"
                 break
-            status = "budget"
+            status = "budget" if adaptive else "done"
             design = chosen.plan(problem, goal, (design, found))
     except KeyboardInterrupt:
         if found is None:
@@ -144,7 +157,12 @@ def _total(design: Design | None, budget: int | None) -> int:
 
 
 def _has_sizes(method: Method) -> bool:
-    return all(getattr(method, name, None) is not None for name in ("n_outer", "n_inner"))
+    """Whether both sizes are fixed, by numbers or by points that the user brings."""
+    return all(
+        getattr(method, f"n_{side}", None) is not None
+        or isinstance(getattr(method, f"{side}_points", None), Given)
+        for side in ("outer", "inner")
+    )
 
 
 def _validated(
@@ -157,12 +175,17 @@ def _validated(
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
     for name, value in (("tol", tol), ("rtol", rtol), ("max_seconds", max_seconds)):
-        if value is not None and not (np.isreal(value) and 0 < value < np.inf):
+        if value is not None and not (_is_number(value) and 0 < value < np.inf):
             raise InputError(name, repr(value), "a positive number, or None")
-    if budget is None:
-        return None
-    if not np.isreal(budget) or not np.isfinite(budget) or int(budget) != budget or budget < 4:
-        raise InputError(
-            "budget", repr(budget), "a whole number of at least 4 evaluations (2 outer × 2 inner)"
-        )
+    return None if budget is None else as_budget(budget)
+
+
+def as_budget(budget: Any) -> int:
+    """A number of evaluations as an integer; 2 outer × 2 inner are the fewest that make sense."""
+    if not _is_number(budget) or not np.isfinite(budget) or int(budget) != budget or budget < 4:
+        raise InputError("budget", repr(budget), "a whole number of at least 4 evaluations")
     return int(budget)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import as_law
-from nestquad.errors import InputError
+from nestquad.estimate import as_budget
 from nestquad.evaluate import OuterPoints, call_h
 from nestquad.methods import kernel_outer
 from nestquad.points import Sequence, Stream, as_sequence
@@ -58,18 +58,19 @@ def expectation(
     True
     """
     started = time.perf_counter()
-    if not np.isreal(budget) or int(budget) != budget or budget < 4:
-        raise InputError("budget", repr(budget), "a whole number of at least 4 evaluations")
+    budget = as_budget(budget)
     recipe = KernelQuadrature() if recipe is None else recipe
     target = as_law(law, argument="law")
     sequence = as_sequence(points)
     stream = Stream.from_rng(rng)
     uniform: Array | None = None
-    if target.has_transport:
-        uniform = sequence.uniforms(stream, target.base_dim, (0, 1), (0, int(budget)))[0]
+    if sequence.space == "native":
+        x = sequence.uniforms(stream, target.dim or 1, (0, 1), (0, budget))[0]
+    elif target.has_transport:
+        uniform = sequence.uniforms(stream, target.base_dim, (0, 1), (0, budget))[0]
         x = target.from_uniform(uniform)
     else:
-        x = target.sample(int(budget), stream.generator())
+        x = target.sample(budget, stream.generator())
     values = call_h(h, x)
     nodes = OuterPoints(x, uniform)
     fit = kernel_outer(_identity, [recipe], nodes, target, values.reshape(len(values), -1))
@@ -79,8 +80,8 @@ def expectation(
     return Estimate(
         value=float(answers[0]) if scalar else answers,
         std_error=float(std_error[0]) if scalar else std_error,
-        n_evaluations=int(budget),
-        n_outer=int(budget),
+        n_evaluations=budget,
+        n_outer=budget,
         n_inner=1,
         method="kernel quadrature",
         seconds=time.perf_counter() - started,

@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
-from nestquad.errors import InputError
+from nestquad.errors import EvaluationError, InputError
 
 __all__ = ["NestedExpectation"]
 
@@ -152,4 +152,16 @@ class NestedExpectation:
         """The final answer from the q expectations."""
         if self.combine is None:
             return answers if answers.size > 1 else answers.reshape(())
-        return np.asarray(self.combine(answers), dtype=float)
+        try:
+            final = np.asarray(self.combine(answers))
+        except Exception as error:
+            raise EvaluationError(
+                f"combine raised {type(error).__name__}: {error} for I = {answers}",
+                advice=f"combine takes the {answers.size} expectations as one array.",
+            ) from error
+        if final.dtype.kind not in "fiub" or final.ndim > 1:
+            raise EvaluationError(
+                f"combine returned {final.dtype} of shape {final.shape} for I = {answers}; "
+                "expected a real number, or a vector of them"
+            )
+        return final.astype(float)

@@ -95,6 +95,12 @@ class KernelQuadrature:
             raise InputError("space", "'native'", "a space that needs no law of its own here")
         return native
 
+    def for_law(self, native: Law) -> KernelQuadrature:
+        """The recipe with a kernel that knows the score of one law, where it has to."""
+        if self.space != "native" or self.kernel is None:
+            return self
+        return replace(self, kernel=self.kernel.for_law(native))
+
     def tuned(self, groups: Sequence[tuple[Array, Array]]) -> KernelQuadrature:
         """The same recipe with kernel and λ_0 settled.
 

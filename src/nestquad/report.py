@@ -78,16 +78,8 @@ _STAGES = (
     " The error bar counts both the inner stage, where J(θ) is estimated, and the outer stage, "
     "where f(J(θ)) is averaged."
 )
-_HEAD = (
-    "method",
-    "evaluations",
-    "mean |error|",
-    "RMSE",
-    "spread",
-    "half-width",
-    "covered",
-    "seconds",
-)
+_MEASURES = ("mean |error|", "RMSE", "spread", "half-width")
+_HEAD = ("method", "evaluations", *_MEASURES, "covered", "seconds")
 _COLUMNS = (
     "Mean |error| and RMSE are measured against the exact value; the spread is the standard "
     "deviation over replicates, which does not see bias; the half-width is the median claimed "

@@ -2,7 +2,7 @@
 
 from nestquad.evaluate._call import call_f, call_h
 from nestquad.evaluate._design import Design, Grid, Span
-from nestquad.evaluate._evaluations import Evaluations, Evaluator, InnerRule
+from nestquad.evaluate._evaluations import Evaluations, Evaluator, InnerRule, OutOfTimeError
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Grid",
     "InnerPoints",
     "InnerRule",
+    "OutOfTimeError",
     "OuterPoints",
     "Span",
     "call_f",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +21,18 @@ from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, ou
 from nestquad.evaluate._table import ValueTable
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Evaluations", "Evaluator", "InnerRule"]
+__all__ = ["Evaluations", "Evaluator", "InnerRule", "OutOfTimeError"]
+
+
+class OutOfTimeError(EvaluationError):
+    """Not even one θ was complete when time ran out."""
+
+
+def _out_of_time() -> OutOfTimeError:
+    return OutOfTimeError(
+        "time ran out before the first chunk of evaluations was complete",
+        advice="Raise max_seconds, or lower the budget.",
+    )
 
 
 class InnerRule(Protocol):
@@ -59,6 +70,8 @@ class Evaluator:
         ``time.perf_counter()`` after which no new chunk is started.
     on_progress
         Called with the number of evaluations done so far, in all designs.
+    memo
+        What a method wants to remember from turn to turn to save time; never needed for an answer.
     """
 
     problem: NestedExpectation
@@ -69,6 +82,7 @@ class Evaluator:
     on_progress: Callable[[int], None] = lambda done: None
     n_evaluations: int = 0
     stopped: str | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
     _tables: dict[int, ValueTable] = field(default_factory=dict)
 
     def evaluate(self, design: Design) -> Evaluations:
@@ -161,6 +175,8 @@ class Evaluations:
         self._fill(grid, span)
         table = self.evaluator.table(level)
         done = min(table.complete_rows(grid.n_inner), span.t1)
+        if not done:
+            raise _out_of_time()
         return table.get(Span(0, done, 0, grid.n_inner))
 
     def fold(self, rule: InnerRule, level: int = 0) -> Array:
@@ -179,10 +195,7 @@ class Evaluations:
             for span, reduced in self.evaluator.run(grid, rest, rule):
                 rows.add(span, reduced)
         if not rows.complete:
-            raise EvaluationError(
-                "time ran out before the first chunk of evaluations was complete",
-                advice="Raise max_seconds, or lower the budget.",
-            )
+            raise _out_of_time()
         return np.concatenate(rows.complete)
 
     def _fill(self, grid: Grid, span: Span) -> None:

@@ -3,11 +3,12 @@
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._names import METHODS, as_method, choose_method
 from nestquad.methods._outer import kernel_outer
+from nestquad.methods.ckq import CKQ
 from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
 
-__all__ = [
+__all__ = ["CKQ", 
     "METHODS",
     "NKQ",
     "NMC",

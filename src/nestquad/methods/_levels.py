@@ -1,32 +1,137 @@
-"""What levels say: how fast corrections decrease, what is left of the bias, how to go on."""
+"""What levels say: how fast corrections decrease, and what is left of variance and bias."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.accuracy import linearized_covariance
+from nestquad.errors import EvaluationError
 
-__all__ = ["Decay", "Sizes", "best_sizes", "decay", "remaining_bias", "steady_variances"]
+__all__ = [
+    "Decay",
+    "LevelMoments",
+    "LevelSummary",
+    "fit_decay",
+    "remaining_bias",
+    "steady_variances",
+    "summarize",
+    "telescoped",
+]
+
+Finish = Callable[[Array], Array]
 
 # Levels on which rates and bias are judged: coarser ones are not asymptotic yet.
 _RATE_LEVELS = 4
 _BIAS_LEVELS = 3
 # Even exact corrections follow a power law no better than this (in powers of two).
 _MODEL_NOISE = 0.1
+# How many θ a guess from the level before is worth.
+_BELIEF = 64
+# Rates of nested expectations and how far to trust them: bias 1/N for smooth and for kinked f,
+# variance of antithetic corrections between N^-1.5 (kinked) and N^-2 (smooth).
+_ALPHA, _BETA = (1.0, 0.25), (1.5, 0.5)
+# Faster than theory allows is an accident of few θ, and much slower than this is no convergence.
+_ALPHA_RANGE, _BETA_RANGE = (0.1, 1.0), (0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class LevelMoments:
+    """Means (q,) and covariances (q, q) over θ of f(J) and of its correction, on one level.
+
+    NaN where f was not finite. On level 0 the correction is f(J) itself.
+    """
+
+    n_outer: int
+    n_inner: int
+    own_mean: Array
+    own_covariance: Array
+    mean: Array
+    covariance: Array
+
+    @classmethod
+    def of(cls, n_inner: int, f_values: Array, correction: Array) -> LevelMoments:
+        return cls(f_values.shape[0], n_inner, *_moments(f_values), *_moments(correction))
+
+    def own_variance(self, finish: Finish, answers: Array) -> Array:
+        """Variance of the final answers (k,) from one θ of this level."""
+        return self._final(finish, answers, self.own_covariance)
+
+    def variance(self, finish: Finish, answers: Array) -> Array:
+        """Variance of the correction of the final answers (k,) from one θ."""
+        return self._final(finish, answers, self.covariance)
+
+    def change(self, finish: Finish, answers: Array) -> Array:
+        """What the correction changes in the final answers, (k,)."""
+        if not np.isfinite(self.mean).all():
+            return np.full(np.size(finish(answers)), np.nan)
+        return np.atleast_1d(finish(answers) - finish(answers - self.mean))
+
+    def _final(self, finish: Finish, answers: Array, covariance: Array) -> Array:
+        if not np.isfinite(covariance).all():
+            return np.full(np.size(finish(answers)), np.inf)
+        # Linearised over the error of the mean: that of a single θ would see other pieces of
+        # `finish` than the answer ever does.
+        directions = linearized_covariance(finish, answers, covariance / self.n_outer)
+        return np.asarray((directions**2).sum(axis=1)) * self.n_outer
+
+
+def _moments(values: Array) -> tuple[Array, Array]:
+    q = values.shape[1]
+    if not np.isfinite(values).all():
+        return np.full(q, np.nan), np.full((q, q), np.nan)
+    if values.shape[0] < 2:
+        return values[0], np.full((q, q), np.nan)
+    return values.mean(axis=0), np.cov(values, rowvar=False).reshape(q, q)
+
+
+def telescoped(levels: Sequence[LevelMoments], base: int) -> Array:
+    """The q expectations: f(J) on the base level, and all corrections above it."""
+    total = levels[base].own_mean
+    for level in levels[base + 1 :]:
+        total = total + level.mean
+    return total
+
+
+def base_level(levels: Sequence[LevelMoments]) -> int:
+    """The coarsest level of the sum: of those that can be, the one with the most evaluations.
+
+    Sizes say what the plan had in mind. To look for the smallest variance instead would favour
+    levels whose few θ happened to agree.
+    """
+    found: list[int] = []
+    for base in range(len(levels) - 1, -1, -1):
+        if np.isfinite(levels[base].own_covariance).all():
+            found.append(base)
+        if not np.isfinite(levels[base].covariance).all():
+            break
+    if not found:
+        raise EvaluationError(
+            "f is not finite at some average of g, even with the most inner points",
+            advice="If f needs J > 0 (a logarithm), use more inner points on the coarsest level.",
+        )
+    return max(found, key=lambda base: (levels[base].n_outer * levels[base].n_inner, -base))
 
 
 @dataclass(frozen=True)
 class Decay:
-    """Corrections behave like 2^(-rate l): the rate, and what the data alone say about it."""
+    """Corrections behave like 2^(-rate l).
+
+    `rate` is the best guess and `slow` one standard deviation slower; `measured` and `std_error`
+    are what the data alone say.
+    """
 
     rate: float
+    slow: float
     measured: float
     std_error: float
 
 
-def decay(sizes: Array, noise: Array, expected: float, trust: float) -> Decay:
+def fit_decay(sizes: Array, noise: Array, expected: float, trust: float) -> Decay:
     """The rate at which positive `sizes` of consecutive levels decrease.
 
     A regression of log2(size) on the level. Each point counts by its own noise, and theory's
@@ -37,7 +142,7 @@ def decay(sizes: Array, noise: Array, expected: float, trust: float) -> Decay:
     usable = (sizes > 0) & np.isfinite(sizes) & np.isfinite(noise)
     level, size, noise = np.flatnonzero(usable), sizes[usable], noise[usable]
     if level.size < 2:
-        return Decay(expected, float("nan"), float("inf"))
+        return Decay(expected, expected - trust, float("nan"), float("inf"))
     spread = noise / (size * np.log(2.0))
     weight = 1.0 / (_MODEL_NOISE**2 + spread**2)
     x = level - np.average(level, weights=weight)
@@ -45,18 +150,21 @@ def decay(sizes: Array, noise: Array, expected: float, trust: float) -> Decay:
     measured = -float(weight @ (x * np.log2(size))) / information
     prior = trust**-2.0
     rate = (information * measured + prior * expected) / (information + prior)
-    return Decay(rate, measured, information**-0.5)
+    return Decay(rate, rate - (information + prior) ** -0.5, measured, information**-0.5)
 
 
-def steady_variances(variances: Array, rate: float) -> Array:
-    """Variances by level that never fall faster than theory makes plausible.
+def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:
+    """Variances by level (L, k), steadied by what the level before makes plausible.
 
-    At fine levels a correction is zero most of the time and a small sample may see nothing but
-    zeros; half the decrease that is expected is what such a level is believed.
+    At fine levels a correction is zero most of the time, and a small sample may see nothing but
+    zeros. So `ratio` times the variance of the level before counts like some more θ.
     """
     steady = variances.copy()
-    for level in range(2, steady.shape[0]):
-        steady[level] = np.maximum(steady[level], 0.5 * steady[level - 1] * 2.0**-rate)
+    for level in range(1, steady.shape[0]):
+        believed, n = ratio * steady[level - 1], float(n_outer[level])
+        both = np.isfinite(believed) & np.isfinite(steady[level])
+        mixed = (n * steady[level] + _BELIEF * believed) / (n + _BELIEF)
+        steady[level] = np.where(both, mixed, steady[level])
     return steady
 
 
@@ -68,11 +176,13 @@ def remaining_bias(corrections: Array, noise: Array, rate: float) -> float:
     when the corrections do not follow the series.
     """
     corrections, noise = corrections[-_BIAS_LEVELS:], noise[-_BIAS_LEVELS:]
+    shape = 2.0 ** (-rate * np.arange(1 - corrections.size, 1))  # 1 at the last level
+    usable = np.isfinite(corrections) & np.isfinite(noise)
+    corrections, noise, shape = corrections[usable], noise[usable], shape[usable]
     if corrections.size == 0:
         return float("inf")
-    shape = 2.0 ** (-rate * np.arange(1 - corrections.size, 1))  # 1 at the last level
     # Noise of exactly zero would give a level all the weight.
-    floor = 1e-3 * np.abs(corrections).max() + np.finfo(float).tiny
+    floor = 1e-3 * np.abs(corrections).max() + 1e-150
     weight = 1.0 / (noise**2 + floor**2)
     information = float(weight @ shape**2)
     last = float(weight @ (shape * corrections)) / information
@@ -82,51 +192,113 @@ def remaining_bias(corrections: Array, noise: Array, rate: float) -> float:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """The level to start from, and T for each level."""
+class LevelSummary:
+    """The q expectations, the k final answers, and their errors.
+
+    Attributes
+    ----------
+    base
+        The coarsest level of the telescoping sum.
+    own_variance, variance, change, noise
+        For each level, (L, k): variances for one θ of f(J) and of its correction (steadied); what
+        the level changed in the answer, with its standard error.
+    alpha, beta
+        Rates at which changes (one for each answer) and their variances decrease.
+    slow_alpha, bias
+        The rate that the bias was computed with, and the bias, (k,).
+    sampling
+        Covariance of the final answers from the finite numbers of θ, (k, k).
+    """
 
     base: int
-    n_outer: Array
+    answers: Array
+    value: Array
+    own_variance: Array
+    variance: Array
+    change: Array
+    noise: Array
+    alpha: tuple[Decay, ...]
+    beta: float
+    slow_alpha: Array
+    bias: Array
+    sampling: Array
+
+    @property
+    def covariance(self) -> Array:
+        return self.sampling + np.diag(self.bias**2)
+
+    def describe(self, levels: Sequence[LevelMoments]) -> dict[str, Any]:
+        """For `diagnostics`; a plan continues from it."""
+        return {
+            "answers": self.answers,
+            "error_inner": float(self.bias.max()),
+            "error_outer": float(np.sqrt(np.diagonal(self.sampling).max())),
+            "bias": self.bias,
+            "alpha": np.array([alpha.rate for alpha in self.alpha]),
+            "alpha_slow": self.slow_alpha,
+            "alpha_measured": np.array([alpha.measured for alpha in self.alpha]),
+            "alpha_std_error": np.array([alpha.std_error for alpha in self.alpha]),
+            "beta": self.beta,
+            "base_level": self.base,
+            "levels": [
+                {
+                    "n_inner": level.n_inner,
+                    "n_outer": level.n_outer,
+                    "change": self.change[i],
+                    "change_std_error": self.noise[i],
+                    "variance": self.variance[i],
+                    "own_variance": self.own_variance[i],
+                }
+                for i, level in enumerate(levels)
+            ],
+        }
 
 
-def best_sizes(
-    own: Array, corrections: Array, costs: Array, bias: Array, fewest_levels: int
-) -> Sizes:
-    """The cheapest sizes whose variance and squared bias add up to at most one.
+def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
+    """Answer and errors from independent levels."""
+    base = base_level(levels)
+    answers = telescoped(levels, base)
+    own = np.stack([level.own_variance(finish, answers) for level in levels])
+    variance = np.stack([level.variance(finish, answers) for level in levels])
+    change = np.stack([level.change(finish, answers) for level in levels])
+    n_outer = np.array([[level.n_outer] for level in levels])
+    # Corrections are zero most of the time, with a fourth moment of about ten.
+    relative = (variance / np.where(own[-1] > 0, own[-1], 1.0))[1:].max(axis=1)
+    found = fit_decay(relative, 3.0 * relative / np.sqrt(n_outer[1:, 0]), *_BETA)
+    beta = float(np.clip(found.rate, *_BETA_RANGE))
+    variance[1:] = steady_variances(variance[1:], n_outer[1:, 0], 2.0**-beta)
+    noise = np.sqrt(variance / n_outer)
+    by_answer = list(zip(change[1:].T, noise[1:].T, strict=True))
+    alpha = tuple(fit_decay(np.abs(size), error, *_ALPHA) for size, error in by_answer)
+    slow = np.clip([one.slow for one in alpha], *_ALPHA_RANGE)
+    bias = [remaining_bias(*pair, rate) for pair, rate in zip(by_answer, slow, strict=True)]
+    return LevelSummary(
+        base,
+        answers,
+        np.atleast_1d(finish(answers)),
+        own,
+        variance,
+        change,
+        noise,
+        alpha,
+        beta,
+        slow,
+        np.array(bias),
+        _sampling(
+            levels, base, finish, own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(0)
+        ),
+    )
 
-    With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal, at the total cost
-    (Σ√(V_l C_l))² / (1 - bias²). The coarsest and the finest level are those that make it least.
 
-    Parameters
-    ----------
-    own, corrections
-        Variances of f(J) on each level and of its correction to the level before, in units of
-        the squared error that is allowed.
-    costs
-        Evaluations for one θ on each level.
-    bias
-        What is left when a level is the last, in units of the error that is allowed.
-    fewest_levels
-        Take at least so many levels.
-
-    Shapes: all (L,).
-    """
-    root = np.sqrt(corrections * costs)
-    best: tuple[float, int, int, float] | None = None
-    for last in range(fewest_levels - 1, costs.size):
-        room = 1.0 - float(bias[last]) ** 2
-        if last == costs.size - 1:
-            room = max(room, 0.5)  # the finest we may take has to do for now
-        if room <= 0.0:
-            continue
-        for base in range(fewest_levels):
-            total = np.sqrt(own[base] * costs[base]) + float(root[base + 1 : last + 1].sum())
-            price = total**2 / room
-            if np.isfinite(price) and (best is None or price < best[0]):
-                best = price, base, last, total / room
-    assert best is not None
-    _, base, last, factor = best
-    wanted = factor * np.sqrt(corrections / costs)
-    wanted[base] = factor * np.sqrt(own[base] / costs[base])
-    wanted[:base] = 0.0
-    return Sizes(base, np.ceil(wanted[: last + 1]))
+def _sampling(levels: Sequence[LevelMoments], base: int, finish: Finish, variances: Array) -> Array:
+    """Correlations as the levels add up to them, with the variances that we believe."""
+    total = levels[base].own_covariance / levels[base].n_outer
+    for level in levels[base + 1 :]:
+        total = total + level.covariance / level.n_outer
+    directions = linearized_covariance(finish, telescoped(levels, base), total)
+    covariance = directions @ directions.T
+    old = np.diagonal(covariance)
+    factor = np.sqrt(variances / np.where(old > 0, old, 1.0))
+    scaled = factor[:, None] * covariance * factor
+    np.fill_diagonal(scaled, variances)
+    return np.asarray(scaled)

@@ -35,6 +35,8 @@ class Method(ABC):
     """
 
     name: ClassVar[str]
+    sequential: ClassVar[bool] = False
+    """Whether a fixed budget, too, is spent in several turns, each planned from the last."""
 
     @abstractmethod
     def plan(

@@ -6,6 +6,7 @@ import numpy as np
 
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
+from nestquad.methods.ckq import CKQ
 from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
@@ -13,7 +14,7 @@ from nestquad.problem import NestedExpectation
 
 __all__ = ["METHODS", "as_method", "choose_method"]
 
-METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (NMC, NQMC, NKQ)}
+METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (NMC, NQMC, NKQ, CKQ)}
 
 
 def as_method(method: str | Method) -> Method:

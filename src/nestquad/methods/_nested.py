@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import ErrorParts
-from nestquad.errors import InputError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid, InnerRule, call_f
 from nestquad.methods._method import Goal, Method
 from nestquad.points import Given, Sequence, as_sequence
@@ -119,10 +119,6 @@ class NestedRule(Method):
             return self._grown(goal, *so_far)
         n_outer, n_inner = self._sizes(goal)
         outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
-        if isinstance(outer, Given):
-            n_outer = self.n_outer or outer.max_points
-        if isinstance(inner, Given):
-            n_inner = self.n_inner or inner.max_points
         n_sets: int | None
         if self.sharing == "auto":
             n_sets = self.sets(problem, n_outer, n_inner)
@@ -132,10 +128,20 @@ class NestedRule(Method):
             n_sets = 1 if self.sharing == "shared" else int(self.sharing)
         if n_sets is not None:
             n_sets = min(n_sets, n_outer)
-        return Design((Grid(n_outer, n_inner, outer, inner, n_sets, goal.stream),))
+        return Design((Grid(int(n_outer), int(n_inner), outer, inner, n_sets, goal.stream),))
+
+    def _fixed(self, side: Literal["outer", "inner"]) -> int | None:
+        """The size that the user fixed, by a number or by bringing points; None if free."""
+        size: int | None = getattr(self, f"n_{side}")
+        points = as_sequence(getattr(self, f"{side}_points"))
+        if size is not None or not isinstance(points, Given):
+            return size
+        if points.max_points < 2:
+            raise InputError(f"{side}_points", "a single point", "at least 2 points")
+        return points.max_points
 
     def _sizes(self, goal: Goal) -> tuple[int, int]:
-        n_outer, n_inner = self.n_outer, self.n_inner
+        fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
         if n_outer is None or n_inner is None:
             if goal.adaptive or goal.budget is None:
                 first = self.start
@@ -154,14 +160,11 @@ class NestedRule(Method):
         if goal.budget is not None and (
             n_outer * n_inner > goal.budget or min(n_outer, n_inner) < 2
         ):
-            least = 2 * max(self.n_outer or 2, 2) if self.n_inner is None else 2 * self.n_inner
-            if self.n_outer is not None and self.n_inner is not None:
-                least = self.n_outer * self.n_inner
             raise InputError(
                 "budget",
                 f"{goal.budget} evaluations",
-                f"at least {least} for method {self.name!r} with n_outer={self.n_outer} and "
-                f"n_inner={self.n_inner}",
+                f"at least {(fixed_outer or 2) * (fixed_inner or 2)} for method {self.name!r} with "
+                f"n_outer={fixed_outer} and n_inner={fixed_inner}",
             )
         return n_outer, n_inner
 
@@ -172,12 +175,10 @@ class NestedRule(Method):
         more_outer = replace(grid, n_outer=2 * grid.n_outer)
         more_inner = replace(grid, n_inner=2 * grid.n_inner)
         candidates = [more_inner, more_outer] if inner > outer else [more_outer, more_inner]
-        fixed = {"outer": self.n_outer is not None, "inner": self.n_inner is not None}
-        fixed["outer"] |= isinstance(grid.outer_points, Given)
-        fixed["inner"] |= isinstance(grid.inner_points, Given)
         for candidate in candidates:
-            side = "outer" if candidate.n_outer > grid.n_outer else "inner"
-            if fixed[side]:
+            side: Literal["outer", "inner"] = "outer" if candidate is more_outer else "inner"
+            size, points = getattr(candidate, f"n_{side}"), getattr(grid, f"{side}_points")
+            if self._fixed(side) is not None or size > (points.max_points or size):
                 continue
             if goal.budget is None or candidate.span.size <= goal.budget:
                 return Design((candidate,))
@@ -202,7 +203,10 @@ class NestedRule(Method):
         errors = ErrorParts(_inner_directions(final, f_full, twins), outer.directions)
         covariance = errors.covariance
         std_error = np.sqrt(np.diagonal(covariance))
-        scalar = problem.finish(np.zeros(f_full.shape[1])).ndim == 0
+        answers = (outer.weights * f_full).sum(axis=0)
+        scalar = problem.finish(answers).ndim == 0
+        if not np.isfinite(value).all():
+            raise EvaluationError(f"combine returned {value} for I = {answers}")
         step = -(-theta.shape[0] // _MOST_SAMPLE_ROWS)
         return Estimate(
             value=float(value[0]) if scalar else value,
@@ -212,7 +216,7 @@ class NestedRule(Method):
             n_inner=grid.n_inner,
             method=self.name,
             diagnostics={
-                "answers": (outer.weights * f_full).sum(axis=0),
+                "answers": answers,
                 "error_inner": errors.inner_size,
                 "error_outer": errors.outer_size,
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,

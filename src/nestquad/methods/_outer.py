@@ -28,8 +28,11 @@ def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
     """Equal weights at independent θ: the central limit theorem."""
     n = f_values.shape[0]
     answers = f_values.mean(axis=0)
-    covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
-    directions = linearized_covariance(finish, answers, covariance)
+    if n < 2:  # time ran out after one θ, which says nothing about the others
+        directions = _subset_directions([np.atleast_1d(finish(answers))])
+    else:
+        covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
+        directions = linearized_covariance(finish, answers, covariance)
     return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
 
 
@@ -53,6 +56,7 @@ def kernel_outer(
 ) -> OuterFit:
     """Kernel weights: one recipe for all answers, or one each."""
     n, q = f_values.shape
+    recipes = [recipe.for_law(law) for recipe in recipes]
     spread = f_values.std(axis=0)
     scaled = f_values / np.where(spread > 0, spread, 1.0)
     columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import linearized_covariance
 from nestquad.errors import EvaluationError, InputError, NumericalError
-from nestquad.evaluate import Design, Evaluations, Grid, call_f
+from nestquad.evaluate import Design, Evaluations, Grid, call_f, outer_points
 from nestquad.methods._inner import MeanRule
-from nestquad.methods._levels import (
-    Decay,
-    best_sizes,
-    decay,
-    remaining_bias,
-    steady_variances,
-)
+from nestquad.methods._levels import LevelMoments, steady_variances, summarize
 from nestquad.methods._method import Goal, Method
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
@@ -35,12 +29,7 @@ _FEWEST_OUTER = 16
 # small samples at first, and must not send the whole budget the wrong way.
 _STEEPEST = 1.0 / 3.0
 _MOST_NEW_LEVELS = 2
-# Rates of nested expectations: bias 1/N for smooth and for kinked f, variance of antithetic
-# corrections between N^-1.5 (kinked) and N^-2 (smooth).
-_ALPHA, _BETA = (1.0, 0.25), (1.5, 0.5)
-# The bias of a nested expectation decreases no faster than 1/N; much slower than this, levels
-# do not help.
-_ALPHA_RANGE = (0.1, 1.0)
+# Corrections that do not decrease over so many levels will not.
 _LEVELS_TO_JUDGE = 5
 _NORMAL_95 = 1.959964
 
@@ -129,9 +118,10 @@ class MLMC(Method):
             return self._grown(goal, *so_far)
         if goal.adaptive or goal.budget is None:
             levels = np.arange(self.n_levels or _PILOT_LEVELS)
-            sizes = np.maximum(_PILOT_OUTER // 2**levels, _FEWEST_OUTER)
+            sizes: Array = np.maximum(_PILOT_OUTER * 0.5**levels, _FEWEST_OUTER)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
+        assert goal.budget is not None
         return self._design(goal, self._sizes_for(goal.budget))
 
     def _sizes_for(self, budget: int) -> Array:
@@ -141,10 +131,10 @@ class MLMC(Method):
             # Noise is a few times budget^-1/2 and bias 1/N, in units of the spread of f(J).
             finest = np.sqrt(budget) / 4.0
             n_levels = max(2, 1 + int(np.ceil(np.log2(max(finest / self.n_coarsest, 1.0)))))
-        shape = 2.0 ** (-self.decay * np.arange(n_levels))
+        shape: Array = 2.0 ** (-self.decay * np.arange(n_levels))
         first = budget / self._cost(shape)
         while True:
-            sizes = np.maximum(np.floor(first * shape), 2).astype(int)
+            sizes = np.maximum(np.floor(first * shape), 2.0)
             if self._cost(sizes) <= budget:
                 break
             if first < 2:
@@ -160,10 +150,11 @@ class MLMC(Method):
         return sizes
 
     def _inner_sizes(self, n_levels: int) -> Array:
-        return self.n_coarsest * 2 ** np.arange(n_levels)
+        sizes: Array = self.n_coarsest * 2.0 ** np.arange(n_levels)
+        return sizes
 
     def _cost(self, sizes: Array) -> float:
-        return float(sizes @ self._inner_sizes(len(sizes)))
+        return float(sizes @ self._inner_sizes(sizes.size))
 
     def _design(self, goal: Goal, sizes: Array) -> Design:
         return Design(
@@ -179,30 +170,32 @@ class MLMC(Method):
         """More θ where variance is dear, and a new level where bias is."""
         found = estimate.diagnostics
         _refuse_levels_that_do_not_converge(found)
-        have = np.array([grid.n_outer for grid in design.grids])
         error = np.atleast_1d(estimate.std_error)
         half_width = getattr(goal, "half_width", None)
         target = error / 2 if half_width is None else np.asarray(half_width) / _NORMAL_95
-        target = np.maximum(np.broadcast_to(target, error.shape), _STEEPEST * error)
-        if not (target > 0).all():
+        if self.n_levels is not None:
+            _refuse_too_few_levels(found, target)
+        # A little less than asked for, or the last turn would be repeated for a per mille.
+        target = 0.99 * np.maximum(target, _STEEPEST * error)
+        have = np.array([grid.n_outer for grid in design.grids], dtype=float)
+        if not (target > 0).all() or have.size != len(found["levels"]):
             return None
-        new = 0 if self.n_levels is not None else _MOST_NEW_LEVELS
-        ahead = 2.0 ** -np.outer(np.arange(1, new + 1), [found["beta"]])
-        by_level = np.stack([level["variance"] for level in found["levels"]]) / target**2
-        by_level = steady_variances(by_level, found["beta"])
+        new = np.arange(0 if self.n_levels is not None else _MOST_NEW_LEVELS) + 1.0
         own = np.stack([level["own_variance"] for level in found["levels"]]) / target**2
-        steps = np.arange(1 - have.size, new + 1)[:, None]
-        bias = found["bias"] / target * 2.0 ** (-found["alpha"] * steps)
-        wanted = best_sizes(
-            np.concatenate([own.max(axis=1), np.repeat(own[-1:].max(axis=1), new)]),
-            np.concatenate([by_level.max(axis=1), (by_level[-1:] * ahead).max(axis=1)]),
-            self._inner_sizes(have.size + new).astype(float),
-            bias.max(axis=1),
-            have.size,
+        own = steady_variances(own, have, 0.5).max(axis=1)
+        variance = np.stack([level["variance"] for level in found["levels"]]) / target**2
+        variance = variance.max(axis=1)
+        steps = np.arange(1.0 - have.size, new.size + 1.0)[:, None]
+        bias = (found["bias"] / target * 2.0 ** (-found["alpha_slow"] * steps)).max(axis=1)
+        sizes = _best_sizes(
+            np.concatenate([own, np.full(new.size, own[-1])]),
+            np.concatenate([variance, variance[-1] * 2.0 ** (-found["beta"] * new)]),
+            self._inner_sizes(have.size + new.size),
+            bias,
+            have,
         )
-        sizes = np.maximum(1.02 * wanted.n_outer, _FEWEST_OUTER)
-        have = np.concatenate([have, np.zeros(sizes.size - have.size, dtype=int)])
-        grown = self._within(goal.budget, have, np.maximum(have, np.ceil(sizes)).astype(int))
+        have = np.concatenate([have, np.zeros(sizes.size - have.size)])
+        grown = self._within(goal.budget, have, sizes)
         return None if grown is None else self._design(goal, grown)
 
     def _within(self, budget: int | None, have: Array, wanted: Array) -> Array | None:
@@ -210,15 +203,14 @@ class MLMC(Method):
         if (wanted == have).all():
             if self.n_levels is not None:
                 return None  # what is left is bias, which more θ do not lower
-            wanted = have + have // 4 + 1
+            wanted = np.ceil(1.125 * have)
         if budget is None or self._cost(wanted) <= budget:
             return wanted
-        left = budget - self._cost(have)
-        step = (wanted - have) * (left / self._cost(wanted - have))
-        sizes = have + np.floor(step).astype(int)
+        share = (budget - self._cost(have)) / self._cost(wanted - have)
+        sizes = have + np.floor(share * (wanted - have))
         # A level with a handful of θ is not worth starting.
-        while sizes.size and have[sizes.size - 1] == 0 and sizes[-1] < _FEWEST_OUTER:
-            sizes, have = sizes[:-1], have[:-1]
+        while have[sizes.size - 1] == 0 and sizes[-1] < _FEWEST_OUTER:
+            sizes = sizes[:-1]
         gained = self._cost(sizes) - self._cost(have)
         return sizes if gained > 0.01 * budget else None
 
@@ -227,63 +219,18 @@ class MLMC(Method):
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
         levels, sample, notes = self._moments(evaluations)
-        answers = _telescoped(levels, 0)
-        # In the order of levels: per-θ variances of the final answers, (L, k).
-        own = np.stack([_variance(problem, answers, level.own_covariance) for level in levels])
-        corrections = np.stack([_variance(problem, answers, level.covariance) for level in levels])
-        n_outer = np.array([[level.n_outer] for level in levels])
-        base = _best_base(own / n_outer, corrections / n_outer)
-        answers = _telescoped(levels, base)
-        value = np.atleast_1d(problem.finish(answers))
-        changes = np.stack(
-            [value - np.atleast_1d(problem.finish(answers - level.mean)) for level in levels]
-        )
-        beta = _pooled_beta(corrections[1:], n_outer[1:])
-        noise = np.sqrt(steady_variances(corrections, beta.rate) / n_outer)
-        alphas = [decay(np.abs(c), s, *_ALPHA) for c, s in zip(changes[1:].T, noise[1:].T, strict=True)]
-        rates = np.clip([alpha.rate for alpha in alphas], *_ALPHA_RANGE)
-        bias = np.array(
-            [
-                remaining_bias(c, s, rate)
-                for c, s, rate in zip(changes[1:].T, noise[1:].T, rates, strict=True)
-            ]
-        )
-        covariance = _covariance(problem, answers, levels, base) + np.diag(bias**2)
+        found = summarize(levels, problem.finish)
+        covariance = found.covariance
         std_error = np.sqrt(np.diagonal(covariance))
-        scalar = problem.finish(answers).ndim == 0
+        scalar = problem.finish(found.answers).ndim == 0
         return Estimate(
-            value=float(value[0]) if scalar else value,
+            value=float(found.value[0]) if scalar else found.value,
             std_error=float(std_error[0]) if scalar else std_error,
             n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
-            n_outer=int(n_outer.sum()),
+            n_outer=sum(level.n_outer for level in levels),
             n_inner=levels[-1].n_inner,
             method=self.name,
-            diagnostics={
-                "answers": answers,
-                "error_inner": float(bias.max()),
-                "error_outer": float(np.sqrt(np.diagonal(covariance) - bias**2).max()),
-                "bias": bias,
-                "alpha": rates,
-                "alpha_measured": [alpha.measured for alpha in alphas],
-                "alpha_std_error": [alpha.std_error for alpha in alphas],
-                "beta": beta.rate,
-                "beta_measured": beta.measured,
-                "base_level": base,
-                "levels": [
-                    {
-                        "n_inner": level.n_inner,
-                        "n_outer": level.n_outer,
-                        "change": change,
-                        "change_std_error": error,
-                        "variance": variance,
-                        "own_variance": own_variance,
-                    }
-                    for level, change, error, variance, own_variance in zip(
-                        levels, changes, noise, corrections, own, strict=True
-                    )
-                ],
-                "notes": notes,
-            },
+            diagnostics={**found.describe(levels), "notes": notes},
             covariance=None if scalar else covariance,
             problem=problem.label,
             exact=_float_or_array(problem.exact),
@@ -292,73 +239,121 @@ class MLMC(Method):
 
     def _moments(
         self, evaluations: Evaluations
-    ) -> tuple[list[_LevelMoments], OuterSample, list[str]]:
+    ) -> tuple[list[LevelMoments], OuterSample | None, list[str]]:
         """Means and covariances by level; of the finest level, a few θ for plots."""
-        levels: list[_LevelMoments] = []
+        problem = evaluations.problem
+        levels: list[LevelMoments] = []
         sample, notes = None, []
         for index, grid in enumerate(evaluations.design.grids):
             try:
                 j = evaluations.fold(MeanRule(grid.n_inner), index)
             except EvaluationError:
-                if evaluations.evaluator.stopped is None or index < 2:
+                if evaluations.evaluator.stopped is None or len(levels) < 2:
                     raise
-                notes.append(f"time ended before level {index}: the bias is that of level {index - 1}")
+                notes.append(f"time ended before level {index}, whose bias remains")
                 break
-            theta = evaluations.outer(index).theta[: j.shape[0]]
-            f_full = call_f(evaluations.problem, j[:, 0], theta)
-            change = f_full
+            # Draws are independent, so the first are as good a sample for plots as any.
+            rows = min(j.shape[0], _MOST_SAMPLE_ROWS)
+            theta = outer_points(problem, grid, 0, rows).theta
+            # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
+            # serves neither as a base nor as a correction, and the next finer one is the base.
+            f_values = call_f(problem, j[:, 0], theta, require_finite=False)
+            change = f_values
             if index > 0:
-                halves = j[:, 1:] if self.antithetic else j[:, 1:2]
-                coarse = [call_f(evaluations.problem, h, theta) for h in np.moveaxis(halves, 1, 0)]
-                change = f_full - np.mean(coarse, axis=0)
-            levels.append(_LevelMoments.of(grid.n_inner, f_full, change))
-            step = -(-theta.shape[0] // _MOST_SAMPLE_ROWS)
-            f_kept = f_full[::step].copy()
-            weights = np.full(f_kept.shape, 1.0 / f_kept.shape[0])
-            sample = OuterSample(theta[::step].copy(), j[::step, 0].copy(), f_kept, weights)
-        assert sample is not None
+                halves = np.moveaxis(j[:, 1:] if self.antithetic else j[:, 1:2], 1, 0)
+                coarse = [call_f(problem, half, theta, require_finite=False) for half in halves]
+                change = f_values - sum(coarse) / len(coarse)
+            levels.append(LevelMoments.of(grid.n_inner, f_values, change))
+            weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
+            sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
         return levels, sample, notes
 
 
-@dataclass(frozen=True)
-class _LevelMoments:
-    """Means (q,) and covariances (q, q) over θ of f(J) and of its correction, on one level."""
+def _best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: Array) -> Array:
+    """T for each level: the cheapest sizes whose variance and squared bias add up to one.
 
-    n_outer: int
-    n_inner: int
-    own_mean: Array
-    own_covariance: Array
-    mean: Array
-    covariance: Array
+    With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal and gives, for a total variance
+    of 1 - bias², T_l = √(V_l/C_l) Σ√(V_k C_k) / (1 - bias²). The coarsest and the finest level are
+    those for which the least has to be added to what is there.
 
-    @classmethod
-    def of(cls, n_inner: int, f_values: Array, change: Array) -> _LevelMoments:
-        return cls(
-            f_values.shape[0],
-            n_inner,
-            f_values.mean(axis=0),
-            np.atleast_2d(np.cov(f_values, rowvar=False)),
-            change.mean(axis=0),
-            np.atleast_2d(np.cov(change, rowvar=False)),
+    Parameters
+    ----------
+    own, corrections
+        Variances of f(J) on each level and of its correction to the level before, in units of
+        the squared error that is allowed.
+    costs
+        Evaluations for one θ on each level.
+    bias
+        What is left when a level is the last, in units of the error that is allowed.
+    have
+        θ that are there already, on the levels in use.
+
+    Shapes: all (L,), but `have`, which may be shorter. Returns at least as many levels as `have`.
+    """
+    there = np.concatenate([have, np.zeros(costs.size - have.size)])
+    best: tuple[float, Array] | None = None
+    for last in range(have.size - 1, costs.size):
+        room = 1.0 - float(bias[last]) ** 2
+        if last == costs.size - 1:
+            room = max(room, 0.5)  # the finest that may be taken now has to do
+        if room <= 0.0:
+            continue
+        for base in range(have.size):
+            used = slice(base, last + 1)
+            variances = np.concatenate([own[base : base + 1], corrections[base + 1 : last + 1]])
+            if not np.isfinite(variances).all():
+                continue
+            total = float(np.sqrt(variances * costs[used]).sum())
+            wanted = there[: last + 1].copy()
+            ideal = np.ceil(np.sqrt(variances / costs[used]) * total / room)
+            wanted[used] = np.maximum(wanted[used], np.maximum(ideal, _FEWEST_OUTER))
+            # The base has more evaluations than any other level: that is how it is known.
+            others = np.delete(wanted * costs[: last + 1], base)
+            wanted[base] = max(wanted[base], np.floor(others.max() / costs[base]) + 1.0)
+            price = float((wanted - there[: last + 1]) @ costs[: last + 1])
+            if best is None or price < best[0]:
+                best = price, wanted
+    assert best is not None
+    return best[1]
+
+
+def _refuse_levels_that_do_not_converge(found: Mapping[str, Any]) -> None:
+    """Stop where the corrections are there beyond doubt and do not decrease.
+
+    Corrections that drown in noise say nothing against convergence; more θ will tell.
+    """
+    levels = found["levels"][1:]
+    if len(levels) < _LEVELS_TO_JUDGE:
+        return
+    last = levels[-3:]
+    seen = np.stack([np.abs(one["change"]) > 4.0 * one["change_std_error"] for one in last])
+    flat = found["alpha_measured"] <= 2.0 * found["alpha_std_error"]
+    if not (seen.all(axis=0) & flat).any():
+        return
+    sizes = ", ".join(f"{np.ravel(one['change'])[0]:.3g}" for one in levels)
+    raise NumericalError(
+        "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer by "
+        f"{sizes} on levels 1 to {len(levels)}, which does not decrease (estimated rate 2^(-a l) "
+        f"with a = {np.min(found['alpha_measured']):.2f}; 1 is usual). Either the answer is "
+        "infinite, or g has infinite variance given theta, or f is too steep near the values of "
+        "J. Check f and g there; with budget= instead of a tolerance you get the estimate as it "
+        "is, and method='nqmc' or 'nkq' may converge where plain averages do not."
+    )
+
+
+def _refuse_too_few_levels(found: Mapping[str, Any], target: Array) -> None:
+    """Stop where the bias of a fixed finest level is known, and more than what is asked for."""
+    if (found["bias"] > target).any() and found["error_outer"] < 0.5 * found["error_inner"]:
+        raise NumericalError(
+            f"MLMC with n_levels={len(found['levels'])} cannot reach the tolerance: its finest "
+            f"level has {found['levels'][-1]['n_inner']} inner draws, whose bias of about "
+            f"{found['error_inner']:.2g} no number of outer draws removes. Use n_levels=None, "
+            "which adds levels as they are needed."
         )
 
 
-def _telescoped(levels: list[_LevelMoments], base: int) -> Array:
-    """f(J) on the base level and all corrections above it."""
-    return levels[base].own_mean + sum(level.mean for level in levels[base + 1 :])
-
-
-def _variance(problem: NestedExpectation, answers: Array, covariance: Array) -> Array:
-    """What a covariance of the q expectations means for the final answers, (k,)."""
-    directions = linearized_covariance(problem.finish, answers, covariance)
-    return np.asarray((directions**2).sum(axis=1))
-
-
-def _covariance(
-    problem: NestedExpectation, answers: Array, levels: list[_LevelMoments], base: int
-) -> Array:
-    total = levels[base].own_covariance / levels[base].n_outer
-    for level in levels[base + 1 :]:
-        total = total + level.covariance / level.n_outer
-    directions = linearized_covariance(problem.finish, answers, total)
-    return np.asarray(directions @ directions.T)
+def _float_or_array(value: Any) -> float | Array | None:
+    if value is None:
+        return None
+    array = np.asarray(value, dtype=float)
+    return float(array) if array.ndim == 0 else array

@@ -151,9 +151,9 @@ class NKQ(NestedRule):
         values = values.reshape(*values.shape[:2], -1)
         spread = values.std(axis=(0, 1))
         values = values / np.where(spread > 0, spread, 1.0)
-        by_theta = nodes.shape[0] == values.shape[0] and sets == 1 and nodes.shape[0] > 1
-        if by_theta:  # each row has nodes of its own: a few of them are enough
-            return self.inner.tuned([(nodes[t], values[t]) for t in range(min(4, rows))])
+        if sets == 1 and nodes.shape[0] > 1:  # nodes of its own for each row: a few are enough
+            few = min(4, values.shape[0])
+            return self.inner.tuned([(nodes[t], values[t]) for t in range(few)])
         columns = np.moveaxis(values[::sets], 0, -1).reshape(values.shape[1], -1)
         return self.inner.tuned([(nodes[0], columns)])
 

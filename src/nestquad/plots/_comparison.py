@@ -45,7 +45,8 @@ def plot_comparison(comparison: Any, ax: Any = None) -> Any:
     --------
     >>> import nestquad as nq
     >>> from nestquad.plots import new_axes
-    >>> table = nq.compare(nq.problems.synthetic(), budget=256, replicates=2, rng=0)
+    >>> problem, methods = nq.problems.synthetic(), ["nmc", "nkq"]
+    >>> table = nq.compare(problem, budget=256, methods=methods, replicates=2, rng=0)
     >>> figure, (ax,) = new_axes()
     >>> plot_comparison(table, ax).get_xlabel()
     'mean |error| (log scale)'

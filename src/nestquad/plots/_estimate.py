@@ -83,7 +83,7 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
     --------
     >>> import nestquad as nq
     >>> from nestquad.plots import new_axes
-    >>> est = nq.estimate(nq.problems.synthetic(), tol=1e-3, rng=0)
+    >>> est = nq.estimate(nq.problems.synthetic(), tol=1e-3, method="nkq", rng=0)
     >>> figure, (ax,) = new_axes()
     >>> plot_trace(est, ax).get_xscale()
     'log'

@@ -39,13 +39,14 @@ class DenseSystem:
             regularization = Jitter()
         if isinstance(regularization, Jitter):
             return self._guarded(regularization, scale)
-        lam = (
-            scheduled_lambda(regularization.grid[0], n, smoothness, dim)
-            if isinstance(regularization, Schedule)
-            else float(regularization)
-        )
-        if not lam >= 0:
-            raise InputError("regularization", repr(lam), "a number λ ≥ 0, a Jitter or a Schedule")
+        if isinstance(regularization, Schedule):
+            lam = scheduled_lambda(regularization.grid[0], n, smoothness, dim)
+        elif isinstance(regularization, int | float | np.number) and regularization >= 0:
+            lam = float(regularization)
+        else:
+            raise InputError(
+                "regularization", repr(regularization), "a number λ ≥ 0, a Jitter or a Schedule"
+            )
         factor = factorize(self.gram, n * lam)
         if factor is not None:
             return factor, n * lam
@@ -88,7 +89,7 @@ class DenseSystem:
 
     def _weights(self, factor: Factor, size: int) -> tuple[Array, float]:
         """Optimal weights subject to exactness, and the posterior variance of the integral."""
-        mean, functions = self.mean[:size], self.functions[:size]
+        mean, functions = self.mean[:size], self._functions(size)
         if size < self.nodes.shape[0]:
             factor = factor.leading(size)
         solved = factor.solve(np.column_stack([mean, functions]))
@@ -96,14 +97,21 @@ class DenseSystem:
         variance = self.double - float(mean @ weights)
         if not functions.shape[1]:
             return weights, variance
-        missing = self.moments - functions.T @ weights
-        try:
-            coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
-        except np.linalg.LinAlgError as error:
-            raise InputError(
-                "exact",
-                f"{functions.shape[1]} functions to integrate exactly on {size} nodes",
-                "fewer functions than nodes, and nodes that do not lie in a plane",
-                "Use exact='constant' or more nodes.",
-            ) from error
+        missing = self.moments[: functions.shape[1]] - functions.T @ weights
+        coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
         return weights + inverse_functions @ coefficients, variance + float(missing @ coefficients)
+
+    def _functions(self, size: int) -> Array:
+        """What the first `size` nodes integrate exactly, (size, k)."""
+        functions = self.functions[:size]
+        wanted = functions.shape[1]
+        if wanted < 2 or np.linalg.matrix_rank(functions) == wanted:
+            return functions
+        if size < self.nodes.shape[0]:
+            return functions[:, :1]  # too few nodes of a larger rule: constants are what is left
+        raise InputError(
+            "exact",
+            f"{wanted} functions to integrate exactly on {size} nodes",
+            "fewer functions than nodes, and nodes that do not lie in a plane",
+            "Use exact='constant' or more nodes.",
+        )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.distributions import Law, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.kernels import Kernel, Matern
 from nestquad.rules._dense import DenseSystem
 from nestquad.rules._exactness import Exactness, basis, basis_means
@@ -106,6 +107,8 @@ def prefix_rules(
     nodes (T, N, d); sizes at most N. Returns T lists of ``len(sizes)`` rules.
     """
     nodes = _validated(nodes)
+    if exact not in get_args(Exactness):
+        raise unknown_name("exact", exact, get_args(Exactness))
     count, n, dim = nodes.shape
     kernel = kernel.for_law(law)
     regularization = Jitter() if regularization is None else regularization

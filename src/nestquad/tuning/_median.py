@@ -30,5 +30,5 @@ def median_lengthscale(nodes: Array) -> float:
     squared = np.zeros((n, n))
     for j in range(dim):
         squared += (nodes[:, None, j] - nodes[None, :, j]) ** 2
-    distance = float(np.sqrt(np.median(squared[np.triu_indices(n, 1)])))
+    distance = float(np.median(np.sqrt(squared[np.triu_indices(n, 1)])))
     return distance if distance > 0 else 1.0

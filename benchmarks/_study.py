@@ -1,0 +1,109 @@
+"""What a study is, what it returns, and how that is kept on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nestquad.result import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How thoroughly to measure."""
+
+    seeds: int = 50
+    quick: bool = False
+
+    @property
+    def options(self) -> str:
+        """The command-line options that say so."""
+        seeds = "" if self.seeds == Settings.seeds else f" --seeds {self.seeds}"
+        return seeds + (" --quick" if self.quick else "")
+
+
+@dataclass(frozen=True)
+class Column:
+    """`form` is the name of a format in `benchmarks._page`."""
+
+    key: str
+    heading: str
+    form: str = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one kind; those not `shown` are kept for figures and for readers of the JSON."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[dict[str, Any], ...]
+    shown: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A promise, and what came out. `met` is None where this run could not tell."""
+
+    claim: str
+    target: str
+    measured: str
+    met: bool | None
+
+
+@dataclass(frozen=True)
+class Result:
+    tables: tuple[Table, ...]
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...] = ()
+    command: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def table(self, name: str) -> Table:
+        return next(table for table in self.tables if table.name == name)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(plain(asdict(self)), indent=1, ensure_ascii=False, allow_nan=False)
+        path.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Result:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        tables = tuple(
+            Table(
+                table["name"],
+                table["caption"],
+                tuple(Column(**column) for column in table["columns"]),
+                tuple(table["rows"]),
+                table.get("shown", True),
+            )
+            for table in data.pop("tables")
+        )
+        verdicts = tuple(Verdict(**verdict) for verdict in data.pop("verdicts"))
+        notes = tuple(data.pop("notes"))
+        return cls(tables, verdicts, notes, **data)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question and how to answer it.
+
+    `about` is Markdown: what is run and what for. `draw` makes figures of a result alone, new or
+    loaded; each has a file name (without suffix) and a caption.
+    """
+
+    name: str
+    title: str
+    about: str
+    run: Callable[[Settings], Result]
+    draw: Callable[[Result], Figure] | None = None
+    caption: str = ""

@@ -1,0 +1,166 @@
+"""Matérn-1/2 weights on a line: linear cost, and the same numbers as the dense solver."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+import nestquad as nq
+from benchmarks._page import error, seconds
+from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from nestquad.plots import new_axes
+from nestquad.points import Stream
+from nestquad.rules import kernel_rule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LENGTHSCALE = 0.3
+_KERNEL = nq.Matern(0.5, _LENGTHSCALE)
+# A number for λ asks for the dense solver; zero adds nothing to the matrix.
+_DENSE = 0.0
+_DENSE_SIZE, _LARGEST = 2_000, 1_000_000
+_SIZES = (100, 300, 1_000, _DENSE_SIZE, 10_000, 100_000, _LARGEST)
+_REPEATS = 3
+
+
+def _run(settings: Settings) -> Result:
+    speed = _speed(_SIZES[:-1] if settings.quick else _SIZES)
+    equality = _equality()
+    slowest = max((row["fast"] for row in speed.rows if row["n"] == _LARGEST), default=None)
+    gap = max(row["difference"] for row in equality.rows)
+    return Result(
+        tables=(speed, equality),
+        verdicts=(
+            Verdict(
+                "weights for N = 10⁶ Matérn-1/2 nodes in 1-D (the slower law)",
+                "< 2 s",
+                "–" if slowest is None else seconds(slowest),
+                None if slowest is None else slowest < 2.0,
+            ),
+            Verdict(
+                f"equal to dense weights at N = {_DENSE_SIZE:,}, largest difference",
+                "≤ 1e-9",
+                error(gap),
+                gap <= 1e-9,
+            ),
+        ),
+    )
+
+
+def _speed(sizes: tuple[int, ...]) -> Table:
+    laws = {"Uniform(0, 1)": nq.Uniform(), "Normal(0, 1)": nq.Normal()}
+    rows = []
+    for name, law in laws.items():
+        for n in sizes:
+            nodes = law.sample(n, np.random.default_rng(n))
+            row: dict[str, Any] = {"law": name, "n": n, "fast": _timed(law, nodes, None)}
+            if n <= _DENSE_SIZE:
+                row["dense"] = _timed(law, nodes, _DENSE)
+            rows.append(row)
+    columns = (
+        Column("law", "law"),
+        Column("n", "N", "count"),
+        Column("fast", "tridiagonal", "seconds"),
+        Column("dense", "dense", "seconds"),
+    )
+    caption = f"Time for `Matern(0.5, {_LENGTHSCALE})` and i.i.d. nodes, median of {_REPEATS}."
+    return Table("sizes", caption, columns, tuple(rows))
+
+
+def _equality() -> Table:
+    law, n = nq.Uniform(), _DENSE_SIZE
+    sobol = nq.Sobol().uniforms(Stream.from_rng(0), 1, (0, 1), (0, n))[0]
+    rows = []
+    for name, nodes in (("Sobol", sobol), ("i.i.d.", law.sample(n, np.random.default_rng(n)))):
+        fast = kernel_rule(_KERNEL, law, nodes, exact="none").weights
+        dense = kernel_rule(_KERNEL, law, nodes, exact="none", regularization=_DENSE).weights
+        refined = _refined(nodes[:, 0], dense)
+        largest = float(np.abs(refined).max())
+        rows.append(
+            {
+                "nodes": name,
+                "closest": float(np.diff(np.sort(nodes[:, 0])).min()),
+                "difference": float(np.abs(fast - dense).max()),
+                "fast_error": float(np.abs(fast - refined).max()) / largest,
+                "dense_error": float(np.abs(dense - refined).max()) / largest,
+            }
+        )
+    columns = (
+        Column("nodes", "nodes"),
+        Column("closest", "closest two", "error"),
+        Column("difference", "largest difference", "error"),
+        Column("fast_error", "relative error, tridiagonal", "error"),
+        Column("dense_error", "relative error, dense", "error"),
+    )
+    caption = (
+        f"Weights at N = {n:,} under a uniform law: the largest difference between the two solvers "
+        "and, against a solution refined in extended precision and relative to the largest "
+        "weight, what each gets wrong."
+    )
+    return Table("equality", caption, columns, tuple(rows))
+
+
+def _refined(x: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Weights by iterative refinement with matrix and right-hand side in extended precision."""
+    x, scale = x.astype(np.longdouble), np.longdouble(_LENGTHSCALE)
+    gram = np.exp(-np.abs(x[:, None] - x[None, :]) / scale)
+    mean = scale * (2 - np.exp(-x / scale) - np.exp(-(1 - x) / scale))
+    factor = cho_factor(gram.astype(float))
+    weights = start.astype(np.longdouble)
+    for _ in range(4):
+        weights = weights + cho_solve(factor, (mean - gram @ weights).astype(float))
+    return weights
+
+
+def _timed(law: Any, nodes: np.ndarray, regularization: float | None) -> float:
+    elapsed = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        kernel_rule(_KERNEL, law, nodes, regularization=regularization)
+        elapsed.append(time.perf_counter() - start)
+    return float(np.median(elapsed))
+
+
+def _draw(result: Result) -> Figure:
+    rows = [row for row in result.table("sizes").rows if row["law"].startswith("Uniform")]
+    figure, (ax,) = new_axes(6.4, 3.6)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for key, text, look in (
+        ("fast", "tridiagonal", {"color": "#0072B2", "marker": "D", "linestyle": "-"}),
+        ("dense", "dense Cholesky", {"color": "#6B6B6B", "marker": "o", "linestyle": (0, (4, 2))}),
+    ):
+        x = [row["n"] for row in rows if row.get(key) is not None]
+        y = [row[key] for row in rows if row.get(key) is not None]
+        ax.plot(x, y, **look, markersize=6, linewidth=1.5)
+        ax.annotate(
+            text,
+            (x[-1], y[-1]),
+            xytext=(8, 0) if key == "dense" else (0, 9),
+            textcoords="offset points",
+            color=look["color"],
+            fontsize=9,
+            va="center",
+            ha="left" if key == "dense" else "right",
+        )
+    ax.set_xlabel("nodes N (log scale)", fontsize=9)
+    ax.set_ylabel("seconds for all weights (log scale)", fontsize=9)
+    return figure
+
+
+STUDY = Study(
+    name="tridiagonal",
+    title="A million weights on a line",
+    about="""
+The Gram matrix of Matérn-1/2 on a line has a tridiagonal inverse, so `kernel_rule` finds all
+weights in O(N log N), sorting included. Timed is the whole call with checks and embeddings, for a
+uniform and a normal law.
+""",
+    run=_run,
+    draw=_draw,
+    caption="Time for all weights under a uniform law, tridiagonal and dense.",
+)

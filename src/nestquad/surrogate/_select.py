@@ -1,0 +1,151 @@
+"""Which surrogate: candidates judged by how well each point is predicted from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.surrogate._correlation import Correlation, Shape
+from nestquad.surrogate._gp import GP, Hyperparameters, fit_gp
+from nestquad.surrogate._trend import Trend, trend_size
+
+__all__ = ["Surrogate", "SurrogateKind", "candidate_kinds", "fit_surrogate"]
+
+
+@dataclass(frozen=True)
+class SurrogateKind:
+    """A model of J, or of log J where J has to stay positive."""
+
+    shape: Shape
+    trend: Trend
+    additive: bool = False
+    logarithm: bool = False
+
+    def __str__(self) -> str:
+        what = "log J" if self.logarithm else "J"
+        kernel = {"gaussian": "Gaussian", "matern52": "Matérn-5/2"}[self.shape]
+        return f"{what}: {'additive ' if self.additive else ''}{kernel}, {self.trend} trend"
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """Ĵ(θ) for all outputs, over normal scores z of θ.
+
+    Shapes
+    ------
+    z (n, d) → (n, p).
+    """
+
+    kind: SurrogateKind
+    outputs: tuple[GP, ...]
+
+    def mean(self, z: Array) -> Array:
+        return self._back(np.stack([gp.mean(z) for gp in self.outputs], axis=1))
+
+    def sd(self, z: Array) -> Array:
+        """Standard deviation of Ĵ, to first order for log J."""
+        sd = np.stack([gp.sd(z) for gp in self.outputs], axis=1)
+        return sd * self.mean(z) if self.kind.logarithm else sd
+
+    def paths(self, z: Array, count: int, rng: np.random.Generator) -> Array:
+        """Draws of J from the posterior at z (n, d): (count, n, p)."""
+        draws = np.empty((count, z.shape[0], len(self.outputs)))
+        for c, gp in enumerate(self.outputs):
+            root = _square_root(gp.covariance(z))
+            draws[:, :, c] = gp.mean(z) + rng.standard_normal((count, root.shape[1])) @ root.T
+        return self._back(draws)
+
+    def leave_one_out(self) -> Array:
+        """Each design point predicted from the others, (T, p)."""
+        return self._back(np.stack([gp.leave_one_out[0] for gp in self.outputs], axis=1))
+
+    def log_predictive_density(self, j: Array) -> float:
+        """Leave-one-out log density of the values j (T, p) themselves, whatever was modelled."""
+        total = 0.0
+        for c, gp in enumerate(self.outputs):
+            mean, sd = gp.leave_one_out
+            total += float(np.sum(-0.5 * ((gp.y - mean) / sd) ** 2 - np.log(sd)))
+            if self.kind.logarithm:
+                total -= float(np.sum(np.log(j[:, c])))
+        return total
+
+    def _back(self, modelled: Array) -> Array:
+        if not self.kind.logarithm:
+            return modelled
+        return np.asarray(np.exp(np.clip(modelled, -700.0, 700.0)))
+
+
+def candidate_kinds(
+    dim: int, n_points: int, *, positive: bool, only: Callable[[SurrogateKind], bool] | None = None
+) -> list[SurrogateKind]:
+    """The models that T points in d dimensions can tell apart."""
+    trends: list[Trend] = ["constant", "linear", "quadratic"]
+    affordable = [t for t in trends if 1.6 * trend_size(t, dim) + 2 <= n_points]
+    # More trend than needed costs little; the two largest that fit are enough to choose from.
+    kinds = [
+        SurrogateKind(shape, trend, additive, logarithm)
+        for logarithm in ([False, True] if positive else [False])
+        for trend in (affordable[-2:] or ["constant"])
+        for shape, additive in (
+            [("gaussian", False), ("matern52", False)] + [("matern52", True)] * (dim > 1)
+        )
+    ]
+    return kinds if only is None else [k for k in kinds if only(k)]
+
+
+def fit_surrogate(
+    kind: SurrogateKind,
+    z: Array,
+    j: Array,
+    change: Array,
+    starts: tuple[tuple[Hyperparameters, ...], ...] = (),
+) -> Surrogate | None:
+    """Fit one kind to J (T, p); `change` (T, p) is what halving the inner points does to J."""
+    outputs = []
+    for c in range(j.shape[1]):
+        y, noise = j[:, c], change[:, c]
+        if kind.logarithm:
+            y, noise = np.log(y), noise / y
+        noise_shape = _smooth_noise(z, noise)
+        guess = 0.3 * float(np.mean(noise**2))
+        gp = fit_gp(
+            Correlation(kind.shape, kind.additive),
+            kind.trend,
+            z,
+            y,
+            noise_shape=noise_shape,
+            noise_guess=guess,
+            starts=starts[c] if starts else (),
+        )
+        if gp is None:
+            return None
+        outputs.append(gp)
+    return Surrogate(kind, tuple(outputs))
+
+
+def _smooth_noise(z: Array, change: Array) -> Array:
+    """Relative noise variances as a smooth function of z, of geometric mean one.
+
+    Single changes say little; how their size varies with θ is seen by regression of its logarithm
+    on a quadratic in z, with as many points as it takes.
+    """
+    size = np.log(change**2 + 1e-6 * np.mean(change**2) + 1e-300)
+    functions = np.concatenate([np.ones((len(z), 1)), z, z**2], axis=1)
+    if len(z) < 3 * functions.shape[1]:
+        return np.ones(len(z))
+    # A weak pull to a constant: one point with a large change must not bend the rest.
+    penalty = np.diag([0.0] + [4.0] * (functions.shape[1] - 1))
+    normal = functions.T @ functions + penalty
+    fitted = functions @ np.linalg.solve(normal, functions.T @ size)
+    fitted -= fitted.mean()
+    return np.asarray(np.exp(np.clip(fitted, -9.0, 9.0)))
+
+
+def _square_root(covariance: Array) -> Array:
+    """A factor of a positive semi-definite matrix, however singular."""
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    keep = eigenvalues > eigenvalues[-1] * 1e-12
+    return np.asarray(vectors[:, keep] * np.sqrt(eigenvalues[keep]))

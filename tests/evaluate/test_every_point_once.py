@@ -1,0 +1,122 @@
+"""g is called at each point of the design, once, and at no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from counting import counting_problem
+
+import nestquad as nq
+from nestquad.evaluate import Design, Evaluator, Grid, Span, inner_points, outer_points
+from nestquad.methods import Goal
+from nestquad.points import Sobol, Stream
+
+STREAM = Stream.from_rng(5)
+METHODS = {
+    "nmc": nq.NMC(n_outer=23, n_inner=17),
+    "nqmc": nq.NQMC(n_outer=23, n_inner=17),
+    "nkq pool": nq.NKQ(n_outer=23, n_inner=17, sharing=3),
+    "nkq shared": nq.NKQ(n_outer=23, n_inner=17, sharing="shared"),
+    "nkq independent": nq.NKQ(n_outer=23, n_inner=17, sharing="independent"),
+    "nkq native": nq.NKQ(
+        n_outer=23, n_inner=17, inner=nq.KernelQuadrature(nq.Matern(1.5), space="native")
+    ),
+}
+
+
+def design_points(problem, grid):
+    """All (θ, x) of a grid, made in one piece."""
+    theta = outer_points(problem, grid, 0, grid.n_outer).theta
+    x = inner_points(problem, grid, theta, grid.span).x[..., 0]
+    return np.stack(np.broadcast_arrays(theta, x), axis=-1).reshape(-1, 2)
+
+
+def in_order(points):
+    return points[np.lexsort(points.T)]
+
+
+@pytest.mark.parametrize("chunk_points", [1, 100, 65_536])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_exactly_the_points_of_the_design(method, keep, chunk_points):
+    problem, g = counting_problem()
+    method = METHODS[method]
+    design = method.plan(problem, Goal(STREAM))
+    evaluator = Evaluator(problem, keep=keep, chunk_points=chunk_points)
+    estimate = method.analyze(evaluator.evaluate(design))
+    expected = design_points(problem, design.grids[0])
+    assert g.n_evaluations == 23 * 17 == design.n_evaluations == evaluator.n_evaluations
+    assert estimate.n_evaluations == 23 * 17
+    np.testing.assert_array_equal(in_order(g.all_points()), in_order(expected))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_growth_evaluates_only_what_is_new(outputs):
+    problem, g = counting_problem(outputs)
+    evaluator = Evaluator(problem, keep=True, chunk_points=50)
+    grid = Grid(8, 4, Sobol(), Sobol(), None, STREAM)
+    sizes = [(8, 4), (16, 4), (16, 8), (16, 16), (32, 16), (33, 16), (33, 40)]
+    for n_outer, n_inner in sizes:
+        grid = replace(grid, n_outer=n_outer, n_inner=n_inner)
+        values = evaluator.evaluate(Design((grid,))).values(n_outer)
+        assert values.shape == (n_outer, n_inner, 2)[: 2 + (outputs > 1)]
+        assert g.n_evaluations == n_outer * n_inner == evaluator.n_evaluations
+    points = design_points(problem, grid)
+    np.testing.assert_array_equal(in_order(g.all_points()), in_order(points))
+    expected = (np.cos(points[:, 1]) + points[:, 0] * points[:, 1]).reshape(33, 40)
+    np.testing.assert_array_equal(values if outputs == 1 else values[..., 0], expected)
+
+
+@pytest.mark.parametrize("inner", ["dependent", "shared", "sampler"])
+def test_a_grown_design_gives_the_same_bits_as_a_fresh_one(inner):
+    problem, _ = counting_problem(inner=inner)
+    points = "iid" if inner == "sampler" else "sobol"
+    small = nq.NQMC(n_outer=8, n_inner=8, inner_points=points)
+    large = nq.NQMC(n_outer=32, n_inner=32, inner_points=points)
+    grown = Evaluator(problem, keep=True)
+    small.analyze(grown.evaluate(small.plan(problem, Goal(STREAM))))
+    after = large.analyze(grown.evaluate(large.plan(problem, Goal(STREAM))))
+    fresh = large.analyze(Evaluator(problem).evaluate(large.plan(problem, Goal(STREAM))))
+    assert after.value == fresh.value
+    assert after.std_error == fresh.std_error
+    assert grown.n_evaluations == 32 * 32
+
+
+def test_tolerance_never_evaluates_a_point_twice():
+    problem, g = counting_problem()
+    est = nq.estimate(problem, tol=1e-3, budget=20_000, method="nqmc", rng=0)
+    points = g.all_points()
+    assert len(est.trace) > 2
+    assert g.n_evaluations == est.n_evaluations == est.n_outer * est.n_inner
+    assert len(np.unique(points, axis=0)) == len(points)
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(0, 4, 0, 4), (4, 8, 0, 4), (0, 8, 4, 8)],
+        [(0, 8, 0, 2), (0, 3, 2, 8), (3, 8, 2, 8)],
+        [(0, 2, 0, 8), (2, 8, 0, 8)],
+    ],
+)
+def test_table_knows_what_is_missing(spans):
+    from nestquad.evaluate._table import ValueTable
+
+    table, truth = ValueTable(), np.arange(64.0).reshape(8, 8)
+    seen = np.zeros((8, 8), dtype=bool)
+    for t0, t1, n0, n1 in spans:
+        table.put(Span(t0, t1, n0, n1), truth[t0:t1, n0:n1])
+        seen[t0:t1, n0:n1] = True
+        for rows in range(1, 9):
+            for columns in range(1, 9):
+                absent = np.zeros((8, 8), dtype=int)
+                for m in table.missing(Span(0, rows, 0, columns)):
+                    absent[m.t0 : m.t1, m.n0 : m.n1] += 1
+                np.testing.assert_array_equal(absent[:rows, :columns], ~seen[:rows, :columns])
+                assert absent.sum() == absent[:rows, :columns].sum()
+                assert table.complete_rows(columns) == np.argmin(
+                    np.append(seen[:, :columns].all(axis=1), False)
+                )
+    np.testing.assert_array_equal(table.get(Span(1, 7, 2, 5)), truth[1:7, 2:5])

@@ -1,0 +1,135 @@
+"""Memory, time, interruptions."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+
+
+def test_memory_does_not_grow_with_the_number_of_evaluations():
+    problem = nq.problems.finance()
+    method = nq.NMC(n_outer=20_000, n_inner=200)  # 4 million values are 32 MB
+    nq.estimate(problem, method=nq.NMC(n_outer=100, n_inner=200), rng=0)
+    tracemalloc.start()
+    try:
+        nq.estimate(problem, method=method, rng=0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16e6
+
+
+class SlowG:
+    """Sleeps whenever it is called, after some calls that are free."""
+
+    def __init__(self, seconds, scale=(1.0, 1.0)):
+        self.seconds, self.scale, self.calls = seconds, scale, 0
+
+    def __call__(self, x, theta):
+        self.calls += 1
+        time.sleep(self.seconds)
+        return self.scale[0] * x[..., 0] + self.scale[1] * theta[..., 0]
+
+
+def slow_problem(seconds, scale=(1.0, 1.0)):
+    truth = scale[0] ** 2 / 4 + scale[0] * scale[1] / 2 + scale[1] ** 2 / 3
+    return nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), SlowG(seconds, scale), np.square, exact=truth
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("method", [nq.NMC, nq.NQMC])
+def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, workers):
+    problem = slow_problem(0.05)
+    sizes = method(n_outer=400, n_inner=4096)  # 16 rows a chunk, 25 chunks
+    executor = ThreadPoolExecutor(workers) if workers else None
+    started = time.perf_counter()
+    est = nq.estimate(problem, method=sizes, max_seconds=0.3, rng=0, executor=executor)
+    assert time.perf_counter() - started < 1.2
+    assert est.status == "time"
+    assert 16 <= est.n_outer < 400
+    assert est.n_outer % 16 == 0
+    assert est.n_evaluations == est.n_outer * 4096
+    assert abs(est.value - problem.exact) < 5 * est.std_error
+    whole = nq.estimate(slow_problem(0.0), method=method(est.n_outer, 4096), rng=0)
+    assert est.value == whole.value
+
+
+@pytest.mark.parametrize("scale", [(1.0, 1.0), (10.0, 0.001), (0.001, 10.0)])
+@pytest.mark.parametrize("method", ["nmc", "nqmc", "nkq", nq.NKQ(sharing="independent")])
+def test_a_deadline_while_growing_keeps_the_last_complete_answer(method, scale):
+    # Growth in N leaves rows behind that are not complete: they must not spoil what was there.
+    problem = slow_problem(0.04, scale)
+    est = nq.estimate(problem, method=method, tol=1e-15, max_seconds=0.3, rng=0)
+    assert est.status == "time"
+    assert est.n_outer >= 32
+    assert np.isfinite(est.std_error)
+    assert abs(est.value - problem.exact) < 5 * est.std_error + 1e-9
+    errors = [step.std_error for step in est.trace]
+    assert est.std_error == errors[-1]
+
+
+@pytest.mark.parametrize("method", ["nmc", "nqmc", "nkq", nq.NKQ(sharing="independent")])
+@pytest.mark.parametrize("goal", [{"budget": 1000}, {"tol": 1e-3}])
+def test_no_time_at_all_is_an_error_of_ours(method, goal):
+    with pytest.raises(nq.EvaluationError, match="max_seconds"):
+        nq.estimate(nq.problems.synthetic(), method=method, max_seconds=1e-9, rng=0, **goal)
+
+
+@pytest.mark.parametrize("method", [nq.NMC, nq.NQMC])
+def test_time_for_a_single_theta(method):
+    problem = slow_problem(0.1)
+    est = nq.estimate(problem, method=method(n_outer=5, n_inner=65_536), max_seconds=0.02, rng=0)
+    assert est.n_outer == 1
+    assert est.status == "time"
+    assert est.std_error >= abs(est.value)  # one θ says nothing about the others
+
+
+class InterruptedG:
+    def __init__(self, after):
+        self.after, self.calls = after, 0
+
+    def __call__(self, x, theta):
+        self.calls += 1
+        if self.calls > self.after:
+            raise KeyboardInterrupt
+        return x[..., 0] + theta[..., 0]
+
+
+@pytest.mark.parametrize("method", ["nmc", "nqmc", "nkq"])
+def test_interrupt_returns_the_last_complete_turn(method):
+    def problem(after):
+        return nq.NestedExpectation(nq.Uniform(), nq.Uniform(), InterruptedG(after), np.square)
+
+    est = nq.estimate(problem(4), method=method, tol=1e-14, rng=0)
+    assert est.status == "interrupted"
+    assert len(est.trace) >= 1
+    assert abs(est.value - 13 / 12) < 5 * est.std_error + 1e-9
+    assert "interrupted" in str(est)
+
+
+def test_interrupt_before_any_answer_is_passed_on():
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), InterruptedG(0))
+    with pytest.raises(KeyboardInterrupt):
+        nq.estimate(problem, budget=1000, method="nmc")
+
+
+def test_progress_counts_up_to_the_total():
+    seen = []
+    nq.estimate(
+        nq.problems.synthetic(),
+        method=nq.NMC(n_outer=200, n_inner=1000),
+        rng=0,
+        progress=lambda done, total, message: seen.append((done, total)),
+    )
+    done = [d for d, _ in seen]
+    assert done == sorted(done)
+    assert len(done) > 1
+    assert seen[-1] == (200_000, 200_000)
