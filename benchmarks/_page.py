@@ -48,7 +48,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "error": error,
     "seconds": seconds,
     "times": times,
-    "number": lambda v: f"{v:.2f}",
+    "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}",
     "percent": lambda v: f"{100 * v:.0f} %",
 }
 

@@ -97,8 +97,8 @@ class Result:
 class Study:
     """A question and how to answer it.
 
-    `about` is Markdown: what is run and what for. `draw` makes figures of a result alone, new or
-    loaded; each has a file name (without suffix) and a caption.
+    `about` is Markdown: what is run and what for. `draw` makes the figure from a result alone, new
+    or loaded, so that it can be drawn again without running anything.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, MissingExtraError
 from nestquad.estimate import as_budget, estimate
-from nestquad.methods import METHODS, Method, as_method
+from nestquad.methods import METHODS, Goal, Method, as_method, choose_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import plain
@@ -139,15 +139,23 @@ def compare(
     >>> import nestquad as nq
     >>> table = nq.compare(nq.problems.synthetic(), budget=1024, replicates=3, rng=0)
     >>> sorted(row.method for row in table.rows)
-    ['nkq', 'nmc', 'nqmc']
+    ['ckq', 'nkq', 'nmc', 'nqmc']
     """
+    if not isinstance(problem, NestedExpectation):
+        raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
     if not isinstance(replicates, int | np.integer) or replicates < 1:
         raise InputError("replicates", repr(replicates), "a whole number of at least 1")
     if isinstance(methods, str | Method):
         methods = [methods]
-    chosen = [as_method(m) for m in (METHODS if methods is None else methods)]
+    chosen = [
+        choose_method(problem)[0] if m == "auto" else as_method(m)
+        for m in (METHODS if methods is None else methods)
+    ]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
+    for method in chosen:  # a budget that is too small is told before the first run, not after
+        for one in budgets:
+            method.plan(problem, Goal(stream, one))
     show = as_progress(progress)
     total = sum(budgets) * len(chosen) * replicates
     done = 0
@@ -194,9 +202,17 @@ def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
 
 
 def _label(method: Method, among: list[Method]) -> str:
-    """The name, or all settings where several configurations of one method are compared."""
-    same = [m for m in among if m.name == method.name]
-    return method.name if len(same) == 1 else repr(method)
+    """The name, with what differs from the defaults where a method is compared with itself."""
+    if sum(m.name == method.name for m in among) == 1:
+        return method.name
+    default = type(method)()
+    changed = {
+        f.name: getattr(method, f.name)
+        for f in fields(method)  # type: ignore[arg-type]
+        if getattr(method, f.name) != getattr(default, f.name)
+    }
+    settings = ", ".join(f"{name}={value}" for name, value in changed.items())
+    return f"{method.name}({settings})" if settings else method.name
 
 
 def _number(value: float | None) -> str:

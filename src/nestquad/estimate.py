@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._progress import Progress, ProgressLike, as_progress
-from nestquad._typing import RNGLike
+from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluator, OutOfTimeError
 from nestquad.methods import Goal, Method, as_method, choose_method
@@ -22,6 +22,9 @@ __all__ = ["as_budget", "estimate"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
+# Differences between few points are small by luck now and then. A half-width below the tolerance
+# counts only if the one before it was at least within this factor of it.
+_STEADY = 6.0
 
 
 def estimate(
@@ -107,6 +110,7 @@ def estimate(
     found: Estimate | None = None
     trace: list[Step] = []
     status = "done"
+    before: Array | float = np.inf
     try:
         while design is not None:
             try:
@@ -127,10 +131,14 @@ def estimate(
                 break
             if not (adaptive or chosen.sequential):
                 break
-            if adaptive and np.all(half <= np.maximum(tol or 0.0, (rtol or 0.0) * np.abs(found.value))):
-                status = "converged"
-                break
             status = "budget" if adaptive else "done"
+            if adaptive:
+                target = np.maximum(tol or 0.0, (rtol or 0.0) * np.abs(found.value))
+                if np.all(half <= target) and np.all(before <= _STEADY * target):
+                    status = "converged"
+                    break
+                before = half
+                goal = replace(goal, half_width=float(np.min(target)))
             design = chosen.plan(problem, goal, (design, found))
     except KeyboardInterrupt:
         if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
-from nestquad.errors import EvaluationError, InputError
+from nestquad.errors import EvaluationError, InputError, NestquadError
 
 __all__ = ["NestedExpectation"]
 
@@ -119,7 +120,7 @@ class NestedExpectation:
         if self.inner_is_shared:
             return as_law(self.inner, argument="inner")
         n_theta = theta.shape[0]
-        law = as_law(self.inner(theta), batch=n_theta, argument="inner(theta)")
+        law = as_law(self._call_inner(theta), batch=n_theta, argument="inner(theta)")
         if law.batch not in (None, 1, n_theta):
             raise InputError(
                 "inner(theta)",
@@ -131,10 +132,25 @@ class NestedExpectation:
             self._refuse_parameters_without_coordinates(theta, law.dim)
         return law
 
+    def _call_inner(self, theta: Array) -> Any:
+        try:
+            return self.inner(theta)
+        except NestquadError:
+            raise
+        except Exception as error:
+            last = traceback.format_exception_only(error)[-1].strip()
+            raise EvaluationError(
+                f"inner raised {last} for theta of shape {theta.shape}",
+                theta=theta[0] if theta.shape[0] == 1 else None,
+                advice="inner takes theta of shape (T, d_theta) and returns a law.",
+            ) from error
+
     def _refuse_parameters_without_coordinates(self, theta: Array, dim: int | None) -> None:
         # Parameters of shape (T,) read as T coordinates: an easy slip with theta[:, 0]. If the
         # dimension follows the number of thetas, that is what happened.
-        fewer = as_law(self.inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)")
+        fewer = as_law(
+            self._call_inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)"
+        )
         if fewer.batch is None and fewer.dim != dim:
             raise InputError(
                 "inner(theta)",

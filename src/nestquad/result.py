@@ -200,7 +200,7 @@ def _digits(value: float, half_width: float) -> str:
     """The value to one digit beyond its error."""
     if not (np.isfinite(half_width) and half_width > 0) or value == 0:
         return f"{value:.10g}"
-    digits = int(np.ceil(np.log10(max(abs(value), half_width) / half_width))) + 2
+    digits = int(np.floor(np.log10(abs(value))) - np.floor(np.log10(half_width))) + 2
     return f"{value:.{min(max(digits, 2), 15)}g}"
 
 

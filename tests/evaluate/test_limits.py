@@ -34,11 +34,12 @@ class SlowG:
     def __call__(self, x, theta):
         self.calls += 1
         time.sleep(self.seconds)
-        return self.scale[0] * x[..., 0] + self.scale[1] * theta[..., 0]
+        return self.scale[0] * np.exp(x[..., 0]) + self.scale[1] * np.exp(theta[..., 0])
 
 
 def slow_problem(seconds, scale=(1.0, 1.0)):
-    truth = scale[0] ** 2 / 4 + scale[0] * scale[1] / 2 + scale[1] ** 2 / 3
+    a, b = scale
+    truth = (a**2 + 2 * a * b) * (np.e - 1) ** 2 + b**2 * (np.e**2 - 1) / 2
     return nq.NestedExpectation(
         nq.Uniform(), nq.Uniform(), SlowG(seconds, scale), np.square, exact=truth
     )

@@ -15,11 +15,16 @@ from nestquad.methods import Goal
 from nestquad.points import IID, Stream
 
 METHODS = {
-    "nmc": nq.NMC(n_outer=37, n_inner=50),
-    "nqmc": nq.NQMC(n_outer=37, n_inner=50),
-    "nkq": nq.NKQ(n_outer=37, n_inner=50),
-    "nkq pool": nq.NKQ(n_outer=37, n_inner=50, sharing=3),
-    "nkq independent": nq.NKQ(n_outer=37, n_inner=50, sharing="independent"),
+    "nmc": nq.NMC(n_outer=19, n_inner=24),
+    "nqmc": nq.NQMC(n_outer=19, n_inner=24),
+    "nkq": nq.NKQ(n_outer=19, n_inner=24),
+    "nkq pool": nq.NKQ(n_outer=19, n_inner=24, sharing=3),
+    "nkq independent": nq.NKQ(
+        n_outer=19,
+        n_inner=24,
+        sharing="independent",
+        inner=nq.KernelQuadrature(nq.Matern(1.5), lengthscale="median"),
+    ),
 }
 
 
@@ -40,7 +45,8 @@ def two_broadcast_outputs(x, theta):
 
 
 # Shipped problems, and layouts of g's answer that tempt numpy into another order of summation.
-PROBLEMS = {problem.name: problem for problem in nq.problems.all()} | {
+SHIPPED = ("synthetic10", "finance", "health", "eig-linear")
+PROBLEMS = {name: nq.problems.get(name) for name in SHIPPED} | {
     g.__name__: nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g)
     for g in (cos_x, theta_only, fortran, two_broadcast_outputs)
 }
@@ -56,10 +62,9 @@ def run(problem, method, **options):
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_whatever_the_chunks(problem, method):
     reference = run(PROBLEMS[problem], METHODS[method])
-    for chunk_points in (1, 97, 1000):
-        for keep in (False, True):
-            again = run(PROBLEMS[problem], METHODS[method], chunk_points=chunk_points, keep=keep)
-            np.testing.assert_array_equal(again, reference)
+    for chunk_points, keep in ((1, False), (100, False), (100, True)):
+        again = run(PROBLEMS[problem], METHODS[method], chunk_points=chunk_points, keep=keep)
+        np.testing.assert_array_equal(again, reference)
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +74,13 @@ def processes():
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("problem", ["finance", "health", "synthetic10", "eig-linear"])
+@pytest.mark.parametrize("problem", ["finance", "health"])
 def test_whatever_the_executor(problem, method, processes):
     problem, method = nq.problems.get(problem), METHODS[method]
     reference = run(problem, method)
     with ThreadPoolExecutor(3) as threads:
         for executor in (threads, processes):
-            again = run(problem, method, executor=executor, chunk_points=300)
+            again = run(problem, method, executor=executor, chunk_points=60)
             np.testing.assert_array_equal(again, reference)
 
 

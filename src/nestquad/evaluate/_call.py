@@ -18,7 +18,7 @@ _INDEX_ADVICE = (
     "x and theta may have any number of leading axes, so index the last one: x[..., 0], "
     "not x[:, 0]."
 )
-_TRIALS = 4  # points at which a g that dropped an axis is called again
+_TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
 def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
@@ -130,15 +130,14 @@ def _refuse_lost_axes(problem: NestedExpectation, x: Array, theta: Array, values
     """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
 
     Both return a 1 where T or N was expected. Only the second changes when it sees another point
-    of that axis alone; a few are tried, since g may well be 0 at one of them.
+    of that axis alone; several are tried, since g may well be 0 at some of them.
     """
     shape = (theta.shape[0], x.shape[1])
     for axis in np.flatnonzero(np.array(values.shape[:2]) != shape):
-        for position in np.linspace(0, shape[axis] - 1, _TRIALS + 1, dtype=int)[1:]:
-            t, n = (position, 0) if axis == 0 else (0, position)
-            again = np.asarray(problem.g(x[[t % x.shape[0]], n : n + 1], theta[[t]]))
-            first = values[:1, :1]
-            if again.shape != first.shape or not np.allclose(again, first, rtol=1e-9, atol=0.0):
+        for i in np.linspace(0, shape[axis] - 1, _TRIALS + 1, dtype=int)[1:]:
+            one = (x[[i % x.shape[0]]], theta[[i]]) if axis == 0 else (x[:, i : i + 1], theta)
+            again = np.asarray(problem.g(*one))
+            if again.shape != values.shape or not np.allclose(again, values, rtol=1e-9, atol=0.0):
                 raise EvaluationError(
                     f"g returned an array of shape {values.shape} for x of shape {x.shape} and "
                     f"theta of shape {theta.shape}, and its values depend on the axis that it "

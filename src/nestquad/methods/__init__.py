@@ -8,7 +8,8 @@ from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
 
-__all__ = ["CKQ", 
+__all__ = [
+    "CKQ",
     "METHODS",
     "NKQ",
     "NMC",

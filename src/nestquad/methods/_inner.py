@@ -79,7 +79,7 @@ class KernelRuleByTheta:
 
     @property
     def views(self) -> tuple[str, ...]:
-        return ("full", "half") if self.n_inner >= 4 else ("full",)
+        return ("full", "half")
 
     @property
     def whole_rows(self) -> int | None:
@@ -90,7 +90,7 @@ class KernelRuleByTheta:
         rows = values.shape[0]
         nodes = nodes_on(self.recipe.space, points.uniform, points.x)
         nodes = np.broadcast_to(nodes, (rows, *nodes.shape[1:]))
-        sizes = (self.n_inner, self.n_inner // 2)[: len(self.views)]
+        sizes = (self.n_inner, self.n_inner // 2)
         found = self._recipe(nodes).rules_by_set(nodes, sizes, points.law)
         parts = []
         for view, size in enumerate(sizes):

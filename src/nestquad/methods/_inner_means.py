@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
 from nestquad.methods._control import ControlVariates, tiers
 from nestquad.methods._inner import weighted_sum
-from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
 
 __all__ = ["InnerMeans", "inner_means"]
 
@@ -19,8 +20,10 @@ __all__ = ["InnerMeans", "inner_means"]
 _GAIN = 0.8
 # Kernel weights see nothing of a function of more coordinates than this.
 _MOST_KERNEL_COORDINATES = 3
-_MOST_KERNEL_NODES = 2048
+_MOST_KERNEL_NODES = 1024
 _ROWS_FOR_TUNING = 8
+_SETS_FOR_CHOICE = 8
+_SPACES: tuple[Space, ...] = ("uniform", "normal")
 
 
 @dataclass(frozen=True)
@@ -44,38 +47,58 @@ class InnerMeans:
         return float(np.clip(np.log2(max(before, 1e-300) / max(now, 1e-300)), 0.5, 3.0))
 
 
-def inner_means(evaluations: Evaluations, level: int = 0) -> InnerMeans:
-    """Try the mean, kernel weights and control variates; keep what changes least from N/2 to N."""
+def inner_means(
+    evaluations: Evaluations,
+    design_weights: Array,
+    usable: Callable[[Array], bool],
+    level: int = 0,
+) -> InnerMeans:
+    """Try the mean, kernel weights and control variates; keep what changes least from N/2 to N.
+
+    `design_weights` (T,) say how much each θ counts; `usable` tells whether f can take J (T, p):
+    weights of both signs may make J negative where the mean is not.
+    """
     grid = evaluations.design.grids[level]
     outer = evaluations.outer(level)
     values = evaluations.values(grid.n_outer, level)
     values = values.reshape(*values.shape[:2], -1)
     rows = values.shape[0]
+    spread = values.reshape(-1, values.shape[-1]).std(axis=0)
+    judge = _Judge(design_weights[:rows], np.where(spread > 0, spread, 1.0))
     sizes = [n for n in (grid.n_inner, grid.n_inner // 2, grid.n_inner // 4) if n >= 1]
     weights = {"mean": _mean_weights(sizes, grid.n_inner)}
-    points = evaluations.inner(outer.theta[:rows], (0, rows), level)
-    uniform = points.uniform
-    if uniform is not None and uniform.shape[-1] <= _MOST_KERNEL_COORDINATES:
-        if 8 <= grid.n_inner <= _MOST_KERNEL_NODES and grid.n_sets is not None:
-            weights["kernel"] = _kernel_weights(uniform, values, sizes)
-    plain = {
-        name: _apply(w, values) for name, w in weights.items()
-    }
-    order = list(plain)
-    candidates = dict(plain)
+    uniform = evaluations.inner(outer.theta[:rows], (0, rows), level).uniform
+    few = uniform is not None and uniform.shape[-1] <= _MOST_KERNEL_COORDINATES
+    if few and 8 <= grid.n_inner <= _MOST_KERNEL_NODES and grid.n_sets is not None:
+        assert uniform is not None
+        weights["kernel"] = _kernel_weights(uniform, values, sizes, judge)
+    candidates = {name: _apply(w, values) for name, w in weights.items()}
     if uniform is not None and outer.uniform is not None and grid.n_inner >= 4:
         scores = nodes_on("normal", outer.uniform[:rows], outer.theta[:rows])
         functions = tiers(uniform.shape[-1], scores.shape[1], values.shape[0] * values.shape[1])
         if functions is not None:
-            corrected = _with_controls(functions, uniform, scores, values, weights, plain)
-            candidates.update(corrected)
-            order += list(corrected)
-    best = order[0]
-    scale = values.reshape(-1, values.shape[-1]).std(axis=0)
-    for name in order[1:]:
-        if _change(candidates[name], scale) < _GAIN * _change(candidates[best], scale):
+            corrected = _with_controls(functions, uniform, scores, values, weights, candidates)
+            candidates |= corrected
+    best = "mean"
+    for name, j in candidates.items():
+        if usable(j[0]) and judge.change(j) < _GAIN * judge.change(candidates[best]):
             best = name
     return InnerMeans(candidates[best], best)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Measures how much J changes from N/2 to N, over all θ by their weight and in units of g."""
+
+    weights: Array
+    scale: Array
+
+    def change(self, j: Array, rows: slice = slice(None)) -> float:
+        if j.shape[0] < 2:
+            return float("inf")
+        relative = ((j[0] - j[1]) / self.scale) ** 2
+        weights = self.weights[rows]
+        return float(np.sqrt((weights[:, None] * relative).sum() / weights.sum()))
 
 
 def _mean_weights(sizes: list[int], n: int) -> Array:
@@ -85,13 +108,30 @@ def _mean_weights(sizes: list[int], n: int) -> Array:
     return weights
 
 
-def _kernel_weights(uniform: Array, values: Array, sizes: list[int]) -> Array:
-    """Weights (views, S, N) for the S different point sets."""
+def _kernel_weights(uniform: Array, values: Array, sizes: list[int], judge: _Judge) -> Array:
+    """Weights (views, S, N) for the S different point sets, with the kernel that changes least."""
     n_sets, n, _ = uniform.shape
-    rows = values[:: n_sets][:_ROWS_FOR_TUNING]
+    rows = values[::n_sets][:_ROWS_FOR_TUNING]
     spread = rows.std(axis=(0, 1))
     columns = np.moveaxis(rows / np.where(spread > 0, spread, 1.0), 0, -1).reshape(n, -1)
-    recipe = KernelQuadrature().tuned([(uniform[0], columns)])
+    recipes = [
+        KernelQuadrature(default_kernel(uniform.shape[-1], nu), space).tuned([(nodes, columns)])
+        for space in _SPACES
+        for nodes in [nodes_on(space, uniform[0], uniform[0])]
+        for nu in (1.5, 2.5)
+    ]
+    trial = min(_SETS_FOR_CHOICE, n_sets)
+    sample = slice(0, trial)  # the first rows use the first sets
+
+    def change(recipe: KernelQuadrature) -> float:
+        weights = _weights_of(recipe, uniform[:trial], sizes)
+        return judge.change(_apply(weights, values[:trial]), sample)
+
+    return _weights_of(min(recipes, key=change), uniform, sizes)
+
+
+def _weights_of(recipe: KernelQuadrature, uniform: Array, sizes: list[int]) -> Array:
+    n_sets, n, _ = uniform.shape
     weights = np.zeros((len(sizes), n_sets, n))
     usable = [size for size in sizes if size >= 2]
     for s in range(n_sets):
@@ -147,12 +187,6 @@ def _with_controls(
         f"{name} after control variates": plain[name] - sums[name] @ coefficients
         for name in weights
     }
-
-
-def _change(j: Array, scale: Array) -> float:
-    if j.shape[0] < 2:
-        return float("inf")
-    return _size((j[0] - j[1]) / np.where(scale > 0, scale, 1.0))
 
 
 def _size(change: Array) -> float:

@@ -19,12 +19,14 @@ class Goal:
     """What the user asked for.
 
     `budget` is the number of evaluations that must not be exceeded. With `adaptive` a tolerance
-    decides when to stop: start small, and grow where the error is.
+    decides when to stop: start small, and grow where the error is. `half_width` is what the
+    half-width of the 95 % interval has to come down to; it is known from the second turn on.
     """
 
     stream: Stream
     budget: int | None = None
     adaptive: bool = False
+    half_width: float | None = None
 
 
 class Method(ABC):

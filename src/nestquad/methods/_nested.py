@@ -200,7 +200,8 @@ class NestedRule(Method):
             return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
 
         value = final(f_full)
-        errors = ErrorParts(_inner_directions(final, f_full, twins), outer.directions)
+        shared = grid.n_sets is not None
+        errors = ErrorParts(_inner_directions(final, f_full, twins, shared), outer.directions)
         covariance = errors.covariance
         std_error = np.sqrt(np.diagonal(covariance))
         answers = (outer.weights * f_full).sum(axis=0)
@@ -231,22 +232,33 @@ class NestedRule(Method):
         )
 
 
-def _inner_directions(final: Callable[[Array], Array], f_full: Array, twins: list[Array]) -> Array:
-    """What halving the inner points changes in the final answers, (k, 1).
+def _inner_directions(
+    final: Callable[[Array], Array], f_full: Array, twins: list[Array], shared: bool
+) -> Array:
+    """What halving the inner points changes in the final answers, (k, m).
 
     With both halves at hand their average has twice the bias of the whole and little noise of its
     own, so the difference is the bias. With one half it is the error of the half-sized rule: an
     upper estimate for a rule that converges.
+
+    Points that several θ share err for all of them alike, which no spread over θ tells; half the
+    difference of the two halves does.
     """
     if not twins:
         return np.zeros((final(f_full).size, 1))
-    change = np.mean(twins, axis=0) - f_full
-    # A half-sized rule may leave the domain of f (a logarithm); then its error is at least as
-    # large as the largest that is seen elsewhere.
-    usable = np.isfinite(change)
-    largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
-    change = np.where(usable, change, largest)
-    return np.asarray(final(f_full) - final(f_full + change))[:, None]
+    with np.errstate(invalid="ignore"):
+        changes = [np.mean(twins, axis=0) - f_full]
+        if shared and len(twins) == 2:
+            changes.append((twins[0] - twins[1]) / 2.0)
+    directions = []
+    for change in changes:
+        # A half-sized rule may leave the domain of f (a logarithm); then its error is at least as
+        # large as the largest that is seen elsewhere, or as f itself if none is seen.
+        usable = np.isfinite(change)
+        largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
+        largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
+        directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
+    return np.stack(directions, axis=1)
 
 
 def _float_or_array(value: Any) -> float | Array:

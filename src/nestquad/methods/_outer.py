@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
@@ -32,6 +33,8 @@ def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
         directions = _subset_directions([np.atleast_1d(finish(answers))])
     else:
         covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
+        # Student's factor: a variance from few θ is itself uncertain.
+        covariance *= (stdtrit(n - 1, 0.975) / ndtri(0.975)) ** 2
         directions = linearized_covariance(finish, answers, covariance)
     return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
 

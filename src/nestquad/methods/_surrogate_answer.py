@@ -9,34 +9,22 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.distributions import Law
 from nestquad.evaluate import Grid, call_f
+from nestquad.methods._dense import DenseSet, dense_sets, scores_of
 from nestquad.methods._inner_means import InnerMeans
 from nestquad.points import Sobol
 from nestquad.problem import NestedExpectation
 from nestquad.surrogate import Surrogate
 
-__all__ = ["Answer", "SurrogateAnswers", "scores_of"]
+__all__ = ["Answer", "SurrogateAnswers"]
 
-_SCRAMBLES = 4
-_DENSE = 2**13
 _PATHS = 64
-_PATH_POINTS = 512
+_SKETCH = 256
 # Each part of the error alone is too small in some cases; these factors made the sum cover.
 _PATH_FACTOR = 1.5
 _BIAS_FACTOR = 1.5
-
-
-def scores_of(law: Law, uniform: Array) -> Array:
-    """Coordinates of θ in which J is learned, of about unit variance.
-
-    Normal scores where the law is written in normals; otherwise the uniforms themselves, since a
-    function that is tame on an interval runs away between the last point and the end of the
-    normal scale.
-    """
-    if law.base == "normal":
-        return np.asarray(ndtri(uniform))
-    return np.asarray(np.sqrt(12.0) * (uniform - 0.5))
+# Student's t for the few sets that there are.
+_DENSE_FACTOR = 3.2
 
 
 @dataclass(frozen=True)
@@ -64,24 +52,31 @@ class SurrogateAnswers:
     scalar: bool
 
     @cached_property
-    def scores(self) -> Array:
-        """Scores (scrambles, n, d) of dense θ, none of which costs an evaluation."""
+    def dense(self) -> list[DenseSet]:
+        """Where f(Ĵ) is averaged."""
+        return dense_sets(self.problem.outer_law, self.grid.stream.child(self.grid.level, 7))
+
+    @cached_property
+    def sketch(self) -> DenseSet:
+        """A small set of the same kind, for error estimates that need many averages."""
         dim = self.problem.outer_law.base_dim
-        stream = self.grid.stream.child(self.grid.level, 7)
-        sets = [
-            Sobol().uniforms(stream.child(r), dim, (0, 1), (0, _DENSE))[0]
-            for r in range(_SCRAMBLES)
-        ]
-        return scores_of(self.problem.outer_law, np.stack(sets))
+        stream = self.grid.stream.child(self.grid.level, 9)
+        uniform = Sobol().uniforms(stream, dim, (0, 1), (0, _SKETCH))[0]
+        scores = scores_of(self.problem.outer_law, uniform)
+        return DenseSet(scores, np.full(_SKETCH, 1.0 / _SKETCH))
 
     def apply_f(self, j: Array) -> Array:
         """f at (n, p) as (n, q); NaN where f cannot take it."""
         argument = j[:, 0] if self.scalar else j
         return call_f(self.problem, argument, argument.reshape(len(j), -1), require_finite=False)
 
+    def accepts(self, j: Array) -> bool:
+        """Whether f takes J (T, p) everywhere."""
+        return bool(np.isfinite(self.apply_f(j)).all())
+
     def plausible(self, surrogate: Surrogate, j: Array) -> bool:
         """Whether f(Ĵ) stays near what was seen: a surrogate that runs away does not."""
-        dense = self.apply_f(surrogate.mean(self.scores[0, :1024]))
+        dense = self.apply_f(surrogate.mean(self.sketch.scores))
         seen = self.apply_f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():
             return False
@@ -93,11 +88,10 @@ class SurrogateAnswers:
         self, surrogate: Surrogate, sceptic: Surrogate, means: InnerMeans, uniform: Array
     ) -> Answer:
         """Averages and error bars; `sceptic` is a rougher model, whose doubts count as well."""
-        by_scramble = np.stack([self._average(surrogate, scores) for scores in self.scores])
-        answers = by_scramble.mean(axis=0)
+        by_set = np.stack([self._average(surrogate, dense) for dense in self.dense])
+        answers = by_set.mean(axis=0)
         value = self._final(answers)
-        dense = np.stack([self._final(a) for a in by_scramble])
-        dense_covariance = _covariance(dense) / _SCRAMBLES
+        dense_covariance = _covariance(np.stack([self._final(a) for a in by_set])) / len(by_set)
         paths = self._path_covariance(surrogate)
         if sceptic is not surrogate:
             doubts = self._path_covariance(sceptic)
@@ -108,7 +102,7 @@ class SurrogateAnswers:
             _PATH_FACTOR**2 * paths
             + _BIAS_FACTOR**2 * np.outer(bias, bias)
             + np.diag(misfit**2)
-            + 1.96**2 * dense_covariance
+            + _DENSE_FACTOR**2 * dense_covariance
         )
         parts = {
             "surrogate": float(np.sqrt(np.diagonal(paths).max())),
@@ -129,7 +123,7 @@ class SurrogateAnswers:
         self, surrogate: Surrogate, *, design: Array | None = None, noise_ratio: float = 1.0
     ) -> float:
         """Variance of the final answer with another design or less noise, to first order."""
-        z = self.scores[0, :_PATH_POINTS]
+        z = self.sketch.scores
         slopes = self._slopes(surrogate, z)
         total = np.zeros(slopes.shape[0])
         for c, gp in enumerate(surrogate.outputs):
@@ -151,7 +145,7 @@ class SurrogateAnswers:
             slopes.append(difference / (2.0 * step[:, c] / scale)[:, None] / z.shape[0])
         by_answer = np.nan_to_num(np.stack(slopes, axis=-1))  # (n, q, p)
         gradient = self._gradient(answers)
-        return np.einsum("kq,nqp->knp", gradient, by_answer)
+        return np.asarray(np.einsum("kq,nqp->knp", gradient, by_answer))
 
     def _gradient(self, answers: Array) -> Array:
         """Derivative of the final answers in the q expectations, (k, q)."""
@@ -168,7 +162,7 @@ class SurrogateAnswers:
         """Covariance of the final answers over posterior paths pushed through f, (k, k)."""
         rng = self.grid.stream.child(self.grid.level, 8).generator()
         finals = []
-        for path in surrogate.paths(self.scores[0, :_PATH_POINTS], _PATHS, rng):
+        for path in surrogate.paths(self.sketch.scores, _PATHS, rng):
             f_values = self.apply_f(path)
             usable = np.isfinite(f_values).all(axis=1)
             finals.append(self._final(f_values[usable].mean(axis=0)))
@@ -176,7 +170,7 @@ class SurrogateAnswers:
 
     def _bias(self, surrogate: Surrogate, means: InnerMeans) -> Array:
         """What halving the inner points changes, (k,): the larger of the last two halvings."""
-        finals = [self._final(self._average(surrogate, self.scores[0, :2048]))]
+        finals = [self._final(self._average(surrogate, self.dense[0]))]
         for j in means.j[1:]:
             if surrogate.kind.logarithm and not (j > 0).all():
                 break
@@ -185,7 +179,7 @@ class SurrogateAnswers:
                 for c, gp in enumerate(surrogate.outputs)
             )
             twin = replace(surrogate, outputs=outputs)
-            finals.append(self._final(self._average(twin, self.scores[0, :2048])))
+            finals.append(self._final(self._average(twin, self.dense[0])))
         if len(finals) < 2:
             return np.abs(finals[0])
         bias = np.abs(finals[0] - finals[1])
@@ -198,16 +192,20 @@ class SurrogateAnswers:
 
         Design points are weighted by how likely the law makes them, since the design is wider.
         """
-        stretch = self.grid.outer_scale
-        weights = np.exp(-0.5 * (1.0 - stretch**-2) * (ndtri(uniform) ** 2).sum(axis=1))
-        weights /= weights.sum()
+        weights = self.design_weights(uniform)
         residual = self.apply_f(means.j[0]) - self.apply_f(surrogate.leave_one_out())
         spread = np.sqrt((weights[:, None] ** 2 * np.nan_to_num(residual) ** 2).sum(axis=0))
-        answers = self._average(surrogate, self.scores[0, :2048])
+        answers = self._average(surrogate, self.dense[0])
         return np.asarray(np.sqrt((self._gradient(answers) ** 2 @ spread**2)))
 
-    def _average(self, surrogate: Surrogate, scores: Array) -> Array:
-        return np.asarray(self.apply_f(surrogate.mean(scores)).mean(axis=0))
+    def design_weights(self, uniform: Array) -> Array:
+        """How likely the law makes each design point, (T,), summing to one."""
+        stretch = self.grid.outer_scale
+        weights = np.exp(-0.5 * (1.0 - stretch**-2) * (ndtri(uniform) ** 2).sum(axis=1))
+        return np.asarray(weights / weights.sum())
+
+    def _average(self, surrogate: Surrogate, dense: DenseSet) -> Array:
+        return dense.average(self.apply_f(surrogate.mean(dense.scores)))
 
     def _final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))

@@ -9,10 +9,11 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluations, Grid, outer_points
+from nestquad.evaluate import Design, Evaluations, Grid, OuterPoints, call_f, outer_points
+from nestquad.methods._dense import scores_of
 from nestquad.methods._inner_means import InnerMeans, inner_means
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._surrogate_answer import Answer, SurrogateAnswers, scores_of
+from nestquad.methods._surrogate_answer import Answer, SurrogateAnswers
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -23,7 +24,7 @@ __all__ = ["CKQ", "chosen_surrogate"]
 # More design points than this make the surrogate dearer than most g.
 _MOST_OUTER = 512
 # Kernel weights need few different point sets to be affordable.
-_POOL = 16
+_POOL = 32
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class CKQ(Method):
     positive
         Model log J (True), J (False), or whichever predicts left-out points better (None).
     outer_points, inner_points
-        Sequences; the outer ones have to be extensible.
+        Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
     Examples
     --------
@@ -62,8 +63,8 @@ class CKQ(Method):
     n_inner: int | None = None
     inflation: float | None = None
     positive: bool | None = None
-    outer_points: str | Sequence = "sobol"
-    inner_points: str | Sequence = "sobol"
+    outer_points: str | Sequence = "auto"
+    inner_points: str | Sequence = "auto"
 
     def __post_init__(self) -> None:
         for argument, least in (("n_outer", 6), ("n_inner", 2)):
@@ -99,8 +100,8 @@ class CKQ(Method):
         grid = Grid(
             n_outer,
             n_inner,
-            as_sequence(self.outer_points),
-            as_sequence(self.inner_points),
+            _sequence(self.outer_points, dim),
+            _sequence(self.inner_points, problem.inner_base_dim),
             _POOL if pooled else None,
             goal.stream,
             outer_scale=float(inflation),
@@ -122,25 +123,27 @@ class CKQ(Method):
             if goal.budget is not None and larger * other > goal.budget:
                 # The last step takes what is left, if that is worth another turn.
                 larger = goal.budget // other
-                if larger < 1.25 * size:
+                if larger < 1.15 * size:
                     continue
             if larger <= limits[side]:
-                return Design((replace(grid, **{side: int(larger)}),))
+                sizes = {"n_outer": grid.n_outer, "n_inner": grid.n_inner, side: int(larger)}
+                return Design((replace(grid, n_outer=sizes["n_outer"], n_inner=sizes["n_inner"]),))
         return None
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
         (grid,) = evaluations.design.grids
-        means = inner_means(evaluations)
         outer = evaluations.outer()
-        rows = means.j.shape[1]
         assert outer.uniform is not None
-        z = scores_of(problem.outer_law, outer.uniform[:rows])
         scalar = evaluations.values(1).ndim == 2
         answers = SurrogateAnswers(problem, grid, scalar)
-        surrogate, sceptic, reason = chosen_surrogate(
-            z, means, answers, self.positive, evaluations.evaluator.memo
-        )
+        means = inner_means(evaluations, answers.design_weights(outer.uniform), answers.accepts)
+        rows = means.j.shape[1]
+        z = scores_of(problem.outer_law, outer.uniform[:rows])
+        chosen = chosen_surrogate(z, means, answers, self.positive, evaluations.evaluator.memo)
+        if chosen is None:
+            return self._without_surrogate(evaluations, answers, means, outer)
+        surrogate, sceptic, reason = chosen
         final = answers.answer(surrogate, sceptic, means, outer.uniform[:rows])
         grow = self._side(problem, grid, surrogate, means, answers, final)
         value, std_error = final.value, final.std_error
@@ -172,8 +175,44 @@ class CKQ(Method):
                 outer.theta[:rows],
                 j_hat[:, 0] if scalar else j_hat,
                 answers.apply_f(j_hat),
-                np.full((rows, final.answers.size), 1.0 / rows),
+                np.tile(
+                    answers.design_weights(outer.uniform[:rows])[:, None], (1, final.answers.size)
+                ),
             ),
+        )
+
+    def _without_surrogate(
+        self,
+        evaluations: Evaluations,
+        answers: SurrogateAnswers,
+        means: InnerMeans,
+        outer: OuterPoints,
+    ) -> Estimate:
+        """The plain weighted mean, with no claim to accuracy: a sign to spend more inside."""
+        problem = evaluations.problem
+        (grid,) = evaluations.design.grids
+        assert outer.uniform is not None
+        rows = means.j.shape[1]
+        weights = answers.design_weights(outer.uniform[:rows])
+        j = means.j[0][:, 0] if answers.scalar else means.j[0]
+        f_values = call_f(problem, j, outer.theta[:rows])
+        value = problem.finish(weights @ f_values)
+        return Estimate(
+            value=float(value) if value.ndim == 0 else value,
+            std_error=np.inf if value.ndim == 0 else np.full(value.shape, np.inf),
+            n_evaluations=rows * grid.n_inner,
+            n_outer=rows,
+            n_inner=grid.n_inner,
+            method=self.name,
+            diagnostics={
+                "grow": "inner",
+                "notes": [
+                    "no surrogate of J was plausible with these sizes, so there is no error bar; "
+                    "use a larger budget, or method='nkq'"
+                ],
+            },
+            problem=problem.label,
+            exact=_float_or_array(problem.exact),
         )
 
     def _side(
@@ -209,7 +248,7 @@ def chosen_surrogate(
     answers: SurrogateAnswers,
     positive: bool | None,
     memo: dict[str, Any],
-) -> tuple[Surrogate, Surrogate, str]:
+) -> tuple[Surrogate, Surrogate, str] | None:
     """The candidate that predicts left-out points best, the best rough one, and why.
 
     `memo` keeps hyperparameters between turns: the next fit starts where the last one ended.
@@ -247,12 +286,7 @@ def chosen_surrogate(
         if np.isfinite(error_of_f):
             fitted.append((surrogate.log_predictive_density(j), error_of_f, surrogate))
     if not fitted:
-        raise InputError(
-            "method",
-            "'ckq' with a problem on which no surrogate of J is usable",
-            "a problem whose J can be learned from the points so far",
-            "Use a larger budget, or method='nkq'.",
-        )
+        return None
     smallest = min(error for _, error, _ in fitted)
     sound = [entry for entry in fitted if entry[1] <= 3.0 * smallest]
     best = max(sound, key=lambda entry: entry[0])
@@ -262,7 +296,17 @@ def chosen_surrogate(
         # Hopeless kinds are not fitted again: ten nats a point set apart do not come back.
         limit = best[0] - 10.0 - 0.5 * z.shape[0]
         behind |= {s.kind for score, _, s in fitted if score < limit and s is not sceptic}
-    return best[2], sceptic, f"surrogate of {best[2].kind}, the best of {len(fitted)} at left-out points"
+    return (
+        best[2],
+        sceptic,
+        f"surrogate of {best[2].kind}, the best of {len(fitted)} at left-out points",
+    )
+
+
+def _sequence(points: str | Sequence, dim: int) -> Sequence:
+    if points == "auto":
+        return as_sequence("lattice" if dim == 1 else "sobol")
+    return as_sequence(points)
 
 
 def _float_or_array(value: Any) -> float | Array | None:

@@ -127,13 +127,13 @@ class NKQ(NestedRule):
             )
         assert points.uniform is not None
         nodes = nodes_on(recipe.space, points.uniform, points.x)
-        sizes = (grid.n_inner, grid.n_inner // 2) if grid.n_inner >= 4 else (grid.n_inner,)
+        sizes = (grid.n_inner, grid.n_inner // 2)
         weights = np.zeros((len(sizes), nodes.shape[0], grid.n_inner))
         found = [recipe.rules(one, sizes) for one in nodes]
         for view, size in enumerate(sizes):
             weights[view, :, :size] = [rules[view].weights for rules in found]
         return InnerFit(
-            WeightedRule(weights, ("full", "half")[: len(sizes)]),
+            WeightedRule(weights, ("full", "half")),
             {
                 "rule": "kernel quadrature",
                 "kernel": f"{recipe.kernel!r} on {recipe.space}",

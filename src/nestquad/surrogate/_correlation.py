@@ -33,7 +33,7 @@ class Correlation:
             total = np.zeros((x.shape[0], y.shape[0]))
             for j, scale in enumerate(lengthscale):
                 total += self._factor((x[:, None, j] - y[None, :, j]) / scale)
-            return total / x.shape[1]
+            return np.asarray(total / x.shape[1])
         if self.shape == "gaussian":
             a, b = x / lengthscale, y / lengthscale
             squared = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2.0 * a @ b.T

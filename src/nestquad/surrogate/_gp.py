@@ -32,7 +32,7 @@ class Hyperparameters:
     noise: float
 
     def vector(self) -> Array:
-        return np.log(np.concatenate([self.lengthscale, [self.signal, self.noise]]))
+        return np.asarray(np.log([*self.lengthscale, self.signal, self.noise]))
 
     @classmethod
     def from_vector(cls, vector: Array) -> Hyperparameters:
@@ -81,7 +81,9 @@ class GP:
         beta = _cholesky_solve(small, half.T @ white)
         alpha = solve_triangular(lower, white - half @ beta, lower=True, trans=1)
         # One step of refinement: kernels of smooth functions are close to singular.
-        residual = y - self._covariance(self.z, self.noise_shape) @ alpha - self._trend(self.z) @ beta
+        residual = (
+            y - self._covariance(self.z, self.noise_shape) @ alpha - self._trend(self.z) @ beta
+        )
         white = solve_triangular(lower, residual, lower=True)
         step = _cholesky_solve(small, half.T @ white)
         alpha = alpha + solve_triangular(lower, white - half @ step, lower=True, trans=1)
@@ -200,7 +202,11 @@ def fit_gp(
         low, high = np.array(bounds).T
         first = np.clip(start.vector(), low, high)
         found = minimize(
-            likelihood, first, jac=True, method="L-BFGS-B", bounds=bounds,
+            likelihood,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
             options={"maxiter": 60, "ftol": 1e-7},
         )
         if np.isfinite(found.fun) and found.fun < best_loss:
@@ -229,9 +235,7 @@ class _Likelihood:
         p = Hyperparameters.from_vector(vector)
         matrix, slopes = self.correlation.derivatives(self.z, p.lengthscale)
         covariance = p.signal * matrix
-        covariance[np.diag_indices(self.y.size)] += (
-            p.noise * self.noise_shape + _FLOOR * p.signal
-        )
+        covariance[np.diag_indices(self.y.size)] += p.noise * self.noise_shape + _FLOOR * p.signal
         try:
             lower, half, small = _factorized(covariance, self.functions)
         except np.linalg.LinAlgError:
@@ -257,10 +261,9 @@ class _Likelihood:
 
 
 def _factorized(covariance: Array, functions: Array) -> tuple[Array, Array, Array]:
-    lower = np.linalg.cholesky(covariance)
-    half = solve_triangular(lower, functions, lower=True)
-    small = np.linalg.cholesky(half.T @ half)
-    return lower, half, small
+    lower = np.asarray(np.linalg.cholesky(covariance), dtype=float)
+    half = np.asarray(solve_triangular(lower, functions, lower=True))
+    return lower, half, np.asarray(np.linalg.cholesky(half.T @ half), dtype=float)
 
 
 def _cholesky_solve(lower: Array, rhs: Array) -> Array:

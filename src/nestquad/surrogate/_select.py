@@ -85,13 +85,14 @@ def candidate_kinds(
     trends: list[Trend] = ["constant", "linear", "quadratic"]
     affordable = [t for t in trends if 1.6 * trend_size(t, dim) + 2 <= n_points]
     # More trend than needed costs little; the two largest that fit are enough to choose from.
+    shapes: list[tuple[Shape, bool]] = [("gaussian", False), ("matern52", False)]
+    if dim > 1:
+        shapes.append(("matern52", True))
     kinds = [
         SurrogateKind(shape, trend, additive, logarithm)
         for logarithm in ([False, True] if positive else [False])
-        for trend in (affordable[-2:] or ["constant"])
-        for shape, additive in (
-            [("gaussian", False), ("matern52", False)] + [("matern52", True)] * (dim > 1)
-        )
+        for trend in (affordable[-2:] or trends[:1])
+        for shape, additive in shapes
     ]
     return kinds if only is None else [k for k in kinds if only(k)]
 

@@ -1,0 +1,85 @@
+"""Write the list of modules into docs/architecture.md: `python docs/update_layout.py`.
+
+Each line is the first sentence of a module's docstring, so the page says what the code says.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "nestquad"
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
+
+# Data flows down this list; a module imports only from those above it.
+ORDER = (
+    "errors.py",
+    "_typing.py",
+    "distributions",
+    "kernels",
+    "embeddings",
+    "points",
+    "rules",
+    "tuning",
+    "quadrature.py",
+    "problem.py",
+    "evaluate",
+    "result.py",
+    "accuracy",
+    "surrogate",
+    "methods",
+    "_progress.py",
+    "estimate.py",
+    "expectation.py",
+    "compare.py",
+    "problems",
+    "plots",
+    "report.py",
+    "_target.py",
+    "cli.py",
+)
+
+
+def main() -> None:
+    """Rewrite the block in docs/architecture.md."""
+    PAGE.write_text(with_layout(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def with_layout(text: str) -> str:
+    """The page with its list of modules made anew."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise SystemExit(f"expected one block {BEGIN} … {END}")
+    return pattern.sub(lambda _: f"{BEGIN}\n```text\n{layout()}\n```\n{END}", text)
+
+
+def layout() -> str:
+    """The tree of modules with one line each."""
+    rows: list[tuple[str, str]] = []
+    for path in sorted(SOURCE.iterdir(), key=_position):
+        if path.is_dir() and (path / "__init__.py").is_file():
+            rows.append((f"{path.name}/", _summary(path / "__init__.py")))
+            inside = [p for p in sorted(path.glob("*.py")) if p.name != "__init__.py"]
+            rows += [(f"  {p.name}", _summary(p)) for p in inside]
+        elif path.suffix == ".py" and path.name != "__init__.py":
+            rows.append((path.name, _summary(path)))
+    width = max(len(name) for name, _ in rows) + 2
+    return "\n".join(f"{name:<{width}}{summary}".rstrip() for name, summary in rows)
+
+
+def _position(path: Path) -> tuple[int, str]:
+    known = ORDER.index(path.name) if path.name in ORDER else len(ORDER)
+    return known, path.name
+
+
+def _summary(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    return paragraph.removesuffix(".")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""Gaussian processes on a rank-1 lattice.
+
+With a kernel that depends on differences modulo 1 only, the Gram matrix of a lattice is circulant
+and every step (likelihood, interpolation, posterior paths) is a fast Fourier transform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, rfft
+from scipy.optimize import minimize
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.rules import Factor, factorize
+
+__all__ = ["LatticeProcess", "PeriodicKernel", "fit_kernel", "interpolate", "lattice_steps"]
+
+# B_2, B_4 and B_6, from the highest power down.
+_BERNOULLI = {
+    1: (1.0, -1.0, 1.0 / 6.0),
+    2: (1.0, -2.0, 1.0, 0.0, -1.0 / 30.0),
+    3: (1.0, -3.0, 2.5, 0.0, -0.5, 0.0, 1.0 / 42.0),
+}
+_FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
+# Bounds of log γ and of the logarithm of the nugget (relative to the variance).
+_SCALE_BOUNDS = (-18.0, 9.0)
+_NUGGET_BOUNDS = (-29.0, 5.0)
+_FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
+_ITERATIONS = 60
+# Smallest relative nugget where a Cholesky factorisation is used.
+_DENSE_NUGGET = 1e-12
+
+
+def omega(order: int, x: Array) -> Array:
+    """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx) for x in [0, 1): a scaled Bernoulli polynomial."""
+    scale = (-1.0) ** (order + 1) * (2.0 * np.pi) ** (2 * order) / _FACTORIAL[order]
+    return np.asarray(scale * np.polyval(_BERNOULLI[order], x))
+
+
+def lattice_steps(vector: NDArray[np.int64], size: int) -> Array:
+    """{i z_j / M} for all i below the size M: (d, M)."""
+    return np.asarray((vector[:, None] * np.arange(size) & (size - 1)) / size)
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodicKernel:
+    """k = ∏_j (1 + γ_j ω_s({v_j − w_j})) − 1, without the constant, which is fitted apart.
+
+    Integrating a coordinate out makes its factor 1, so the kernel of the mean over trailing
+    coordinates is the same product over the leading ones.
+
+    Attributes
+    ----------
+    order
+        s: how many derivatives functions have in each coordinate.
+    scales
+        γ (d,).
+    nugget
+        Variance of what the kernel does not see, relative to k at 0.
+    """
+
+    order: int
+    scales: Array
+    nugget: float
+
+    def __call__(self, steps: Array) -> Array:
+        """k at differences (d', M) of the leading d' coordinates, (M,)."""
+        # The product minus 1 without cancellation: an additive function has tiny scales.
+        excess = np.zeros(steps.shape[1])
+        for scale, step in zip(self.scales, steps, strict=False):
+            excess += scale * omega(self.order, step) * (1.0 + excess)
+        return excess
+
+    @property
+    def noise(self) -> float:
+        """The nugget's variance in units of the kernel."""
+        return self.nugget * float(self(np.zeros((self.scales.size, 1)))[0])
+
+
+def fit_kernel(
+    values: Array, steps: Array, orders: Sequence[int] = (1, 2)
+) -> tuple[PeriodicKernel, float]:
+    """Order, scales and nugget of highest likelihood, and the negative log likelihood.
+
+    Mean and amplitude are profiled out. Values (M,) are in lattice order, steps (d, M).
+
+    Cost
+    ----
+    O(d M + M log M) for each of about 50 evaluations with gradient, for each order.
+    """
+    power = np.abs(rfft(values - values.mean())) ** 2 / values.size
+    dim = steps.shape[0]
+    start = np.append(np.full(dim, np.log(_FIRST_SCALE)), np.log(_FIRST_NUGGET))
+    best: tuple[PeriodicKernel, float] | None = None
+    for order in orders:
+        omegas = omega(order, steps)
+        found = minimize(
+            negative_log_likelihood,
+            start,
+            args=(omegas, power),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS],
+            options={"maxiter": _ITERATIONS},
+        )
+        if best is None or found.fun < best[1]:
+            scales, nugget = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
+            best = PeriodicKernel(order, scales, nugget), float(found.fun)
+    assert best is not None
+    return best
+
+
+def negative_log_likelihood(
+    log_parameters: Array, omegas: Array, power: Array
+) -> tuple[float, Array]:
+    """Up to a constant, with its gradient in log γ_1 … log γ_d and the log nugget.
+
+    Shapes
+    ------
+    omegas (d, M): ω at the lattice steps; power (M/2 + 1,): |FFT of the values|²/M.
+    """
+    dim, size = omegas.shape
+    scales, nugget = np.exp(log_parameters[:dim]), np.exp(log_parameters[dim])
+    terms = scales[:, None] * omegas
+    # Products over the coordinates before and after each one give the gradient without division.
+    before = np.ones((dim, size))
+    after = np.ones((dim, size))
+    for j in range(1, dim):
+        before[j] = before[j - 1] * (1.0 + terms[j - 1])
+        after[dim - 1 - j] = after[dim - j] * (1.0 + terms[dim - j])
+    slopes = before * after * terms
+    kernel = np.zeros(size)
+    for term in terms:
+        kernel += term * (1.0 + kernel)
+    # Mode h and mode M - h are the same; the mean, mode 0, is profiled out.
+    count = np.full(power.size, 2.0)
+    count[0], count[-1] = 0.0, 1.0
+    eigenvalues = np.maximum(rfft(kernel).real, 0.0) + nugget * kernel[0]
+    freedom = size - 1
+    quadratic = float((count * power / eigenvalues).sum()) + 1e-300
+    value = 0.5 * (
+        float((count * np.log(eigenvalues)).sum()) + freedom * np.log(quadratic / freedom)
+    )
+    by_eigenvalue = 0.5 * (1.0 / eigenvalues - freedom / quadratic * power / eigenvalues**2)
+    by_eigenvalue[0] = 0.0
+    by_kernel = size * irfft(by_eigenvalue, n=size)
+    by_kernel[0] += nugget * float((count * by_eigenvalue).sum())
+    gradient = np.append(
+        slopes @ by_kernel, nugget * kernel[0] * float((count * by_eigenvalue).sum())
+    )
+    return float(value), gradient
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeProcess:
+    """The posterior of a periodic function and of its mean over the trailing coordinates.
+
+    Attributes
+    ----------
+    kernel, steps
+        Kernel and lattice steps (d, M).
+    n_theta
+        How many leading coordinates remain when the others are averaged out.
+    observed
+        Lattice indices of the values, or None for all in lattice order.
+    values
+        What was observed.
+    """
+
+    kernel: PeriodicKernel
+    steps: Array
+    n_theta: int
+    observed: NDArray[np.int64] | None
+    values: Array
+
+    @property
+    def size(self) -> int:
+        return int(self.steps.shape[1])
+
+    def marginal(self, shift: Array | None = None) -> Array:
+        """Posterior mean over x at all lattice θ, which may be shifted by (n_theta,): (M,)."""
+        mean, dual = self._fitted
+        return np.asarray(mean + self._convolve(dual, shift))
+
+    def errors(self, n_paths: int, rng: np.random.Generator) -> Array:
+        """Draws (n_paths, M) from the posterior of truth minus `marginal()` at the lattice θ.
+
+        A function is drawn from the prior, observed where the values are, interpolated as they
+        are, and compared with itself: its error has the law of ours.
+        """
+        draws = np.empty((n_paths, self.size))
+        amplitude = np.sqrt(self._amplitude)
+        noise = np.sqrt(self.kernel.noise)
+        roots = np.sqrt(self._marginal_spectrum), np.sqrt(self._rest_spectrum)
+        for draw in draws:
+            marginal, rest = (
+                irfft(root * rfft(rng.standard_normal(self.size)), n=self.size) for root in roots
+            )
+            whole = marginal + rest + noise * rng.standard_normal(self.size)
+            mean, dual = self._solve(whole if self.observed is None else whole[self.observed])
+            draw[:] = amplitude * (marginal - mean - self._convolve(dual, None))
+        return draws
+
+    @cached_property
+    def spread(self) -> float:
+        """Posterior standard deviation of the mean over x at a lattice θ."""
+        marginal = self._marginal_spectrum
+        left = marginal - marginal**2 / (marginal + self._rest_spectrum + self.kernel.noise)
+        return float(np.sqrt(self._amplitude * np.maximum(left, 0.0).mean()))
+
+    @cached_property
+    def _fitted(self) -> tuple[float, Array]:
+        return self._solve(self.values)
+
+    @cached_property
+    def _amplitude(self) -> float:
+        """σ², by which the kernel has to be multiplied."""
+        mean, dual = self._fitted
+        weights = dual if self.observed is None else dual[self.observed]
+        return max(float((self.values - mean) @ weights), 0.0) / max(self.values.size - 1, 1)
+
+    @cached_property
+    def _column(self) -> Array:
+        return self.kernel(self.steps)
+
+    @cached_property
+    def _marginal_spectrum(self) -> Array:
+        spectrum = rfft(self.kernel(self.steps[: self.n_theta])).real
+        return np.asarray(np.maximum(spectrum, 0.0))
+
+    @cached_property
+    def _rest_spectrum(self) -> Array:
+        return np.asarray(np.maximum(rfft(self._column).real - self._marginal_spectrum, 0.0))
+
+    def _convolve(self, dual: Array, shift: Array | None) -> Array:
+        """Σ_l dual_l k(θ_i + shift - θ_l) for all lattice θ."""
+        if shift is None:
+            product = rfft(dual) * self._marginal_spectrum
+        else:
+            steps = (self.steps[: self.n_theta] + shift[:, None]) % 1.0
+            product = rfft(dual) * rfft(self.kernel(steps))
+        return np.asarray(irfft(product, n=self.size))
+
+    def _solve(self, values: Array) -> tuple[float, Array]:
+        """Generalised least squares of a constant, and (K + λ)⁻¹ of the rest on the lattice."""
+        if self.observed is None:
+            mean = float(values.mean())
+            transform = rfft(values - mean) / (
+                np.maximum(rfft(self._column).real, 0.0) + self.kernel.noise
+            )
+            transform[0] = 0.0
+            return mean, np.asarray(irfft(transform, n=self.size))
+        ones = np.ones(values.size)
+        solved = self._factor.solve(np.stack([values, ones], axis=1))
+        mean = float(solved[:, 0].sum() / solved[:, 1].sum())
+        dual = np.zeros(self.size)
+        dual[self.observed] = solved[:, 0] - mean * solved[:, 1]
+        return mean, dual
+
+    @cached_property
+    def _factor(self) -> Factor:
+        assert self.observed is not None
+        differences = (self.observed[:, None] - self.observed) & (self.size - 1)
+        gram = self._column[differences]
+        ridge = max(self.kernel.nugget, _DENSE_NUGGET) * float(self._column[0])
+        while (factor := factorize(gram, ridge)) is None:
+            ridge *= 10.0
+            if ridge > float(self._column[0]):
+                raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
+        return factor
+
+
+def interpolate(
+    kernel: PeriodicKernel, vector: NDArray[np.int64], n_theta: int, values: Array
+) -> LatticeProcess:
+    """Condition on values at the first N points of a lattice in van der Corput order.
+
+    If N is a power of two, by FFT; otherwise by Cholesky factorisation, in O(N³).
+    """
+    n = values.size
+    log2_size = (n - 1).bit_length()
+    order = reversed_bits(n, log2_size)
+    steps = lattice_steps(vector, 1 << log2_size)
+    if n == 1 << log2_size:
+        return LatticeProcess(kernel, steps, n_theta, None, values[order])
+    return LatticeProcess(kernel, steps, n_theta, order, values)
+
+
+def reversed_bits(n: int, n_bits: int) -> NDArray[np.int64]:
+    """0 … n - 1 with their binary digits mirrored: the lattice index of each point."""
+    index = np.arange(n, dtype=np.int64)
+    mirrored = np.zeros_like(index)
+    for bit in range(n_bits):
+        mirrored |= (index >> bit & 1) << (n_bits - 1 - bit)
+    return mirrored

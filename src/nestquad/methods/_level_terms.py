@@ -1,0 +1,317 @@
+"""The terms of multilevel kernel quadrature: what each level adds, and how wrong it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import ErrorParts
+from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, Span, call_f
+from nestquad.kernels import Kernel
+from nestquad.methods._inner import weighted_sum
+from nestquad.methods._levels import fit_decay
+from nestquad.methods._outer import describe_rules
+from nestquad.problem import NestedExpectation
+from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.result import OuterSample
+from nestquad.rules import Rule
+from nestquad.tuning import median_lengthscale
+
+__all__ = ["Assembled", "LevelTerm", "Terms", "assemble", "independent_terms", "shared_terms"]
+
+Finish = Callable[[Array], Array]
+
+# Rows and columns of values on which the inner kernel is tuned.
+_TUNING_ROWS, _TUNING_COLUMNS = 8, 64
+# Gram matrices of this many numbers are held at a time (128 MB).
+_GRAM_NUMBERS = 2**24
+# λ_0 of the published outer regularisation, which the paper leaves open.
+_LAMBDA0 = 0.01
+# Differences by which the error of a level is judged: half of its θ, a quarter, an eighth.
+_HALVINGS = 3
+# A doubling of points divides errors by 2^rate, whose prior is this; a single difference is known
+# to be of the size of the error within this factor. Faster than the range is not believed.
+_RATE, _DIFFERENCE_NOISE, _RATE_RANGE = (1.0, 0.5), 0.5, (0.5, 2.5)
+
+
+@dataclass(frozen=True)
+class LevelTerm:
+    """What one level adds to the q expectations, from all its θ, the first half, quarter, …
+
+    Shapes: answers (m, q).
+    """
+
+    n_outer: int
+    n_inner: int
+    answers: Array
+
+
+@dataclass(frozen=True)
+class Terms:
+    """All levels, what is worth telling about the rules, and the θ of the base level."""
+
+    levels: list[LevelTerm]
+    inner: dict[str, Any]
+    outer: dict[str, Any]
+    sample: OuterSample
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The sum of the terms with its errors, for k final answers.
+
+    `change` (L, k) is what a level did to the answers, `outer` (L, k) the error that its finite
+    number of θ leaves, `inner` (k,) the error of the finest level's inner rule. Rates say how fast
+    both come down when points double.
+    """
+
+    answers: Array
+    value: Array
+    change: Array
+    outer: Array
+    inner: Array
+    outer_rate: float
+    inner_rate: float
+    errors: ErrorParts
+
+
+def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
+    """Add up the levels.
+
+    The error of a level is judged by what halving its θ changes, that of the inner rules by what
+    the last doublings of N changed. Both are continued as geometric series at the rates at which
+    they were seen to decrease.
+    """
+    answers = np.sum([level.answers[0] for level in levels], axis=0)
+    value = np.atleast_1d(finish(answers))
+
+    def effect(part: Array) -> Array:
+        return np.atleast_1d(value - finish(answers - part))
+
+    change = np.stack([effect(level.answers[0]) for level in levels])
+    halved = np.zeros((_HALVINGS, len(levels), value.size))
+    for i, level in enumerate(levels):
+        for j, (more, fewer) in enumerate(pairwise(level.answers)):
+            halved[j, i] = effect(more - fewer)
+    outer, outer_rate = _continued(np.sqrt((halved**2).sum(axis=1))[::-1])
+    inner, inner_rate = _continued(np.abs(change[1:]))
+    last = np.sqrt((halved[0] ** 2).sum(axis=0))
+    columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
+    signs = np.where(change[-1:].T < 0, -1.0, 1.0)
+    return Assembled(
+        answers,
+        value,
+        change,
+        np.abs(columns).T,
+        inner,
+        outer_rate,
+        inner_rate,
+        ErrorParts(inner[:, None] * signs, columns),
+    )
+
+
+def _continued(sizes: Array) -> tuple[Array, float]:
+    """Sum of the series that goes on from differences (m, k) of doubled sizes, and its rate."""
+    if sizes.shape[0] == 0:
+        return np.full(sizes.shape[1], np.inf), _RATE[0]
+    scale = sizes.max(axis=0)
+    pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
+    rate = fit_decay(pooled, _DIFFERENCE_NOISE * pooled, *_RATE).slow
+    rate = float(np.clip(rate, *_RATE_RANGE))
+    # One difference may vanish by accident, so the one before it has a say.
+    recent = sizes[-2:] * 2.0 ** (-rate * np.arange(min(sizes.shape[0], 2))[::-1, None])
+    return recent.max(axis=0) / (2.0**rate - 1.0), rate
+
+
+def shared_terms(
+    evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
+) -> Terms:
+    """Levels that share one sequence of θ and one of inner points.
+
+    Differences between levels are then smooth in θ, and one factorisation for θ and one for x
+    give all weights.
+    """
+    problem = evaluations.problem
+    # Each level is a grid of its own on the same points, so what levels share is evaluated once.
+    # The finest comes first: if time runs out there, the coarser ones still have its rows.
+    grids = evaluations.design.grids
+    views = [Evaluations(evaluations.evaluator, Design((grid,))) for grid in grids]
+    for view, grid in zip(reversed(views), reversed(grids), strict=True):
+        view.values(grid.n_outer)
+    values = [view.values(grid.n_outer) for view, grid in zip(views, grids, strict=True)]
+    points = views[0].outer()
+    inner_points = views[-1].inner(points.theta[:1], (0, 1))
+    inner = _tuned_inner(inner, inner_points, values)
+    nodes = nodes_on(inner.space, inner_points.uniform, inner_points.x)[0]
+    inner_rules = inner.rules(nodes, [grid.n_inner for grid in grids])
+    j = [weighted_sum(block, rule.weights) for block, rule in zip(values, inner_rules, strict=True)]
+    f = [call_f(problem, one, points.theta[: len(one)], require_finite=False) for one in j]
+    base = _first_usable(problem, j, f, points.theta)
+    sizes = sorted({m for one in f[base:] for m in _halvings(len(one))}, reverse=True)
+    n = sizes[0]
+    points = _first(points, n)
+    outer = outer.for_law(problem.outer_law)
+    outer = outer.tuned([(_nodes(outer, points), _scaled(f[base]))])
+    rules = dict(
+        zip(sizes, outer.rules(_nodes(outer, points), sizes, problem.outer_law), strict=True)
+    )
+    levels = [
+        _term(grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules)
+        for level, (grid, one) in enumerate(zip(grids, f, strict=True))
+        if level >= base
+    ]
+    for level in range(base + 1, len(f)):  # what is plotted is the best that is known of each θ
+        j[base][: len(j[level])] = j[level]
+        f[base][: len(f[level])] = f[level]
+    return Terms(
+        levels,
+        {"kernel": f"{inner.kernel!r} on {inner.space}", **describe_rules([inner_rules[-1]])},
+        {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules([rules[n]])},
+        OuterSample(points.theta, j[base], f[base], _repeated(rules[n].weights, f[base])),
+        []
+        if base == 0
+        else [f"f is not finite on the {base} coarsest level(s), which are left out"],
+    )
+
+
+def independent_terms(
+    evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
+) -> Terms:
+    """Levels as published: each with θ of its own, and each θ with inner points of its own."""
+    problem = evaluations.problem
+    grids = evaluations.design.grids
+    last = len(grids) - 1
+    theta = evaluations.outer(last).theta[:_TUNING_ROWS]
+    points = evaluations.inner(theta, (0, len(theta)), last)
+    recipe = inner.tuned(
+        [
+            (nodes, block.reshape(len(block), -1))
+            for nodes, block in zip(
+                nodes_on(inner.space, points.uniform, points.x),
+                evaluations.values(len(theta), last),
+                strict=False,
+            )
+        ]
+    )
+    levels: list[LevelTerm] = []
+    described: list[Rule] = []
+    sample: OuterSample | None = None
+    for level, grid in enumerate(grids):
+        sizes = (grid.n_inner,) if level == 0 else (grid.n_inner, grids[level - 1].n_inner)
+        j = evaluations.fold(_PrefixRuleByTheta(recipe, sizes), level)
+        outer_points = _first(evaluations.outer(level), len(j))
+        f = [call_f(problem, one, outer_points.theta) for one in np.moveaxis(j, 1, 0)]
+        nodes = _nodes(outer, outer_points)
+        settled = outer.for_law(problem.outer_law).tuned([(nodes, f[0])])
+        assert settled.kernel is not None
+        n, dim = nodes.shape
+        settled = replace(settled, regularization=_outer_lambda(settled.kernel, n, dim))
+        sizes = _halvings(n)
+        rules = dict(zip(sizes, settled.rules(nodes, sizes, problem.outer_law), strict=True))
+        levels.append(_term(grid.n_inner, f[0] - f[1] if level else f[0], rules))
+        described.append(rules[n])
+        if sample is None:
+            weights = _repeated(rules[n].weights, f[0])
+            sample = OuterSample(outer_points.theta, j[:, 0], f[0], weights)
+    assert sample is not None
+    return Terms(
+        levels,
+        {"kernel": f"{recipe.kernel!r} on {recipe.space}, median lengthscale for each theta"},
+        {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules(described)},
+        sample,
+        [],
+    )
+
+
+@dataclass(frozen=True)
+class _PrefixRuleByTheta:
+    """Kernel weights for each θ on the first inner points, for several numbers of them."""
+
+    recipe: KernelQuadrature
+    sizes: tuple[int, ...]
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return ("full", "coarse")[: len(self.sizes)]
+
+    @property
+    def whole_rows(self) -> int | None:
+        return max(1, _GRAM_NUMBERS // self.sizes[0] ** 2)
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        assert points is not None
+        assert self.recipe.kernel is not None
+        nodes = nodes_on(self.recipe.space, points.uniform, points.x)
+        nodes = np.broadcast_to(nodes, (values.shape[0], *nodes.shape[1:]))
+        medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
+        recipe = replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
+        found = recipe.rules_by_set(nodes, self.sizes, points.law)
+        parts = [
+            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in found]))
+            for view, size in enumerate(self.sizes)
+        ]
+        return np.stack(parts, axis=1)
+
+
+def _outer_lambda(kernel: Kernel, n: int, dim: int) -> float:
+    """λ_Θ ∝ T^(-2s/(2s + d)): more than for exact values, since corrections are noisy in θ."""
+    s = kernel.smoothness(dim)
+    return _LAMBDA0 * float(n) ** (-1.0 if np.isinf(s) else -2.0 * s / (2.0 * s + dim))
+
+
+def _tuned_inner(
+    recipe: KernelQuadrature, points: InnerPoints, values: Sequence[Array]
+) -> KernelQuadrature:
+    """Tuned on the coarsest level that has enough columns: it has the most rows."""
+    enough = min(_TUNING_COLUMNS, values[-1].shape[1])
+    block = next(block for block in values if block.shape[1] >= enough)[:_TUNING_ROWS, :enough]
+    block = block.reshape(*block.shape[:2], -1)
+    spread = block.std(axis=(0, 1))
+    block = block / np.where(spread > 0, spread, 1.0)
+    nodes = nodes_on(recipe.space, points.uniform, points.x)[0, :enough]
+    return recipe.tuned([(nodes, np.moveaxis(block, 0, -1).reshape(enough, -1))])
+
+
+def _first_usable(
+    problem: NestedExpectation, j: Sequence[Array], f: Sequence[Array], theta: Array
+) -> int:
+    """The coarsest level from which on f is finite: weights may be negative, and J with them."""
+    for level in range(len(f) - 1, -1, -1):
+        if not np.isfinite(f[level]).all():
+            if level == len(f) - 1:
+                call_f(problem, j[level], theta[: len(j[level])])  # raises, saying where
+            return level + 1
+    return 0
+
+
+def _term(n_inner: int, change: Array, rules: Mapping[int, Rule]) -> LevelTerm:
+    n = len(change)
+    parts = [rules[m].integrate(change[:m]) for m in _halvings(n)]
+    return LevelTerm(n, n_inner, np.stack(parts))
+
+
+def _halvings(n: int) -> list[int]:
+    return [n >> j for j in range(_HALVINGS + 1) if n >> j]
+
+
+def _first(points: OuterPoints, n: int) -> OuterPoints:
+    return OuterPoints(points.theta[:n], None if points.uniform is None else points.uniform[:n])
+
+
+def _nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
+    return nodes_on(recipe.space, points.uniform, points.theta)
+
+
+def _scaled(values: Array) -> Array:
+    spread = values.std(axis=0)
+    return values / np.where(spread > 0, spread, 1.0)
+
+
+def _repeated(weights: Array, like: Array) -> Array:
+    return np.repeat(weights[:, None], like.shape[1], axis=1)

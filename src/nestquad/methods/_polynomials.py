@@ -1,0 +1,304 @@
+"""Sparse polynomials in the variables that drive both laws, grown term by term.
+
+Columns are products of orthonormal polynomials of single coordinates, so a term that contains a
+coordinate of x has mean zero given θ. The terms in θ alone are then a model of J, and all others
+are control variates whose coefficients are found in the same least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+
+__all__ = [
+    "PolynomialFit",
+    "Score",
+    "ScoreTable",
+    "Term",
+    "choose_scores",
+    "fit_terms",
+    "grow_polynomial",
+    "total_degree_terms",
+]
+
+Term: TypeAlias = tuple[tuple[int, int], ...]  # pairs (coordinate, degree ≥ 1), by coordinate
+Score: TypeAlias = Literal["uniform", "normal"]
+
+# Hermite polynomials of higher degree are all about the tails, where there are few points.
+_MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
+_MAX_FACTORS = 4
+_MAX_CANDIDATES = 3000
+# A term enters when its correlation with the residuals is this many standard errors from zero,
+_SIGNIFICANT = 3.0
+# and a round of terms stays when it lowers the leave-one-out error to this fraction.
+_PROGRESS = 0.98
+# Mean squared leave-one-out error, relative to that of the values, below which all is explained.
+_EXACT = 1e-24
+# Scores other than those in which the law is written have to be better by this factor.
+_BETTER_SCORES = 0.95
+
+
+class ScoreTable:
+    """Orthonormal polynomials of each coordinate at n points, made when they are asked for.
+
+    Shapes
+    ------
+    uniform: (n, d) in (0, 1); scores: d names. Legendre polynomials of the uniform itself, or
+    Hermite polynomials of its normal score.
+    """
+
+    def __init__(self, uniform: Array, scores: Sequence[Score]) -> None:
+        self.n_points, self.dim = uniform.shape
+        self.scores = tuple(scores)
+        self._uniform = uniform
+        self._columns: list[list[Array]] = [[np.ones(self.n_points)] for _ in self.scores]
+        self._arguments: list[Array | None] = [None] * self.dim
+
+    def column(self, term: Term) -> Array:
+        """The product of the term's factors, (n,)."""
+        value = np.ones(self.n_points)
+        for coordinate, degree in term:
+            value *= self._polynomial(coordinate, degree)
+        return value
+
+    def matrix(self, terms: Sequence[Term]) -> Array:
+        return np.stack([self.column(term) for term in terms], axis=1)
+
+    def _polynomial(self, coordinate: int, degree: int) -> Array:
+        columns = self._columns[coordinate]
+        x = self._arguments[coordinate]
+        hermite = self.scores[coordinate] == "normal"
+        if x is None:
+            u = self._uniform[:, coordinate]
+            x = self._arguments[coordinate] = np.asarray(ndtri(u) if hermite else 2.0 * u - 1.0)
+        while len(columns) <= degree:
+            k = len(columns) - 1
+            before = columns[k - 1] if k else 0.0
+            if hermite:
+                columns.append((x * columns[k] - np.sqrt(k) * before) / np.sqrt(k + 1.0))
+            else:  # three terms of the Legendre recurrence, each with its norm √(2k + 1)
+                ahead = np.sqrt(2 * k + 3.0) / (k + 1.0)
+                back = k / np.sqrt(2 * k - 1.0) if k else 0.0
+                columns.append(ahead * (np.sqrt(2 * k + 1.0) * x * columns[k] - back * before))
+        return columns[degree]
+
+
+@dataclass(frozen=True)
+class PolynomialFit:
+    """Least squares of values on some terms.
+
+    Attributes
+    ----------
+    terms, coefficients
+        One coefficient (p,) for each term.
+    loo
+        Mean squared leave-one-out residual, weighted.
+    residuals, leverage
+        Of each point, (n,); residuals without their weights.
+    lower, weights
+        Cholesky factor of the weighted Gram matrix of the columns, and the weights (n,).
+    """
+
+    terms: tuple[Term, ...]
+    coefficients: Array
+    loo: float
+    residuals: Array
+    leverage: Array
+    lower: Array
+    weights: Array
+
+    def evaluate(self, table: ScoreTable) -> Array:
+        """The terms whose coordinates all are in the table: the whole, or its mean given θ."""
+        value = np.zeros(table.n_points)
+        for term, coefficient in zip(self.terms, self.coefficients, strict=True):
+            if all(coordinate < table.dim for coordinate, _ in term):
+                value += coefficient * table.column(term)
+        return value
+
+
+def fit_terms(
+    values: Array, table: ScoreTable, terms: Sequence[Term], weights: Array | None = None
+) -> PolynomialFit:
+    """Weighted least squares of values (n,) on given terms."""
+    growing = _LeastSquares(values, weights)
+    growing.append(terms, table.matrix(terms))
+    return growing.solve()
+
+
+def grow_polynomial(
+    values: Array, table: ScoreTable, weights: Array | None = None, *, max_terms: int
+) -> list[PolynomialFit]:
+    """Fits with more and more terms, each better than the one before in leave-one-out error.
+
+    A round looks at all terms one or two degrees above those present, adds those that are
+    significantly correlated with the residuals (the strongest first, at most as many as there
+    are), and ends the growth if they do not pay.
+
+    Cost
+    ----
+    O(n p²) for p terms in the end, and O(n) for each candidate of a round.
+    """
+    current = _LeastSquares(values, weights)
+    current.append([()], np.ones((values.size, 1)))
+    path = [current.solve()]
+    scale = path[0].loo
+    while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
+        room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
+        chosen = _significant(path[-1], table, _candidates(current.terms, table.scores))[:room]
+        if not chosen:
+            break
+        current.append(chosen, table.matrix(chosen))
+        try:
+            fit = current.solve()
+        except NumericalError:  # columns that the points cannot tell apart
+            break
+        if not fit.loo < _PROGRESS * path[-1].loo:
+            break
+        path.append(fit)
+    return path
+
+
+def choose_scores(
+    values: Array, uniform: Array, groups: Sequence[tuple[int, Score]], weights: Array | None = None
+) -> tuple[Score, ...]:
+    """Uniform or normal scores for each group of coordinates, by cubic main effects.
+
+    `groups` gives for each the number of coordinates and the scores in which the law is written;
+    the others are taken if they explain clearly more. Values are (n, p).
+    """
+    written = [score for _, score in groups]
+    sizes = [size for size, _ in groups]
+    dim = uniform.shape[1]
+    terms: list[Term] = [()]
+    terms += [((j, degree),) for j in range(dim) for degree in (1, 2, 3)]
+    if len(terms) * 4 > uniform.shape[0]:
+        return _spread(written, sizes)
+
+    def unexplained(scores: list[Score]) -> float:
+        table = ScoreTable(uniform, _spread(scores, sizes))
+        total = 0.0
+        for column in values.T:
+            spread = float(np.var(column))
+            if spread > 0:
+                total += fit_terms(column, table, terms, weights).loo / spread
+        return total
+
+    best = list(written)
+    least = unexplained(best)
+    for group, score in enumerate(written):
+        other: list[Score] = list(best)
+        other[group] = "normal" if score == "uniform" else "uniform"
+        if (found := unexplained(other)) < _BETTER_SCORES * least:
+            best, least = other, found
+    return _spread(best, sizes)
+
+
+def total_degree_terms(dim: int, degree: int) -> list[Term]:
+    """All terms of total degree at most `degree` in `dim` coordinates.
+
+    Examples
+    --------
+    >>> total_degree_terms(2, 2)
+    [(), ((0, 1),), ((0, 2),), ((1, 1),), ((1, 2),), ((0, 1), (1, 1))]
+    """
+    terms: list[Term] = [()]
+    for factors in range(1, min(dim, degree) + 1):
+        for coordinates in combinations(range(dim), factors):
+            for degrees in product(range(1, degree + 1), repeat=factors):
+                if sum(degrees) <= degree:
+                    terms.append(tuple(zip(coordinates, degrees, strict=True)))
+    return terms
+
+
+def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:
+    return tuple(s for s, size in zip(scores, sizes, strict=True) for _ in range(size))
+
+
+def _candidates(active: Sequence[Term], scores: Sequence[Score]) -> list[Term]:
+    """Terms one or two degrees above an active one, the lowest first.
+
+    Two degrees at once, because an even function has no odd terms to climb over.
+    """
+    present = set(active)
+    found: dict[Term, None] = {}
+    for term in active:
+        degrees = dict(term)
+        for j, score in enumerate(scores):
+            if j not in degrees and len(degrees) == _MAX_FACTORS:
+                continue
+            for step in (1, 2):
+                degree = degrees.get(j, 0) + step
+                if degree <= _MAX_DEGREE[score]:
+                    raised = tuple(sorted({**degrees, j: degree}.items()))
+                    if raised not in present:
+                        found[raised] = None
+    order = sorted(found, key=lambda term: (sum(degree for _, degree in term), len(term)))
+    return order[:_MAX_CANDIDATES]
+
+
+def _significant(fit: PolynomialFit, table: ScoreTable, candidates: Sequence[Term]) -> list[Term]:
+    """The candidates that are correlated with the residuals, the strongest first."""
+    weighted = fit.weights * fit.residuals
+    squares = weighted**2
+    t = np.empty(len(candidates))
+    for i, term in enumerate(candidates):
+        column = table.column(term)
+        noise = float(np.sqrt((column**2) @ squares))
+        t[i] = abs(float(column @ weighted)) / noise if noise > 0 else 0.0
+    return [candidates[i] for i in np.argsort(-t, kind="stable") if t[i] > _SIGNIFICANT]
+
+
+class _LeastSquares:
+    """Weighted least squares whose columns come in blocks; the Gram matrix grows with them.
+
+    The columns are orthonormal under the law that the points sample, so the normal equations are
+    well conditioned.
+    """
+
+    def __init__(self, values: Array, weights: Array | None) -> None:
+        self.terms: list[Term] = []
+        self._weights = np.ones(values.size) if weights is None else weights / weights.mean()
+        self._root = np.sqrt(self._weights)
+        self._values = values * self._root
+        self._columns = np.empty((values.size, 0))
+        self._gram = np.empty((0, 0))
+
+    def append(self, terms: Sequence[Term], columns: Array) -> None:
+        block = columns * self._root[:, None]
+        cross = self._columns.T @ block
+        self._gram = np.block([[self._gram, cross], [cross.T, block.T @ block]])
+        self._columns = np.concatenate([self._columns, block], axis=1)
+        self.terms += terms
+
+    def solve(self) -> PolynomialFit:
+        try:
+            lower: Array = np.asarray(np.linalg.cholesky(self._gram), dtype=float)
+        except np.linalg.LinAlgError:
+            raise NumericalError(
+                f"{len(self.terms)} polynomials cannot be told apart by {self._values.size} points"
+            ) from None
+        half = solve_triangular(lower, self._columns.T, lower=True)
+        coefficients = solve_triangular(lower, half @ self._values, lower=True, trans="T")
+        residuals = self._values - self._columns @ coefficients
+        # One step of refinement: residuals of an exact fit are then at the level of rounding.
+        more = solve_triangular(lower, half @ residuals, lower=True, trans="T")
+        coefficients, residuals = coefficients + more, residuals - self._columns @ more
+        leverage = np.minimum(np.einsum("ij,ij->j", half, half), 0.999)
+        return PolynomialFit(
+            tuple(self.terms),
+            coefficients,
+            float(np.mean((residuals / (1.0 - leverage)) ** 2)),
+            residuals / self._root,
+            leverage,
+            lower,
+            self._weights,
+        )

@@ -1,0 +1,138 @@
+"""Sizes of a sparse tensor grid: many θ with few x, few θ with many x."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+
+__all__ = ["Staircase", "staircase_for"]
+
+# Weights cost the cube of these.
+_MOST_POINTS = 2048
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The first T_l of the θ have at least N_l inner points, for levels l = 0, 1, …
+
+    Inner sizes double from level to level, and outer sizes decrease. All points are nested, so a
+    level only adds what the coarser ones lack.
+
+    Examples
+    --------
+    >>> Staircase((16, 8, 4), (4, 8, 16)).n_evaluations
+    128
+    """
+
+    n_outer: tuple[int, ...]
+    n_inner: tuple[int, ...]
+
+    @property
+    def n_evaluations(self) -> int:
+        steps = np.diff(self.n_inner, prepend=0)
+        return int(steps @ np.array(self.n_outer))
+
+    def steps(self) -> dict[Staircase, tuple[int, int]]:
+        """Every staircase that is one step larger, with the level that grows and its cost."""
+        found: dict[Staircase, tuple[int, int]] = {}
+        widths = np.diff(self.n_inner, prepend=0)
+        for level, (size, width) in enumerate(zip(self.n_outer, widths, strict=True)):
+            if 2 * size <= (self.n_outer[level - 1] if level else _MOST_POINTS):
+                grown = (*self.n_outer[:level], 2 * size, *self.n_outer[level + 1 :])
+                found[Staircase(grown, self.n_inner)] = level, int(size * width)
+        if 2 * self.n_inner[-1] <= _MOST_POINTS:
+            taller = Staircase(
+                (*self.n_outer, self.n_outer[-1]), (*self.n_inner, 2 * self.n_inner[-1])
+            )
+            found[taller] = len(self.n_inner), self.n_outer[-1] * self.n_inner[-1]
+        return found
+
+    def grown(
+        self,
+        outer: Array,
+        inner: float,
+        shrink: tuple[float, float],
+        target: float,
+        budget: int | None,
+        most: float = 4.0,
+    ) -> Staircase | None:
+        """Take the steps that remove most error for each evaluation, until the target is in sight.
+
+        Parameters
+        ----------
+        outer
+            The outer error that is left on each level.
+        inner
+            The inner error that is left.
+        shrink
+            What a step leaves of the outer, and of the inner error.
+        target
+            The error to come down to.
+        budget
+            The most evaluations in all.
+        most
+            Grow at most by this factor; what is then seen is better than what is guessed now.
+        """
+        limit = most * self.n_evaluations
+        limit = limit if budget is None else min(limit, budget)
+        stairs, errors = self, [float(e) for e in outer]
+        while stairs == self or np.hypot(np.linalg.norm(errors), inner) > target:
+            gains: dict[Staircase, float] = {}
+            for step, (level, cost) in stairs.steps().items():
+                if step.n_evaluations <= limit:
+                    error = errors[level] if level < len(errors) else inner
+                    gains[step] = error**2 / cost
+            if not gains:
+                break
+            best = max(gains, key=lambda step: gains[step])
+            level, _ = stairs.steps()[best]
+            if level < len(errors):
+                errors[level] *= shrink[0]
+            else:  # a new level: its correction is known from a few θ only
+                errors.append(inner)
+                inner *= shrink[1]
+            stairs = best
+        return None if stairs == self else stairs
+
+
+def staircase_for(budget: int, smallest: int) -> Staircase:
+    """The balanced staircase of a budget: T_l N_l is the same on all levels.
+
+    It has as many levels as the sizes allow, so `smallest` inner points on the coarsest and as
+    many θ on the finest level, until weights would become too dear; then fewer and broader ones.
+    """
+    best: Staircase | None = None
+    size = smallest
+    while size <= _MOST_POINTS:
+        levels = int(np.log2(_MOST_POINTS / size))
+        for top in range(levels + 1):
+            stairs = _balanced(size, size, top)
+            if stairs.n_evaluations <= budget and (
+                best is None or stairs.n_evaluations > best.n_evaluations
+            ):
+                best = stairs
+        if best is None or _balanced(size, size, levels).n_evaluations > budget:
+            break
+        size *= 2
+    if best is None:
+        raise InputError(
+            "budget",
+            f"{budget} evaluations",
+            f"at least {_balanced(smallest, smallest, 0).n_evaluations} for method 'mlkq' with "
+            f"{smallest} inner points on its coarsest level",
+        )
+    # What is left goes to more θ on all levels: the outer error is the larger one as a rule.
+    top, size = len(best.n_inner) - 1, best.n_inner[0]
+    wide = min(budget * size // best.n_evaluations, _MOST_POINTS // 2**top)
+    return _balanced(size, max(wide, size), top)
+
+
+def _balanced(n_inner: int, n_outer: int, top: int) -> Staircase:
+    return Staircase(
+        tuple(n_outer * 2 ** (top - level) for level in range(top + 1)),
+        tuple(n_inner * 2**level for level in range(top + 1)),
+    )

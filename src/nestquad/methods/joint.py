@@ -1,0 +1,327 @@
+"""One lattice in θ and x jointly: no nesting, no split of the budget, O(M log M)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.methods._joint_model import Geometry, JointModel, fit_joint
+from nestquad.methods._lattice_average import LatticeAverage
+from nestquad.methods._method import Goal, Method
+from nestquad.methods._periodize import (
+    PERIODIZATIONS,
+    PeriodicLattice,
+    Periodization,
+    density,
+    moved,
+)
+from nestquad.points import lattice_vector
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate, OuterSample
+
+__all__ = ["JointLattice"]
+
+# Numbers of points below this need not be a power of two: a Cholesky factorisation is affordable.
+_DENSE_BELOW = 2048
+_FEWEST, _START = 16, 512
+# f(Ĵ) is averaged over the lattice that has at least 2**16 points, and four times those of g.
+_LOG2_AVERAGE, _FINER = 16, 2
+# The largest lattices: finding a vector for more points takes longer than a few seconds.
+_LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
+_MOST_SAMPLE_ROWS = 4096
+# Each part of the error alone is too small in some cases; with these factors the sum covers.
+_HALF_FACTOR = 0.5
+_COARSER_FACTORS = np.array([0.5, 0.25])
+
+
+@dataclass(frozen=True)
+class JointLattice(Method):
+    """Interpolate g on one lattice in (θ, x), integrate x out exactly, average f over θ.
+
+    Each point of a rank-1 lattice gives one θ and one x. g as a function of both is learned by a
+    sparse polynomial plus a shift-invariant kernel, whose Gram matrix on the lattice is circulant,
+    so scales, interpolant and error bars cost a few FFTs. Averaging over x is exact for this
+    model, and f(Ĵ) is averaged over a finer lattice of θ, free of g.
+
+    Parameters
+    ----------
+    n_outer
+        M, the number of points; where None, the budget or the tolerance decides. From 2,048 on it
+        is a power of two.
+    periodization
+        How g becomes periodic. ``"cubic"`` and ``"quintic"`` slow down at the ends of each
+        coordinate, so that g times the density vanishes there: best in few coordinates, as the
+        density of many is all peak. ``"tent"`` goes back and forth. ``"auto"``: quintic up to two
+        coordinates of (θ, x), cubic up to four.
+    trend
+        Whether a polynomial may take part.
+    orders
+        Smoothness of the kernel, a choice among 1, 2, 3; None leaves 3 out where the tent makes
+        g kinked anyway.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad.methods.joint import JointLattice
+    >>> problem = nq.problems.synthetic()
+    >>> est = nq.estimate(problem, method=JointLattice(), budget=1024, rng=0)
+    >>> bool(abs(est.value - problem.exact) < 1e-8)
+    True
+    """
+
+    name: ClassVar[str] = "joint"
+    n_inner: ClassVar[int] = 1
+
+    n_outer: int | None = None
+    periodization: Periodization | Literal["auto"] = "auto"
+    trend: bool = True
+    orders: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        size = self.n_outer
+        if size is not None and (
+            not isinstance(size, int | np.integer)
+            or size < _FEWEST
+            or (size >= _DENSE_BELOW and size & (size - 1))
+        ):
+            raise InputError(
+                "n_outer",
+                repr(size),
+                f"an integer of at least {_FEWEST}, and a power of two from {_DENSE_BELOW} on",
+            )
+        if self.periodization not in ("auto", *PERIODIZATIONS):
+            raise InputError(
+                "periodization", repr(self.periodization), "'auto', 'tent', 'cubic' or 'quintic'"
+            )
+        if self.orders is not None and not (self.orders and set(self.orders) <= {1, 2, 3}):
+            raise InputError("orders", repr(self.orders), "some of 1, 2 and 3, or None")
+
+    def plan(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        so_far: tuple[Design, Estimate] | None = None,
+    ) -> Design | None:
+        if so_far is not None:
+            return self._grown(goal, so_far[0])
+        _require_transports(problem)
+        dim = problem.outer_law.base_dim + problem.inner_base_dim
+        size = self._size(goal)
+        most = size if goal.budget is None or not goal.adaptive else goal.budget
+        limit = _LOG2_MOST if dim <= _MANY else _LOG2_MOST_IN_MANY
+        log2_max = min(max(most.bit_length() - 1 + _FINER, _LOG2_AVERAGE), limit)
+        lattice = PeriodicLattice(max(log2_max, size.bit_length()), self._periodization(dim))
+        return Design((Grid(size, 1, lattice, lattice, None, goal.stream, joint=True),))
+
+    def _periodization(self, dim: int) -> Periodization:
+        if self.periodization != "auto":
+            return self.periodization
+        return "quintic" if dim <= 2 else "cubic" if dim <= 4 else "tent"
+
+    def _size(self, goal: Goal) -> int:
+        if self.n_outer is not None:
+            size = int(self.n_outer)
+        elif goal.adaptive or goal.budget is None:
+            size = min(_START, goal.budget or _START)
+        else:
+            size = _usable(goal.budget)
+        if size < _FEWEST or (goal.budget is not None and size > goal.budget):
+            raise InputError(
+                "budget",
+                f"{goal.budget} evaluations",
+                f"at least {self.n_outer or _FEWEST} for method {self.name!r}",
+            )
+        return size
+
+    def _grown(self, goal: Goal, design: Design) -> Design | None:
+        (grid,) = design.grids
+        larger = 1 << grid.n_outer.bit_length()
+        lattice = grid.outer_points
+        assert isinstance(lattice, PeriodicLattice)
+        if goal.budget is not None and larger > goal.budget:
+            larger = _usable(goal.budget)
+        if self.n_outer is not None or larger <= grid.n_outer:
+            return None
+        # The average over θ needs a lattice finer than that of g.
+        if larger > lattice.max_points >> _FINER:
+            return None
+        return Design((replace(grid, n_outer=larger),))
+
+    def analyze(self, evaluations: Evaluations) -> Estimate:
+        problem = evaluations.problem
+        (grid,) = evaluations.design.grids
+        lattice = grid.outer_points
+        assert isinstance(lattice, PeriodicLattice)
+        raw = evaluations.values(grid.n_outer)
+        n = _usable(raw.shape[0])  # time may have run out before all rows were there
+        scalar = raw.ndim == 2
+        data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
+        model = self._fitted(problem, data)
+        average = LatticeAverage(problem, scalar, lattice.log2_max)
+        copies = average.by_copy(model)
+        answers = copies.mean()
+        value = average.final(answers)
+
+        half = data.first(1 << int(np.log2(0.75 * n)))
+        smaller = model.refitted(half.values, half.uniform, half.weights)
+        from_half = average.final(average.by_copy(smaller, require_finite=False).mean())
+        rng = grid.stream.child(grid.level, 5).generator()
+        base = model.conditional()
+        factors = model.reality(smaller, rng)
+        parts = {
+            "paths": average.over_paths(model, base, factors, rng),
+            "half": (value - from_half)[:, None],
+            "floor": average.of_floor(model, base)[:, None],
+            "average": np.stack([value - average.final(copies.mean(s)) for s in (2, 4)], axis=1),
+        }
+        errors = np.nan_to_num(
+            np.concatenate(
+                [
+                    parts["paths"],
+                    _HALF_FACTOR * parts["half"],
+                    parts["floor"],
+                    _COARSER_FACTORS * parts["average"],
+                ],
+                axis=1,
+            ),
+            nan=float(np.abs(value).max()),
+        )
+        covariance = errors @ errors.T
+        std_error = np.sqrt(np.diagonal(covariance))
+        single = problem.finish(answers).ndim == 0
+        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
+        return Estimate(
+            value=float(value[0]) if single else value,
+            std_error=float(std_error[0]) if single else std_error,
+            n_evaluations=n,
+            n_outer=n,
+            n_inner=1,
+            method=self.name,
+            diagnostics={
+                "answers": answers,
+                "error_inner": sizes["paths"],
+                "error_outer": sizes["average"],
+                "error_parts": sizes,
+                "outputs": [_described(model, c) for c in range(len(model.outputs))],
+                "posterior_factors": factors,
+                "notes": _notes(model, n, raw.shape[0]),
+            },
+            covariance=None if single else covariance,
+            problem=problem.label,
+            exact=None if problem.exact is None else _float_or_array(problem.exact),
+            sample=_sample(average, model, scalar),
+        )
+
+    def _fitted(self, problem: NestedExpectation, data: _Data) -> JointModel:
+        periodization = data.geometry.periodization
+        theta = problem.outer_law.from_uniform(data.uniform[:1, : data.geometry.n_theta])
+        return fit_joint(
+            data.geometry,
+            data.values,
+            data.uniform,
+            data.weights,
+            (problem.outer_law.base, problem.inner_law(theta).base),
+            trend=self.trend,
+            orders=self.orders or ((1, 2) if periodization == "tent" else (1, 2, 3)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Values (N, p) at uniforms (N, d) of a lattice, and what each point weighs."""
+
+    geometry: Geometry
+    values: Array
+    uniform: Array
+    weights: Array
+
+    def first(self, n: int) -> _Data:
+        return _Data(self.geometry, self.values[:n], self.uniform[:n], self.weights[:n])
+
+
+def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, values: Array) -> _Data:
+    n_theta = problem.outer_law.base_dim
+    dim = n_theta + problem.inner_base_dim
+    v = lattice.periodic(grid.outer_stream, dim, values.shape[0])
+    vector = lattice_vector(dim, lattice.log2_max)
+    # The first point of a shifted lattice is the shift.
+    geometry = Geometry(vector, v[0], n_theta, lattice.periodization)
+    return _Data(
+        geometry, values, moved(lattice.periodization, v), density(lattice.periodization, v)
+    )
+
+
+def _sample(average: LatticeAverage, model: JointModel, scalar: bool) -> OuterSample:
+    means = model.conditional()
+    step = -(-model.size // _MOST_SAMPLE_ROWS)
+    rows = slice(None, None, step)
+    f = average.f(means, require_finite=False)[rows]
+    theta = average.problem.outer_law.from_uniform(means.uniform[rows])
+    weights = np.repeat(means.weights[rows, None] / means.weights.sum(), f.shape[1], axis=1)
+    return OuterSample(theta, means.j[rows, 0] if scalar else means.j[rows], f, weights)
+
+
+def _usable(n: int) -> int:
+    """How many of n points are used: all, or from some number on a power of two."""
+    return n if n < _DENSE_BELOW else 1 << (n.bit_length() - 1)
+
+
+def _require_transports(problem: NestedExpectation) -> None:
+    law = problem.outer_law
+    if law.has_transport:
+        role, law = "inner", problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))
+    else:
+        role = "outer"
+    if not law.has_transport:
+        raise InputError(
+            role,
+            "a law that can only be sampled",
+            "a law that is a transport of uniforms, which method 'joint' places on a lattice",
+            "Use method='nmc', or describe the simulator by nq.Transport.",
+        )
+
+
+def _described(model: JointModel, c: int) -> dict[str, Any]:
+    output = model.outputs[c]
+    described: dict[str, Any] = {
+        "polynomial_terms": len(output.fit.terms),
+        "leave_one_out": float(np.sqrt(output.fit.loo)),
+    }
+    if output.kernel is not None:
+        described |= {
+            "order": output.kernel.order,
+            "scales": output.kernel.scales,
+            "nugget": output.kernel.nugget,
+        }
+    return described
+
+
+def _notes(model: JointModel, n: int, n_given: int) -> list[str]:
+    geometry = model.geometry
+    notes = [
+        f"{n:,} points of a lattice in {geometry.vector.size} coordinates, "
+        f"{geometry.periodization} periodization"
+    ]
+    for c, output in enumerate(model.outputs):
+        terms = len(output.fit.terms)
+        trend = f"{terms} polynomial terms" if terms > 1 else "a constant"
+        rest = (
+            ", which leave nothing to a kernel"
+            if output.kernel is None
+            else f" and a kernel of order {output.kernel.order}, nugget {output.kernel.nugget:.1g}"
+        )
+        notes.append(f"output {c + 1}: {trend}{rest}")
+    if n < n_given:
+        notes.append(f"{n_given - n:,} evaluations beyond the last power of two were not used")
+    return notes
+
+
+def _float_or_array(value: float | Sequence[float]) -> float | Array:
+    array = np.asarray(value, dtype=float)
+    return float(array) if array.ndim == 0 else array

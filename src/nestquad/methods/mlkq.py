@@ -1,0 +1,260 @@
+"""Multilevel kernel quadrature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import Allocation, allocate
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.kernels import Kernel, Matern
+from nestquad.methods._level_terms import assemble, independent_terms, shared_terms
+from nestquad.methods._method import Goal, Method
+from nestquad.methods._staircase import Staircase, staircase_for
+from nestquad.methods.nkq import NKQ
+from nestquad.points import Sequence, as_sequence
+from nestquad.problem import NestedExpectation
+from nestquad.quadrature import KernelQuadrature
+from nestquad.result import Estimate
+
+__all__ = ["MLKQ"]
+
+# The first turn towards a tolerance.
+_PILOT_BUDGET = 768
+# Each turn of the published form asks for an error smaller by this.
+_PUBLISHED_STEP = 0.6
+_NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class MLKQ(Method):
+    """Multilevel kernel quadrature: few inner points for many θ, many for few.
+
+    The telescoping sum of multilevel Monte Carlo with kernel weights in both stages. All θ share
+    one nested sequence of inner points, and all levels share one nested sequence of θ, so what a
+    level changes is smooth in θ, errors of the two stages multiply, and levels share evaluations:
+    θ_t is evaluated at N(t) inner points, a staircase. Where g is smooth this needs far fewer
+    evaluations than a full grid.
+
+    Parameters
+    ----------
+    n_coarsest
+        Inner points on the coarsest level, and θ on the finest; sizes double in between.
+    outer_points, inner_points
+        ``"sobol"``, ``"lattice"``, …: sequences whose beginnings are good point sets.
+    inner, outer
+        Recipes for the two stages.
+    shared
+        False: the form of the paper, with θ of its own for each level and inner points of its own
+        for each θ; see `as_published`.
+
+    Notes
+    -----
+    *Error bar.* Outer: what halving the θ of each level changes. Inner: what the last doublings of
+    N changed. Both continued at the rate at which they decrease.
+
+    *Tolerances* grow the staircase where it removes most error for each evaluation: more θ on one
+    level, or a new one. *Cost* beyond g: one factorisation for each stage, of at most 2,048 points;
+    a budget of more than 4 million evaluations is not used up.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad.methods.mlkq import MLKQ
+    >>> problem = nq.problems.synthetic()
+    >>> est = nq.estimate(problem, budget=4096, method=MLKQ(), rng=1)
+    >>> est.n_evaluations, bool(abs(est.value - problem.exact) < 1e-7)
+    (4096, True)
+    """
+
+    name: ClassVar[str] = "mlkq"
+    n_coarsest: int = 4
+    outer_points: str | Sequence = "sobol"
+    inner_points: str | Sequence = "sobol"
+    inner: KernelQuadrature = field(default_factory=KernelQuadrature)
+    outer: KernelQuadrature = field(default_factory=KernelQuadrature)
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        size = self.n_coarsest
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 2:
+            raise InputError("n_coarsest", repr(size), "an integer of at least 2")
+        as_sequence(self.outer_points)
+        as_sequence(self.inner_points)
+        if self.shared and self.inner.space == "native":
+            raise InputError(
+                "inner",
+                "a recipe on the native space",
+                "one on 'uniform', 'normal' or 'auto', where weights do not depend on theta",
+                "Use MLKQ.as_published(inner_space='native'), or NKQ.",
+            )
+
+    @classmethod
+    def as_published(cls, problem: NestedExpectation | None = None, **spaces: Any) -> MLKQ:
+        """The paper's multilevel form: its allocation, independent points for each θ and level.
+
+        Kernels and inner regularisation are those of `NKQ.as_published`, which also says what
+        `inner_space` and `outer_space` mean; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
+        """
+        nkq = NKQ.as_published(problem, **spaces)
+        outer = nkq.outer if isinstance(nkq.outer, KernelQuadrature) else _roughest(nkq.outer)
+        return cls(
+            outer_points="iid", inner_points="iid", inner=nkq.inner, outer=outer, shared=False
+        )
+
+    # Planning.
+
+    def plan(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        so_far: tuple[Design, Estimate] | None = None,
+    ) -> Design | None:
+        if not self.shared:
+            return self._published(problem, goal, so_far)
+        if so_far is not None:
+            return self._grown(goal, *so_far)
+        budget = goal.budget
+        if goal.adaptive or budget is None:
+            budget = min(_PILOT_BUDGET, budget or _PILOT_BUDGET)
+        return self._staircase(goal, staircase_for(budget, self.n_coarsest))
+
+    def _staircase(self, goal: Goal, stairs: Staircase) -> Design:
+        outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
+        # One number for all levels: they are parts of one table on the same points.
+        return Design(
+            tuple(
+                Grid(n_outer, n_inner, outer, inner, 1, goal.stream, level=0)
+                for n_outer, n_inner in zip(stairs.n_outer, stairs.n_inner, strict=True)
+            )
+        )
+
+    def _grown(self, goal: Goal, design: Design, estimate: Estimate) -> Design | None:
+        found = estimate.diagnostics
+        stairs = Staircase(
+            tuple(grid.n_outer for grid in design.grids),
+            tuple(grid.n_inner for grid in design.grids),
+        )
+        error = np.atleast_1d(estimate.std_error)
+        half_width = getattr(goal, "half_width", None)
+        target = error / 2 if half_width is None else np.asarray(half_width) / _NORMAL_95
+        if not (np.asarray(target) > 0).all():
+            return None
+        outer = np.stack([level["error_outer"] for level in found["levels"]]) / target
+        left_out = len(stairs.n_inner) - len(outer)
+        grown = stairs.grown(
+            np.concatenate([np.zeros(left_out), outer.max(axis=1)]),
+            float((found["inner"]["error"] / target).max()),
+            (2.0 ** -found["outer"]["rate"], 2.0 ** -found["inner"]["rate"]),
+            0.9,
+            goal.budget,
+        )
+        return None if grown is None else self._staircase(goal, grown)
+
+    def _published(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        so_far: tuple[Design, Estimate] | None,
+    ) -> Design | None:
+        """The paper's sizes for the smallest error that the budget allows, or for a smaller one."""
+        most = goal.budget or _PILOT_BUDGET
+        if goal.adaptive:
+            had = 0 if so_far is None else so_far[0].n_evaluations
+            most = min(most, max(_PILOT_BUDGET, 2 * had))
+        sizes = self._allocation(problem, most)
+        if so_far is not None and sizes.n_evaluations <= so_far[0].n_evaluations:
+            return None
+        outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
+        return Design(
+            tuple(
+                Grid(level.n_outer, level.n_inner, outer, inner, None, goal.stream, number)
+                for number, level in enumerate(sizes.levels)
+            )
+        )
+
+    def _allocation(self, problem: NestedExpectation, budget: int) -> Allocation:
+        assert self.inner.kernel is not None
+        assert self.outer.kernel is not None
+        dim_x, dim_theta = problem.inner_base_dim, problem.outer_law.base_dim
+        low, high = -30.0, -1e-3  # of log Δ
+        best: Allocation | None = None
+        for _ in range(60):
+            middle = (low + high) / 2
+            sizes = allocate(
+                float(np.exp(middle)),
+                "mlkq",
+                dim_x=dim_x,
+                dim_theta=dim_theta,
+                s_x=self.inner.kernel.smoothness(dim_x),
+                s_theta=self.outer.kernel.smoothness(dim_theta),
+            )
+            if sizes.n_evaluations <= budget:
+                best, high = sizes, middle
+            else:
+                low = middle
+        if best is None:
+            raise InputError("budget", f"{budget} evaluations", "more for the published allocation")
+        return best
+
+    # Analysis.
+
+    def analyze(self, evaluations: Evaluations) -> Estimate:
+        problem = evaluations.problem
+        make = shared_terms if self.shared else independent_terms
+        terms = make(evaluations, self.inner, self.outer)
+        found = assemble(terms.levels, problem.finish)
+        covariance = found.errors.covariance
+        std_error = np.sqrt(np.diagonal(covariance))
+        scalar = problem.finish(found.answers).ndim == 0
+        return Estimate(
+            value=float(found.value[0]) if scalar else found.value,
+            std_error=float(std_error[0]) if scalar else std_error,
+            n_evaluations=evaluations.evaluator.n_evaluations,
+            n_outer=max(level.n_outer for level in terms.levels),
+            n_inner=terms.levels[-1].n_inner,
+            method=self.name,
+            diagnostics={
+                "answers": found.answers,
+                "error_inner": found.errors.inner_size,
+                "error_outer": found.errors.outer_size,
+                "inner": {**terms.inner, "error": found.inner, "rate": found.inner_rate},
+                "outer": {**terms.outer, "rate": found.outer_rate},
+                "levels": [
+                    {
+                        "n_inner": level.n_inner,
+                        "n_outer": level.n_outer,
+                        "change": change,
+                        "error_outer": error,
+                    }
+                    for level, change, error in zip(
+                        terms.levels, found.change, found.outer, strict=True
+                    )
+                ],
+                "notes": [
+                    *terms.notes,
+                    *terms.inner.get("notes", []),
+                    *terms.outer.get("notes", []),
+                ],
+            },
+            covariance=None if scalar else covariance,
+            problem=problem.label,
+            exact=_float_or_array(problem.exact),
+            sample=terms.sample,
+        )
+
+
+def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:
+    """One recipe for all answers: the one that asks for the least smoothness."""
+    return min(recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0)
+
+
+def _float_or_array(value: Any) -> float | Array | None:
+    if value is None:
+        return None
+    array = np.asarray(value, dtype=float)
+    return float(array) if array.ndim == 0 else array

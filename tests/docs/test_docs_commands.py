@@ -1,0 +1,90 @@
+"""Every command in the documents exists and does what it says, here with small budgets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import partial
+
+import doc_pages as pages
+import pytest
+
+import nestquad as nq
+from nestquad.cli import main
+
+SHELL = ("console", "bash", "sh", "shell")
+# Inline code counts as a command if it has arguments: `nestquad` alone is the name of the project.
+INLINE = re.compile(r"`(nestquad [^`…]+)`")
+
+
+def commands(page):
+    lines = [line for block in pages.blocks(page, *SHELL) for line in block.text.splitlines()]
+    lines += INLINE.findall(pages.prose(page).replace("\n", " "))
+    return [" ".join(line.strip().removeprefix("$ ").split()) for line in lines]
+
+
+ALL = sorted({(page, line) for page in pages.PAGES for line in commands(page)})
+NESTQUAD = sorted({line for _, line in ALL if line.startswith("nestquad ")})
+MAKE = sorted({line for _, line in ALL if line.startswith("make ")} | {"make demo", "make test"})
+
+
+def smaller(line: str) -> list[str]:
+    """The arguments of a command, with budgets and accuracies that take no time."""
+    line = line.partition("#")[0]
+    arguments = shlex.split(line.partition(" > ")[0])[1:]
+    for i, (option, value) in enumerate(zip(arguments, arguments[1:], strict=False), start=1):
+        if option == "--budget":
+            budgets = [min(float(one), 500 * 2**k) for k, one in enumerate(value.split(","))]
+            arguments[i] = ",".join(f"{one:.0f}" for one in budgets)
+        elif option in ("--tol", "--rtol"):
+            arguments[i] = "2.0"
+        elif option == "--replicates":
+            arguments[i] = "2"
+    if arguments[0] == "compare" and "--replicates" not in arguments:
+        arguments += ["--replicates", "2"]
+    return arguments
+
+
+def write_model() -> None:
+    """The file that the page about the command line uses."""
+    page = pages.ROOT / "docs" / "command-line.md"
+    models = [b.text for b in pages.blocks(page, "python") if b.text.startswith("# model.py")]
+    assert len(models) == 1
+    with open("model.py", "w", encoding="utf-8") as file:
+        file.write(models[0])
+
+
+def test_there_are_commands_to_test():
+    assert len(NESTQUAD) >= 8
+    used = {shlex.split(line)[1] for line in NESTQUAD}
+    assert used >= {"estimate", "compare", "problems", "demo"}
+
+
+@pytest.mark.parametrize("line", NESTQUAD)
+def test_command_runs(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(pages.ROOT / "examples")
+    write_model()
+    # `demo` has no option for replicates.
+    monkeypatch.setattr(nq, "compare", partial(_compare, nq.compare))
+    try:
+        code = main(smaller(line))
+    except SystemExit as stop:  # --help and --version
+        code = stop.code
+    assert not code, capsys.readouterr().err
+    assert capsys.readouterr().out
+
+
+def _compare(compare, problem, *, replicates=2, **options):
+    return compare(problem, replicates=min(replicates, 2), **options)
+
+
+@pytest.mark.parametrize("line", MAKE)
+def test_make_target_exists(line):
+    makefile = (pages.ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{re.escape(shlex.split(line)[1])}:", makefile, re.M)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/quickstart.md"])
+def test_nobody_promises_a_release(name):
+    assert "pip install nestquad" not in pages.read(pages.ROOT / name)

@@ -1,0 +1,138 @@
+"""Parts of the documents that are made by commands are those that the commands make."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from types import ModuleType
+
+import doc_pages as pages
+import numpy as np
+import pytest
+
+import nestquad as nq
+from nestquad.cli import main
+from nestquad.compare import Comparison, Row
+from nestquad.methods import METHODS
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, pages.ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+readme, layout = script("update_readme"), script("update_layout")
+README = pages.read(pages.ROOT / "README.md")
+
+
+# The results table of the README.
+
+
+def block(name: str) -> str:
+    (content,) = re.findall(f"<!-- {name}:begin -->\n(.*?)\n<!-- {name}:end -->", README, re.S)
+    return content
+
+
+def table_rows() -> list[list[str]]:
+    lines = block("results").splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_table_has_every_method():
+    methods = [row[0] for row in table_rows()]
+    assert methods == list(METHODS), "run `python docs/update_readme.py`"
+
+
+def test_command_above_the_table_is_the_one_that_makes_it(monkeypatch):
+    assert readme.COMMAND in README
+    asked = {}
+
+    def compare(problem, **options):
+        asked.update(problem=problem.name, **options)
+        return Comparison("finance", None, 1, ())
+
+    monkeypatch.setattr(nq, "compare", compare)
+    main(readme.COMMAND.split()[1:])
+    by_command = {k: v for k, v in asked.items() if k != "progress"}
+    asked.clear()
+    readme.results()
+    by_script = {k: v for k, v in asked.items() if k != "progress"}
+    assert by_command["budget"] == [by_script.pop("budget")]
+    assert by_script.items() <= by_command.items()
+
+
+def test_table_is_written_from_its_rows():
+    row = Row("nkq", 100, 99, 1.0, 0.0123, 0.02, 0.1, 0.0456, 0.95, 0.5)
+    text = readme.results_table(Comparison("finance", 1.0, 1, (row,)))
+    assert text.splitlines()[-1] == "| nkq | 99 | 0.012 | 0.046 | 95 % | 0.5 |"
+
+
+def test_blocks_are_replaced_and_nothing_else():
+    text = "a\n<!-- results:begin -->\nold\n<!-- results:end -->\nb\n"
+    new = readme.with_block(text, "results", "new")
+    assert new == "a\n<!-- results:begin -->\nnew\n<!-- results:end -->\nb\n"
+    assert readme.with_block(new, "results", "new") == new
+    with pytest.raises(SystemExit):
+        readme.with_block("no block", "results", "new")
+
+
+def test_output_of_the_example_is_current():
+    shown = block("output")
+    problem = nq.NestedExpectation  # the example itself is run by test_docs_code.py
+    assert problem is not None
+    assert shown.startswith("```text\noption to invest: ")
+    assert "converged" in shown
+
+
+@pytest.mark.slow
+def test_table_is_what_the_command_gives():
+    fresh = {row.method: row for row in readme.results().rows}
+    for method, evaluations, error, half_width, covers, _ in table_rows():
+        row = fresh[method]
+        assert evaluations == f"{row.n_evaluations:,}"
+        # Other builds of BLAS round differently, which tuning may amplify.
+        np.testing.assert_allclose(float(error), row.mean_abs_error, rtol=0.25)
+        np.testing.assert_allclose(float(half_width), row.half_width, rtol=0.25)
+        assert abs(float(covers.removesuffix("%")) - 100 * row.coverage) <= 10
+
+
+# The layout in docs/architecture.md.
+
+
+def test_layout_is_current():
+    page = pages.read(pages.ROOT / "docs" / "architecture.md")
+    assert layout.with_layout(page) == page, "run `python docs/update_layout.py`"
+
+
+def test_every_module_has_a_place_and_says_what_it_is_for():
+    parts = {path.name for path in layout.SOURCE.iterdir() if not path.name.startswith("__")}
+    assert parts - {"py.typed"} == set(layout.ORDER), "give it a place in docs/update_layout.py"
+    for line in layout.layout().splitlines():
+        assert len(line.split()) > 2, f"no docstring: {line}"
+
+
+def test_imports_never_go_up():
+    place = {name.removesuffix(".py"): i for i, name in enumerate(layout.ORDER)}
+    for path in layout.SOURCE.rglob("*.py"):
+        unit = path.relative_to(layout.SOURCE).parts[0].removesuffix(".py")
+        if unit == "__init__":
+            continue
+        for imported in imported_parts(ast.parse(path.read_text(encoding="utf-8"))):
+            assert imported in place, f"{path.name} imports {imported}"
+            assert place[imported] <= place[unit], f"{unit} ({path.name}) imports {imported}"
+
+
+def imported_parts(module: ast.Module) -> set[str]:
+    """Parts of nestquad that are imported when the module is; not inside functions."""
+    found = set()
+    for node in module.body:
+        if isinstance(node, ast.ImportFrom) and node.module == "nestquad":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nestquad."):
+            found.add(str(node.module).split(".")[1])
+    return found

@@ -1,0 +1,144 @@
+"""Every method on every shipped problem: value, error bar, reproducibility."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+from nestquad.methods import METHODS
+
+BUDGET = 4000
+PROBLEMS = {problem.name: problem for problem in nq.problems.all()}
+NESTED = ("nmc", "nqmc", "nkq")
+
+
+def every(function):
+    function = pytest.mark.parametrize("method", NESTED)(function)
+    return pytest.mark.parametrize("problem", PROBLEMS)(function)
+
+
+@every
+def test_lands_near_the_truth(problem, method):
+    problem = PROBLEMS[problem]
+    est = nq.estimate(problem, budget=BUDGET, method=method, rng=11)
+    assert abs(est.value - problem.exact) < 5 * est.std_error
+    assert 0 < est.std_error < 0.8 * max(abs(problem.exact), 0.3)
+    assert est.n_evaluations <= BUDGET
+    assert est.n_evaluations > BUDGET / 2
+    assert est.method == method
+    assert est.problem == problem.name
+
+
+@pytest.mark.parametrize("method", NESTED)
+@pytest.mark.parametrize("problem", ["synthetic", "finance", "eig-linear"])
+def test_same_seed_same_bits(problem, method):
+    problem = PROBLEMS[problem]
+    first, again, other = (
+        nq.estimate(problem, budget=400, method=method, rng=seed) for seed in (5, 5, 6)
+    )
+    assert first.value == again.value
+    assert first.std_error == again.std_error
+    assert first.value != other.value
+
+
+@pytest.mark.parametrize("name", ["synthetic", "finance", "rainforth"])
+def test_kernel_quadrature_beats_the_others(name):
+    problem = PROBLEMS[name]
+    errors = {
+        method: np.mean(
+            [
+                abs(
+                    nq.estimate(problem, budget=BUDGET, method=method, rng=seed).value
+                    - problem.exact
+                )
+                for seed in range(5)
+            ]
+        )
+        for method in NESTED
+    }
+    assert errors["nkq"] < errors["nqmc"] < errors["nmc"]
+
+
+@pytest.mark.parametrize("points", ["iid", "sobol", "halton", "lattice"])
+@pytest.mark.parametrize("sharing", ["independent", "shared", 4])
+@pytest.mark.parametrize("cls", [nq.NMC, nq.NQMC, nq.NKQ])
+def test_any_points_any_sharing(cls, sharing, points):
+    problem = nq.problems.rainforth()
+    method = cls(64, 32, outer_points=points, inner_points=points, sharing=sharing)
+    est = nq.estimate(problem, method=method, rng=2)
+    assert est.value == pytest.approx(problem.exact, abs=0.3)
+    assert abs(est.value - problem.exact) < 6 * est.std_error
+
+
+@pytest.mark.parametrize("n_inner", [2, 3, 4, 5])
+@pytest.mark.parametrize("cls", [nq.NMC, nq.NQMC, nq.NKQ])
+def test_few_inner_points_admit_their_error(cls, n_inner):
+    problem = nq.problems.synthetic()
+    covered = 0
+    for seed in range(12):
+        est = nq.estimate(problem, method=cls(128, n_inner), rng=seed)
+        covered += abs(est.value - problem.exact) <= 3 * est.std_error
+    assert covered >= 10
+
+
+@pytest.mark.parametrize("n_outer", [3, 4, 7])
+@pytest.mark.parametrize("cls", [nq.NMC, nq.NQMC, nq.NKQ])
+def test_few_outer_points_admit_their_error(cls, n_outer):
+    problem = nq.problems.synthetic()
+    covered = 0
+    for seed in range(12):
+        est = nq.estimate(problem, method=cls(n_outer, 64), rng=seed)
+        covered += abs(est.value - problem.exact) <= 3 * est.std_error
+    assert covered >= 8
+
+
+def test_bias_of_nested_monte_carlo_is_the_one_in_the_books():
+    # An average of N noisy losses has variance 1 + s²/N, so its expected shortfall is known.
+    from scipy.stats import norm
+
+    problem, n = nq.problems.gaussian_es(0.9, s=1.0), 4
+    z, tau = norm.ppf(0.9), np.sqrt(1 + 1 / n)
+    biased = z + (tau * norm.pdf(z / tau) - z * norm.sf(z / tau)) / 0.1
+    values = [nq.estimate(problem, method=nq.NMC(4000, n), rng=s).value for s in range(25)]
+    error = np.std(values) / 5
+    assert np.mean(values) == pytest.approx(biased, abs=4 * error)
+    assert abs(problem.exact - biased) > 8 * error, "the bias is there to be seen"
+
+
+def test_nested_means_are_unbiased_for_linear_f():
+    problem = nq.NestedExpectation(
+        nq.Uniform(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0] ** 2
+    )
+    for cls in (nq.NMC, nq.NQMC):  # E = 1 + 1/3
+        values = [nq.estimate(problem, method=cls(30, 8), rng=s).value for s in range(200)]
+        assert np.mean(values) == pytest.approx(4 / 3, abs=4 * np.std(values) / np.sqrt(200))
+
+
+def test_error_of_nested_monte_carlo_is_the_central_limit_theorem():
+    # f linear, so the inner stage has no bias and the error bar is sd(J)/√T, times Student's
+    # factor so that 1.96 of it make a 95 % interval.
+    from scipy.stats import norm, t
+
+    problem = nq.NestedExpectation(
+        nq.Uniform(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0]
+    )
+    est = nq.estimate(problem, method=nq.NMC(500, 10), rng=0)
+    j = est.sample.j
+    student = t(499).ppf(0.975) / norm.ppf(0.975)
+    assert est.std_error == pytest.approx(student * j.std(ddof=1) / np.sqrt(500), rel=1e-6)
+    assert est.value == pytest.approx(j.mean(), rel=1e-12)
+
+
+def test_auto_says_what_it_chose_and_why():
+    est = nq.estimate(nq.problems.synthetic(), budget=400, rng=0)
+    assert est.method in METHODS
+    assert any(est.method in note for note in est.diagnostics["notes"])
+    sampled = nq.NestedExpectation(
+        nq.Sampler(lambda n, rng: rng.random((n, 1)), dim=1),
+        nq.Uniform(),
+        lambda x, theta: x[..., 0] + theta[..., 0],
+    )
+    est = nq.estimate(sampled, budget=1000, rng=0)
+    assert est.method == "nmc"
+    assert est.value == pytest.approx(1.0, abs=0.15)

@@ -1,0 +1,96 @@
+"""The package itself: what it imports, exports and promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+
+HEAVY = ("matplotlib", "pandas", "scipy.stats", "torch", "IPython", "pytest")
+
+
+def test_import_needs_numpy_and_scipy_only():
+    code = (
+        "import sys, nestquad; "
+        "print([m for m in sys.modules if m.split('.')[0] not in sys.stdlib_module_names])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(re.findall(r"'([^']+)'", out.stdout))
+    assert "nestquad.estimate" in modules
+    for name in HEAVY:
+        assert name not in modules, f"import nestquad pulls in {name}"
+
+
+def test_estimates_need_no_more():
+    code = (
+        "import sys, nestquad as nq; nq.estimate(nq.problems.finance(), budget=400, rng=0); "
+        "print([m for m in ('matplotlib', 'pandas', 'torch') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_typed():
+    assert resources.files("nestquad").joinpath("py.typed").is_file()
+
+
+def test_everything_exported_exists():
+    assert len(set(nq.__all__)) == len(nq.__all__)
+    for name in nq.__all__:
+        assert getattr(nq, name) is not None
+    for module in ("rules", "tuning", "evaluate", "methods", "accuracy", "points", "kernels"):
+        package = __import__(f"nestquad.{module}", fromlist=["__all__"])
+        for name in package.__all__:
+            assert hasattr(package, name), f"nestquad.{module}.{name}"
+
+
+def test_names_of_the_design_are_there():
+    names = """NestedExpectation estimate compare allocate expectation Uniform Normal LogNormal
+    Independent Transport Sampler Empirical NMC NQMC NKQ KernelQuadrature Matern Gaussian Sobolev
+    Stein Estimate problems"""
+    for name in names.split():
+        assert name in nq.__all__
+
+
+def test_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+([a-z0-9.]+)?", nq.__version__)
+
+
+def test_public_things_are_documented():
+    for name in nq.__all__:
+        thing = getattr(nq, name)
+        assert (thing.__doc__ or "").strip(), f"{name} has no docstring"
+
+
+def test_all_errors_are_ours():
+    errors = [getattr(nq, name) for name in nq.__all__ if name.endswith("Error")]
+    assert len(errors) >= 6
+    assert all(issubclass(error, nq.NestquadError) for error in errors)
+    assert issubclass(nq.InputError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "error", [nq.InputError("a", "b", "c", "d"), nq.MissingExtraError("a", "b")]
+)
+def test_errors_survive_a_trip_to_another_process(error):
+    import pickle
+
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    located = nq.EvaluationError("g failed", theta=np.ones(1), x=np.zeros(2), advice="Do this.")
+    again = pickle.loads(pickle.dumps(located))
+    assert str(again) == str(located)
+    np.testing.assert_array_equal(again.x, located.x)
+
+
+def test_modules_are_short():
+    source = Path(nq.__file__).parent
+    long = {p.name: n for p in source.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
+    assert not long
