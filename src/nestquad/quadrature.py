@@ -35,7 +35,7 @@ Space = Literal["auto", "uniform", "normal", "native"]
 
 
 # Tuning looks at no more nodes than these: optima are flat, and N³ is dear.
-_TUNING_NODES = 64
+_TUNING_NODES = 56
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,25 @@ class KernelQuadrature:
         ``space="auto"`` the nodes are uniforms; the recipe that comes back says which space it
         settled for.
         """
+        if self.kernel is not None:
+            return self._tuned(self._settled_space, self.kernel, groups)[1]
         dim = groups[0][0].shape[1]
-        by_space = [
-            max((self._tuned(space, kernel, groups) for kernel in kernels), key=lambda t: t[0])[1]
-            for space, kernels in self._candidates(dim).items()
-        ]
-        if len(by_space) == 1:
-            return by_space[0]
+        rough = default_kernel(dim, 1.5)
+        if self.lengthscale != "likelihood":
+            return self._tuned(self._settled_space, rough, groups)[1]
+        spaces: list[Space] = ["uniform", "normal"] if self.space == "auto" else [self.space]
+        fits = [self._tuned(space, rough, groups) for space in spaces]
         # Likelihood compares kernels on one space. Between spaces it says which one interpolates
         # better, which in the tails is not the same as integrating better.
-        return min(by_space, key=lambda recipe: recipe.predicted_error(groups))
+        best = fits[0]
+        if len(fits) > 1:
+            best = min(fits, key=lambda fit: fit[1].predicted_error(groups))
+        smooth = self._tuned(best[1].space, default_kernel(dim, 2.5), groups)
+        return max(best, smooth, key=lambda fit: fit[0])[1]
+
+    @property
+    def _settled_space(self) -> Space:
+        return "uniform" if self.space == "auto" else self.space
 
     def predicted_error(self, groups: Sequence[tuple[Array, Array]]) -> float:
         """What a tuned recipe expects its error to be, on nodes given as uniforms."""
@@ -133,27 +142,19 @@ class KernelQuadrature:
             total += unit * float(amplitude(factor, values[:_TUNING_NODES]).sum())
         return total
 
-    def _candidates(self, dim: int) -> dict[Space, list[Kernel]]:
-        """The spaces and kernels among which the values decide."""
-        space: Space = "uniform" if self.space == "auto" else self.space
-        if self.kernel is not None:
-            return {space: [self.kernel]}
-        if self.lengthscale != "likelihood":
-            return {space: [default_kernel(dim, 1.5)]}
-        spaces: list[Space] = ["uniform", "normal"] if self.space == "auto" else [space]
-        return {space: [default_kernel(dim, nu) for nu in (1.5, 2.5)] for space in spaces}
-
     def _tuned(
         self, space: Space, kernel: Kernel, groups: Sequence[tuple[Array, Array]]
     ) -> tuple[float, KernelQuadrature]:
         """Lengthscale and λ_0 for one kernel on one space, and how likely they make the values."""
+        if self.lengthscale == "likelihood":
+            groups = [(nodes[:_TUNING_NODES], values[:_TUNING_NODES]) for nodes, values in groups]
         if self.space == "auto" and space == "normal":
             groups = [(ndtri(nodes), values) for nodes, values in groups]
         likelihood = 0.0
         if self.lengthscale == "median" or (self.kernel is None and self.lengthscale != "fixed"):
             kernel = kernel.with_lengthscale(median_lengthscale(groups[0][0]))
         if self.lengthscale == "likelihood":
-            kernel, likelihood = fit_lengthscale(kernel, groups, most_nodes=_TUNING_NODES)
+            kernel, likelihood = fit_lengthscale(kernel, groups)
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))

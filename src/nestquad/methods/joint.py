@@ -37,7 +37,7 @@ _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
 _MOST_SAMPLE_ROWS = 4096
 # Each part of the error alone is too small in some cases; with these factors the sum covers.
 _HALF_FACTOR = 0.5
-_COARSER_FACTORS = np.array([0.5, 0.25])
+_COARSER_FACTORS = np.array([0.75, 0.375])
 
 
 @dataclass(frozen=True)

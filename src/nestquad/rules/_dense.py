@@ -8,11 +8,30 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
+from nestquad.kernels import Kernel
 from nestquad.rules._cholesky import Factor, factorize
 from nestquad.rules._guard import Jitter, Regularization, Schedule, scheduled_lambda
 from nestquad.rules._rule import Rule
 
-__all__ = ["DenseSystem"]
+__all__ = ["DenseSystem", "upper_gram"]
+
+_BLOCK = 128
+
+
+def upper_gram(kernel: Kernel, nodes: Array) -> Array:
+    """Gram matrices (T, N, N) of nodes (T, N, d), of which only the upper triangle is made.
+
+    That is all that a Cholesky factorisation reads, and evaluating the kernel is half its cost.
+    """
+    count, n, _ = nodes.shape
+    if n <= _BLOCK:
+        return kernel(nodes, nodes)
+    out = np.zeros((count, n, n))
+    for start in range(0, n, _BLOCK):
+        out[:, start : start + _BLOCK, start:] = kernel(
+            nodes[:, start : start + _BLOCK], nodes[:, start:]
+        )
+    return out
 
 
 @dataclass(frozen=True)
@@ -21,7 +40,8 @@ class DenseSystem:
 
     Shapes
     ------
-    nodes (N, d), gram (N, N), mean (N,), functions (N, k) with their moments (k,).
+    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,), functions (N, k) with
+    their moments (k,).
     """
 
     nodes: Array
@@ -73,9 +93,10 @@ class DenseSystem:
 
     def rule(self, factor: Factor, ridge: float, size: int) -> Rule:
         """The rule on the first `size` nodes."""
-        weights, variance = self._weights(factor, size)
-        mean, gram = self.mean[:size], self.gram[:size, :size]
-        worst = self.double - 2.0 * float(weights @ mean) + float(weights @ (gram @ weights))
+        weights, variance, image = self._weights(factor, size)
+        # The image is (K + ridge) w, known from the equations that w solves.
+        worst = self.double - 2.0 * float(weights @ self.mean[:size]) + float(weights @ image)
+        worst -= ridge * float(weights @ weights)
         # Rounding leaves differences of order eps × double: below that nothing is known.
         floor = np.finfo(float).eps * abs(self.double)
         return Rule(
@@ -87,8 +108,8 @@ class DenseSystem:
             float(max(variance, floor)),
         )
 
-    def _weights(self, factor: Factor, size: int) -> tuple[Array, float]:
-        """Optimal weights subject to exactness, and the posterior variance of the integral."""
+    def _weights(self, factor: Factor, size: int) -> tuple[Array, float, Array]:
+        """Optimal weights subject to exactness, the posterior variance, and K w with the ridge."""
         mean, functions = self.mean[:size], self._functions(size)
         if size < self.nodes.shape[0]:
             factor = factor.leading(size)
@@ -96,10 +117,14 @@ class DenseSystem:
         weights, inverse_functions = solved[:, 0], solved[:, 1:]
         variance = self.double - float(mean @ weights)
         if not functions.shape[1]:
-            return weights, variance
+            return weights, variance, mean
         missing = self.moments[: functions.shape[1]] - functions.T @ weights
         coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
-        return weights + inverse_functions @ coefficients, variance + float(missing @ coefficients)
+        return (
+            weights + inverse_functions @ coefficients,
+            variance + float(missing @ coefficients),
+            mean + functions @ coefficients,
+        )
 
     def _functions(self, size: int) -> Array:
         """What the first `size` nodes integrate exactly, (size, k)."""

@@ -12,7 +12,7 @@ from nestquad.distributions import Law, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.errors import InputError, unknown_name
 from nestquad.kernels import Kernel, Matern
-from nestquad.rules._dense import DenseSystem
+from nestquad.rules._dense import DenseSystem, upper_gram
 from nestquad.rules._exactness import Exactness, basis, basis_means
 from nestquad.rules._guard import Jitter, Regularization
 from nestquad.rules._markov import markov_solve
@@ -134,7 +134,7 @@ def prefix_rules(
             "Use fewer inner points and more outer ones, or Matern(0.5) in one dimension, "
             "whose weights cost O(N).",
         )
-    grams = kernel(nodes, nodes)
+    grams = upper_gram(kernel, nodes)
     moments = np.broadcast_to(basis_means(exact, law), (count, basis(exact, nodes[0]).shape[1]))
     smoothness = kernel.smoothness(dim)
     found = []

@@ -54,7 +54,7 @@ def fit_lengthscale(
     groups: Sequence[tuple[Array, Array]],
     *,
     bounds: tuple[float, float] = (0.03, 30.0),
-    grid: int = 6,
+    grid: int = 5,
     most_nodes: int = 128,
 ) -> tuple[Kernel, float]:
     """The kernel with its lengthscale multiplied by the factor of highest likelihood, and that.
@@ -93,7 +93,7 @@ def fit_lengthscale(
     losses = np.array([loss(p) for p in points])
     best = int(np.argmin(losses))
     low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
-    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.15, "maxiter": 6})
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.2, "maxiter": 5})
     log_factor, smallest = min((losses[best], points[best]), (found.fun, found.x))[::-1]
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), -float(smallest)
 

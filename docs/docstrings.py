@@ -1,0 +1,37 @@
+"""What the API page needs to know about our docstrings.
+
+The parser knows the sections of numpydoc, but neither ``Shapes`` nor ``Cost``, whose underlines
+Markdown would take for headings; and a few docstrings use roles and formulas of reStructuredText.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+_SECTION = re.compile(r"^(Shapes|Cost)\n-+\n", re.M)
+_ROLE = re.compile(r":\w+:`~?([^`]+)`")
+_FORMULA = re.compile(r"^\.\. math:: (.*(?:\n {2,}.*)*)", re.M)
+
+
+class Docstrings(griffe.Extension):
+    """Rewrites docstrings into Markdown before they are parsed."""
+
+    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Rewrite the docstring of one object."""
+        if obj.docstring is not None:
+            obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+def as_markdown(text: str) -> str:
+    """The docstring with bold words for our own sections, and code for roles and formulas.
+
+    Notes
+    -----
+    Formulas are shown as they are written: rendering them would take a script from elsewhere.
+    """
+    text = _SECTION.sub(r"**\1.** ", text)
+    text = _FORMULA.sub(lambda m: "```text\n" + " ".join(m[1].split()) + "\n```", text)
+    return _ROLE.sub(r"`\1`", text)
