@@ -9,22 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._loop import Loop
 from nestquad._progress import Progress, ProgressLike, as_progress
-from nestquad._typing import Array, RNGLike
+from nestquad._typing import RNGLike
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluator, OutOfTimeError
+from nestquad.evaluate import Design, Evaluator
 from nestquad.methods import Goal, Method, as_method, choose_method
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate, Step
+from nestquad.result import Estimate
 
 __all__ = ["as_budget", "estimate"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
-# Differences between few points are small by luck now and then. A half-width below the tolerance
-# counts only if the one before it was at least within this factor of it.
-_STEADY = 6.0
 
 
 def estimate(
@@ -96,64 +94,25 @@ def estimate(
             "one of them",
             "For instance budget=10_000, tol=1e-3, or method=nq.NKQ(n_outer=100, n_inner=100).",
         )
-    goal = Goal(Stream.from_rng(rng), budget, adaptive)
     show = as_progress(progress)
-    message = ""
-    design = chosen.plan(problem, goal)
     evaluator = Evaluator(
         problem,
         executor,
         keep=adaptive or chosen.sequential,
         deadline=np.inf if max_seconds is None else started + max_seconds,
-        on_progress=lambda done: show(done, _total(design, budget if adaptive else None), message),
     )
-    found: Estimate | None = None
-    trace: list[Step] = []
-    status = "done"
-    before: Array | float = np.inf
+    loop = Loop(chosen, Goal(Stream.from_rng(rng), budget, adaptive), evaluator, tol, rtol)
+    evaluator.on_progress = lambda done: show(
+        done, _total(loop.design, budget if adaptive else None), loop.message
+    )
     try:
-        while design is not None:
-            try:
-                latest = chosen.analyze(evaluator.evaluate(design))
-            except OutOfTimeError:
-                if found is None:
-                    raise
-                latest = found
-            stopped = evaluator.stopped is not None
-            if found is not None and stopped and latest.n_outer < found.n_outer:
-                latest = found  # cut off by time: the design before it was larger, and complete
-            found = replace(latest, n_evaluations=evaluator.n_evaluations)
-            trace.append(Step(found.n_evaluations, found.value, found.std_error))
-            half = 1.959964 * np.asarray(found.std_error)
-            message = f"{np.asarray(found.value)} ± {half}"
-            if evaluator.stopped is not None:
-                status = evaluator.stopped
-                break
-            if not (adaptive or chosen.sequential):
-                break
-            status = "budget" if adaptive else "done"
-            if adaptive:
-                target = np.maximum(tol or 0.0, (rtol or 0.0) * np.abs(found.value))
-                if np.all(half <= target) and np.all(before <= _STEADY * target):
-                    status = "converged"
-                    break
-                before = half
-                goal = replace(goal, half_width=float(np.min(target)))
-            design = chosen.plan(problem, goal, (design, found))
-    except KeyboardInterrupt:
-        if found is None:
-            raise
-        status = "interrupted"
+        found = loop.run()
     finally:
         if isinstance(show, Progress):
             show.close()
-    if found is None:
-        raise InputError("method", repr(chosen), "a method that plans at least one evaluation")
     return replace(
         found,
-        status=status,
         seconds=time.perf_counter() - started,
-        trace=tuple(trace),
         diagnostics={**found.diagnostics, "notes": [*notes, *found.diagnostics.get("notes", [])]},
     )
 
