@@ -11,6 +11,7 @@ True
 from nestquad import problems
 from nestquad.accuracy import Allocation, allocate
 from nestquad.compare import Comparison, compare
+from nestquad.conditional import ConditionalEstimate, conditional
 from nestquad.distributions import (
     Empirical,
     Independent,
@@ -43,7 +44,7 @@ from nestquad.kernels import (
     Sum,
     Tensor,
 )
-from nestquad.methods import NKQ, NMC, NQMC
+from nestquad.methods import CKQ, NKQ, NMC, NQMC
 from nestquad.points import IID, Given, Halton, Lattice, Sobol
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -53,6 +54,7 @@ from nestquad.rules import Jitter, Schedule
 __version__ = "0.1.0"
 
 __all__ = [
+    "CKQ",
     "IID",
     "NKQ",
     "NMC",
@@ -61,6 +63,7 @@ __all__ = [
     "Allocation",
     "Anova",
     "Comparison",
+    "ConditionalEstimate",
     "Empirical",
     "Estimate",
     "EvaluationError",
@@ -94,6 +97,7 @@ __all__ = [
     "UnsupportedError",
     "allocate",
     "compare",
+    "conditional",
     "estimate",
     "expectation",
     "problems",

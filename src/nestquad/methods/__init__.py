@@ -1,5 +1,6 @@
 """The methods, one file each, and their names."""
 
+from nestquad.methods._dense import scores_of
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._names import METHODS, as_method, choose_method
 from nestquad.methods._outer import kernel_outer
@@ -19,4 +20,5 @@ __all__ = [
     "as_method",
     "choose_method",
     "kernel_outer",
+    "scores_of",
 ]

@@ -84,11 +84,15 @@ class PeriodicKernel:
 
 
 def fit_kernel(
-    values: Array, steps: Array, orders: Sequence[int] = (1, 2)
+    values: Array,
+    steps: Array,
+    orders: Sequence[int] = (1, 2),
+    start: PeriodicKernel | None = None,
 ) -> tuple[PeriodicKernel, float]:
     """Order, scales and nugget of highest likelihood, and the negative log likelihood.
 
-    Mean and amplitude are profiled out. Values (M,) are in lattice order, steps (d, M).
+    Mean and amplitude are profiled out. Values (M,) are in lattice order, steps (d, M). The search
+    starts from the scales and nugget of `start`.
 
     Cost
     ----
@@ -96,13 +100,15 @@ def fit_kernel(
     """
     power = np.abs(rfft(values - values.mean())) ** 2 / values.size
     dim = steps.shape[0]
-    start = np.append(np.full(dim, np.log(_FIRST_SCALE)), np.log(_FIRST_NUGGET))
+    if start is None:
+        start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
+    first = np.log(np.append(start.scales, start.nugget))
     best: tuple[PeriodicKernel, float] | None = None
     for order in orders:
         omegas = omega(order, steps)
         found = minimize(
             negative_log_likelihood,
-            start,
+            first,
             args=(omegas, power),
             jac=True,
             method="L-BFGS-B",

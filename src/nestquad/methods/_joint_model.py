@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from nestquad.methods._polynomials import (
     PolynomialFit,
     Score,
     ScoreTable,
+    Term,
     choose_scores,
     fit_terms,
     grow_polynomial,
@@ -28,8 +30,10 @@ from nestquad.methods._polynomials import (
 
 __all__ = ["FLOOR", "ConditionalMeans", "Geometry", "JointModel", "fit_joint"]
 
-# Hyperparameters and the choice of terms need no more points than this.
-_LOG2_TUNING = 13
+# Points that choose terms and orders, that determine coefficients, and that refine kernels (less
+# where there are many coordinates): more would cost time and change little.
+_CHOICE, _COEFFICIENTS, _REFINEMENT = 2**13, 2**15, 2**15
+_REFINEMENT_NUMBERS = 2**18
 _MOST_TERMS = 500
 # Where g is positive, Ĵ is kept above this fraction of its standard deviation.
 FLOOR = 0.01
@@ -142,13 +146,12 @@ class JointModel:
 
     def refitted(self, values: Array, uniform: Array, weights: Array) -> JointModel:
         """The same terms and kernels, with coefficients from other values (N, p)."""
-        table = ScoreTable(uniform, self.scores)
-        outputs = []
-        for column, output in zip(values.T, self.outputs, strict=True):
-            fit = fit_terms(column, table, output.fit.terms, weights)
-            outputs.append(_completed(self.geometry, fit, weights, output.kernel, output.positive))
-        size = 1 << (values.shape[0] - 1).bit_length()
-        return replace(self, size=size, outputs=tuple(outputs))
+        data = _Points(self.geometry, ScoreTable(uniform, self.scores), weights)
+        outputs = [
+            data.completed(column, output.fit.terms, output.kernel)
+            for column, output in zip(values.T, self.outputs, strict=True)
+        ]
+        return replace(self, size=data.size, outputs=tuple(outputs))
 
 
 def fit_joint(
@@ -167,47 +170,68 @@ def fit_joint(
     likelihood of the process that completes them decides.
     """
     n, dim = uniform.shape
-    many = min(n, 1 << _LOG2_TUNING)  # points that choose terms
-    few = 1 << (many.bit_length() - 1)  # points that choose kernels: a whole lattice
+    some = min(n, _CHOICE)
     groups = [(geometry.n_theta, written[0]), (dim - geometry.n_theta, written[1])]
-    scores = choose_scores(values[:many], uniform[:many], groups, weights[:many])
-    table = ScoreTable(uniform[:many], scores)
-    steps = lattice_steps(geometry.vector, few)
-    order = reversed_bits(few, few.bit_length() - 1)
-    most = min(many // 10, _MOST_TERMS) if trend else 1
+    scores = choose_scores(values[:some], uniform[:some], groups, weights[:some])
+    few = ScoreTable(uniform[:some], scores)
+    data = _Points(geometry, ScoreTable(uniform, scores), weights)
+    most = min(some // 10, _MOST_TERMS) if trend else 1
     outputs = []
     for column in values.T:
-        path = grow_polynomial(column[:many], table, weights[:many], max_terms=most)
+        path = grow_polynomial(column[:some], few, weights[:some], max_terms=most)
         best: tuple[float, PolynomialFit, PeriodicKernel | None] | None = None
         for fit in path if len(path) < 2 else (path[0], path[-1]):
-            if _explains_all(fit, column[:many]):
+            if _explains_all(fit, column[:some]):
                 best = -np.inf, fit, None
                 break
-            rest = (fit.residuals * weights[:many])[order]
-            kernel, loss = fit_kernel(rest, steps, orders)
-            loss += 0.5 * len(fit.terms) * np.log(few)
+            rest = fit.residuals * weights[:some]
+            kernel, loss = data.kernel(rest, orders)
+            loss += 0.5 * len(fit.terms) * np.log(some)
             if best is None or loss < best[0]:
                 best = loss, fit, kernel
         assert best is not None
         _, fit, found = best
-        if many < n:
-            fit = fit_terms(column, ScoreTable(uniform, scores), fit.terms, weights)
-        outputs.append(_completed(geometry, fit, weights, found, bool(column.min() > 0)))
-    return JointModel(geometry, scores, 1 << (n - 1).bit_length(), tuple(outputs))
+        if found is not None and (more := min(n, _REFINEMENT, _REFINEMENT_NUMBERS // dim)) > some:
+            rest = column[:more] - fit.evaluate(ScoreTable(uniform[:more], scores))
+            found, _ = data.kernel(rest * weights[:more], (found.order,), found)
+        outputs.append(data.completed(column, fit.terms, found))
+    return JointModel(geometry, scores, data.size, tuple(outputs))
 
 
-def _completed(
-    geometry: Geometry,
-    fit: PolynomialFit,
-    weights: Array,
-    kernel: PeriodicKernel | None,
-    positive: bool,
-) -> _Output:
-    if kernel is None:
-        return _Output(fit, None, None, positive)
-    rest = fit.residuals * weights
-    process = interpolate(kernel, geometry.vector, geometry.n_theta, rest)
-    return _Output(fit, kernel, process, positive)
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """The points of g, with their polynomials and what each weighs."""
+
+    geometry: Geometry
+    table: ScoreTable
+    weights: Array
+
+    @property
+    def size(self) -> int:
+        """Of the smallest lattice that contains them."""
+        return 1 << (self.weights.size - 1).bit_length()
+
+    def kernel(
+        self, rest: Array, orders: tuple[int, ...], start: PeriodicKernel | None = None
+    ) -> tuple[PeriodicKernel, float]:
+        """The likeliest kernel for the values of a process at as many of the points."""
+        log2_size = rest.size.bit_length() - 1
+        lattice = rest[reversed_bits(1 << log2_size, log2_size)]
+        steps = lattice_steps(self.geometry.vector, 1 << log2_size)
+        return fit_kernel(lattice, steps, orders, start)
+
+    def completed(
+        self, values: Array, terms: Sequence[Term], kernel: PeriodicKernel | None
+    ) -> _Output:
+        """Coefficients of the terms, and the process conditioned on what they leave."""
+        enough = min(values.size, _COEFFICIENTS)
+        fit = fit_terms(values[:enough], self.table.first(enough), terms, self.weights[:enough])
+        positive = bool(values.min() > 0)
+        if kernel is None:
+            return _Output(fit, None, None, positive)
+        rest = (values - fit.evaluate(self.table)) * self.weights
+        process = interpolate(kernel, self.geometry.vector, self.geometry.n_theta, rest)
+        return _Output(fit, kernel, process, positive)
 
 
 def _explains_all(fit: PolynomialFit, values: Array) -> bool:

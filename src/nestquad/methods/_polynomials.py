@@ -63,10 +63,16 @@ class ScoreTable:
         self._columns: list[list[Array]] = [[np.ones(self.n_points)] for _ in self.scores]
         self._arguments: list[Array | None] = [None] * self.dim
 
+    def first(self, n: int) -> ScoreTable:
+        """The table of the first n points."""
+        return self if n == self.n_points else ScoreTable(self._uniform[:n], self.scores)
+
     def column(self, term: Term) -> Array:
         """The product of the term's factors, (n,)."""
-        value = np.ones(self.n_points)
-        for coordinate, degree in term:
+        if not term:
+            return np.ones(self.n_points)
+        value = self._polynomial(*term[0]).copy()
+        for coordinate, degree in term[1:]:
             value *= self._polynomial(coordinate, degree)
         return value
 

@@ -196,7 +196,7 @@ class SurrogateAnswers:
         residual = self.apply_f(means.j[0]) - self.apply_f(surrogate.leave_one_out())
         spread = np.sqrt((weights[:, None] ** 2 * np.nan_to_num(residual) ** 2).sum(axis=0))
         answers = self._average(surrogate, self.dense[0])
-        return np.asarray(np.sqrt((self._gradient(answers) ** 2 @ spread**2)))
+        return np.asarray(np.sqrt(self._gradient(answers) ** 2 @ spread**2))
 
     def design_weights(self, uniform: Array) -> Array:
         """How likely the law makes each design point, (T,), summing to one."""

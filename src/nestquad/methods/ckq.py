@@ -144,6 +144,7 @@ class CKQ(Method):
         if chosen is None:
             return self._without_surrogate(evaluations, answers, means, outer)
         surrogate, sceptic, reason = chosen
+        evaluations.evaluator.memo["surrogate"] = surrogate
         final = answers.answer(surrogate, sceptic, means, outer.uniform[:rows])
         grow = self._side(problem, grid, surrogate, means, answers, final)
         value, std_error = final.value, final.std_error

@@ -11,7 +11,6 @@ from nestquad._typing import Array
 from nestquad.accuracy import Allocation, allocate
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.kernels import Kernel, Matern
 from nestquad.methods._level_terms import assemble, independent_terms, shared_terms
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._staircase import Staircase, staircase_for
