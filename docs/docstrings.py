@@ -26,12 +26,12 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(text: str) -> str:
-    """The docstring with bold words for our own sections, and code for roles and formulas.
+    """The docstring with notes for our own sections, and code for roles and formulas.
 
     Notes
     -----
     Formulas are shown as they are written: rendering them would take a script from elsewhere.
     """
-    text = _SECTION.sub(r"**\1.** ", text)
+    text = _SECTION.sub(r"Notes\n-----\n**\1.** ", text)
     text = _FORMULA.sub(lambda m: "```text\n" + " ".join(m[1].split()) + "\n```", text)
     return _ROLE.sub(r"`\1`", text)

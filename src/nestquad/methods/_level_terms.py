@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,12 +35,12 @@ _LAMBDA0 = 0.01
 _HALVINGS = 3
 # A doubling of points divides errors by 2^rate, whose prior is this; a single difference is known
 # to be of the size of the error within this factor. Faster than the range is not believed.
-_RATE, _DIFFERENCE_NOISE, _RATE_RANGE = (1.0, 0.5), 0.5, (0.5, 2.5)
+_RATE, _DIFFERENCE_NOISE, _RATE_RANGE = (1.0, 0.5), 0.5, (0.5, 3.5)
 
 
 @dataclass(frozen=True)
 class LevelTerm:
-    """What one level adds to the q expectations, from all its θ, the first half, quarter, …
+    """What one level adds to the q expectations, from all its θ, half of them, a quarter.
 
     Shapes: answers (m, q).
     """
@@ -97,8 +96,8 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     change = np.stack([effect(level.answers[0]) for level in levels])
     halved = np.zeros((_HALVINGS, len(levels), value.size))
     for i, level in enumerate(levels):
-        for j, (more, fewer) in enumerate(pairwise(level.answers)):
-            halved[j, i] = effect(more - fewer)
+        for j, part in enumerate(level.answers[1:]):
+            halved[j, i] = effect(level.answers[0] - part)
     outer, outer_rate = _continued(np.sqrt((halved**2).sum(axis=1))[::-1])
     inner, inner_rate = _continued(np.abs(change[1:]))
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
@@ -122,11 +121,12 @@ def _continued(sizes: Array) -> tuple[Array, float]:
         return np.full(sizes.shape[1], np.inf), _RATE[0]
     scale = sizes.max(axis=0)
     pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
-    rate = fit_decay(pooled, _DIFFERENCE_NOISE * pooled, *_RATE).slow
-    rate = float(np.clip(rate, *_RATE_RANGE))
-    # One difference may vanish by accident, so the one before it has a say.
-    recent = sizes[-2:] * 2.0 ** (-rate * np.arange(min(sizes.shape[0], 2))[::-1, None])
-    return recent.max(axis=0) / (2.0**rate - 1.0), rate
+    found = fit_decay(pooled, _DIFFERENCE_NOISE * pooled, *_RATE).rate
+    rate = float(np.clip(found, *_RATE_RANGE))
+    # A difference may vanish by accident, so the ones before it have a say.
+    recent = sizes[-_HALVINGS:]
+    ages = np.arange(recent.shape[0])[::-1, None]
+    return (recent * 2.0 ** (-rate * ages)).max(axis=0) / (2.0**rate - 1.0), rate
 
 
 def shared_terms(
@@ -212,8 +212,8 @@ def independent_terms(
         assert settled.kernel is not None
         n, dim = nodes.shape
         settled = replace(settled, regularization=_outer_lambda(settled.kernel, n, dim))
-        sizes = _halvings(n)
-        rules = dict(zip(sizes, settled.rules(nodes, sizes, problem.outer_law), strict=True))
+        parts = _halvings(n)
+        rules = dict(zip(parts, settled.rules(nodes, parts, problem.outer_law), strict=True))
         levels.append(_term(grid.n_inner, f[0] - f[1] if level else f[0], rules))
         described.append(rules[n])
         if sample is None:
@@ -262,7 +262,8 @@ class _PrefixRuleByTheta:
 def _outer_lambda(kernel: Kernel, n: int, dim: int) -> float:
     """λ_Θ ∝ T^(-2s/(2s + d)): more than for exact values, since corrections are noisy in θ."""
     s = kernel.smoothness(dim)
-    return _LAMBDA0 * float(n) ** (-1.0 if np.isinf(s) else -2.0 * s / (2.0 * s + dim))
+    exponent = 1.0 if np.isinf(s) else 2.0 * s / (2.0 * s + dim)
+    return float(_LAMBDA0 * n**-exponent)
 
 
 def _tuned_inner(

@@ -17,7 +17,7 @@ _MOST_POINTS = 2048
 
 @dataclass(frozen=True)
 class Staircase:
-    """The first T_l of the θ have at least N_l inner points, for levels l = 0, 1, …
+    """The first T_l of the θ have at least N_l inner points, on each level l.
 
     Inner sizes double from level to level, and outer sizes decrease. All points are nested, so a
     level only adds what the coarser ones lack.
