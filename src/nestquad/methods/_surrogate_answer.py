@@ -21,8 +21,8 @@ __all__ = ["Answer", "SurrogateAnswers"]
 _PATHS = 64
 _SKETCH = 256
 # Each part of the error alone is too small in some cases; these factors made the sum cover.
-_PATH_FACTOR = 1.5
-_BIAS_FACTOR = 1.5
+_PATH_FACTOR = 2.0
+_BIAS_FACTOR = 2.0
 # Student's t for the few sets that there are.
 _DENSE_FACTOR = 3.2
 
