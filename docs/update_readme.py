@@ -15,9 +15,7 @@ import nestquad as nq
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBLEM, BUDGET, REPLICATES, SEED = "finance", 10_000, 20, 0
-COMMAND = (
-    f"nestquad compare {PROBLEM} --budget {BUDGET} --replicates {REPLICATES} --seed {SEED}"
-)
+COMMAND = f"nestquad compare {PROBLEM} --budget {BUDGET} --replicates {REPLICATES} --seed {SEED}"
 
 
 def main() -> None:

@@ -84,7 +84,9 @@ def test_blocks_are_replaced_and_nothing_else():
 
 def test_output_of_the_example_is_current():
     problem = load_problem(f"{pages.ROOT / 'examples' / 'quickstart.py'}:problem")
-    shown = re.match(r"```text\noption to invest: (\S+) ± (\S+) \(95 %\).* converged,", block("output"))
+    shown = re.match(
+        r"```text\noption to invest: (\S+) ± (\S+) \(95 %\).* converged,", block("output")
+    )
     assert shown
     value, half_width = map(float, shown.groups())
     fresh = nq.estimate(problem, tol=1e-3, rng=0)

@@ -98,12 +98,50 @@ def test_a_tolerance_is_met_by_the_half_width(name, method):
 
 def test_it_stops_at_the_first_turn_that_meets_the_tolerance():
     est = nq.estimate(nq.problems.finance(), tol=0.05, method="nqmc", rng=1)
-    halves = [1.959964 * step.std_error for step in est.trace]
+    halves = half_widths(est)
     assert halves[-1] <= 0.05
-    assert all(half > 0.05 for half in halves[:-1])
+    for before, half in pairwise(halves[:-1]):
+        assert half > 0.05 or before > 0.05, "it could have stopped here"
     sizes = [step.n_evaluations for step in est.trace]
     assert all(b == 2 * a for a, b in pairwise(sizes))
     assert est.trace[-1].value == est.value
+
+
+def half_widths(est):
+    return [1.959963985 * step.std_error for step in est.trace]
+
+
+@pytest.mark.parametrize("method", ["nmc", "nqmc"])
+def test_a_tolerance_just_above_the_half_width_stops_and_one_just_below_does_not(method):
+    # Steady progress: no turn is much better than the one before, which would count as luck.
+    problem = nq.problems.finance()
+    whole = nq.estimate(problem, tol=1e-9, budget=2**15, method=method, rng=3)
+    halves = half_widths(whole)
+    turn = next(i for i in range(1, len(halves)) if min(halves[:i]) > halves[i] > halves[i - 1] / 5)
+    size = whole.trace[turn].n_evaluations
+    above, below = (
+        nq.estimate(problem, tol=factor * halves[turn], method=method, budget=2**16, rng=3)
+        for factor in (1.001, 0.999)
+    )
+    assert above.status == "converged"
+    assert above.n_evaluations == size
+    assert above.value == whole.trace[turn].value
+    assert below.n_evaluations > size
+
+
+def test_a_single_lucky_turn_is_not_believed():
+    # Of many seeds some have a first half-width that is small by chance.
+    for seed in range(20):
+        est = nq.estimate(nq.problems.finance(), tol=0.2, method="nqmc", rng=seed)
+        assert len(est.trace) >= 2
+
+
+@pytest.mark.parametrize("method", NESTED)
+def test_one_evaluation_too_few_for_another_turn(method):
+    options = {"tol": 1e-9, "method": method, "rng": 3}
+    problem = nq.problems.finance()
+    assert nq.estimate(problem, budget=2047, **options).n_evaluations == 1024
+    assert nq.estimate(problem, budget=2048, **options).n_evaluations == 2048
 
 
 def test_a_relative_tolerance_scales_with_the_answer():

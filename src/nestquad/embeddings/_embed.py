@@ -14,8 +14,7 @@ from nestquad.embeddings._empirical import empirical_embedding
 from nestquad.embeddings._registry import closed_form, unsupported
 from nestquad.errors import InputError
 from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
-from nestquad.kernels._coordinates import accumulate
-from nestquad.kernels._kernel import as_nodes
+from nestquad.kernels._kernel import accumulate, as_nodes
 
 __all__ = ["double_embedding", "mean_embedding"]
 

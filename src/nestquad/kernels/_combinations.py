@@ -11,9 +11,14 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._algebra import checked_kernels
-from nestquad.kernels._coordinates import Coordinatewise, ProductKernel, accumulate
-from nestquad.kernels._kernel import Kernel, Lengthscale, as_lengthscale
+from nestquad.kernels._coordinates import Coordinatewise, ProductKernel
+from nestquad.kernels._kernel import (
+    Kernel,
+    Lengthscale,
+    accumulate,
+    as_lengthscale,
+    checked_kernels,
+)
 
 __all__ = ["Additive", "Anova", "Tensor"]
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._kernel import Kernel, Lengthscale, as_lengthscale
+from nestquad.kernels._kernel import Kernel, Lengthscale, accumulate, as_lengthscale
 
-__all__ = ["Coordinatewise", "DifferentiableKernel", "ProductKernel", "accumulate", "differences"]
+__all__ = ["Coordinatewise", "DifferentiableKernel", "ProductKernel", "differences"]
 
 
 class Coordinatewise(Kernel):
@@ -142,11 +142,3 @@ class DifferentiableKernel(ProductKernel):
 def differences(x: Array, y: Array) -> Array:
     """x_i - y_j, (..., n) and (..., m) -> (..., n, m)."""
     return np.asarray(x[..., :, None] - y[..., None, :])
-
-
-def accumulate(operation: np.ufunc, total: Array, part: Array | float) -> Array:
-    """``operation(total, part)``, in place where shapes allow: Gram matrices are large."""
-    fits = total.shape == np.broadcast_shapes(total.shape, np.shape(part))
-    # Products of 0-d arrays are scalars, which cannot be written to.
-    writable = fits and isinstance(total, np.ndarray)
-    return np.asarray(operation(total, part, out=total if writable else None))

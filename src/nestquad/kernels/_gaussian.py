@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.kernels._coordinates import DifferentiableKernel, accumulate, differences
-from nestquad.kernels._kernel import Lengthscale
+from nestquad.kernels._coordinates import DifferentiableKernel, differences
+from nestquad.kernels._kernel import Lengthscale, accumulate
 
 __all__ = ["Gaussian"]
 

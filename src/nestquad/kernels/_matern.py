@@ -9,8 +9,8 @@ from numpy.polynomial.polynomial import polyadd, polyder, polymulx, polysub
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._coordinates import DifferentiableKernel, accumulate, differences
-from nestquad.kernels._kernel import Lengthscale
+from nestquad.kernels._coordinates import DifferentiableKernel, differences
+from nestquad.kernels._kernel import Lengthscale, accumulate
 
 __all__ = ["Matern"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
-from nestquad.kernels._coordinates import DifferentiableKernel, accumulate
-from nestquad.kernels._kernel import Kernel, Lengthscale
+from nestquad.kernels._coordinates import DifferentiableKernel
+from nestquad.kernels._kernel import Kernel, Lengthscale, accumulate
 from nestquad.kernels._matern import Matern
 
 if TYPE_CHECKING:

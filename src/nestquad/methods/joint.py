@@ -171,6 +171,9 @@ class JointLattice(Method):
         half = data.first(1 << int(np.log2(0.75 * n)))
         smaller = model.refitted(half.values, half.uniform, half.weights)
         from_half = average.final(average.by_copy(smaller, require_finite=False).mean())
+        h2 = data.first(half.values.shape[0] // 2)
+        sm2 = model.refitted(h2.values, h2.uniform, h2.weights)
+        from_q = average.final(average.by_copy(sm2, require_finite=False).mean())
         rng = grid.stream.child(grid.level, 5).generator()
         base = model.conditional()
         factors = model.reality(smaller, rng)
@@ -180,6 +183,7 @@ class JointLattice(Method):
             "floor": average.of_floor(model, base)[:, None],
             "average": np.stack([value - average.final(copies.mean(s)) for s in (2, 4)], axis=1),
         }
+        parts["quarter"] = (from_half - from_q)[:, None]
         errors = np.nan_to_num(
             np.concatenate(
                 [
