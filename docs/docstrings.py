@@ -1,7 +1,8 @@
 """What the API page needs to know about our docstrings.
 
 The parser knows the sections of numpydoc, but neither ``Shapes`` nor ``Cost``, whose underlines
-Markdown would take for headings; and a few docstrings use roles and formulas of reStructuredText.
+Markdown would take for headings; and a few docstrings use roles, formulas and tables of
+reStructuredText.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import griffe
 _SECTION = re.compile(r"^(Shapes|Cost)\n-+\n", re.M)
 _ROLE = re.compile(r":\w+:`~?([^`]+)`")
 _FORMULA = re.compile(r"^\.\. math:: (.*(?:\n {2,}.*)*)", re.M)
+_RULE = r"=+ [= ]*="
+_TABLE = re.compile(rf"^{_RULE}\n(?:.*\n)+?{_RULE}\n(?:.*\n)+?{_RULE}$", re.M)
 
 
 class Docstrings(griffe.Extension):
@@ -26,7 +29,7 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(text: str) -> str:
-    """The docstring with notes for our own sections, and code for roles and formulas.
+    """The docstring with notes for our own sections, and code for roles, formulas and tables.
 
     Notes
     -----
@@ -34,4 +37,5 @@ def as_markdown(text: str) -> str:
     """
     text = _SECTION.sub(r"Notes\n-----\n**\1.** ", text)
     text = _FORMULA.sub(lambda m: "```text\n" + " ".join(m[1].split()) + "\n```", text)
+    text = _TABLE.sub(lambda m: f"```text\n{m[0]}\n```", text)
     return _ROLE.sub(r"`\1`", text)

@@ -55,21 +55,20 @@ def with_layout(text: str) -> str:
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     if len(pattern.findall(text)) != 1:
         raise SystemExit(f"expected one block {BEGIN} … {END}")
-    return pattern.sub(lambda _: f"{BEGIN}\n```text\n{layout()}\n```\n{END}", text)
+    return pattern.sub(lambda _: f"{BEGIN}\n{layout()}\n{END}", text)
 
 
 def layout() -> str:
-    """The tree of modules with one line each."""
-    rows: list[tuple[str, str]] = []
+    """A table with one line a module; folders, and modules beside them, are bold."""
+    rows = ["| | |", "| --- | --- |"]
     for path in sorted(SOURCE.iterdir(), key=_position):
         if path.is_dir() and (path / "__init__.py").is_file():
-            rows.append((f"{path.name}/", _summary(path / "__init__.py")))
+            rows.append(f"| **`{path.name}/`** | **{_summary(path / '__init__.py')}** |")
             inside = [p for p in sorted(path.glob("*.py")) if p.name != "__init__.py"]
-            rows += [(f"  {p.name}", _summary(p)) for p in inside]
+            rows += [f"| `{p.name}` | {_summary(p)} |" for p in inside]
         elif path.suffix == ".py" and path.name != "__init__.py":
-            rows.append((path.name, _summary(path)))
-    width = max(len(name) for name, _ in rows) + 2
-    return "\n".join(f"{name:<{width}}{summary}".rstrip() for name, summary in rows)
+            rows.append(f"| **`{path.name}`** | **{_summary(path)}** |")
+    return "\n".join(rows)
 
 
 def _position(path: Path) -> tuple[int, str]:
@@ -80,7 +79,7 @@ def _position(path: Path) -> tuple[int, str]:
 def _summary(path: Path) -> str:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
-    return paragraph.removesuffix(".")
+    return paragraph.removesuffix(".").replace("|", "\\|")
 
 
 if __name__ == "__main__":

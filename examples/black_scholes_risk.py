@@ -63,7 +63,7 @@ problem = nq.NestedExpectation(
 )
 
 if __name__ == "__main__":
-    est = nq.estimate(problem, budget=2048, method="ckq", rng=0)
+    est = nq.estimate(problem, budget=1024, method="ckq", rng=0)
     low, high = est.interval()
     for name, k in (("P(J > limit)", 0), ("E[max(J - limit, 0)]", 1)):
         print(

@@ -135,6 +135,22 @@ def test_g_that_raises_at_one_point(method, shared):
     assert isinstance(error.__cause__, ArithmeticError)
 
 
+@pytest.mark.parametrize("which", ["x", "theta"])
+def test_g_that_writes_to_its_arguments(which):
+    # A rule on native space works on the same x afterwards: its nodes would be wrong.
+    def g(x, theta):
+        (x if which == "x" else theta)[..., 0] -= 1.0
+        return x[..., 0] + theta[..., 0]
+
+    recipe = nq.KernelQuadrature(nq.Matern(1.5), space="native")
+    for method in (nq.NMC(8, 8), nq.NKQ(8, 8, inner=recipe)):
+        refuse(
+            lambda m=method: nq.estimate(problem(g), method=m, rng=0),
+            "read-only",
+            kind=nq.EvaluationError,
+        )
+
+
 def test_g_that_raises_only_on_blocks():
     def g(x, theta):
         if x.shape[1] > 1:

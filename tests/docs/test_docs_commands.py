@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import partial
+from itertools import pairwise
 
 import doc_pages as pages
 import pytest
@@ -32,7 +33,7 @@ def smaller(line: str) -> list[str]:
     """The arguments of a command, with budgets and accuracies that take no time."""
     line = line.partition("#")[0]
     arguments = shlex.split(line.partition(" > ")[0])[1:]
-    for i, (option, value) in enumerate(zip(arguments, arguments[1:], strict=False), start=1):
+    for i, (option, value) in enumerate(pairwise(arguments), start=1):
         if option == "--budget":
             budgets = [min(float(one), 500 * 2**k) for k, one in enumerate(value.split(","))]
             arguments[i] = ",".join(f"{one:.0f}" for one in budgets)

@@ -63,7 +63,7 @@ def test_exact_value_of_the_example_is_right(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "method", "budget"), [("black_scholes_risk", "ckq", 1024), ("from_scipy", "nkq", 8192)]
+    ("name", "method", "budget"), [("black_scholes_risk", "ckq", 512), ("from_scipy", "nkq", 8192)]
 )
 def test_example_finds_it(name, method, budget):
     problem = load_problem(f"{EXAMPLES / name}.py:problem")

@@ -117,8 +117,8 @@ def test_layout_is_current():
 def test_every_module_has_a_place_and_says_what_it_is_for():
     parts = {path.name for path in layout.SOURCE.iterdir() if not path.name.startswith("__")}
     assert parts - {"py.typed"} == set(layout.ORDER), "give it a place in docs/update_layout.py"
-    for line in layout.layout().splitlines():
-        assert len(line.split()) > 2, f"no docstring: {line}"
+    for line in layout.layout().splitlines()[2:]:
+        assert len(line.split()) > 5, f"no docstring: {line}"
 
 
 def test_imports_never_go_up():

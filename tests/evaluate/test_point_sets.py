@@ -121,3 +121,22 @@ def test_a_sampler_with_shared_points_repeats_its_noise():
         theta = outer_points(problem, grid, 0, 7).theta
         noise = inner_points(problem, grid, theta, grid.span).x[..., 0] - theta
         np.testing.assert_allclose(noise, noise[np.arange(7) % n_sets], atol=1e-12)
+
+
+class WritesToItsInput(nq.distributions.Law):
+    dim = base_dim = 1
+
+    def _from_uniform(self, u):
+        u *= 0.5
+        return u
+
+
+@pytest.mark.parametrize("role", ["outer", "inner"])
+def test_a_law_that_writes_to_its_input_cannot_spoil_the_points(role):
+    # The same uniforms are nodes of the rule and are kept for the next chunk.
+    laws = {"outer": nq.Uniform(), "inner": nq.Uniform(), role: WritesToItsInput()}
+    problem = nq.NestedExpectation(
+        laws["outer"], laws["inner"], lambda x, theta: x[..., 0] + theta[..., 0]
+    )
+    with pytest.raises(ValueError, match="read-only"):
+        nq.estimate(problem, budget=1000, rng=0)

@@ -185,6 +185,15 @@ def test_a_finite_sequence_ends_growth_and_not_the_run():
     assert (est.n_outer, est.n_inner) == (64, 128)
 
 
+def test_dense_weights_end_growth_and_not_the_run(monkeypatch):
+    # All of the error is in the outer stage, so T would grow beyond what can be factorised.
+    monkeypatch.setattr(nq.NKQ, "most_points", 256)
+    est = nq.estimate(nq.problems.gaussian_es(), tol=1e-6, budget=10**5, method="nkq", rng=0)
+    assert est.status == "budget"
+    assert max(est.n_outer, est.n_inner) == 256
+    assert nq.estimate(nq.problems.gaussian_es(), method=nq.NKQ(300, 8), rng=0).n_outer == 300
+
+
 @pytest.mark.parametrize(
     "make", [lambda: 7, lambda: np.random.SeedSequence(7), lambda: np.int64(7)]
 )

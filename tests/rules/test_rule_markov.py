@@ -104,9 +104,9 @@ def seconds_for(law, n):
     nodes = law.from_uniform(
         np.random.default_rng(0).permutation((np.arange(n) + 0.5) / n)[:, None]
     )
-    started = time.perf_counter()
+    started = time.process_time()  # of this process alone, however busy the machine
     rule = kernel_rule(Matern(0.5, 0.3), law, nodes)
-    return time.perf_counter() - started, rule, nodes[:, 0]
+    return time.process_time() - started, rule, nodes[:, 0]
 
 
 @pytest.mark.parametrize("law", ["unit", "normal"])

@@ -28,7 +28,9 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
     ------
     x (T or 1, N, d_x), theta (T, d_θ).
     """
-    theta = theta[:, None, :]
+    x, theta = x.view(), theta[:, None, :]
+    # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
+    x.flags.writeable = theta.flags.writeable = False
     shape = (theta.shape[0], x.shape[1])
     try:
         raw = problem.g(x, theta)

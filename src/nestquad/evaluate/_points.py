@@ -57,8 +57,8 @@ def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> Ou
         uniform = uniform[:, : law.base_dim]
         if grid.outer_scale != 1.0:
             normal = grid.outer_scale * ndtri(uniform)
-            return OuterPoints(_finite("outer", law.from_normal(normal)), ndtr(normal))
-        return OuterPoints(_finite("outer", law.from_uniform(uniform)), uniform)
+            return OuterPoints(_finite("outer", law.from_normal(_read_only(normal))), ndtr(normal))
+        return OuterPoints(_finite("outer", law.from_uniform(_read_only(uniform))), uniform)
     _require_iid("outer", sequence)
     tiles = [
         law.sample(_SAMPLER_TILE, grid.outer_stream.child(tile).generator())
@@ -86,7 +86,7 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
             grid.outer_stream, dim + law.base_dim, (0, 1), (span.t0, span.t1)
         )[0]
         uniform = joint[:, None, dim:]
-        return InnerPoints(_finite("inner", law.from_uniform(uniform)), uniform, law)
+        return InnerPoints(_finite("inner", law.from_uniform(_read_only(uniform))), uniform, law)
     make = _uniforms if grid.n_sets is None else _shared_uniforms
     uniform = make(sequence, grid.inner_stream, law.base_dim, sets, indices)
     if law.base == "normal":
@@ -96,9 +96,9 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
             if grid.n_sets is None
             else _shared_normals(sequence, grid.inner_stream, law.base_dim, sets, indices)
         )
-        x = law.from_normal(_by_row(normal, grid, span))
+        x = law.from_normal(_read_only(_by_row(normal, grid, span)))
     else:
-        x = law.from_uniform(_by_row(uniform, grid, span))
+        x = law.from_uniform(_read_only(_by_row(uniform, grid, span)))
     return InnerPoints(_finite("inner", x), uniform, law)
 
 
@@ -125,6 +125,13 @@ def _shared_normals(
     indices: tuple[int, int],
 ) -> Array:
     return np.asarray(ndtri(_shared_uniforms(sequence, stream, dim, sets, indices)))
+
+
+def _read_only(points: Array) -> Array:
+    """A view that a law cannot write to: the same points are nodes of a rule, and cached."""
+    view = points.view()
+    view.flags.writeable = False
+    return view
 
 
 def _sets(grid: Grid, span: Span) -> tuple[int, int]:

@@ -50,6 +50,12 @@ class LatticeAverage:
         ]
         return CopySums(np.stack([total for total, _ in parts]), np.array([w for _, w in parts]))
 
+    def twin(self, model: JointModel | None) -> Array:
+        """The final answers of a model that only serves the error bar; NaN where there is none."""
+        if model is None:
+            return np.array([np.nan])
+        return self.final(self.by_copy(model, require_finite=False).mean())
+
     def over_paths(
         self, model: JointModel, base: ConditionalMeans, factors: Array, rng: np.random.Generator
     ) -> Array:

@@ -27,6 +27,8 @@ Finish = Callable[[Array], Array]
 
 # Rows and columns of values on which the inner kernel is tuned.
 _TUNING_ROWS, _TUNING_COLUMNS = 8, 64
+# Answers on which the outer kernel is tuned, one after the other.
+_TUNING_ANSWERS = 8
 # Gram matrices of this many numbers are held at a time (128 MB).
 _GRAM_NUMBERS = 2**24
 # λ_0 of the published outer regularisation, which the paper leaves open.
@@ -156,8 +158,7 @@ def shared_terms(
     sizes = sorted({m for one in f[base:] for m in _halvings(len(one))}, reverse=True)
     n = sizes[0]
     points = _first(points, n)
-    outer = outer.for_law(problem.outer_law)
-    outer = outer.tuned([(_nodes(outer, points), _scaled(f[base]))])
+    outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
     rules = dict(
         zip(sizes, outer.rules(_nodes(outer, points), sizes, problem.outer_law), strict=True)
     )
@@ -279,6 +280,28 @@ def _tuned_inner(
     return recipe.tuned([(nodes, np.moveaxis(block, 0, -1).reshape(enough, -1))])
 
 
+def _tuned_outer(
+    recipe: KernelQuadrature, points: OuterPoints, f_values: Array
+) -> KernelQuadrature:
+    """Tuned on the answer that asks for the roughest kernel, since all answers share it.
+
+    Pooled over answers, smooth ones would outvote the one that is hard to integrate.
+    """
+    spread = f_values.std(axis=0)
+    columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:_TUNING_ANSWERS]
+    nodes = _nodes(recipe, points)
+    if columns.size == 0:
+        return recipe.tuned([(nodes, f_values[:, :1])])
+    tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
+
+    def roughness(one: KernelQuadrature) -> tuple[float, float]:
+        assert one.kernel is not None
+        relative = np.min(one.kernel.lengthscale) / median_lengthscale(_nodes(one, points))
+        return one.kernel.smoothness(nodes.shape[1]), float(relative)
+
+    return min(tuned, key=roughness)
+
+
 def _first_usable(
     problem: NestedExpectation, j: Sequence[Array], f: Sequence[Array], theta: Array
 ) -> int:
@@ -307,11 +330,6 @@ def _first(points: OuterPoints, n: int) -> OuterPoints:
 
 def _nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
     return nodes_on(recipe.space, points.uniform, points.theta)
-
-
-def _scaled(values: Array) -> Array:
-    spread = values.std(axis=0)
-    return values / np.where(spread > 0, spread, 1.0)
 
 
 def _repeated(weights: Array, like: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -56,6 +56,9 @@ class NestedRule(Method):
         Whether inner points are ``"independent"`` from θ to θ, ``"shared"`` by all θ, or taken in
         turn from a pool of so many sets (a number).
     """
+
+    most_points: ClassVar[int | None] = None
+    """The most points to which a tolerance lets a stage grow; None for no limit."""
 
     n_outer: int | None = None
     n_inner: int | None = None
@@ -178,7 +181,8 @@ class NestedRule(Method):
         for candidate in candidates:
             side: Literal["outer", "inner"] = "outer" if candidate is more_outer else "inner"
             size, points = getattr(candidate, f"n_{side}"), getattr(grid, f"{side}_points")
-            if self._fixed(side) is not None or size > (points.max_points or size):
+            most = min(points.max_points or size, self.most_points or size)
+            if self._fixed(side) is not None or size > most:
                 continue
             if goal.budget is None or candidate.span.size <= goal.budget:
                 return Design((candidate,))

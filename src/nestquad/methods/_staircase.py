@@ -58,7 +58,7 @@ class Staircase:
         shrink: tuple[float, float],
         target: float,
         budget: int | None,
-        most: float = 4.0,
+        most: float = 3.0,
     ) -> Staircase | None:
         """Take the steps that remove most error for each evaluation, until the target is in sight.
 
@@ -77,6 +77,13 @@ class Staircase:
         most
             Grow at most by this factor; what is then seen is better than what is guessed now.
         """
+        exhausted = [
+            error
+            for error, size in zip(outer, self.n_outer, strict=True)
+            if 2 * size > _MOST_POINTS
+        ]
+        if np.linalg.norm(exhausted) > target:
+            return None
         limit = most * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._joint_model import Geometry, JointModel, fit_joint
-from nestquad.methods._lattice_average import LatticeAverage
+from nestquad.methods._lattice_average import CopySums, LatticeAverage
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._periodize import (
     PERIODIZATIONS,
@@ -37,7 +37,8 @@ _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
 _MOST_SAMPLE_ROWS = 4096
 # Each part of the error alone is too small in some cases; with these factors the sum covers.
 _HALF_FACTOR = 0.5
-_COARSER_FACTORS = np.array([0.75, 0.375])
+_MOST_OF_STEPS = 3.0
+_COARSER_FACTORS = np.array([1.0, 0.5])
 
 
 @dataclass(frozen=True)
@@ -168,38 +169,10 @@ class JointLattice(Method):
         answers = copies.mean()
         value = average.final(answers)
 
-        half = data.first(1 << int(np.log2(0.75 * n)))
-        smaller = model.refitted(half.values, half.uniform, half.weights)
-        from_half = average.final(average.by_copy(smaller, require_finite=False).mean())
-        h2 = data.first(half.values.shape[0] // 2)
-        sm2 = model.refitted(h2.values, h2.uniform, h2.weights)
-        from_q = average.final(average.by_copy(sm2, require_finite=False).mean())
-        rng = grid.stream.child(grid.level, 5).generator()
-        base = model.conditional()
-        factors = model.reality(smaller, rng)
-        parts = {
-            "paths": average.over_paths(model, base, factors, rng),
-            "half": (value - from_half)[:, None],
-            "floor": average.of_floor(model, base)[:, None],
-            "average": np.stack([value - average.final(copies.mean(s)) for s in (2, 4)], axis=1),
-        }
-        parts["quarter"] = (from_half - from_q)[:, None]
-        errors = np.nan_to_num(
-            np.concatenate(
-                [
-                    parts["paths"],
-                    _HALF_FACTOR * parts["half"],
-                    parts["floor"],
-                    _COARSER_FACTORS * parts["average"],
-                ],
-                axis=1,
-            ),
-            nan=float(np.abs(value).max()),
-        )
+        errors, sizes = self._errors(average, model, data, copies, grid)
         covariance = errors @ errors.T
         std_error = np.sqrt(np.diagonal(covariance))
         single = problem.finish(answers).ndim == 0
-        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
         return Estimate(
             value=float(value[0]) if single else value,
             std_error=float(std_error[0]) if single else std_error,
@@ -213,7 +186,6 @@ class JointLattice(Method):
                 "error_outer": sizes["average"],
                 "error_parts": sizes,
                 "outputs": [_described(model, c) for c in range(len(model.outputs))],
-                "posterior_factors": factors,
                 "notes": _notes(model, n, raw.shape[0]),
             },
             covariance=None if single else covariance,
@@ -221,6 +193,38 @@ class JointLattice(Method):
             exact=None if problem.exact is None else _float_or_array(problem.exact),
             sample=_sample(average, model, scalar),
         )
+
+    def _errors(
+        self, average: LatticeAverage, model: JointModel, data: _Data, copies: CopySums, grid: Grid
+    ) -> tuple[Array, dict[str, float]]:
+        """Directions (k, m) whose products are the covariance of the answers, and their sizes."""
+        value = average.final(copies.mean())
+        half = 1 << int(np.log2(0.75 * data.values.shape[0]))
+        smaller = [_from_fewer(model, data.first(size)) for size in (half, half // 2)]
+        from_half, from_quarter = (average.twin(twin) for twin in smaller)
+        rng = grid.stream.child(grid.level, 5).generator()
+        base = model.conditional()
+        factors = np.ones(len(model.outputs))
+        if smaller[0] is not None:
+            factors = model.reality(smaller[0], rng)
+        paths = average.over_paths(model, base, factors, rng)
+        # Errors at single θ may be large and yet cancel in the answer: the posterior does not see
+        # that, but what the last doublings changed in the answer does.
+        steps = np.stack([value - from_half, 0.5 * (from_half - from_quarter)])
+        most = _MOST_OF_STEPS * np.max(np.abs(steps), axis=0)
+        spread = np.sqrt((paths**2).sum(axis=1))
+        paths *= np.where(spread > most, most / np.maximum(spread, 1e-300), 1.0)[:, None]
+        parts = {
+            "paths": paths,
+            "half": _HALF_FACTOR * steps[0][:, None],
+            "floor": average.of_floor(model, base)[:, None],
+            "average": _COARSER_FACTORS
+            * np.stack([value - average.final(copies.mean(step)) for step in (2, 4)], axis=1),
+        }
+        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
+        errors = np.concatenate(list(parts.values()), axis=1)
+        # A twin that left the domain of f altogether says that nothing is certain.
+        return np.nan_to_num(errors, nan=float(np.abs(value).max())), sizes
 
     def _fitted(self, problem: NestedExpectation, data: _Data) -> JointModel:
         periodization = data.geometry.periodization
@@ -259,6 +263,14 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     return _Data(
         geometry, values, moved(lattice.periodization, v), density(lattice.periodization, v)
     )
+
+
+def _from_fewer(model: JointModel, data: _Data) -> JointModel | None:
+    """The model with coefficients from fewer points, if they determine them."""
+    try:
+        return model.refitted(data.values, data.uniform, data.weights)
+    except NumericalError:
+        return None
 
 
 def _sample(average: LatticeAverage, model: JointModel, scalar: bool) -> OuterSample:

@@ -51,6 +51,7 @@ class NKQ(NestedRule):
     """
 
     name: ClassVar[str] = "nkq"
+    most_points: ClassVar[int | None] = 8192  # weights cost N³: beyond, seconds become minutes
     outer_points: str | Sequence = "sobol"
     inner_points: str | Sequence = "sobol"
     sharing: Sharing = "auto"
