@@ -133,13 +133,18 @@ def compare(
         Names or configured methods; default: all.
     replicates
         Runs of each, with independent randomness; the same for each method.
+    rng
+        Anything that ``numpy.random.default_rng`` takes.
+    progress
+        True for a line in the terminal, or a callable ``(done, total, message)``.
 
     Examples
     --------
     >>> import nestquad as nq
-    >>> table = nq.compare(nq.problems.synthetic(), budget=1024, replicates=3, rng=0)
-    >>> sorted(row.method for row in table.rows)
-    ['ckq', 'nkq', 'nmc', 'nqmc']
+    >>> problem = nq.problems.synthetic()
+    >>> table = nq.compare(problem, budget=1024, methods=["nmc", "nkq"], replicates=3, rng=0)
+    >>> [row.method for row in table.rows]
+    ['nmc', 'nkq']
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")

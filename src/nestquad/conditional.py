@@ -90,6 +90,8 @@ def conditional(
         The most evaluations of g.
     method
         A configured `CKQ`, for instance ``nq.CKQ(n_outer=32)``.
+    rng, executor
+        As in :func:`nestquad.estimate`.
 
     Examples
     --------

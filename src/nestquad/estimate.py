@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from nestquad._loop import Loop
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, NestquadWarning
 from nestquad.evaluate import Design, Evaluator
 from nestquad.methods import Goal, Method, as_method, choose_method
 from nestquad.points import Given, Stream
@@ -23,6 +24,7 @@ __all__ = ["as_budget", "estimate"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
+_WILD_WEIGHTS = 10.0
 
 
 def estimate(
@@ -44,7 +46,8 @@ def estimate(
     problem
         What to estimate.
     budget
-        The most evaluations of g. Without a tolerance they are all planned at once.
+        The most evaluations of g. Without a tolerance NMC, NQMC and NKQ plan them all at once;
+        methods that learn spend them in turns.
     tol, rtol
         Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the value;
         with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit.
@@ -110,11 +113,26 @@ def estimate(
     finally:
         if isinstance(show, Progress):
             show.close()
+    _warn_if_it_matters(found)
     return replace(
         found,
         seconds=time.perf_counter() - started,
         diagnostics={**found.diagnostics, "notes": [*notes, *found.diagnostics.get("notes", [])]},
     )
+
+
+def _warn_if_it_matters(found: Estimate) -> None:
+    """Weights that cancel each other this much make an answer that should not be trusted."""
+    for stage in ("inner", "outer"):
+        size = found.diagnostics.get(stage, {}).get("sum_abs_weights", 1.0)
+        if size > _WILD_WEIGHTS:
+            warnings.warn(
+                f"The {stage} weights of {found.method!r} cancel each other (their absolute values "
+                f"sum to {size:.3g}), which amplifies every error in the values. Use Jitter() as "
+                "regularization, a rougher kernel, or Sobol points.",
+                NestquadWarning,
+                stacklevel=3,
+            )
 
 
 def _total(design: Design | None, budget: int | None) -> int:

@@ -43,11 +43,13 @@ def expectation(
         Kernel, space and tuning; the default suits a function that is not rough.
     points
         Where to evaluate: ``"sobol"``, ``"iid"``, ``"halton"``, ``"lattice"`` or `Given`.
+    rng
+        Anything that ``numpy.random.default_rng`` takes.
 
     Cost
     ----
-    O(budget³) for the weights; O(budget) with ``KernelQuadrature(nq.Matern(0.5))`` in one
-    dimension.
+    O(budget³) for the weights; O(budget log budget) in one dimension with
+    ``KernelQuadrature(nq.Matern(0.5))``.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class NestedExpectation:
     exact
         The true value of the final answer, where it is known.
     name
-        For printing, plots and stores.
+        For printing and plots.
     tags
         Words that describe the problem, such as ``"smooth"`` or ``"kinked"``.
     smoothness

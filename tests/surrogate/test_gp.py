@@ -87,9 +87,7 @@ def test_leave_one_out_equals_refits(data):
         scale = spread / y[keep].std()
         p = gp.parameters
         same = Hyperparameters(p.lengthscale, p.signal * scale**2, p.noise * scale**2)
-        refit = replace(
-            gp, z=z[keep], y=y[keep], noise_shape=gp.noise_shape[keep], parameters=same
-        )
+        refit = replace(gp, z=z[keep], y=y[keep], noise_shape=gp.noise_shape[keep], parameters=same)
         assert refit.mean(z[i : i + 1])[0] == pytest.approx(mean[i], abs=1e-6 * abs(level))
         variance = refit.sd(z[i : i + 1])[0] ** 2 + spread**2 * p.noise * gp.noise_shape[i]
         assert np.sqrt(variance) == pytest.approx(sd[i], rel=1e-3)

@@ -67,6 +67,10 @@ class ScoreTable:
         """The table of the first n points."""
         return self if n == self.n_points else ScoreTable(self._uniform[:n], self.scores)
 
+    def leading(self, dim: int) -> ScoreTable:
+        """The table of the first coordinates."""
+        return ScoreTable(self._uniform[:, :dim], self.scores[:dim])
+
     def column(self, term: Term) -> Array:
         """The product of the term's factors, (n,)."""
         if not term:

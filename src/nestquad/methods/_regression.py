@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import comb
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -117,8 +118,10 @@ def regress(
         return Regression(fit, fit.coefficients, "identity", n_theta)
     best = fit_terms(values, table, terms)
     for total in range(1, _MOST_DEGREE + 1):
+        if comb(n_theta + total, total) > _room(values.size):
+            break
         present = set(best.terms)
-        more = [t for t in _theta_terms(n_theta, total) if t not in present]
+        more = [t for t in total_degree_terms(n_theta, total) if t not in present]
         if len(present) + len(more) > _room(values.size):
             break
         if not more:
@@ -142,9 +145,9 @@ def regress_log(
 ) -> Regression:
     """A polynomial for log J of positive values, so that Ĵ is positive."""
     total = degree or _LOG_DEGREES.get(n_theta, 2)
-    while total > 1 and len(_theta_terms(n_theta, total)) > _room(values.size):
+    while total > 1 and comb(n_theta + total, total) > _room(values.size):
         total -= 1
-    in_theta = _theta_terms(n_theta, total)
+    in_theta = total_degree_terms(n_theta, total)
     first = _log_fit(values, table, in_theta, n_theta)
     if not control_variates:
         return first
@@ -161,11 +164,11 @@ def _terms(
     if degree is None:
         seen = table if control_variates else table.leading(n_theta)
         return list(grow_polynomial(values, seen, max_terms=room)[-1].terms)
-    terms = _theta_terms(n_theta, degree)
+    terms = total_degree_terms(n_theta, degree)
     for total in range(degree, 0, -1) if control_variates else ():
-        controls = [t for t in total_degree_terms(table.dim, total) if not _in_theta(t, n_theta)]
-        if len(terms) + len(controls) <= room:
-            return [*terms, *controls]
+        if len(terms) + comb(table.dim + total, total) - comb(n_theta + total, total) <= room:
+            every = total_degree_terms(table.dim, total)
+            return [*terms, *(term for term in every if not _in_theta(term, n_theta))]
     return terms
 
 
@@ -184,8 +187,6 @@ def _log_fit(
     columns = table.matrix([terms[k] for k in in_theta])
     for _ in range(_LOG_ROUNDS):
         j = np.exp(columns @ coefficients[in_theta])
-        # With y/(y + J) in place of y/J − 1 a bad start cannot run away; near the solution the
-        # two have the same root to first order, and the last rounds use the latter.
         fit = fit_terms(values / j, table, terms)
         change = fit.coefficients[in_theta].copy()
         change[in_theta.index(constant)] -= 1.0
@@ -194,10 +195,6 @@ def _log_fit(
         if largest < _LOG_CONVERGED:
             break
     return Regression(fit, coefficients, "log", n_theta)
-
-
-def _theta_terms(n_theta: int, degree: int) -> list[Term]:
-    return total_degree_terms(n_theta, degree)
 
 
 def _room(n_values: int) -> int:

@@ -82,6 +82,7 @@ class CKQ(Method):
     ) -> Design | None:
         if so_far is not None:
             return self._grown(goal, *so_far)
+        pooled = problem.inner_base_dim <= 3  # refuses laws that can only be sampled
         dim = problem.outer_law.base_dim
         n_outer = self.n_outer or 2 ** int(np.ceil(np.log2(max(16, 2 * dim + 8))))
         n_inner = self.n_inner or 8
@@ -96,7 +97,6 @@ class CKQ(Method):
                     f"({n_outer} outer × {n_inner} inner)",
                 )
         inflation = 1.0 + 0.4 / np.sqrt(dim) if self.inflation is None else self.inflation
-        pooled = problem.inner_base_dim <= 3
         grid = Grid(
             n_outer,
             n_inner,

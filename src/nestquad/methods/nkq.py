@@ -73,12 +73,15 @@ class NKQ(NestedRule):
 
         Independent points for each θ, lengthscales by the median heuristic, λ by the theorem's
         schedule with λ_0 from {0.01, 0.1, 1}, standardised values, Matérn kernels whose order
-        follows the smoothness that the problem states (Matérn-3/2 where it states none).
+        follows the smoothness that the problem states (Matérn-3/2 where it states none, Gaussian
+        where it is infinite).
 
         Parameters
         ----------
         problem
             Its `smoothness` chooses the kernels.
+        n_outer, n_inner
+            T and N.
         points
             ``"iid"``, or ``"sobol"`` for the variant that the paper calls NKQ (QMC).
         inner_space, outer_space

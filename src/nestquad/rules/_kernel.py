@@ -132,7 +132,7 @@ def prefix_rules(
             f"{n} nodes",
             f"at most {_DENSE_LIMIT} for dense weights",
             "Use fewer inner points and more outer ones, or Matern(0.5) in one dimension, "
-            "whose weights cost O(N).",
+            "whose weights cost O(N log N).",
         )
     grams = upper_gram(kernel, nodes)
     moments = np.broadcast_to(basis_means(exact, law), (count, basis(exact, nodes[0]).shape[1]))

@@ -93,7 +93,9 @@ def fit_lengthscale(
     losses = np.array([loss(p) for p in points])
     best = int(np.argmin(losses))
     low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
-    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.2, "maxiter": 5})
+    found = minimize_scalar(
+        loss, bounds=(low, high), method="bounded", options={"xatol": 0.2, "maxiter": 5}
+    )
     log_factor, smallest = min((losses[best], points[best]), (found.fun, found.x))[::-1]
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), -float(smallest)
 
