@@ -74,7 +74,7 @@ class Loop:
         self._found = found
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
         self._half = 1.959964 * np.asarray(found.std_error)
-        self.message = f"{np.asarray(found.value)} ± {self._half}"
+        self.message = found.summary
         if stopped is not None:
             return stopped
         if self.goal.adaptive:

@@ -24,6 +24,7 @@ from nestquad.result import plain
 __all__ = ["main"]
 
 NOT_MET, WRONG_INPUT, INTERRUPTED = 3, 2, 130
+DEMO_REPLICATES = 10
 
 _DESCRIPTION = """\
 Nested expectations E[f(E[g(x, theta) | theta])] with few evaluations of g and honest error bars."""
@@ -174,7 +175,13 @@ def _demo(args: argparse.Namespace) -> int:
     progress = _progress(args)
     est = nq.estimate(problem, tol=args.tol, rng=args.seed, progress=progress)
     print(f"{_line(est)}\n")
-    table = nq.compare(problem, budget=est.n_evaluations, rng=args.seed, progress=progress)
+    table = nq.compare(
+        problem,
+        budget=est.n_evaluations,
+        replicates=DEMO_REPLICATES,
+        rng=args.seed,
+        progress=progress,
+    )
     print(f"{table}\n")
     page = write_report(
         out / "report.html",

@@ -109,15 +109,17 @@ class Estimate:
     def status_text(self) -> str:
         return _STATUS_TEXT.get(self.status, self.status)
 
-    def __str__(self) -> str:
-        half = 1.959964 * np.asarray(self.std_error)
+    @property
+    def summary(self) -> str:
+        """Value ± half-width of the 95 % interval, with the digits that mean something."""
+        half = 1.959964 * np.atleast_1d(np.asarray(self.std_error))
         value = np.atleast_1d(np.asarray(self.value))
-        shown = ", ".join(
-            f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(value, np.atleast_1d(half), strict=True)
-        )
+        return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(value, half, strict=True))
+
+    def __str__(self) -> str:
         name = f"{self.problem}: " if self.problem else ""
         return (
-            f"{name}{shown} (95 %), {self.n_evaluations:,} evaluations "
+            f"{name}{self.summary} (95 %), {self.n_evaluations:,} evaluations "
             f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.status}, "
             f"{self.seconds:.2g} s"
         )

@@ -31,6 +31,12 @@ KERNELS_AND_LAWS = {
 }
 
 
+@pytest.fixture(name="rng")
+def fixed_rng():
+    """The same numbers for each test, in whatever order they run."""
+    return np.random.default_rng(22)
+
+
 def spread_out(law, n=8):
     points = Halton().uniforms(Stream.from_rng(3), law.base_dim, (0, 1), (0, n))[0]
     return law.from_uniform(points) + 1e-3 * RNG.random((n, 1))  # no two alike, off the support
@@ -97,11 +103,11 @@ def test_a_number_is_lambda_and_the_ridge_is_n_lambda():
 
 @pytest.mark.parametrize("exact", EXACT)
 @pytest.mark.parametrize("kernel", [Matern(0.5, 0.2), Matern(1.5, 0.3), Gaussian(0.2)])
-def test_batched_laws_and_lengthscales_give_each_row_its_own_rule(kernel, exact):
+def test_batched_laws_and_lengthscales_give_each_row_its_own_rule(kernel, exact, rng):
     # The second law lies inside the first: whoever mixes up their boxes is found out.
     low, high = np.array([[-5.0], [0.0], [0.2]]), np.array([[3.0], [1.0], [4.0]])
     law = Uniform(low, high)
-    nodes = law.from_uniform(RNG.random((3, 10, 1)))
+    nodes = law.from_uniform(rng.random((3, 10, 1)))
     lengthscales = np.array([[0.5], [0.1], [0.3]])
     batched = kernel_rules(kernel.with_lengthscale(lengthscales), law, nodes, exact=exact)
     for i, rule in enumerate(batched):
@@ -117,8 +123,8 @@ def test_batched_laws_and_lengthscales_give_each_row_its_own_rule(kernel, exact)
 
 
 @pytest.mark.parametrize("kernel", [Matern(0.5, 0.3), Matern(1.5, 0.3)])
-def test_rules_of_prefixes_are_the_rules_of_the_prefixes(kernel):
-    nodes = RNG.random((20, 1))
+def test_rules_of_prefixes_are_the_rules_of_the_prefixes(kernel, rng):
+    nodes = rng.random((20, 1))
     (rules,) = prefix_rules(kernel, Uniform(), nodes[None], (20, 10, 5))
     for rule, size in zip(rules, (20, 10, 5), strict=True):
         np.testing.assert_array_equal(rule.nodes, nodes[:size])
@@ -128,17 +134,17 @@ def test_rules_of_prefixes_are_the_rules_of_the_prefixes(kernel):
         np.testing.assert_allclose(rule.weights, alone.weights, atol=1e-11)
 
 
-def test_a_prefix_too_short_for_linear_functions_keeps_constants():
-    nodes = RNG.random((1, 16, 6))
+def test_a_prefix_too_short_for_linear_functions_keeps_constants(rng):
+    nodes = rng.random((1, 16, 6))
     ((whole, short),) = prefix_rules(Matern(1.5), Uniform(dim=6), nodes, (16, 4), exact="linear")
     np.testing.assert_allclose(whole.weights @ nodes[0], 0.5, atol=1e-10)
     assert short.weights.sum() == pytest.approx(1.0)
     assert short.sum_abs_weights < 10
 
 
-def test_integrate_sums_and_checks_shapes():
+def test_integrate_sums_and_checks_shapes(rng):
     rule = kernel_rule(*CASES["matern52"])
-    values = RNG.random((8, 3))
+    values = rng.random((8, 3))
     np.testing.assert_allclose(
         rule.integrate(values), sum(w * v for w, v in zip(rule.weights, values, strict=True))
     )
@@ -147,8 +153,8 @@ def test_integrate_sums_and_checks_shapes():
         rule.integrate(values[:5])
 
 
-def test_equal_weights_are_the_mean():
-    nodes, values = RNG.random((7, 2)), RNG.random(7)
+def test_equal_weights_are_the_mean(rng):
+    nodes, values = rng.random((7, 2)), rng.random(7)
     rule = equal_weights(nodes)
     assert rule.integrate(values) == pytest.approx(values.mean())
     assert rule.sum_abs_weights == pytest.approx(1.0)
@@ -162,7 +168,7 @@ def test_one_node_gets_all_the_weight():
 
 @pytest.mark.parametrize("exact", ["none", "constant"])
 @pytest.mark.parametrize("name", CASES)
-def test_no_other_weights_do_better(name, exact):
+def test_no_other_weights_do_better(name, exact, rng):
     kernel, law, nodes = CASES[name]
     rule = kernel_rule(kernel, law, nodes, exact=exact)
     gram, mean = kernel(nodes, nodes), mean_embedding(kernel, law, nodes)
@@ -175,7 +181,7 @@ def test_no_other_weights_do_better(name, exact):
     assert rule.worst_case_error**2 == pytest.approx(best, rel=1e-6)
     for size in (1e-3, 1e-2, 0.1, 1.0):
         for _ in range(20):
-            step = RNG.standard_normal(len(nodes)) * size / len(nodes)
+            step = rng.standard_normal(len(nodes)) * size / len(nodes)
             if exact == "constant":
                 step -= step.mean()
             assert squared_error(rule.weights + step) > best

@@ -37,6 +37,8 @@ Score: TypeAlias = Literal["uniform", "normal"]
 _MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
 _MAX_FACTORS = 4
 _MAX_CANDIDATES = 3000
+# Points on which candidates are compared with the residuals.
+_SCREENING = 4096
 # A term enters when its correlation with the residuals is this many standard errors from zero,
 _SIGNIFICANT = 3.0
 # and a round of terms stays when it lowers the leave-one-out error to this fraction.
@@ -161,9 +163,10 @@ def grow_polynomial(
     current.append([()], np.ones((values.size, 1)))
     path = [current.solve()]
     scale = path[0].loo
+    screen = table.first(min(_SCREENING, table.n_points))
     while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
         room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
-        chosen = _significant(path[-1], table, _candidates(current.terms, table.scores))[:room]
+        chosen = _significant(path[-1], screen, _candidates(current.terms, table.scores))[:room]
         if not chosen:
             break
         current.append(chosen, table.matrix(chosen))
@@ -180,10 +183,11 @@ def grow_polynomial(
 def choose_scores(
     values: Array, uniform: Array, groups: Sequence[tuple[int, Score]], weights: Array | None = None
 ) -> tuple[Score, ...]:
-    """Uniform or normal scores for each group of coordinates, by cubic main effects.
+    """Uniform or normal scores for each group of coordinates.
 
-    `groups` gives for each the number of coordinates and the scores in which the law is written;
-    the others are taken if they explain clearly more. Values are (n, p).
+    `groups` gives for each the number of coordinates and the scores in which the law is written.
+    What is written in uniforms may still be a normal law or like one (of scipy, say): normal
+    scores are taken if cubic main effects in them explain clearly more of the values (n, p).
     """
     written = [score for _, score in groups]
     sizes = [size for size, _ in groups]
@@ -202,11 +206,15 @@ def choose_scores(
                 total += fit_terms(column, table, terms, weights).loo / spread
         return total
 
+    if "uniform" not in written:
+        return _spread(written, sizes)
     best = list(written)
     least = unexplained(best)
     for group, score in enumerate(written):
+        if score == "normal":
+            continue
         other: list[Score] = list(best)
-        other[group] = "normal" if score == "uniform" else "uniform"
+        other[group] = "normal"
         if (found := unexplained(other)) < _BETTER_SCORES * least:
             best, least = other, found
     return _spread(best, sizes)
@@ -257,7 +265,8 @@ def _candidates(active: Sequence[Term], scores: Sequence[Score]) -> list[Term]:
 
 def _significant(fit: PolynomialFit, table: ScoreTable, candidates: Sequence[Term]) -> list[Term]:
     """The candidates that are correlated with the residuals, the strongest first."""
-    weighted = fit.weights * fit.residuals
+    n = table.n_points
+    weighted = fit.weights[:n] * fit.residuals[:n]
     squares = weighted**2
     t = np.empty(len(candidates))
     for i, term in enumerate(candidates):

@@ -73,13 +73,27 @@ class Regression:
         linear = np.asarray(columns @ used[chosen])
         return linear if self.link == "identity" else np.exp(np.minimum(linear, 700.0))
 
-    def lowered(self) -> Array:
-        """The coefficients without those of the highest degree in θ."""
-        top = self.degree
-        drop = [k for k in self.theta_terms if top > 0 and _degree(self.fit.terms[k]) == top]
-        coefficients = self.coefficients.copy()
-        coefficients[drop] = 0.0
-        return coefficients
+    def raised(self, table: ScoreTable) -> Regression:
+        """With what terms of one and two more degrees in θ find in the residuals."""
+        values = self.fit.residuals
+        present = set(self.fit.terms)
+        room = _room(values.size)
+        total = self.degree + 2
+        if comb(self.n_theta + total, total) > room:
+            every: list[Term] = [
+                ((j, degree),) for j in range(self.n_theta) for degree in range(1, total + 1)
+            ]
+        else:
+            every = total_degree_terms(self.n_theta, total)
+        more = [term for term in every if term not in present][:room]
+        if not more:
+            return self
+        found = fit_terms(values, table.leading(self.n_theta), more)
+        return replace(
+            self,
+            fit=replace(self.fit, terms=(*self.fit.terms, *more)),
+            coefficients=np.concatenate([self.coefficients, found.coefficients]),
+        )
 
     def perturbed(self, table: ScoreTable, multipliers: Array) -> Array:
         """Coefficients (p, m) that other noise would have given.
@@ -172,9 +186,7 @@ def _terms(
     return terms
 
 
-def _log_fit(
-    values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: int
-) -> Regression:
+def _log_fit(values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: int) -> Regression:
     """Solve Σ_i P_k(θ_i) (y_i/Ĵ(θ_i) − 1 − control variates) = 0 for all terms in θ.
 
     Values over the current Ĵ are regressed on terms in θ and control variates; the terms in θ

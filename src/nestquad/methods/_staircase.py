@@ -56,7 +56,7 @@ class Staircase:
         outer: Array,
         inner: float,
         shrink: tuple[float, float],
-        target: float,
+        target: float | None,
         budget: int | None,
         most: float = 3.0,
     ) -> Staircase | None:
@@ -71,23 +71,19 @@ class Staircase:
         shrink
             What a step leaves of the outer, and of the inner error.
         target
-            The error to come down to.
+            The error to come down to; None is as far as the rest allows.
         budget
             The most evaluations in all.
         most
             Grow at most by this factor; what is then seen is better than what is guessed now.
         """
-        exhausted = [
-            error
-            for error, size in zip(outer, self.n_outer, strict=True)
-            if 2 * size > _MOST_POINTS
-        ]
-        if np.linalg.norm(exhausted) > target:
-            return None
+        capped = [e for e, size in zip(outer, self.n_outer, strict=True) if 2 * size > _MOST_POINTS]
+        if target is not None and np.linalg.norm(capped) > target:
+            return None  # what these levels leave, no other step removes
         limit = most * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]
-        while stairs == self or np.hypot(np.linalg.norm(errors), inner) > target:
+        while stairs == self or np.hypot(np.linalg.norm(errors), inner) > (target or 0.0):
             gains: dict[Staircase, float] = {}
             for step, (level, cost) in stairs.steps().items():
                 if step.n_evaluations <= limit:

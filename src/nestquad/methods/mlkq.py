@@ -59,9 +59,11 @@ class MLKQ(Method):
     *Error bar.* Outer: what halving the θ of each level changes. Inner: what the last doublings of
     N changed. Both continued at the rate at which they decrease.
 
-    *Tolerances* grow the staircase where it removes most error for each evaluation: more θ on one
-    level, or a new one. *Cost* beyond g: one factorisation for each stage, of at most 2,048 points;
-    a budget of more than 4 million evaluations is not used up.
+    *Turns.* From a small balanced staircase on, each turn grows it where that removes most error
+    for each evaluation: more θ on one level, or a new level.
+
+    *Cost* beyond g: one factorisation for each stage and turn, of at most 2,048 points; a budget
+    of more than 4 million evaluations is not used up.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class MLKQ(Method):
     """
 
     name: ClassVar[str] = "mlkq"
+    sequential: ClassVar[bool] = True
     n_coarsest: int = 4
     outer_points: str | Sequence = "sobol"
     inner_points: str | Sequence = "sobol"
@@ -120,10 +123,14 @@ class MLKQ(Method):
             return self._published(problem, goal, so_far)
         if so_far is not None:
             return self._grown(problem, goal, *so_far)
-        budget = goal.budget
-        if goal.adaptive or budget is None:
-            budget = min(_PILOT_BUDGET, budget or _PILOT_BUDGET)
-        return self._staircase(problem, goal, staircase_for(budget, self.n_coarsest))
+        pilot = _PILOT_BUDGET
+        if goal.budget is not None:
+            pilot = min(pilot, goal.budget // 3)
+            if not goal.adaptive:
+                pilot = max(pilot, goal.budget // 12)
+            least = staircase_for(goal.budget, self.n_coarsest)  # refuses too small a budget
+            pilot = max(pilot, min(4 * self.n_coarsest**2, least.n_evaluations))
+        return self._staircase(problem, goal, staircase_for(pilot, self.n_coarsest))
 
     def _staircase(self, problem: NestedExpectation, goal: Goal, stairs: Staircase) -> Design:
         outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
@@ -144,18 +151,16 @@ class MLKQ(Method):
             tuple(grid.n_outer for grid in design.grids),
             tuple(grid.n_inner for grid in design.grids),
         )
-        error = np.atleast_1d(estimate.std_error)
         half_width = getattr(goal, "half_width", None)
-        target = error / 2 if half_width is None else np.asarray(half_width) / _NORMAL_95
-        if not (np.asarray(target) > 0).all():
-            return None
-        outer = np.stack([level["error_outer"] for level in found["levels"]]) / target
-        left_out = len(stairs.n_inner) - len(outer)
+        target = None if half_width is None else 0.9 * half_width / _NORMAL_95
+        # Levels that were left out have no error to lower: the next ones start where they are.
+        left_out = len(stairs.n_inner) - len(found["levels"])
+        outer = [0.0] * left_out + [level["error_outer"].max() for level in found["levels"]]
         grown = stairs.grown(
-            np.concatenate([np.zeros(left_out), outer.max(axis=1)]),
-            float((found["inner"]["error"] / target).max()),
+            np.array(outer),
+            float(found["inner"]["error"].max()),
             (2.0 ** -found["outer"]["rate"], 2.0 ** -found["inner"]["rate"]),
-            0.9,
+            target,
             goal.budget,
         )
         return None if grown is None else self._staircase(problem, goal, grown)
