@@ -36,6 +36,10 @@ Space = Literal["auto", "uniform", "normal", "native"]
 
 # Tuning looks at no more nodes than these: optima are flat, and N³ is dear.
 _TUNING_NODES = 56
+# A function that grows in the tails is so much likelier on the normal scale (in nats a value) that
+# the uniform one must be wrong about them, however accurate it believes itself to be. Functions
+# that are tame on the cube stay below: those seen were at 2.5 and more, and at 0.8 and less.
+_CLEAR_GAIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -110,19 +114,26 @@ class KernelQuadrature:
         """
         if self.kernel is not None:
             return self._tuned(self._settled_space, self.kernel, groups)[1]
-        dim = groups[0][0].shape[1]
-        rough = default_kernel(dim, 1.5)
         if self.lengthscale != "likelihood":
-            return self._tuned(self._settled_space, rough, groups)[1]
-        spaces: list[Space] = ["uniform", "normal"] if self.space == "auto" else [self.space]
-        fits = [self._tuned(space, rough, groups) for space in spaces]
-        # Likelihood compares kernels on one space. Between spaces it says which one interpolates
-        # better, which in the tails is not the same as integrating better.
-        best = fits[0]
-        if len(fits) > 1:
-            best = min(fits, key=lambda fit: fit[1].predicted_error(groups))
-        smooth = self._tuned(best[1].space, default_kernel(dim, 2.5), groups)
-        return max(best, smooth, key=lambda fit: fit[0])[1]
+            kernel = default_kernel(groups[0][0].shape[1], 1.5)
+            return self._tuned(self._settled_space, kernel, groups)[1]
+        if self.space != "auto":
+            return self._best_order(self.space, groups)[1]
+        likelihood, uniform = self._best_order("uniform", groups)
+        other, normal = self._best_order("normal", groups)
+        values = sum(min(len(v), _TUNING_NODES) * v.shape[1] for _, v in groups)
+        if other - likelihood > _CLEAR_GAIN * values:
+            return normal
+        # Otherwise likelihood says which scale interpolates better, which in the tails is not the
+        # same as integrating better.
+        return min(uniform, normal, key=lambda recipe: recipe.predicted_error(groups))
+
+    def _best_order(
+        self, space: Space, groups: Sequence[tuple[Array, Array]]
+    ) -> tuple[float, KernelQuadrature]:
+        dim = groups[0][0].shape[1]
+        fits = [self._tuned(space, default_kernel(dim, nu), groups) for nu in (1.5, 2.5)]
+        return max(fits, key=lambda fit: fit[0])
 
     @property
     def _settled_space(self) -> Space:

@@ -319,7 +319,7 @@ def test_the_front_doors_draw_with_pyplot_or_on_given_axes(finance):
 
 def test_missing_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(nq.MissingExtraError, match=r"nestquad\[plot\]"):
+    with pytest.raises(nq.MissingExtraError, match=r"\[plot\]"):
         new_axes()
-    with pytest.raises(nq.MissingExtraError, match=r"nestquad\[plot\]"):
+    with pytest.raises(nq.MissingExtraError, match=r"\[plot\]"):
         plot_comparison(table(row("nkq", 100, 0.1)))

@@ -13,9 +13,11 @@ from nestquad.accuracy import linearized_covariance
 from nestquad.errors import EvaluationError
 
 __all__ = [
+    "FEWEST_OUTER",
     "Decay",
     "LevelMoments",
     "LevelSummary",
+    "best_sizes",
     "fit_decay",
     "remaining_bias",
     "steady_variances",
@@ -24,6 +26,9 @@ __all__ = [
 ]
 
 Finish = Callable[[Array], Array]
+
+# A level gets at least so many θ, or its variance is anybody's guess.
+FEWEST_OUTER = 16
 
 # Levels on which rates and bias are judged: coarser ones are not asymptotic yet.
 _RATE_LEVELS = 4
@@ -302,3 +307,51 @@ def _sampling(levels: Sequence[LevelMoments], base: int, finish: Finish, varianc
     scaled = factor[:, None] * covariance * factor
     np.fill_diagonal(scaled, variances)
     return np.asarray(scaled)
+
+
+def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: Array) -> Array:
+    """T for each level: the cheapest sizes whose variance and squared bias add up to one.
+
+    With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal and gives, for a total variance
+    of 1 - bias², T_l = √(V_l/C_l) Σ√(V_k C_k) / (1 - bias²). The coarsest and the finest level are
+    those for which the least has to be added to what is there.
+
+    Parameters
+    ----------
+    own, corrections
+        Variances of f(J) on each level and of its correction to the level before, in units of
+        the squared error that is allowed.
+    costs
+        Evaluations for one θ on each level.
+    bias
+        What is left when a level is the last, in units of the error that is allowed.
+    have
+        θ that are there already, on the levels in use.
+
+    Shapes: all (L,), but `have`, which may be shorter. Returns at least as many levels as `have`.
+    """
+    there = np.concatenate([have, np.zeros(costs.size - have.size)])
+    best: tuple[float, Array] | None = None
+    for last in range(have.size - 1, costs.size):
+        room = 1.0 - float(bias[last]) ** 2
+        if last == costs.size - 1:
+            room = max(room, 0.5)  # the finest that may be taken now has to do
+        if room <= 0.0:
+            continue
+        for base in range(have.size):
+            used = slice(base, last + 1)
+            variances = np.concatenate([own[base : base + 1], corrections[base + 1 : last + 1]])
+            if not np.isfinite(variances).all():
+                continue
+            total = float(np.sqrt(variances * costs[used]).sum())
+            wanted = there[: last + 1].copy()
+            ideal = np.ceil(np.sqrt(variances / costs[used]) * total / room)
+            wanted[used] = np.maximum(wanted[used], np.maximum(ideal, FEWEST_OUTER))
+            # The base has more evaluations than any other level: that is how it is known.
+            others = np.delete(wanted * costs[: last + 1], base)
+            wanted[base] = max(wanted[base], np.floor(others.max() / costs[base]) + 1.0)
+            price = float((wanted - there[: last + 1]) @ costs[: last + 1])
+            if best is None or price < best[0]:
+                best = price, wanted
+    assert best is not None
+    return best[1]

@@ -36,13 +36,10 @@ Score: TypeAlias = Literal["uniform", "normal"]
 # Hermite polynomials of higher degree are all about the tails, where there are few points.
 _MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
 _MAX_FACTORS = 4
-_MAX_CANDIDATES = 3000
-# Points on which candidates are compared with the residuals.
-_SCREENING = 4096
-# A term enters when its correlation with the residuals is this many standard errors from zero,
+# A term may enter when its correlation with the residuals is this many standard errors from zero,
 _SIGNIFICANT = 3.0
 # and a round of terms stays when it lowers the leave-one-out error to this fraction.
-_PROGRESS = 0.98
+_PROGRESS = 0.999
 # Mean squared leave-one-out error, relative to that of the values, below which all is explained.
 _EXACT = 1e-24
 # Scores other than those in which the law is written have to be better by this factor.
@@ -163,10 +160,9 @@ def grow_polynomial(
     current.append([()], np.ones((values.size, 1)))
     path = [current.solve()]
     scale = path[0].loo
-    screen = table.first(min(_SCREENING, table.n_points))
     while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
         room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
-        chosen = _significant(path[-1], screen, _candidates(current.terms, table.scores))[:room]
+        chosen = current.significant(path[-1], table)[:room]
         if not chosen:
             break
         current.append(chosen, table.matrix(chosen))
@@ -241,39 +237,9 @@ def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:
     return tuple(s for s, size in zip(scores, sizes, strict=True) for _ in range(size))
 
 
-def _candidates(active: Sequence[Term], scores: Sequence[Score]) -> list[Term]:
-    """Terms one or two degrees above an active one, the lowest first.
-
-    Two degrees at once, because an even function has no odd terms to climb over.
-    """
-    present = set(active)
-    found: dict[Term, None] = {}
-    for term in active:
-        degrees = dict(term)
-        for j, score in enumerate(scores):
-            if j not in degrees and len(degrees) == _MAX_FACTORS:
-                continue
-            for step in (1, 2):
-                degree = degrees.get(j, 0) + step
-                if degree <= _MAX_DEGREE[score]:
-                    raised = tuple(sorted({**degrees, j: degree}.items()))
-                    if raised not in present:
-                        found[raised] = None
-    order = sorted(found, key=lambda term: (sum(degree for _, degree in term), len(term)))
-    return order[:_MAX_CANDIDATES]
-
-
-def _significant(fit: PolynomialFit, table: ScoreTable, candidates: Sequence[Term]) -> list[Term]:
-    """The candidates that are correlated with the residuals, the strongest first."""
-    n = table.n_points
-    weighted = fit.weights[:n] * fit.residuals[:n]
-    squares = weighted**2
-    t = np.empty(len(candidates))
-    for i, term in enumerate(candidates):
-        column = table.column(term)
-        noise = float(np.sqrt((column**2) @ squares))
-        t[i] = abs(float(column @ weighted)) / noise if noise > 0 else 0.0
-    return [candidates[i] for i in np.argsort(-t, kind="stable") if t[i] > _SIGNIFICANT]
+def _raised(term: Term, position: int, step: int) -> Term:
+    coordinate, degree = term[position]
+    return (*term[:position], (coordinate, degree + step), *term[position + 1 :])
 
 
 class _LeastSquares:
@@ -297,6 +263,39 @@ class _LeastSquares:
         self._gram = np.block([[self._gram, cross], [cross.T, block.T @ block]])
         self._columns = np.concatenate([self._columns, block], axis=1)
         self.terms += terms
+
+    def significant(self, fit: PolynomialFit, table: ScoreTable) -> list[Term]:
+        """Terms one or two degrees above those present that the residuals contain.
+
+        Two degrees at once, because an even function has no odd terms to climb over. The strongest
+        come first.
+        """
+        signal = self._columns * (self._root * fit.residuals)[:, None]
+        factors = [((j, degree),) for j in range(table.dim) for degree in (1, 2)]
+        single = table.matrix(factors)
+        noise = np.sqrt((signal**2).T @ single**2)
+        t = np.abs(signal.T @ single) / np.maximum(noise, 1e-300)
+        found: dict[Term, float] = {}
+        for row, column in np.argwhere(t > _SIGNIFICANT):
+            (factor,) = factors[column]
+            term = self.terms[row]
+            if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
+                found[tuple(sorted((*term, factor)))] = float(t[row, column])
+        # Higher degrees in a coordinate that a term has already.
+        weighted = self._root**2 * fit.residuals
+        for term in {_raised(t, i, k) for t in self.terms for i in range(len(t)) for k in (1, 2)}:
+            if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term):
+                column = table.column(term)
+                strength = abs(float(column @ weighted))
+                strength /= max(float(np.sqrt(column**2 @ weighted**2)), 1e-300)
+                if strength > _SIGNIFICANT:
+                    found[term] = strength
+        for term in self.terms:
+            found.pop(term, None)
+        # What chance alone would reach among so many, unless there is nothing better.
+        chance = np.sqrt(2.0 * np.log(t.size))
+        order = sorted(found, key=lambda term: (-found[term], term))
+        return [term for term in order if found[term] > chance] or order
 
     def solve(self) -> PolynomialFit:
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Staircase", "staircase_for"]
+__all__ = ["Staircase", "smallest_staircase", "staircase_for"]
 
 # Weights cost the cube of these.
 _MOST_POINTS = 2048
@@ -102,32 +102,36 @@ class Staircase:
         return None if stairs == self else stairs
 
 
+def smallest_staircase(smallest: int) -> Staircase:
+    """Two levels: with one there would be nothing to tell the inner error from."""
+    return _balanced(smallest, smallest, 1)
+
+
 def staircase_for(budget: int, smallest: int) -> Staircase:
     """The balanced staircase of a budget: T_l N_l is the same on all levels.
 
-    It has as many levels as the sizes allow, so `smallest` inner points on the coarsest and as
-    many θ on the finest level, until weights would become too dear; then fewer and broader ones.
+    It has as many levels as fit, with `smallest` inner points on the coarsest and as many θ on
+    the finest, until weights would become too dear; then fewer and broader ones.
     """
-    best: Staircase | None = None
-    size = smallest
-    while size <= _MOST_POINTS:
-        levels = int(np.log2(_MOST_POINTS / size))
-        for top in range(levels + 1):
-            stairs = _balanced(size, size, top)
-            if stairs.n_evaluations <= budget and (
-                best is None or stairs.n_evaluations > best.n_evaluations
-            ):
-                best = stairs
-        if best is None or _balanced(size, size, levels).n_evaluations > budget:
-            break
-        size *= 2
-    if best is None:
+    best = smallest_staircase(smallest)
+    if best.n_evaluations > budget:
         raise InputError(
             "budget",
             f"{budget} evaluations",
-            f"at least {_balanced(smallest, smallest, 0).n_evaluations} for method 'mlkq' with "
-            f"{smallest} inner points on its coarsest level",
+            f"at least {best.n_evaluations} for method 'mlkq' with n_coarsest={smallest}",
         )
+    size = smallest
+    while 2 * size <= _MOST_POINTS:
+        top = int(np.log2(_MOST_POINTS / size))
+        fitting = [
+            stairs
+            for stairs in (_balanced(size, size, level) for level in range(1, top + 1))
+            if stairs.n_evaluations <= budget
+        ]
+        best = max([best, *fitting], key=lambda stairs: stairs.n_evaluations)
+        if len(fitting) < top:
+            break
+        size *= 2
     # What is left goes to more θ on all levels: the outer error is the larger one as a rule.
     top, size = len(best.n_inner) - 1, best.n_inner[0]
     wide = min(budget * size // best.n_evaluations, _MOST_POINTS // 2**top)

@@ -9,10 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, InputError, NumericalError
-from nestquad.evaluate import Design, Evaluations, Grid, call_f, outer_points
+from nestquad.errors import InputError, NumericalError
+from nestquad.evaluate import (
+    Design,
+    Evaluations,
+    Grid,
+    OutOfTimeError,
+    call_f,
+    outer_points,
+)
 from nestquad.methods._inner import MeanRule
-from nestquad.methods._levels import LevelMoments, steady_variances, summarize
+from nestquad.methods._levels import (
+    FEWEST_OUTER,
+    LevelMoments,
+    best_sizes,
+    steady_variances,
+    summarize,
+)
 from nestquad.methods._method import Goal, Method
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
@@ -23,8 +36,6 @@ __all__ = ["MLMC"]
 _MOST_SAMPLE_ROWS = 4096
 # The first turn towards a tolerance: so many θ on level 0, half as many on each of the next.
 _PILOT_OUTER, _PILOT_LEVELS = 512, 4
-# A level gets at least so many θ, or its variance is anybody's guess.
-_FEWEST_OUTER = 16
 # One turn aims at no less than this part of the error so far: estimates of variances come from
 # small samples at first, and must not send the whole budget the wrong way.
 _STEEPEST = 1.0 / 3.0
@@ -118,7 +129,7 @@ class MLMC(Method):
             return self._grown(goal, *so_far)
         if goal.adaptive or goal.budget is None:
             levels = np.arange(self.n_levels or _PILOT_LEVELS)
-            sizes: Array = np.maximum(_PILOT_OUTER * 0.5**levels, _FEWEST_OUTER)
+            sizes = np.maximum(_PILOT_OUTER * np.ldexp(1.0, -levels), FEWEST_OUTER)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
         assert goal.budget is not None
@@ -150,8 +161,7 @@ class MLMC(Method):
         return sizes
 
     def _inner_sizes(self, n_levels: int) -> Array:
-        sizes: Array = self.n_coarsest * 2.0 ** np.arange(n_levels)
-        return sizes
+        return np.asarray(np.ldexp(float(self.n_coarsest), np.arange(n_levels)))
 
     def _cost(self, sizes: Array) -> float:
         return float(sizes @ self._inner_sizes(sizes.size))
@@ -171,8 +181,7 @@ class MLMC(Method):
         found = estimate.diagnostics
         _refuse_levels_that_do_not_converge(found)
         error = np.atleast_1d(estimate.std_error)
-        half_width = getattr(goal, "half_width", None)
-        target = error / 2 if half_width is None else np.asarray(half_width) / _NORMAL_95
+        target = error / 2 if goal.half_width is None else np.array(goal.half_width / _NORMAL_95)
         if self.n_levels is not None:
             _refuse_too_few_levels(found, target)
         # A little less than asked for, or the last turn would be repeated for a per mille.
@@ -187,7 +196,7 @@ class MLMC(Method):
         variance = variance.max(axis=1)
         steps = np.arange(1.0 - have.size, new.size + 1.0)[:, None]
         bias = (found["bias"] / target * 2.0 ** (-found["alpha_slow"] * steps)).max(axis=1)
-        sizes = _best_sizes(
+        sizes = best_sizes(
             np.concatenate([own, np.full(new.size, own[-1])]),
             np.concatenate([variance, variance[-1] * 2.0 ** (-found["beta"] * new)]),
             self._inner_sizes(have.size + new.size),
@@ -209,7 +218,7 @@ class MLMC(Method):
         share = (budget - self._cost(have)) / self._cost(wanted - have)
         sizes = have + np.floor(share * (wanted - have))
         # A level with a handful of θ is not worth starting.
-        while have[sizes.size - 1] == 0 and sizes[-1] < _FEWEST_OUTER:
+        while have[sizes.size - 1] == 0 and sizes[-1] < FEWEST_OUTER:
             sizes = sizes[:-1]
         gained = self._cost(sizes) - self._cost(have)
         return sizes if gained > 0.01 * budget else None
@@ -247,8 +256,8 @@ class MLMC(Method):
         for index, grid in enumerate(evaluations.design.grids):
             try:
                 j = evaluations.fold(MeanRule(grid.n_inner), index)
-            except EvaluationError:
-                if evaluations.evaluator.stopped is None or len(levels) < 2:
+            except OutOfTimeError:
+                if len(levels) < 2:
                     raise
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
@@ -267,54 +276,6 @@ class MLMC(Method):
             weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
             sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
         return levels, sample, notes
-
-
-def _best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: Array) -> Array:
-    """T for each level: the cheapest sizes whose variance and squared bias add up to one.
-
-    With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal and gives, for a total variance
-    of 1 - bias², T_l = √(V_l/C_l) Σ√(V_k C_k) / (1 - bias²). The coarsest and the finest level are
-    those for which the least has to be added to what is there.
-
-    Parameters
-    ----------
-    own, corrections
-        Variances of f(J) on each level and of its correction to the level before, in units of
-        the squared error that is allowed.
-    costs
-        Evaluations for one θ on each level.
-    bias
-        What is left when a level is the last, in units of the error that is allowed.
-    have
-        θ that are there already, on the levels in use.
-
-    Shapes: all (L,), but `have`, which may be shorter. Returns at least as many levels as `have`.
-    """
-    there = np.concatenate([have, np.zeros(costs.size - have.size)])
-    best: tuple[float, Array] | None = None
-    for last in range(have.size - 1, costs.size):
-        room = 1.0 - float(bias[last]) ** 2
-        if last == costs.size - 1:
-            room = max(room, 0.5)  # the finest that may be taken now has to do
-        if room <= 0.0:
-            continue
-        for base in range(have.size):
-            used = slice(base, last + 1)
-            variances = np.concatenate([own[base : base + 1], corrections[base + 1 : last + 1]])
-            if not np.isfinite(variances).all():
-                continue
-            total = float(np.sqrt(variances * costs[used]).sum())
-            wanted = there[: last + 1].copy()
-            ideal = np.ceil(np.sqrt(variances / costs[used]) * total / room)
-            wanted[used] = np.maximum(wanted[used], np.maximum(ideal, _FEWEST_OUTER))
-            # The base has more evaluations than any other level: that is how it is known.
-            others = np.delete(wanted * costs[: last + 1], base)
-            wanted[base] = max(wanted[base], np.floor(others.max() / costs[base]) + 1.0)
-            price = float((wanted - there[: last + 1]) @ costs[: last + 1])
-            if best is None or price < best[0]:
-                best = price, wanted
-    assert best is not None
-    return best[1]
 
 
 def _refuse_levels_that_do_not_converge(found: Mapping[str, Any]) -> None:

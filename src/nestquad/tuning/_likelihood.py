@@ -94,7 +94,7 @@ def fit_lengthscale(
     best = int(np.argmin(losses))
     low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
     found = minimize_scalar(
-        loss, bounds=(low, high), method="bounded", options={"xatol": 0.2, "maxiter": 5}
+        loss, bounds=(low, high), method="bounded", options={"xatol": 0.1, "maxiter": 7}
     )
     log_factor, smallest = min((losses[best], points[best]), (found.fun, found.x))[::-1]
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), -float(smallest)
