@@ -24,10 +24,9 @@ from nestquad.rules import (
     Regularization,
     Rule,
     Schedule,
-    factorize,
     prefix_rules,
 )
-from nestquad.tuning import amplitude, best_lambda0, fit_lengthscale, median_lengthscale
+from nestquad.tuning import best_lambda0, fit_lengthscale, median_lengthscale
 
 __all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
 
@@ -35,7 +34,7 @@ Space = Literal["auto", "uniform", "normal", "native"]
 
 
 # Tuning looks at no more nodes than these: optima are flat, and N³ is dear.
-_TUNING_NODES = 56
+_TUNING_NODES = 48
 # A function that grows in the tails is so much likelier on the normal scale (in nats a value) that
 # the uniform one must be wrong about them, however accurate it believes itself to be. Functions
 # that are tame on the cube stay below: those seen were at 2.5 and more, and at 0.8 and less.
@@ -55,7 +54,8 @@ class KernelQuadrature:
         ``"uniform"``: on the uniforms that drive the law, where weights do not depend on it (the
         paper's change of variables). ``"normal"``: on the standard normals, which suits functions
         that grow in the tails. ``"native"``: on the points themselves, with the embedding of the
-        law. ``"auto"``: uniform or normal, by marginal likelihood (uniform if a kernel is given).
+        law. ``"auto"``: uniform, unless the values are far likelier on the normal scale (and no
+        kernel is given).
     lengthscale
         ``"likelihood"``: the kernel's own (the median distance where `kernel` is None) times the
         factor of highest marginal likelihood. ``"median"``: the median distance. ``"fixed"``: the
@@ -120,13 +120,12 @@ class KernelQuadrature:
         if self.space != "auto":
             return self._best_order(self.space, groups)[1]
         likelihood, uniform = self._best_order("uniform", groups)
-        other, normal = self._best_order("normal", groups)
+        assert uniform.kernel is not None
         values = sum(min(len(v), _TUNING_NODES) * v.shape[1] for _, v in groups)
-        if other - likelihood > _CLEAR_GAIN * values:
-            return normal
-        # Otherwise likelihood says which scale interpolates better, which in the tails is not the
-        # same as integrating better.
-        return min(uniform, normal, key=lambda recipe: recipe.predicted_error(groups))
+        other, _ = self._tuned("normal", uniform.kernel, groups)
+        if other - likelihood <= _CLEAR_GAIN * values:
+            return uniform
+        return self._best_order("normal", groups)[1]
 
     def _best_order(
         self, space: Space, groups: Sequence[tuple[Array, Array]]
@@ -138,20 +137,6 @@ class KernelQuadrature:
     @property
     def _settled_space(self) -> Space:
         return "uniform" if self.space == "auto" else self.space
-
-    def predicted_error(self, groups: Sequence[tuple[Array, Array]]) -> float:
-        """What a tuned recipe expects its error to be, on nodes given as uniforms."""
-        total = 0.0
-        for uniform, values in groups:
-            nodes = nodes_on(self.space, uniform, uniform)[:_TUNING_NODES]
-            assert self.kernel is not None
-            gram = self.kernel(nodes, nodes)
-            factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))
-            if factor is None:
-                return float("inf")
-            unit = self.rule(nodes).posterior_variance
-            total += unit * float(amplitude(factor, values[:_TUNING_NODES]).sum())
-        return total
 
     def _tuned(
         self, space: Space, kernel: Kernel, groups: Sequence[tuple[Array, Array]]

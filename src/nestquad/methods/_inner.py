@@ -52,7 +52,10 @@ class MeanRule:
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """Weights that do not depend on θ: (views, S, N) for S point sets that θ_t takes in turn."""
+    """Weights that do not depend on θ: (views, S, N) for S point sets that θ_t takes in turn.
+
+    A view of fewer nodes has zeros at the others, which cost nothing.
+    """
 
     weights: Array
     views: tuple[str, ...]
@@ -62,11 +65,16 @@ class WeightedRule:
         return None
 
     def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
-        block = self.weights[:, :, span.n0 : span.n1]
-        n_sets = block.shape[1]
+        n_sets = self.weights.shape[1]
         sets = np.arange(span.t0, span.t1) % n_sets
-        by_row = block[:, 0] if n_sets == 1 else block[:, sets]
-        return np.stack([weighted_sum(values, weights) for weights in by_row], axis=1)
+        parts = []
+        for view in self.weights:
+            used = 1 + int(np.max(np.nonzero(view.any(axis=0))[0], initial=-1))
+            stop = min(max(used, span.n0), span.n1)
+            block = view[:, span.n0 : stop]
+            by_row = block[0] if n_sets == 1 else block[sets]
+            parts.append(weighted_sum(values[:, : stop - span.n0], by_row))
+        return np.stack(parts, axis=1)
 
 
 @dataclass(frozen=True)

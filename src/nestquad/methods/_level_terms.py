@@ -12,8 +12,8 @@ from nestquad._typing import Array
 from nestquad.accuracy import ErrorParts
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, Span, call_f
 from nestquad.kernels import Kernel
+from nestquad.methods._decay import fit_decay
 from nestquad.methods._inner import weighted_sum
-from nestquad.methods._levels import fit_decay
 from nestquad.methods._outer import describe_rules
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on

@@ -11,14 +11,13 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.errors import EvaluationError
+from nestquad.methods._decay import Decay, fit_decay
 
 __all__ = [
     "FEWEST_OUTER",
-    "Decay",
     "LevelMoments",
     "LevelSummary",
     "best_sizes",
-    "fit_decay",
     "remaining_bias",
     "steady_variances",
     "summarize",
@@ -30,11 +29,8 @@ Finish = Callable[[Array], Array]
 # A level gets at least so many θ, or its variance is anybody's guess.
 FEWEST_OUTER = 16
 
-# Levels on which rates and bias are judged: coarser ones are not asymptotic yet.
-_RATE_LEVELS = 4
+# Levels on which the bias is judged: coarser ones are not asymptotic yet.
 _BIAS_LEVELS = 3
-# Even exact corrections follow a power law no better than this (in powers of two).
-_MODEL_NOISE = 0.1
 # How many θ a guess from the level before is worth.
 _BELIEF = 64
 # Rates of nested expectations and how far to trust them: bias 1/N for smooth and for kinked f,
@@ -120,42 +116,6 @@ def base_level(levels: Sequence[LevelMoments]) -> int:
             advice="If f needs J > 0 (a logarithm), use more inner points on the coarsest level.",
         )
     return max(found, key=lambda base: (levels[base].n_outer * levels[base].n_inner, -base))
-
-
-@dataclass(frozen=True)
-class Decay:
-    """Corrections behave like 2^(-rate l).
-
-    `rate` is the best guess and `slow` one standard deviation slower; `measured` and `std_error`
-    are what the data alone say.
-    """
-
-    rate: float
-    slow: float
-    measured: float
-    std_error: float
-
-
-def fit_decay(sizes: Array, noise: Array, expected: float, trust: float) -> Decay:
-    """The rate at which positive `sizes` of consecutive levels decrease.
-
-    A regression of log2(size) on the level. Each point counts by its own noise, and theory's
-    `expected` rate like one more observation with standard deviation `trust`: where corrections
-    drown in noise it is all there is, and where they do not it is outvoted.
-    """
-    sizes, noise = sizes[-_RATE_LEVELS:], noise[-_RATE_LEVELS:]
-    usable = (sizes > 0) & np.isfinite(sizes) & np.isfinite(noise)
-    level, size, noise = np.flatnonzero(usable), sizes[usable], noise[usable]
-    if level.size < 2:
-        return Decay(expected, expected - trust, float("nan"), float("inf"))
-    spread = noise / (size * np.log(2.0))
-    weight = 1.0 / (_MODEL_NOISE**2 + spread**2)
-    x = level - np.average(level, weights=weight)
-    information = float(weight @ x**2)
-    measured = -float(weight @ (x * np.log2(size))) / information
-    prior = trust**-2.0
-    rate = (information * measured + prior * expected) / (information + prior)
-    return Decay(rate, rate - (information + prior) ** -0.5, measured, information**-0.5)
 
 
 def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Literal, TypeAlias
+from math import comb
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -237,6 +238,24 @@ def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:
     return tuple(s for s, size in zip(scores, sizes, strict=True) for _ in range(size))
 
 
+def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
+    """How far from zero a covariance is, in standard errors.
+
+    `variance` allows for residuals whose size depends on the column. But where the residual is
+    the column itself, and heavy-tailed, it is far too large, so half of what constant residuals
+    would give counts as well.
+    """
+    robust = np.abs(covariance) / np.sqrt(np.maximum(variance, 1e-300))
+    plain = np.abs(covariance) / np.sqrt(np.maximum(plain_variance, 1e-300))
+    return np.asarray(np.maximum(robust, 0.5 * plain))
+
+
+def _by_chance(term: Term, dim: int) -> float:
+    """What the strongest of all terms of that degree reaches where there is only noise."""
+    degree = sum(degree for _, degree in term)
+    return float(np.sqrt(2.0 * np.log(comb(dim + degree, degree))))
+
+
 def _raised(term: Term, position: int, step: int) -> Term:
     coordinate, degree = term[position]
     return (*term[:position], (coordinate, degree + step), *term[position + 1 :])
@@ -270,11 +289,16 @@ class _LeastSquares:
         Two degrees at once, because an even function has no odd terms to climb over. The strongest
         come first.
         """
-        signal = self._columns * (self._root * fit.residuals)[:, None]
+        residuals = self._root * fit.residuals
+        size = float(np.sqrt(np.mean(residuals**2)))
         factors = [((j, degree),) for j in range(table.dim) for degree in (1, 2)]
         single = table.matrix(factors)
-        noise = np.sqrt((signal**2).T @ single**2)
-        t = np.abs(signal.T @ single) / np.maximum(noise, 1e-300)
+        signal = self._columns * residuals[:, None]
+        t = _strength(
+            signal.T @ single,
+            (signal**2).T @ single**2,
+            size**2 * ((self._columns**2).T @ single**2),
+        )
         found: dict[Term, float] = {}
         for row, column in np.argwhere(t > _SIGNIFICANT):
             (factor,) = factors[column]
@@ -282,20 +306,19 @@ class _LeastSquares:
             if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
                 found[tuple(sorted((*term, factor)))] = float(t[row, column])
         # Higher degrees in a coordinate that a term has already.
-        weighted = self._root**2 * fit.residuals
         for term in {_raised(t, i, k) for t in self.terms for i in range(len(t)) for k in (1, 2)}:
             if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term):
-                column = table.column(term)
-                strength = abs(float(column @ weighted))
-                strength /= max(float(np.sqrt(column**2 @ weighted**2)), 1e-300)
-                if strength > _SIGNIFICANT:
-                    found[term] = strength
+                column = table.column(term) * self._root
+                squares = column**2
+                found[term] = float(
+                    _strength(column @ residuals, squares @ residuals**2, size**2 * squares.sum())
+                )
         for term in self.terms:
             found.pop(term, None)
-        # What chance alone would reach among so many, unless there is nothing better.
-        chance = np.sqrt(2.0 * np.log(t.size))
         order = sorted(found, key=lambda term: (-found[term], term))
-        return [term for term in order if found[term] > chance] or order
+        return [
+            term for term in order if found[term] > max(_SIGNIFICANT, _by_chance(term, table.dim))
+        ]
 
     def solve(self) -> PolynomialFit:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,9 +151,9 @@ class MLKQ(Method):
             tuple(grid.n_inner for grid in design.grids),
         )
         target = None if goal.half_width is None else 0.9 * goal.half_width / _NORMAL_95
-        # Levels that were left out have no error to lower: the next ones start where they are.
-        left_out = len(stairs.n_inner) - len(found["levels"])
-        outer = [0.0] * left_out + [level["error_outer"].max() for level in found["levels"]]
+        outer = [level["error_outer"].max() for level in found["levels"]]
+        # Coarse levels that were left out have to grow all the same for the others to follow.
+        outer = [outer[0]] * (len(stairs.n_inner) - len(outer)) + outer
         grown = stairs.grown(
             np.array(outer),
             float(found["inner"]["error"].max()),
@@ -168,7 +169,7 @@ class MLKQ(Method):
         goal: Goal,
         so_far: tuple[Design, Estimate] | None,
     ) -> Design | None:
-        """The paper's sizes for the smallest error that the budget allows, or for a smaller one."""
+        """All at once for a budget; twice as many evaluations each turn towards a tolerance."""
         most = goal.budget or _PILOT_BUDGET
         if goal.adaptive:
             had = 0 if so_far is None else so_far[0].n_evaluations
@@ -185,27 +186,32 @@ class MLKQ(Method):
         )
 
     def _allocation(self, problem: NestedExpectation, budget: int) -> Allocation:
+        """The paper's sizes for the smallest error that the budget allows."""
         assert self.inner.kernel is not None
         assert self.outer.kernel is not None
-        dim_x, dim_theta = problem.inner_base_dim, problem.outer_law.base_dim
-        low, high = -30.0, -1e-3  # of log Δ
-        best: Allocation | None = None
-        for _ in range(60):
-            middle = (low + high) / 2
-            sizes = allocate(
-                float(np.exp(middle)),
-                "mlkq",
-                dim_x=dim_x,
-                dim_theta=dim_theta,
-                s_x=self.inner.kernel.smoothness(dim_x),
-                s_theta=self.outer.kernel.smoothness(dim_theta),
+        theory = partial(
+            allocate,
+            method="mlkq",
+            dim_x=problem.inner_base_dim,
+            dim_theta=problem.outer_law.base_dim,
+            s_x=self.inner.kernel.smoothness(problem.inner_base_dim),
+            s_theta=self.outer.kernel.smoothness(problem.outer_law.base_dim),
+        )
+        low, high = -30.0, -1e-3  # of log Δ, the error relative to the scale of f(J)
+        best = theory(float(np.exp(high)))
+        if best.n_evaluations > budget:
+            raise InputError(
+                "budget",
+                f"{budget} evaluations",
+                f"at least {best.n_evaluations} for the published form of 'mlkq'",
             )
+        for _ in range(50):
+            middle = (low + high) / 2
+            sizes = theory(float(np.exp(middle)))
             if sizes.n_evaluations <= budget:
                 best, high = sizes, middle
             else:
                 low = middle
-        if best is None:
-            raise InputError("budget", f"{budget} evaluations", "more for the published allocation")
         return best
 
     # Analysis.

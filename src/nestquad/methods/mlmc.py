@@ -18,7 +18,7 @@ from nestquad.evaluate import (
     call_f,
     outer_points,
 )
-from nestquad.methods._inner import MeanRule
+from nestquad.methods._inner import MeanRule, WeightedRule
 from nestquad.methods._levels import (
     FEWEST_OUTER,
     LevelMoments,
@@ -142,7 +142,7 @@ class MLMC(Method):
             # Noise is a few times budget^-1/2 and bias 1/N, in units of the spread of f(J).
             finest = np.sqrt(budget) / 4.0
             n_levels = max(2, 1 + int(np.ceil(np.log2(max(finest / self.n_coarsest, 1.0)))))
-        shape: Array = 2.0 ** (-self.decay * np.arange(n_levels))
+        shape = np.power(2.0, -self.decay * np.arange(n_levels), dtype=np.float64)
         first = budget / self._cost(shape)
         while True:
             sizes = np.maximum(np.floor(first * shape), 2.0)
@@ -158,7 +158,7 @@ class MLMC(Method):
                 )
             first *= 0.99
         sizes[0] += (budget - self._cost(sizes)) // self.n_coarsest
-        return sizes
+        return np.asarray(sizes)
 
     def _inner_sizes(self, n_levels: int) -> Array:
         return np.asarray(np.ldexp(float(self.n_coarsest), np.arange(n_levels)))
@@ -254,8 +254,11 @@ class MLMC(Method):
         levels: list[LevelMoments] = []
         sample, notes = None, []
         for index, grid in enumerate(evaluations.design.grids):
+            n = grid.n_inner
+            # Level 0 has most of the θ and needs no halves.
+            mean = MeanRule(n) if index else WeightedRule(np.full((1, 1, n), 1.0 / n), ("full",))
             try:
-                j = evaluations.fold(MeanRule(grid.n_inner), index)
+                j = evaluations.fold(mean, index)
             except OutOfTimeError:
                 if len(levels) < 2:
                     raise
@@ -271,8 +274,9 @@ class MLMC(Method):
             if index > 0:
                 halves = np.moveaxis(j[:, 1:] if self.antithetic else j[:, 1:2], 1, 0)
                 coarse = [call_f(problem, half, theta, require_finite=False) for half in halves]
-                change = f_values - sum(coarse) / len(coarse)
-            levels.append(LevelMoments.of(grid.n_inner, f_values, change))
+                with np.errstate(invalid="ignore"):
+                    change = f_values - sum(coarse) / len(coarse)
+            levels.append(LevelMoments.of(n, f_values, change))
             weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
             sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
         return levels, sample, notes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from nestquad._typing import Array
 from nestquad.kernels import Kernel
@@ -15,6 +14,7 @@ __all__ = ["amplitude", "fit_lengthscale", "restricted_likelihood"]
 
 # Relative ridge while tuning: large enough for every lengthscale to factorise.
 _RIDGE = 1e-9
+_GRID = 6
 
 
 def amplitude(factor: Factor, values: Array) -> Array:
@@ -32,21 +32,7 @@ def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
     Each function has its own constant and all share one amplitude, both profiled out: the
     functions are g(·, θ) for different θ, and what they have in common is the kernel.
     """
-    gram = kernel(nodes, nodes)
-    factor = factorize(gram, _RIDGE * float(np.mean(np.diagonal(gram))))
-    if factor is None:
-        return -np.inf
-    n, m = values.shape
-    quadratic = float(_centred_quadratic(factor, values).sum())
-    if not quadratic > 0:
-        return -np.inf
-    ones = np.ones((n, 1))
-    total = float((ones * factor.solve(ones)).sum())
-    freedom = m * (n - 1)
-    variance = quadratic / freedom
-    return -0.5 * float(
-        m * factor.log_determinant() + m * np.log(total) + freedom * np.log(variance)
-    )
+    return float(_scaled_likelihoods(kernel, nodes, values, np.ones(1))[0])
 
 
 def fit_lengthscale(
@@ -54,7 +40,6 @@ def fit_lengthscale(
     groups: Sequence[tuple[Array, Array]],
     *,
     bounds: tuple[float, float] = (0.03, 30.0),
-    grid: int = 5,
     most_nodes: int = 128,
 ) -> tuple[Kernel, float]:
     """The kernel with its lengthscale multiplied by the factor of highest likelihood, and that.
@@ -65,16 +50,18 @@ def fit_lengthscale(
     Parameters
     ----------
     kernel
-        Where to start; `bounds` are factors on its lengthscale.
+        Where to start.
     groups
         Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes. Functions
         observed at other nodes make another group.
+    bounds
+        The least and the largest factor.
     most_nodes
         Only the first so many nodes are used: the optimum is flat, and N³ is dear.
 
     Cost
     ----
-    About ``grid + 6`` Cholesky factorisations of min(N, most_nodes) for each group.
+    Thirteen Cholesky factorisations of min(N, most_nodes) for each group, in two batches.
     """
     informative = [
         (nodes[:most_nodes], centred)
@@ -84,20 +71,64 @@ def fit_lengthscale(
     if not informative:
         return kernel, 0.0
 
-    def loss(log_factor: float) -> float:
-        scaled = kernel.with_lengthscale(kernel.lengthscale * np.exp(log_factor))
-        value = sum(restricted_likelihood(scaled, nodes, centred) for nodes, centred in informative)
-        return -value if np.isfinite(value) else 1e300
+    def likelihoods(log_factors: Array) -> Array:
+        parts = [_scaled_likelihoods(kernel, n, v, np.exp(log_factors)) for n, v in informative]
+        return np.asarray(np.sum(parts, axis=0))
 
-    points = np.linspace(np.log(bounds[0]), np.log(bounds[1]), grid)
-    losses = np.array([loss(p) for p in points])
-    best = int(np.argmin(losses))
-    low, high = points[max(best - 1, 0)], points[min(best + 1, grid - 1)]
-    found = minimize_scalar(
-        loss, bounds=(low, high), method="bounded", options={"xatol": 0.1, "maxiter": 7}
-    )
-    log_factor, smallest = min((losses[best], points[best]), (found.fun, found.x))[::-1]
-    return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), -float(smallest)
+    # A grid, a finer one around its best point, and the vertex of a parabola through the three
+    # best: many small factorisations at once cost little more than one.
+    coarse = np.linspace(np.log(bounds[0]), np.log(bounds[1]), _GRID)
+    step = coarse[1] - coarse[0]
+    centre = coarse[int(np.argmax(likelihoods(coarse)))]
+    fine = np.clip(np.linspace(centre - step, centre + step, _GRID), coarse[0], coarse[-1])
+    values = likelihoods(fine)
+    best = int(np.argmax(values))
+    log_factor, highest = float(fine[best]), float(values[best])
+    if 0 < best < _GRID - 1:
+        vertex = _vertex(fine[best - 1 : best + 2], values[best - 1 : best + 2])
+        at_vertex = float(likelihoods(np.array([vertex]))[0])
+        if at_vertex > highest:
+            log_factor, highest = vertex, at_vertex
+    return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
+
+
+def _vertex(x: Array, y: Array) -> float:
+    """Where the parabola through three points is highest; the middle point if it is not concave."""
+    if not (np.isfinite(y).all() and np.all(np.diff(x) > 0)):
+        return float(x[1])
+    slopes = np.diff(y) / np.diff(x)
+    if slopes[1] >= slopes[0]:
+        return float(x[1])
+    curvature = (slopes[1] - slopes[0]) / (x[2] - x[0])
+    return float(np.clip(0.5 * (x[0] + x[1]) - slopes[0] / (2.0 * curvature), x[0], x[2]))
+
+
+def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Array) -> Array:
+    """Restricted likelihoods with the lengthscale multiplied by each factor, (F,)."""
+    scales = np.multiply.outer(factors, np.atleast_1d(kernel.lengthscale))
+    grams = kernel.with_lengthscale(scales)(nodes[None], nodes[None])
+    n, m = values.shape
+    diagonals = np.einsum("fii->fi", grams)
+    diagonals += _RIDGE * diagonals.mean(axis=1, keepdims=True)
+    right = np.column_stack([values, np.ones(n)])
+    found = np.full(factors.size, -np.inf)
+    for i, gram in enumerate(grams):
+        factor = factorize(gram, 0.0)
+        if factor is None:
+            continue
+        solved = factor.solve(right)
+        inverse_one = solved[:, -1]
+        total = float(inverse_one.sum())
+        explained = (values.T @ inverse_one) ** 2 / total
+        quadratic = float(np.maximum((values * solved[:, :-1]).sum(axis=0) - explained, 0.0).sum())
+        if quadratic > 0:
+            freedom = m * (n - 1)
+            found[i] = -0.5 * (
+                m * factor.log_determinant()
+                + m * np.log(total)
+                + freedom * np.log(quadratic / freedom)
+            )
+    return found
 
 
 def _centred(values: Array) -> Array | None:
