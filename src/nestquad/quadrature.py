@@ -229,7 +229,7 @@ def nodes_on(space: Space, uniform: Array | None, points: Array) -> Array:
 class _RuleCache:
     """The last few rules on fixed spaces, by recipe and nodes: loops ask for them again."""
 
-    def __init__(self, most: int = 32) -> None:
+    def __init__(self, most: int = 256) -> None:
         self._rules: OrderedDict[tuple[object, ...], list[Rule]] = OrderedDict()
         self._most = most
 

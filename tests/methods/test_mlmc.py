@@ -88,7 +88,11 @@ def test_halves_cancel_what_is_linear():
 
 @pytest.mark.parametrize(
     ("name", "antithetic", "beta"),
-    [("synthetic", True, (1.85, 2.0)), ("finance", True, (1.3, 1.65)), ("synthetic", False, (0.9, 1.1))],
+    [
+        ("synthetic", True, (1.85, 2.0)),
+        ("finance", True, (1.3, 1.65)),
+        ("synthetic", False, (0.9, 1.1)),
+    ],
 )
 def test_rates_are_those_of_theory(name, antithetic, beta):
     problem = nq.problems.get(name)
@@ -131,7 +135,7 @@ def test_variance_of_a_level_that_saw_nothing_is_not_believed():
 
 
 def test_sizes_are_the_cheapest_that_reach_the_target():
-    own, corrections = np.full(3, 4.0), np.array([4.0, 0.5, 0.1])
+    own, corrections = np.full(3, 4.0), np.array([4.0, 0.1, 0.02])
     costs, bias, have = np.array([1.0, 2.0, 4.0]), np.array([0.9, 0.5, 0.1]), np.full(3, 2.0)
     sizes = best_sizes(1e4 * own, 1e4 * corrections, costs, bias, have)
     variances = 1e4 * np.array([own[0], *corrections[1:]])
@@ -284,7 +288,7 @@ def test_executors_change_nothing():
 def test_laws_that_can_only_be_sampled():
     problem = nq.NestedExpectation(
         outer=nq.Sampler(lambda n, rng: rng.normal(size=(n, 1)), dim=1),
-        inner=lambda t: nq.Sampler(lambda n, rng: rng.normal(size=(n, 1)), dim=1),
+        inner=nq.Sampler(lambda n, rng: rng.normal(size=(n, 1)), dim=1),
         g=lambda x, t: x[..., 0] + t[..., 0],
         f=np.square,
     )
@@ -303,7 +307,9 @@ def test_an_infinite_answer_is_refused():
         f=lambda j: np.log(np.abs(j)),
     )
     # J is zero, and each doubling of N lowers E log|J_N| by log(2)/2.
-    with pytest.raises(NumericalError, match=r"does not decrease.*infinite.*budget="):
+    with pytest.raises(
+        NumericalError, match=r"decreases like 2\^\(-0\.\d\d l\) only.*infinite.*budget="
+    ):
         nq.estimate(problem, tol=0.01, method=MLMC(), rng=0)
     est = nq.estimate(problem, budget=100_000, method=MLMC(), rng=0)
     np.testing.assert_allclose(changes(est)[1:5], -0.5 * math.log(2.0), atol=0.05)
@@ -325,7 +331,7 @@ def test_levels_where_f_is_not_finite_are_left_out():
     )
     est = nq.estimate(problem, tol=0.05, method=MLMC(), rng=0)
     assert est.status == "converged"
-    assert est.diagnostics["base_level"] >= 3
+    assert est.diagnostics["base_level"] >= 2
     assert abs(est.value - problem.exact) < 0.05
     with pytest.raises(EvaluationError, match="more inner points"):
         nq.estimate(problem, budget=100, method=MLMC(n_coarsest=1, n_levels=2), rng=0)

@@ -221,6 +221,11 @@ class LatticeProcess:
         return float(np.sqrt(self._amplitude * np.maximum(left, 0.0).mean()))
 
     @cached_property
+    def residuals(self) -> Array:
+        """What the nugget took of the values, at their lattice indices (M,)."""
+        return np.asarray(self.kernel.noise * self._fitted[1])
+
+    @cached_property
     def _fitted(self) -> tuple[float, Array]:
         return self._solve(self.values)
 

@@ -10,8 +10,6 @@ from nestquad._typing import Array
 
 __all__ = ["Decay", "fit_decay"]
 
-# Differences on which a rate is judged: coarser ones are not asymptotic yet.
-_RATE_LEVELS = 4
 # Even exact differences follow a power law no better than this (in powers of two).
 _MODEL_NOISE = 0.1
 
@@ -30,12 +28,13 @@ class Decay:
     std_error: float
 
 
-def fit_decay(sizes: Array, noise: Array, expected: float, trust: float) -> Decay:
+def fit_decay(sizes: Array, noise: Array, expected: float, trust: float, *, last: int = 4) -> Decay:
     """The rate at which positive `sizes` of consecutive levels decrease.
 
     A regression of log2(size) on the level. Each point counts by its own noise, and theory's
     `expected` rate like one more observation with standard deviation `trust`: where corrections
-    drown in noise it is all there is, and where they do not it is outvoted.
+    drown in noise it is all there is, and where they do not it is outvoted. Only the `last` few
+    sizes count: coarser ones are not asymptotic yet.
 
     Examples
     --------
@@ -43,7 +42,7 @@ def fit_decay(sizes: Array, noise: Array, expected: float, trust: float) -> Deca
     >>> round(fit_decay(sizes, 0.01 * sizes, expected=1.0, trust=0.25).rate, 2)
     1.97
     """
-    sizes, noise = sizes[-_RATE_LEVELS:], noise[-_RATE_LEVELS:]
+    sizes, noise = sizes[-last:], noise[-last:]
     usable = (sizes > 0) & np.isfinite(sizes) & np.isfinite(noise)
     level, size, noise = np.flatnonzero(usable), sizes[usable], noise[usable]
     if level.size < 2:

@@ -14,7 +14,7 @@ from nestquad.points import Sobol, Stream
 __all__ = ["DenseSet", "dense_sets", "scores_of"]
 
 # Points of one set on a grid in one and two dimensions, and of one scramble beyond.
-_LINE, _SQUARE, _SCRAMBLE = 2**14, 160, 2**13
+_LINE, _SQUARE, _SCRAMBLE = 2**13, 128, 2**13
 _SCRAMBLES = 4
 # Normal scores beyond this carry less than 1e-16 of the law.
 _REACH = 8.3

@@ -20,9 +20,9 @@ __all__ = ["InnerMeans", "inner_means"]
 _GAIN = 0.8
 # Kernel weights see nothing of a function of more coordinates than this.
 _MOST_KERNEL_COORDINATES = 3
-_MOST_KERNEL_NODES = 1024
+_MOST_KERNEL_NODES = 512
 _ROWS_FOR_TUNING = 8
-_SETS_FOR_CHOICE = 8
+_SETS_FOR_CHOICE = 4
 _SPACES: tuple[Space, ...] = ("uniform", "normal")
 
 

@@ -26,6 +26,7 @@ from nestquad.methods._polynomials import (
     choose_scores,
     fit_terms,
     grow_polynomial,
+    higher_terms,
 )
 
 __all__ = ["FLOOR", "ConditionalMeans", "Geometry", "JointModel", "fit_joint"]
@@ -37,6 +38,9 @@ _REFINEMENT_NUMBERS = 2**18
 _MOST_TERMS = 500
 # Where g is positive, Ĵ is kept above this fraction of its standard deviation.
 FLOOR = 0.01
+# How far beyond the values of g (in ranges) Ĵ may be. Where the density is small, noise over it
+# is large.
+_MARGIN = 0.5
 # Draws for comparing what was expected with what happened, and the most that is made of it.
 _CHECK_PATHS = 16
 _MOST_DOUBT = 3.0
@@ -66,13 +70,18 @@ class _Output:
     fit: PolynomialFit
     kernel: PeriodicKernel | None
     process: LatticeProcess | None
-    positive: bool
+    low: float
+    high: float
 
-    def raised(self, j: Array, weights: Array, floor: float) -> Array:
-        """A positive g has a positive mean, however small: Ĵ is kept above zero."""
-        if not self.positive or self.process is None:
+    def bounded(self, j: Array, weights: Array, floor: float) -> Array:
+        """Ĵ kept where a mean of g can be: near the values of g, and above zero if they are."""
+        if self.process is None:
             return j
-        return np.maximum(j, floor * self.process.spread / weights)
+        margin = _MARGIN * (self.high - self.low)
+        j = np.clip(j, self.low - margin, self.high + margin)
+        if self.low > 0:
+            j = np.maximum(j, floor * self.process.spread / weights)
+        return j
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +114,7 @@ class JointModel:
             j = output.fit.evaluate(table)
             if output.process is not None:
                 j += output.process.marginal(offset) / weights
-            columns.append(output.raised(j, weights, floor))
+            columns.append(output.bounded(j, weights, floor))
         return ConditionalMeans(uniform, weights, np.stack(columns, axis=1))
 
     def paths(
@@ -120,7 +129,7 @@ class JointModel:
             if output.process is not None:
                 errors = output.process.errors(n_paths, rng)
                 drawn[:, :, c] += factors[c] * errors / base.weights
-                drawn[:, :, c] = output.raised(drawn[:, :, c], base.weights, FLOOR)
+                drawn[:, :, c] = output.bounded(drawn[:, :, c], base.weights, FLOOR)
         return drawn
 
     def reality(self, smaller: JointModel, rng: np.random.Generator) -> Array:
@@ -143,6 +152,22 @@ class JointModel:
             if expected > 0:
                 factors[c] = np.sqrt(np.mean(change[:, c] ** 2) / expected)
         return np.minimum(factors, _MOST_DOUBT)
+
+    def raised(self, uniform: Array, weights: Array) -> JointModel:
+        """With what terms of one and two more degrees in θ find in what the nugget took."""
+        n = weights.size
+        n_theta = self.geometry.n_theta
+        table = ScoreTable(uniform[:, :n_theta], self.scores[:n_theta])
+        order = reversed_bits(n, (self.size - 1).bit_length())
+        outputs = []
+        for output in self.outputs:
+            if output.process is not None:
+                more = higher_terms(output.fit.terms, table.dim, max(1, n // 10))
+                left = output.process.residuals[order] / weights
+                found = fit_terms(left, table, more, weights).coefficients
+                output = replace(output, fit=output.fit.extended(more, found))
+            outputs.append(output)
+        return replace(self, outputs=tuple(outputs))
 
     def refitted(self, values: Array, uniform: Array, weights: Array) -> JointModel:
         """The same terms and kernels, with coefficients from other values (N, p)."""
@@ -226,12 +251,12 @@ class _Points:
         """Coefficients of the terms, and the process conditioned on what they leave."""
         enough = min(values.size, _COEFFICIENTS)
         fit = fit_terms(values[:enough], self.table.first(enough), terms, self.weights[:enough])
-        positive = bool(values.min() > 0)
+        low, high = float(values.min()), float(values.max())
         if kernel is None:
-            return _Output(fit, None, None, positive)
+            return _Output(fit, None, None, low, high)
         rest = (values - fit.evaluate(self.table)) * self.weights
         process = interpolate(kernel, self.geometry.vector, self.geometry.n_theta, rest)
-        return _Output(fit, kernel, process, positive)
+        return _Output(fit, kernel, process, low, high)
 
 
 def _explains_all(fit: PolynomialFit, values: Array) -> bool:

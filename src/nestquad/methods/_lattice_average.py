@@ -65,6 +65,13 @@ class LatticeAverage:
         finals = np.stack([self._final_of(replace(base, j=path)) for path in paths], axis=1)
         return np.asarray(np.nan_to_num(finals - center[:, None]) / np.sqrt(_PATHS))
 
+    def of_degree(self, model: JointModel, raised: JointModel | None) -> Array:
+        """What more polynomial terms change in the final answers, (k,)."""
+        base = self._final_of(model.conditional())
+        if raised is None:
+            return np.full_like(base, np.nan)
+        return self._final_of(raised.conditional()) - base
+
     def of_floor(self, model: JointModel, base: ConditionalMeans) -> Array:
         """What a higher floor under a positive Ĵ changes in the final answers, (k,)."""
         higher = model.conditional(floor=_HIGH_FLOOR)

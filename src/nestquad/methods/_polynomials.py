@@ -8,7 +8,7 @@ are control variates whose coefficients are found in the same least squares.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import comb
 from typing import Any, Literal, TypeAlias
@@ -28,6 +28,7 @@ __all__ = [
     "choose_scores",
     "fit_terms",
     "grow_polynomial",
+    "higher_terms",
     "total_degree_terms",
 ]
 
@@ -125,6 +126,14 @@ class PolynomialFit:
     leverage: Array
     lower: Array
     weights: Array
+
+    def extended(self, terms: Sequence[Term], coefficients: Array) -> PolynomialFit:
+        """With further terms, whose coefficients are given."""
+        return replace(
+            self,
+            terms=(*self.terms, *terms),
+            coefficients=np.concatenate([self.coefficients, coefficients]),
+        )
 
     def evaluate(self, table: ScoreTable) -> Array:
         """The terms whose coordinates all are in the table: the whole, or its mean given θ."""
@@ -232,6 +241,21 @@ def total_degree_terms(dim: int, degree: int) -> list[Term]:
                 if sum(degrees) <= degree:
                     terms.append(tuple(zip(coordinates, degrees, strict=True)))
     return terms
+
+
+def higher_terms(present: Sequence[Term], dim: int, most: int) -> list[Term]:
+    """Terms in the leading `dim` coordinates, up to two degrees above those present.
+
+    All of them, or those of single coordinates where that would be more than `most`.
+    """
+    leading = [term for term in present if all(coordinate < dim for coordinate, _ in term)]
+    total = 2 + max(sum(degree for _, degree in term) for term in leading)
+    if comb(dim + total, total) <= most:
+        every = total_degree_terms(dim, total)
+    else:
+        every = [((j, degree),) for j in range(dim) for degree in range(1, total + 1)]
+    known = set(present)
+    return [term for term in every if term not in known][:most]
 
 
 def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:

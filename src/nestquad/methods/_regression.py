@@ -18,6 +18,7 @@ from nestquad.methods._polynomials import (
     Term,
     fit_terms,
     grow_polynomial,
+    higher_terms,
     total_degree_terms,
 )
 
@@ -76,24 +77,12 @@ class Regression:
     def raised(self, table: ScoreTable) -> Regression:
         """With what terms of one and two more degrees in θ find in the residuals."""
         values = self.fit.residuals
-        present = set(self.fit.terms)
-        room = _room(values.size)
-        total = self.degree + 2
-        if comb(self.n_theta + total, total) > room:
-            every: list[Term] = [
-                ((j, degree),) for j in range(self.n_theta) for degree in range(1, total + 1)
-            ]
-        else:
-            every = total_degree_terms(self.n_theta, total)
-        more = [term for term in every if term not in present][:room]
+        more = higher_terms(self.fit.terms, self.n_theta, _room(values.size))
         if not more:
             return self
-        found = fit_terms(values, table.leading(self.n_theta), more)
-        return replace(
-            self,
-            fit=replace(self.fit, terms=(*self.fit.terms, *more)),
-            coefficients=np.concatenate([self.coefficients, found.coefficients]),
-        )
+        found = fit_terms(values, table.leading(self.n_theta), more).coefficients
+        coefficients = np.concatenate([self.coefficients, found])
+        return replace(self, fit=self.fit.extended(more, found), coefficients=coefficients)
 
     def perturbed(self, table: ScoreTable, multipliers: Array) -> Array:
         """Coefficients (p, m) that other noise would have given.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,12 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Staircase", "smallest_staircase", "staircase_for"]
+__all__ = ["Staircase", "Step", "smallest_staircase", "staircase_for"]
 
 # Weights cost the cube of these.
 _MOST_POINTS = 2048
+# A turn grows a staircase at most by this factor.
+_MOST_GROWTH = 3.0
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,18 @@ class Staircase:
         steps = np.diff(self.n_inner, prepend=0)
         return int(steps @ np.array(self.n_outer))
 
-    def steps(self) -> dict[Staircase, tuple[int, int]]:
-        """Every staircase that is one step larger, with the level that grows and its cost."""
-        found: dict[Staircase, tuple[int, int]] = {}
+    def steps(self) -> list[Step]:
+        """Every way to grow by one step: twice as many θ on a level, or one more level."""
+        found: list[Step] = []
         widths = np.diff(self.n_inner, prepend=0)
         for level, (size, width) in enumerate(zip(self.n_outer, widths, strict=True)):
             if 2 * size <= (self.n_outer[level - 1] if level else _MOST_POINTS):
-                grown = (*self.n_outer[:level], 2 * size, *self.n_outer[level + 1 :])
-                found[Staircase(grown, self.n_inner)] = level, int(size * width)
+                sizes = (*self.n_outer[:level], 2 * size, *self.n_outer[level + 1 :])
+                found.append(Step(Staircase(sizes, self.n_inner), level, int(size * width)))
         if 2 * self.n_inner[-1] <= _MOST_POINTS:
-            taller = Staircase(
-                (*self.n_outer, self.n_outer[-1]), (*self.n_inner, 2 * self.n_inner[-1])
-            )
-            found[taller] = len(self.n_inner), self.n_outer[-1] * self.n_inner[-1]
+            sizes = (*self.n_outer, self.n_outer[-1])
+            taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
+            found.append(Step(taller, len(self.n_inner), sizes[-1] * self.n_inner[-1]))
         return found
 
     def grown(
@@ -58,7 +60,6 @@ class Staircase:
         shrink: tuple[float, float],
         target: float | None,
         budget: int | None,
-        most: float = 3.0,
     ) -> Staircase | None:
         """Take the steps that remove most error for each evaluation, until the target is in sight.
 
@@ -74,32 +75,44 @@ class Staircase:
             The error to come down to; None is as far as the rest allows.
         budget
             The most evaluations in all.
-        most
-            Grow at most by this factor; what is then seen is better than what is guessed now.
         """
         capped = [e for e, size in zip(outer, self.n_outer, strict=True) if 2 * size > _MOST_POINTS]
         if target is not None and np.linalg.norm(capped) > target:
             return None  # what these levels leave, no other step removes
-        limit = most * self.n_evaluations
+        # What is seen then is better than what is guessed now.
+        limit = _MOST_GROWTH * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]
         while stairs == self or np.hypot(np.linalg.norm(errors), inner) > (target or 0.0):
-            gains: dict[Staircase, float] = {}
-            for step, (level, cost) in stairs.steps().items():
-                if step.n_evaluations <= limit:
-                    error = errors[level] if level < len(errors) else inner
-                    gains[step] = error**2 / cost
-            if not gains:
+            steps = [step for step in stairs.steps() if step.stairs.n_evaluations <= limit]
+            if not steps:
                 break
-            best = max(gains, key=lambda step: gains[step])
-            level, _ = stairs.steps()[best]
-            if level < len(errors):
-                errors[level] *= shrink[0]
+            best = max(steps, key=lambda step: step.gain(stairs, [*errors, inner]))
+            stairs = best.stairs
+            if best.level < len(errors):
+                errors[best.level] *= shrink[0]
             else:  # a new level: its correction is known from a few θ only
                 errors.append(inner)
                 inner *= shrink[1]
-            stairs = best
         return None if stairs == self else stairs
+
+
+@dataclass(frozen=True)
+class Step:
+    """A larger staircase, the level that grew, and what it costs."""
+
+    stairs: Staircase
+    level: int
+    cost: int
+
+    def gain(self, before: Staircase, errors: Sequence[float]) -> float:
+        """Squared error for each evaluation: its own, and that of finer levels that wait for it."""
+        total = errors[self.level] ** 2
+        for level in range(self.level + 1, len(before.n_outer)):
+            if 2 * before.n_outer[level] <= before.n_outer[level - 1]:
+                break
+            total += errors[level] ** 2
+        return total / self.cost
 
 
 def smallest_staircase(smallest: int) -> Staircase:

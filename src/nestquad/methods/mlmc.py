@@ -18,6 +18,7 @@ from nestquad.evaluate import (
     call_f,
     outer_points,
 )
+from nestquad.methods._decay import fit_decay
 from nestquad.methods._inner import MeanRule, WeightedRule
 from nestquad.methods._levels import (
     FEWEST_OUTER,
@@ -40,8 +41,9 @@ _PILOT_OUTER, _PILOT_LEVELS = 512, 4
 # small samples at first, and must not send the whole budget the wrong way.
 _STEEPEST = 1.0 / 3.0
 _MOST_NEW_LEVELS = 2
-# Corrections that do not decrease over so many levels will not.
-_LEVELS_TO_JUDGE = 5
+# Corrections that over so many levels decrease no faster than 2^(-_SLOWEST l) will not get there:
+# ten times the accuracy would take a thousand times the inner draws.
+_LEVELS_TO_JUDGE, _SLOWEST = 5, 0.33
 _NORMAL_95 = 1.959964
 
 
@@ -283,27 +285,27 @@ class MLMC(Method):
 
 
 def _refuse_levels_that_do_not_converge(found: Mapping[str, Any]) -> None:
-    """Stop where the corrections are there beyond doubt and do not decrease.
+    """Stop where the corrections beyond doubt decrease too slowly for levels to help.
 
     Corrections that drown in noise say nothing against convergence; more θ will tell.
     """
     levels = found["levels"][1:]
     if len(levels) < _LEVELS_TO_JUDGE:
         return
-    last = levels[-3:]
-    seen = np.stack([np.abs(one["change"]) > 4.0 * one["change_std_error"] for one in last])
-    flat = found["alpha_measured"] <= 2.0 * found["alpha_std_error"]
-    if not (seen.all(axis=0) & flat).any():
-        return
-    sizes = ", ".join(f"{np.ravel(one['change'])[0]:.3g}" for one in levels)
-    raise NumericalError(
-        "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer by "
-        f"{sizes} on levels 1 to {len(levels)}, which does not decrease (estimated rate 2^(-a l) "
-        f"with a = {np.min(found['alpha_measured']):.2f}; 1 is usual). Either the answer is "
-        "infinite, or g has infinite variance given theta, or f is too steep near the values of "
-        "J. Check f and g there; with budget= instead of a tolerance you get the estimate as it "
-        "is, and method='nqmc' or 'nkq' may converge where plain averages do not."
-    )
+    for answer in range(len(found["alpha"])):
+        change = np.array([level["change"][answer] for level in levels])
+        noise = np.array([level["change_std_error"][answer] for level in levels])
+        rate = fit_decay(np.abs(change), noise, 1.0, 0.25, last=_LEVELS_TO_JUDGE + 1)
+        if rate.measured + 2.0 * rate.std_error < _SLOWEST:
+            raise NumericalError(
+                "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer "
+                f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(levels)}, "
+                f"which decreases like 2^(-{max(rate.measured, 0.0):.2f} l) only; 2^-l is usual. "
+                "Either the answer is infinite, or g has infinite variance given theta, or f is "
+                "too steep near the values of J. Check f and g there; with budget= instead of a "
+                "tolerance you get the estimate as it is, and method='nqmc' or 'nkq' may converge "
+                "where plain averages do not."
+            )
 
 
 def _refuse_too_few_levels(found: Mapping[str, Any], target: Array) -> None:
