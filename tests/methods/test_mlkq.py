@@ -97,7 +97,7 @@ def test_size_of_a_staircase_is_the_union_of_its_rectangles():
     for n_outer, n_inner in zip(stairs.n_outer, stairs.n_inner, strict=True):
         covered[:n_outer, :n_inner] = True
     assert stairs.n_evaluations == covered.sum()
-    assert [step.level for step in stairs.steps()] == [0, 1, 3, 4]
+    assert [step.levels for step in stairs.steps()] == [[0], [1], [1, 2], [3], [4]]
     for step in stairs.steps():
         assert step.stairs.n_evaluations == stairs.n_evaluations + step.cost
         assert list(step.stairs.n_outer) == sorted(step.stairs.n_outer, reverse=True)

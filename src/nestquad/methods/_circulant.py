@@ -221,9 +221,15 @@ class LatticeProcess:
         return float(np.sqrt(self._amplitude * np.maximum(left, 0.0).mean()))
 
     @cached_property
-    def residuals(self) -> Array:
-        """What the nugget took of the values, at their lattice indices (M,)."""
-        return np.asarray(self.kernel.noise * self._fitted[1])
+    def leave_one_out(self) -> Array:
+        """Values less what the others predict for them, at their lattice indices (M,)."""
+        dual = self._fitted[1]
+        if self.observed is None:
+            inverse = irfft(1.0 / self._spectrum, n=self.size)[0]
+            return np.asarray(dual / inverse)
+        residuals = np.zeros(self.size)
+        residuals[self.observed] = dual[self.observed] / self._factor.inverse_diagonal()
+        return residuals
 
     @cached_property
     def _fitted(self) -> tuple[float, Array]:
@@ -239,6 +245,11 @@ class LatticeProcess:
     @cached_property
     def _column(self) -> Array:
         return self.kernel(self.steps)
+
+    @cached_property
+    def _spectrum(self) -> Array:
+        """Eigenvalues of the Gram matrix with its nugget."""
+        return np.asarray(np.maximum(rfft(self._column).real, 0.0) + self.kernel.noise)
 
     @cached_property
     def _marginal_spectrum(self) -> Array:
@@ -262,9 +273,7 @@ class LatticeProcess:
         """Generalised least squares of a constant, and (K + λ)⁻¹ of the rest on the lattice."""
         if self.observed is None:
             mean = float(values.mean())
-            transform = rfft(values - mean) / (
-                np.maximum(rfft(self._column).real, 0.0) + self.kernel.noise
-            )
+            transform = rfft(values - mean) / self._spectrum
             transform[0] = 0.0
             return mean, np.asarray(irfft(transform, n=self.size))
         ones = np.ones(values.size)

@@ -43,6 +43,7 @@ FLOOR = 0.01
 _MARGIN = 0.5
 # Draws for comparing what was expected with what happened, and the most that is made of it.
 _CHECK_PATHS = 16
+_TREND_DRAWS = 16
 _MOST_DOUBT = 3.0
 # Mean squared residual relative to the values' that is rounding and nothing else.
 _ROUNDING = 1e-24
@@ -153,21 +154,36 @@ class JointModel:
                 factors[c] = np.sqrt(np.mean(change[:, c] ** 2) / expected)
         return np.minimum(factors, _MOST_DOUBT)
 
-    def raised(self, uniform: Array, weights: Array) -> JointModel:
-        """With what terms of one and two more degrees in θ find in what the nugget took."""
-        n = weights.size
+    def trend_doubts(
+        self, base: ConditionalMeans, uniform: Array, weights: Array, rng: np.random.Generator
+    ) -> Array:
+        """J at the lattice θ, (m + 1, M, p), if the polynomials had come out otherwise.
+
+        First with what terms of one and two more degrees in θ find in the values less what all
+        others predict for them; then with coefficients that these residuals, multiplied by random
+        numbers, would have given.
+        """
+        drawn = np.repeat(base.j[None], _TREND_DRAWS + 1, axis=0)
         n_theta = self.geometry.n_theta
-        table = ScoreTable(uniform[:, :n_theta], self.scores[:n_theta])
+        scores = self.scores[:n_theta]
+        at_lattice = ScoreTable(base.uniform, scores)
+        n = min(weights.size, _COEFFICIENTS)
+        table = ScoreTable(uniform[:n], self.scores)
         order = reversed_bits(n, (self.size - 1).bit_length())
-        outputs = []
-        for output in self.outputs:
-            if output.process is not None:
-                more = higher_terms(output.fit.terms, table.dim, max(1, n // 10))
-                left = output.process.residuals[order] / weights
-                found = fit_terms(left, table, more, weights).coefficients
-                output = replace(output, fit=output.fit.extended(more, found))
-            outputs.append(output)
-        return replace(self, outputs=tuple(outputs))
+        multipliers = rng.standard_normal((n, _TREND_DRAWS))
+        for c, output in enumerate(self.outputs):
+            if output.process is None or len(output.fit.terms) < 2:
+                continue
+            left = output.process.leave_one_out[order] / weights[:n]
+            few = min(n, _CHOICE)
+            more = higher_terms(output.fit.terms, n_theta, max(1, few // 10))
+            found = fit_terms(left[:few], table.first(few).leading(n_theta), more, weights[:few])
+            drawn[0, :, c] += found.evaluate(at_lattice)
+            change = output.fit.response(table, left[:, None] * multipliers)
+            for draw, coefficients in zip(drawn[1:, :, c], change.T, strict=True):
+                draw += replace(output.fit, coefficients=coefficients).evaluate(at_lattice)
+            drawn[:, :, c] = output.bounded(drawn[:, :, c], base.weights, FLOOR)
+        return drawn
 
     def refitted(self, values: Array, uniform: Array, weights: Array) -> JointModel:
         """The same terms and kernels, with coefficients from other values (N, p)."""

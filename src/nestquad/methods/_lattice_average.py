@@ -13,7 +13,6 @@ from nestquad.problem import NestedExpectation
 
 __all__ = ["CopySums", "LatticeAverage"]
 
-_PATHS = 32
 # The answer with this floor under a positive Ĵ is compared with that with the usual one.
 _HIGH_FLOOR = 30.0 * FLOOR
 
@@ -56,21 +55,11 @@ class LatticeAverage:
             return np.array([np.nan])
         return self.final(self.by_copy(model, require_finite=False).mean())
 
-    def over_paths(
-        self, model: JointModel, base: ConditionalMeans, factors: Array, rng: np.random.Generator
-    ) -> Array:
-        """Deviations of the final answers (k, n_paths) whose products make their covariance."""
+    def changes(self, base: ConditionalMeans, others: Array) -> Array:
+        """What other J (m, M, p) at the same θ change in the final answers, (k, m)."""
         center = self._final_of(base)
-        paths = model.paths(base, _PATHS, rng, factors)
-        finals = np.stack([self._final_of(replace(base, j=path)) for path in paths], axis=1)
-        return np.asarray(np.nan_to_num(finals - center[:, None]) / np.sqrt(_PATHS))
-
-    def of_degree(self, model: JointModel, raised: JointModel | None) -> Array:
-        """What more polynomial terms change in the final answers, (k,)."""
-        base = self._final_of(model.conditional())
-        if raised is None:
-            return np.full_like(base, np.nan)
-        return self._final_of(raised.conditional()) - base
+        finals = np.stack([self._final_of(replace(base, j=j)) for j in others], axis=1)
+        return np.asarray(np.nan_to_num(finals - center[:, None]))
 
     def of_floor(self, model: JointModel, base: ConditionalMeans) -> Array:
         """What a higher floor under a positive Ĵ changes in the final answers, (k,)."""

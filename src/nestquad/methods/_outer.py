@@ -15,7 +15,7 @@ from nestquad.evaluate import OuterPoints
 from nestquad.methods._nested import OuterFit
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.rules import Rule, factorize
-from nestquad.tuning import amplitude
+from nestquad.tuning import amplitude, restricted_likelihood
 
 __all__ = ["kernel_outer", "random_mean_outer", "spread_mean_outer"]
 
@@ -23,6 +23,7 @@ Finish = Callable[[Array], Array]
 
 # Amplitudes need one more factorisation; this many nodes determine them well enough.
 _AMPLITUDE_NODES = 256
+_ROUGHNESS_NODES = 48
 
 
 def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
@@ -64,7 +65,7 @@ def kernel_outer(
     scaled = f_values / np.where(spread > 0, spread, 1.0)
     columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
     tuned = [
-        recipe.tuned([(nodes_on(recipe.space, points.uniform, points.theta), scaled[:, column])])
+        _tuned_on_the_roughest(recipe, points, scaled[:, column])
         for recipe, column in zip(recipes, columns, strict=True)
     ]
     nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
@@ -99,6 +100,28 @@ def kernel_outer(
             **describe_rules([rules[0] for rules in found]),
         },
     )
+
+
+def _tuned_on_the_roughest(
+    recipe: KernelQuadrature, points: OuterPoints, values: Array
+) -> KernelQuadrature:
+    """One recipe for several answers (T, q): what the least regular of them needs.
+
+    Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify what is
+    rough or noisy in the others.
+    """
+    nodes = nodes_on(recipe.space, points.uniform, points.theta)
+    if values.shape[1] == 1 or not recipe.needs_values:
+        return recipe.tuned([(nodes, values)])
+
+    def likelihood(candidate: KernelQuadrature, column: Array) -> float:
+        assert candidate.kernel is not None
+        own = nodes_on(candidate.space, points.uniform, points.theta)[:_ROUGHNESS_NODES]
+        return restricted_likelihood(candidate.kernel, own, column[:_ROUGHNESS_NODES])
+
+    columns = [column[:, None] for column in values.T if np.ptp(column) > 0] or [values[:, :1]]
+    candidates = [(recipe.tuned([(nodes, column)]), column) for column in columns]
+    return min(candidates, key=lambda candidate: likelihood(*candidate))[0]
 
 
 def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:

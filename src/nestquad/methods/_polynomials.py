@@ -127,6 +127,12 @@ class PolynomialFit:
     lower: Array
     weights: Array
 
+    def response(self, table: ScoreTable, noise: Array) -> Array:
+        """By how much noise (n, m) in the values changes the coefficients, (p, m)."""
+        moments = table.matrix(self.terms).T @ (self.weights[:, None] * noise)
+        half = solve_triangular(self.lower, moments, lower=True)
+        return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
+
     def extended(self, terms: Sequence[Term], coefficients: Array) -> PolynomialFit:
         """With further terms, whose coefficients are given."""
         return replace(

@@ -8,7 +8,6 @@ from math import comb
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
@@ -91,11 +90,8 @@ class Regression:
         (n, m) random numbers: the covariance over m is the sandwich estimate, and outputs that
         get the same numbers keep their correlation.
         """
-        fit = self.fit
-        noise = fit.weights * fit.residuals / (1.0 - fit.leverage)
-        moments = table.matrix(fit.terms).T @ (noise[:, None] * multipliers)
-        half = solve_triangular(fit.lower, moments, lower=True)
-        change = solve_triangular(fit.lower, half, lower=True, trans="T")
+        noise = self.fit.residuals / (1.0 - self.fit.leverage)
+        change = self.fit.response(table, noise[:, None] * multipliers)
         return np.asarray(self.coefficients[:, None] + change)
 
     def refitted(self, values: Array, table: ScoreTable) -> Regression:

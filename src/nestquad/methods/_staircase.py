@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,17 +39,21 @@ class Staircase:
         return int(steps @ np.array(self.n_outer))
 
     def steps(self) -> list[Step]:
-        """Every way to grow by one step: twice as many θ on a level, or one more level."""
+        """Every way to grow by one step: twice as many θ on a level, or one more level.
+
+        Coarser levels never have fewer θ, so those that would come along.
+        """
         found: list[Step] = []
-        widths = np.diff(self.n_inner, prepend=0)
-        for level, (size, width) in enumerate(zip(self.n_outer, widths, strict=True)):
-            if 2 * size <= (self.n_outer[level - 1] if level else _MOST_POINTS):
-                sizes = (*self.n_outer[:level], 2 * size, *self.n_outer[level + 1 :])
-                found.append(Step(Staircase(sizes, self.n_inner), level, int(size * width)))
+        for level, size in enumerate(self.n_outer):
+            if 2 * size <= _MOST_POINTS:
+                sizes = tuple(max(n, 2 * size) for n in self.n_outer[: level + 1])
+                levels = [i for i, n in enumerate(sizes) if n > self.n_outer[i]]
+                stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
+                found.append(Step(stairs, levels, stairs.n_evaluations - self.n_evaluations))
         if 2 * self.n_inner[-1] <= _MOST_POINTS:
             sizes = (*self.n_outer, self.n_outer[-1])
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
-            found.append(Step(taller, len(self.n_inner), sizes[-1] * self.n_inner[-1]))
+            found.append(Step(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
         return found
 
     def grown(
@@ -87,32 +90,24 @@ class Staircase:
             steps = [step for step in stairs.steps() if step.stairs.n_evaluations <= limit]
             if not steps:
                 break
-            best = max(steps, key=lambda step: step.gain(stairs, [*errors, inner]))
+            left = np.array([*errors, inner])
+            best = max(steps, key=lambda step: float((left[step.levels] ** 2).sum()) / step.cost)
             stairs = best.stairs
-            if best.level < len(errors):
-                errors[best.level] *= shrink[0]
-            else:  # a new level: its correction is known from a few θ only
+            if best.levels == [len(errors)]:  # a new one: its correction is known from a few θ only
                 errors.append(inner)
                 inner *= shrink[1]
+            else:
+                errors = [e * shrink[0] if i in best.levels else e for i, e in enumerate(errors)]
         return None if stairs == self else stairs
 
 
 @dataclass(frozen=True)
 class Step:
-    """A larger staircase, the level that grew, and what it costs."""
+    """A larger staircase, the levels that grew, and what it costs."""
 
     stairs: Staircase
-    level: int
+    levels: list[int]
     cost: int
-
-    def gain(self, before: Staircase, errors: Sequence[float]) -> float:
-        """Squared error for each evaluation: its own, and that of finer levels that wait for it."""
-        total = errors[self.level] ** 2
-        for level in range(self.level + 1, len(before.n_outer)):
-            if 2 * before.n_outer[level] <= before.n_outer[level - 1]:
-                break
-            total += errors[level] ** 2
-        return total / self.cost
 
 
 def smallest_staircase(smallest: int) -> Staircase:

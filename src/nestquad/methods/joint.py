@@ -34,9 +34,8 @@ _FEWEST, _START = 16, 512
 _LOG2_AVERAGE, _FINER = 16, 2
 # The largest lattices: finding a vector for more points takes longer than a few seconds.
 _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
+_PATHS = 32
 _MOST_SAMPLE_ROWS = 4096
-# Points that look for terms of higher degree.
-_MOST_CHECKED = 2**13
 # Each part of the error alone is too small in some cases; with these factors the sum covers.
 _HALF_FACTOR = 0.5
 _MOST_OF_STEPS = 3.0
@@ -209,7 +208,8 @@ class JointLattice(Method):
         factors = np.ones(len(model.outputs))
         if smaller[0] is not None:
             factors = model.reality(smaller[0], rng)
-        paths = average.over_paths(model, base, factors, rng)
+        paths = average.changes(base, model.paths(base, _PATHS, rng, factors)) / np.sqrt(_PATHS)
+        trend = average.changes(base, model.trend_doubts(base, data.uniform, data.weights, rng))
         # Errors at single θ may be large and yet cancel in the answer: the posterior does not see
         # that, but what the last doublings changed in the answer does.
         steps = np.stack([value - from_half, 0.5 * (from_half - from_quarter)])
@@ -219,7 +219,8 @@ class JointLattice(Method):
         parts = {
             "paths": paths,
             "half": _HALF_FACTOR * steps[0][:, None],
-            "degree": average.of_degree(model, _with_more_terms(model, data))[:, None],
+            "degree": trend[:, :1],
+            "coefficients": trend[:, 1:] / np.sqrt(trend.shape[1] - 1),
             "floor": average.of_floor(model, base)[:, None],
             "average": _COARSER_FACTORS
             * np.stack([value - average.final(copies.mean(step)) for step in (2, 4)], axis=1),
@@ -272,14 +273,6 @@ def _from_fewer(model: JointModel, data: _Data) -> JointModel | None:
     """The model with coefficients from fewer points, if they determine them."""
     try:
         return model.refitted(data.values, data.uniform, data.weights)
-    except NumericalError:
-        return None
-
-
-def _with_more_terms(model: JointModel, data: _Data) -> JointModel | None:
-    some = data.first(min(_MOST_CHECKED, data.values.shape[0]))
-    try:
-        return model.raised(some.uniform, some.weights)
     except NumericalError:
         return None
 
