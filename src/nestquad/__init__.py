@@ -44,7 +44,7 @@ from nestquad.kernels import (
     Sum,
     Tensor,
 )
-from nestquad.methods import CKQ, NKQ, NMC, NQMC
+from nestquad.methods import CKQ, LSMC, MLKQ, MLMC, NKQ, NMC, NQMC, JointLattice
 from nestquad.points import IID, Given, Halton, Lattice, Sobol
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -55,6 +55,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CKQ",
+    "LSMC",
+    "MLKQ",
+    "MLMC",
     "IID",
     "NKQ",
     "NMC",
@@ -73,6 +76,7 @@ __all__ = [
     "Independent",
     "InputError",
     "Jitter",
+    "JointLattice",
     "KernelQuadrature",
     "Lattice",
     "LogNormal",

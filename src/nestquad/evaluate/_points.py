@@ -122,8 +122,8 @@ def _outer_uniforms(sequence: Sequence, stream: Stream, dim: int, t0: int, t1: i
     start = t0 - t0 % _OUTER_BLOCK
     rows = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     if len(rows) < t1 - start:  # the sequence ends here, and says so
-        return sequence.uniforms(stream, dim, (0, 1), (t0, t1))[0]
-    return rows[t0 - start : t1 - start]
+        rows, start = sequence.uniforms(stream, dim, (0, 1), (t0, t1))[0], t0
+    return np.asarray(rows[t0 - start : t1 - start])
 
 
 @lru_cache(maxsize=8)
@@ -131,7 +131,7 @@ def _outer_block(sequence: Sequence, stream: Stream, dim: int, block: int) -> Ar
     end = (block + 1) * _OUTER_BLOCK
     if sequence.max_points is not None:
         end = min(end, sequence.max_points)
-    uniform = sequence.uniforms(stream, dim, (0, 1), (block * _OUTER_BLOCK, end))[0]
+    uniform: Array = sequence.uniforms(stream, dim, (0, 1), (block * _OUTER_BLOCK, end))[0]
     uniform.setflags(write=False)
     return uniform
 

@@ -5,17 +5,25 @@ from nestquad.methods._method import Goal, Method
 from nestquad.methods._names import METHODS, as_method, choose_method
 from nestquad.methods._outer import kernel_outer
 from nestquad.methods.ckq import CKQ
+from nestquad.methods.joint import JointLattice
+from nestquad.methods.lsmc import LSMC
+from nestquad.methods.mlkq import MLKQ
+from nestquad.methods.mlmc import MLMC
 from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
 
 __all__ = [
     "CKQ",
+    "LSMC",
     "METHODS",
+    "MLKQ",
+    "MLMC",
     "NKQ",
     "NMC",
     "NQMC",
     "Goal",
+    "JointLattice",
     "Method",
     "as_method",
     "choose_method",

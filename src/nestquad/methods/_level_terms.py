@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import ErrorParts
-from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, Span, call_f
-from nestquad.kernels import Kernel
+from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
 from nestquad.methods._decay import fit_decay
 from nestquad.methods._inner import weighted_sum
 from nestquad.methods._outer import describe_rules
@@ -21,7 +21,18 @@ from nestquad.result import OuterSample
 from nestquad.rules import Rule
 from nestquad.tuning import median_lengthscale
 
-__all__ = ["Assembled", "LevelTerm", "Terms", "assemble", "independent_terms", "shared_terms"]
+__all__ = [
+    "Assembled",
+    "LevelTerm",
+    "Terms",
+    "assemble",
+    "first_of",
+    "halvings",
+    "make_term",
+    "outer_nodes",
+    "repeated",
+    "shared_terms",
+]
 
 Finish = Callable[[Array], Array]
 
@@ -29,10 +40,6 @@ Finish = Callable[[Array], Array]
 _TUNING_ROWS, _TUNING_COLUMNS = 8, 64
 # Answers on which the outer kernel is tuned, one after the other.
 _TUNING_ANSWERS = 8
-# Gram matrices of this many numbers are held at a time (128 MB).
-_GRAM_NUMBERS = 2**24
-# λ_0 of the published outer regularisation, which the paper leaves open.
-_LAMBDA0 = 0.01
 # Differences by which the error of a level is judged: half of its θ, a quarter, an eighth.
 _HALVINGS = 3
 # A doubling of points divides errors by 2^rate, whose prior is this; a single difference is known
@@ -149,21 +156,20 @@ def shared_terms(
     values = [view.values(grid.n_outer) for view, grid in zip(views, grids, strict=True)]
     points = views[0].outer()
     inner_points = views[-1].inner(points.theta[:1], (0, 1))
-    inner = _tuned_inner(inner, inner_points, values)
-    nodes = nodes_on(inner.space, inner_points.uniform, inner_points.x)[0]
-    inner_rules = inner.rules(nodes, [grid.n_inner for grid in grids])
-    j = [weighted_sum(block, rule.weights) for block, rule in zip(values, inner_rules, strict=True)]
+    inner, inner_rules, j = min(
+        (_fit_inner(one, inner_points, values) for one in _on_each_space(inner)), key=_unsteadiness
+    )
     f = [call_f(problem, one, points.theta[: len(one)], require_finite=False) for one in j]
     base = _first_usable(problem, j, f, points.theta)
-    sizes = sorted({m for one in f[base:] for m in _halvings(len(one))}, reverse=True)
+    sizes = sorted({m for one in f[base:] for m in halvings(len(one))}, reverse=True)
     n = sizes[0]
-    points = _first(points, n)
+    points = first_of(points, n)
     outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
     rules = dict(
-        zip(sizes, outer.rules(_nodes(outer, points), sizes, problem.outer_law), strict=True)
+        zip(sizes, outer.rules(outer_nodes(outer, points), sizes, problem.outer_law), strict=True)
     )
     levels = [
-        _term(grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules)
+        make_term(grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules)
         for level, (grid, one) in enumerate(zip(grids, f, strict=True))
         if level >= base
     ]
@@ -174,110 +180,50 @@ def shared_terms(
         levels,
         {"kernel": f"{inner.kernel!r} on {inner.space}", **describe_rules([inner_rules[-1]])},
         {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules([rules[n]])},
-        OuterSample(points.theta, j[base], f[base], _repeated(rules[n].weights, f[base])),
+        OuterSample(points.theta, j[base], f[base], repeated(rules[n].weights, f[base])),
         []
         if base == 0
         else [f"f is not finite on the {base} coarsest level(s), which are left out"],
     )
 
 
-def independent_terms(
-    evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
-) -> Terms:
-    """Levels as published: each with θ of its own, and each θ with inner points of its own."""
-    problem = evaluations.problem
-    grids = evaluations.design.grids
-    last = len(grids) - 1
-    theta = evaluations.outer(last).theta[:_TUNING_ROWS]
-    points = evaluations.inner(theta, (0, len(theta)), last)
-    recipe = inner.tuned(
-        [
-            (nodes, block.reshape(len(block), -1))
-            for nodes, block in zip(
-                nodes_on(inner.space, points.uniform, points.x),
-                evaluations.values(len(theta), last),
-                strict=False,
-            )
-        ]
-    )
-    levels: list[LevelTerm] = []
-    described: list[Rule] = []
-    sample: OuterSample | None = None
-    for level, grid in enumerate(grids):
-        sizes = (grid.n_inner,) if level == 0 else (grid.n_inner, grids[level - 1].n_inner)
-        j = evaluations.fold(_PrefixRuleByTheta(recipe, sizes), level)
-        outer_points = _first(evaluations.outer(level), len(j))
-        f = [call_f(problem, one, outer_points.theta) for one in np.moveaxis(j, 1, 0)]
-        nodes = _nodes(outer, outer_points)
-        settled = outer.for_law(problem.outer_law).tuned([(nodes, f[0])])
-        assert settled.kernel is not None
-        n, dim = nodes.shape
-        settled = replace(settled, regularization=_outer_lambda(settled.kernel, n, dim))
-        parts = _halvings(n)
-        rules = dict(zip(parts, settled.rules(nodes, parts, problem.outer_law), strict=True))
-        levels.append(_term(grid.n_inner, f[0] - f[1] if level else f[0], rules))
-        described.append(rules[n])
-        if sample is None:
-            weights = _repeated(rules[n].weights, f[0])
-            sample = OuterSample(outer_points.theta, j[:, 0], f[0], weights)
-    assert sample is not None
-    return Terms(
-        levels,
-        {"kernel": f"{recipe.kernel!r} on {recipe.space}, median lengthscale for each theta"},
-        {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules(described)},
-        sample,
-        [],
-    )
+def _on_each_space(recipe: KernelQuadrature) -> list[KernelQuadrature]:
+    """The recipe on both scales where it leaves the choice open: levels tell which is better."""
+    if recipe.space != "auto" or recipe.kernel is not None:
+        return [recipe]
+    return [replace(recipe, space="uniform"), replace(recipe, space="normal")]
 
 
-@dataclass(frozen=True)
-class _PrefixRuleByTheta:
-    """Kernel weights for each θ on the first inner points, for several numbers of them."""
-
-    recipe: KernelQuadrature
-    sizes: tuple[int, ...]
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        return ("full", "coarse")[: len(self.sizes)]
-
-    @property
-    def whole_rows(self) -> int | None:
-        return max(1, _GRAM_NUMBERS // self.sizes[0] ** 2)
-
-    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
-        assert points is not None
-        assert self.recipe.kernel is not None
-        nodes = nodes_on(self.recipe.space, points.uniform, points.x)
-        nodes = np.broadcast_to(nodes, (values.shape[0], *nodes.shape[1:]))
-        medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
-        recipe = replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
-        found = recipe.rules_by_set(nodes, self.sizes, points.law)
-        parts = [
-            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in found]))
-            for view, size in enumerate(self.sizes)
-        ]
-        return np.stack(parts, axis=1)
-
-
-def _outer_lambda(kernel: Kernel, n: int, dim: int) -> float:
-    """λ_Θ ∝ T^(-2s/(2s + d)): more than for exact values, since corrections are noisy in θ."""
-    s = kernel.smoothness(dim)
-    exponent = 1.0 if np.isinf(s) else 2.0 * s / (2.0 * s + dim)
-    return float(_LAMBDA0 * n**-exponent)
-
-
-def _tuned_inner(
+def _fit_inner(
     recipe: KernelQuadrature, points: InnerPoints, values: Sequence[Array]
-) -> KernelQuadrature:
-    """Tuned on the coarsest level that has enough columns: it has the most rows."""
+) -> tuple[KernelQuadrature, list[Rule], list[Array]]:
+    """The tuned recipe, its rules on all levels, and J (T_l[, p]) by level.
+
+    It is tuned on the coarsest level that has enough columns, since that has the most rows.
+    """
+    nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
     enough = min(_TUNING_COLUMNS, values[-1].shape[1])
     block = next(block for block in values if block.shape[1] >= enough)[:_TUNING_ROWS, :enough]
     block = block.reshape(*block.shape[:2], -1)
     spread = block.std(axis=(0, 1))
     block = block / np.where(spread > 0, spread, 1.0)
-    nodes = nodes_on(recipe.space, points.uniform, points.x)[0, :enough]
-    return recipe.tuned([(nodes, np.moveaxis(block, 0, -1).reshape(enough, -1))])
+    columns = np.moveaxis(block, 0, -1).reshape(enough, -1)
+    recipe = recipe.tuned([(nodes[:enough], columns)])
+    nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
+    rules = recipe.rules(nodes, [block.shape[1] for block in values])
+    return (
+        recipe,
+        rules,
+        [weighted_sum(block, rule.weights) for block, rule in zip(values, rules, strict=True)],
+    )
+
+
+def _unsteadiness(fit: tuple[KernelQuadrature, list[Rule], list[Array]]) -> float:
+    """How much the last two doublings of N changed J, over all θ that saw them."""
+    j = fit[2][-3:]
+    spread = np.std(j[0], axis=0) + np.finfo(float).tiny
+    changes = [(more - fewer[: len(more)]) / spread for fewer, more in pairwise(j)]
+    return float(np.sum([np.log(np.mean(change**2) + 1e-300) for change in changes]))
 
 
 def _tuned_outer(
@@ -289,14 +235,14 @@ def _tuned_outer(
     """
     spread = f_values.std(axis=0)
     columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:_TUNING_ANSWERS]
-    nodes = _nodes(recipe, points)
+    nodes = outer_nodes(recipe, points)
     if columns.size == 0:
         return recipe.tuned([(nodes, f_values[:, :1])])
     tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
 
     def roughness(one: KernelQuadrature) -> tuple[float, float]:
         assert one.kernel is not None
-        relative = np.min(one.kernel.lengthscale) / median_lengthscale(_nodes(one, points))
+        relative = np.min(one.kernel.lengthscale) / median_lengthscale(outer_nodes(one, points))
         return one.kernel.smoothness(nodes.shape[1]), float(relative)
 
     return min(tuned, key=roughness)
@@ -314,23 +260,23 @@ def _first_usable(
     return 0
 
 
-def _term(n_inner: int, change: Array, rules: Mapping[int, Rule]) -> LevelTerm:
+def make_term(n_inner: int, change: Array, rules: Mapping[int, Rule]) -> LevelTerm:
     n = len(change)
-    parts = [rules[m].integrate(change[:m]) for m in _halvings(n)]
+    parts = [rules[m].integrate(change[:m]) for m in halvings(n)]
     return LevelTerm(n, n_inner, np.stack(parts))
 
 
-def _halvings(n: int) -> list[int]:
+def halvings(n: int) -> list[int]:
     return [n >> j for j in range(_HALVINGS + 1) if n >> j]
 
 
-def _first(points: OuterPoints, n: int) -> OuterPoints:
+def first_of(points: OuterPoints, n: int) -> OuterPoints:
     return OuterPoints(points.theta[:n], None if points.uniform is None else points.uniform[:n])
 
 
-def _nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
+def outer_nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
     return nodes_on(recipe.space, points.uniform, points.theta)
 
 
-def _repeated(weights: Array, like: Array) -> Array:
+def repeated(weights: Array, like: Array) -> Array:
     return np.repeat(weights[:, None], like.shape[1], axis=1)

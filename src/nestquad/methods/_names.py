@@ -7,6 +7,10 @@ import numpy as np
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.ckq import CKQ
+from nestquad.methods.joint import JointLattice
+from nestquad.methods.lsmc import LSMC
+from nestquad.methods.mlkq import MLKQ
+from nestquad.methods.mlmc import MLMC
 from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
@@ -14,7 +18,8 @@ from nestquad.problem import NestedExpectation
 
 __all__ = ["METHODS", "as_method", "choose_method"]
 
-METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (NMC, NQMC, NKQ, CKQ)}
+_KINDS: tuple[type[Method], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
+METHODS = {kind.name: kind for kind in _KINDS}
 
 
 def as_method(method: str | Method) -> Method:

@@ -12,7 +12,8 @@ from nestquad._typing import Array
 from nestquad.accuracy import Allocation, allocate
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.methods._level_terms import assemble, independent_terms, shared_terms
+from nestquad.methods._level_terms import assemble, shared_terms
+from nestquad.methods._level_terms_published import independent_terms
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.nkq import NKQ
