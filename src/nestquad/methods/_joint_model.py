@@ -18,16 +18,8 @@ from nestquad.methods._circulant import (
     reversed_bits,
 )
 from nestquad.methods._periodize import Periodization, density, moved
-from nestquad.methods._polynomials import (
-    PolynomialFit,
-    Score,
-    ScoreTable,
-    Term,
-    choose_scores,
-    fit_terms,
-    grow_polynomial,
-    higher_terms,
-)
+from nestquad.methods._polynomials import Score, ScoreTable, Term, higher_terms
+from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
 
 __all__ = ["FLOOR", "ConditionalMeans", "Geometry", "JointModel", "fit_joint"]
 

@@ -1,51 +1,26 @@
-"""Sparse polynomials in the variables that drive both laws, grown term by term.
+"""Polynomials in the variables that drive both laws.
 
 Columns are products of orthonormal polynomials of single coordinates, so a term that contains a
 coordinate of x has mean zero given θ. The terms in θ alone are then a model of J, and all others
-are control variates whose coefficients are found in the same least squares.
+are control variates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import comb
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.errors import NumericalError
 
-__all__ = [
-    "PolynomialFit",
-    "Score",
-    "ScoreTable",
-    "Term",
-    "choose_scores",
-    "fit_terms",
-    "grow_polynomial",
-    "higher_terms",
-    "total_degree_terms",
-]
+__all__ = ["Score", "ScoreTable", "Term", "higher_terms", "total_degree", "total_degree_terms"]
 
 Term: TypeAlias = tuple[tuple[int, int], ...]  # pairs (coordinate, degree ≥ 1), by coordinate
 Score: TypeAlias = Literal["uniform", "normal"]
-
-# Hermite polynomials of higher degree are all about the tails, where there are few points.
-_MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
-_MAX_FACTORS = 4
-# A term may enter when its correlation with the residuals is this many standard errors from zero,
-_SIGNIFICANT = 3.0
-# and a round of terms stays when it lowers the leave-one-out error to this fraction.
-_PROGRESS = 0.999
-# Mean squared leave-one-out error, relative to that of the values, below which all is explained.
-_EXACT = 1e-24
-# Scores other than those in which the law is written have to be better by this factor.
-_BETTER_SCORES = 0.95
 
 
 class ScoreTable:
@@ -103,133 +78,8 @@ class ScoreTable:
         return columns[degree]
 
 
-@dataclass(frozen=True)
-class PolynomialFit:
-    """Least squares of values on some terms.
-
-    Attributes
-    ----------
-    terms, coefficients
-        One coefficient (p,) for each term.
-    loo
-        Mean squared leave-one-out residual, weighted.
-    residuals, leverage
-        Of each point, (n,); residuals without their weights.
-    lower, weights
-        Cholesky factor of the weighted Gram matrix of the columns, and the weights (n,).
-    """
-
-    terms: tuple[Term, ...]
-    coefficients: Array
-    loo: float
-    residuals: Array
-    leverage: Array
-    lower: Array
-    weights: Array
-
-    def response(self, table: ScoreTable, noise: Array) -> Array:
-        """By how much noise (n, m) in the values changes the coefficients, (p, m)."""
-        moments = table.matrix(self.terms).T @ (self.weights[:, None] * noise)
-        half = solve_triangular(self.lower, moments, lower=True)
-        return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
-
-    def extended(self, terms: Sequence[Term], coefficients: Array) -> PolynomialFit:
-        """With further terms, whose coefficients are given."""
-        return replace(
-            self,
-            terms=(*self.terms, *terms),
-            coefficients=np.concatenate([self.coefficients, coefficients]),
-        )
-
-    def evaluate(self, table: ScoreTable) -> Array:
-        """The terms whose coordinates all are in the table: the whole, or its mean given θ."""
-        value = np.zeros(table.n_points)
-        for term, coefficient in zip(self.terms, self.coefficients, strict=True):
-            if all(coordinate < table.dim for coordinate, _ in term):
-                value += coefficient * table.column(term)
-        return value
-
-
-def fit_terms(
-    values: Array, table: ScoreTable, terms: Sequence[Term], weights: Array | None = None
-) -> PolynomialFit:
-    """Weighted least squares of values (n,) on given terms."""
-    growing = _LeastSquares(values, weights)
-    growing.append(terms, table.matrix(terms))
-    return growing.solve()
-
-
-def grow_polynomial(
-    values: Array, table: ScoreTable, weights: Array | None = None, *, max_terms: int
-) -> list[PolynomialFit]:
-    """Fits with more and more terms, each better than the one before in leave-one-out error.
-
-    A round looks at all terms one or two degrees above those present, adds those that are
-    significantly correlated with the residuals (the strongest first, at most as many as there
-    are), and ends the growth if they do not pay.
-
-    Cost
-    ----
-    O(n p²) for p terms in the end, and O(n) for each candidate of a round.
-    """
-    current = _LeastSquares(values, weights)
-    current.append([()], np.ones((values.size, 1)))
-    path = [current.solve()]
-    scale = path[0].loo
-    while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
-        room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
-        chosen = current.significant(path[-1], table)[:room]
-        if not chosen:
-            break
-        current.append(chosen, table.matrix(chosen))
-        try:
-            fit = current.solve()
-        except NumericalError:  # columns that the points cannot tell apart
-            break
-        if not fit.loo < _PROGRESS * path[-1].loo:
-            break
-        path.append(fit)
-    return path
-
-
-def choose_scores(
-    values: Array, uniform: Array, groups: Sequence[tuple[int, Score]], weights: Array | None = None
-) -> tuple[Score, ...]:
-    """Uniform or normal scores for each group of coordinates.
-
-    `groups` gives for each the number of coordinates and the scores in which the law is written.
-    What is written in uniforms may still be a normal law or like one (of scipy, say): normal
-    scores are taken if cubic main effects in them explain clearly more of the values (n, p).
-    """
-    written = [score for _, score in groups]
-    sizes = [size for size, _ in groups]
-    dim = uniform.shape[1]
-    terms: list[Term] = [()]
-    terms += [((j, degree),) for j in range(dim) for degree in (1, 2, 3)]
-    if len(terms) * 4 > uniform.shape[0]:
-        return _spread(written, sizes)
-
-    def unexplained(scores: list[Score]) -> float:
-        table = ScoreTable(uniform, _spread(scores, sizes))
-        total = 0.0
-        for column in values.T:
-            spread = float(np.var(column))
-            if spread > 0:
-                total += fit_terms(column, table, terms, weights).loo / spread
-        return total
-
-    if "uniform" not in written:
-        return _spread(written, sizes)
-    best = list(written)
-    least = unexplained(best)
-    for group, score in enumerate(written):
-        if score == "normal":
-            continue
-        other: list[Score] = list(best)
-        other[group] = "normal"
-        if (found := unexplained(other)) < _BETTER_SCORES * least:
-            best, least = other, found
-    return _spread(best, sizes)
+def total_degree(term: Term) -> int:
+    return sum(degree for _, degree in term)
 
 
 def total_degree_terms(dim: int, degree: int) -> list[Term]:
@@ -255,121 +105,10 @@ def higher_terms(present: Sequence[Term], dim: int, most: int) -> list[Term]:
     All of them, or those of single coordinates where that would be more than `most`.
     """
     leading = [term for term in present if all(coordinate < dim for coordinate, _ in term)]
-    total = 2 + max(sum(degree for _, degree in term) for term in leading)
+    total = 2 + max(total_degree(term) for term in leading)
     if comb(dim + total, total) <= most:
         every = total_degree_terms(dim, total)
     else:
         every = [((j, degree),) for j in range(dim) for degree in range(1, total + 1)]
     known = set(present)
     return [term for term in every if term not in known][:most]
-
-
-def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:
-    return tuple(s for s, size in zip(scores, sizes, strict=True) for _ in range(size))
-
-
-def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
-    """How far from zero a covariance is, in standard errors.
-
-    `variance` allows for residuals whose size depends on the column. But where the residual is
-    the column itself, and heavy-tailed, it is far too large, so half of what constant residuals
-    would give counts as well.
-    """
-    robust = np.abs(covariance) / np.sqrt(np.maximum(variance, 1e-300))
-    plain = np.abs(covariance) / np.sqrt(np.maximum(plain_variance, 1e-300))
-    return np.asarray(np.maximum(robust, 0.5 * plain))
-
-
-def _by_chance(term: Term, dim: int) -> float:
-    """What the strongest of all terms of that degree reaches where there is only noise."""
-    degree = sum(degree for _, degree in term)
-    return float(np.sqrt(2.0 * np.log(comb(dim + degree, degree))))
-
-
-def _raised(term: Term, position: int, step: int) -> Term:
-    coordinate, degree = term[position]
-    return (*term[:position], (coordinate, degree + step), *term[position + 1 :])
-
-
-class _LeastSquares:
-    """Weighted least squares whose columns come in blocks; the Gram matrix grows with them.
-
-    The columns are orthonormal under the law that the points sample, so the normal equations are
-    well conditioned.
-    """
-
-    def __init__(self, values: Array, weights: Array | None) -> None:
-        self.terms: list[Term] = []
-        self._weights = np.ones(values.size) if weights is None else weights / weights.mean()
-        self._root = np.sqrt(self._weights)
-        self._values = values * self._root
-        self._columns = np.empty((values.size, 0))
-        self._gram = np.empty((0, 0))
-
-    def append(self, terms: Sequence[Term], columns: Array) -> None:
-        block = columns * self._root[:, None]
-        cross = self._columns.T @ block
-        self._gram = np.block([[self._gram, cross], [cross.T, block.T @ block]])
-        self._columns = np.concatenate([self._columns, block], axis=1)
-        self.terms += terms
-
-    def significant(self, fit: PolynomialFit, table: ScoreTable) -> list[Term]:
-        """Terms one or two degrees above those present that the residuals contain.
-
-        Two degrees at once, because an even function has no odd terms to climb over. The strongest
-        come first.
-        """
-        residuals = self._root * fit.residuals
-        size = float(np.sqrt(np.mean(residuals**2)))
-        factors = [((j, degree),) for j in range(table.dim) for degree in (1, 2)]
-        single = table.matrix(factors)
-        signal = self._columns * residuals[:, None]
-        t = _strength(
-            signal.T @ single,
-            (signal**2).T @ single**2,
-            size**2 * ((self._columns**2).T @ single**2),
-        )
-        found: dict[Term, float] = {}
-        for row, column in np.argwhere(t > _SIGNIFICANT):
-            (factor,) = factors[column]
-            term = self.terms[row]
-            if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
-                found[tuple(sorted((*term, factor)))] = float(t[row, column])
-        # Higher degrees in a coordinate that a term has already.
-        for term in {_raised(t, i, k) for t in self.terms for i in range(len(t)) for k in (1, 2)}:
-            if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term):
-                column = table.column(term) * self._root
-                squares = column**2
-                found[term] = float(
-                    _strength(column @ residuals, squares @ residuals**2, size**2 * squares.sum())
-                )
-        for term in self.terms:
-            found.pop(term, None)
-        order = sorted(found, key=lambda term: (-found[term], term))
-        return [
-            term for term in order if found[term] > max(_SIGNIFICANT, _by_chance(term, table.dim))
-        ]
-
-    def solve(self) -> PolynomialFit:
-        try:
-            lower: Array = np.asarray(np.linalg.cholesky(self._gram), dtype=float)
-        except np.linalg.LinAlgError:
-            raise NumericalError(
-                f"{len(self.terms)} polynomials cannot be told apart by {self._values.size} points"
-            ) from None
-        half = solve_triangular(lower, self._columns.T, lower=True)
-        coefficients = solve_triangular(lower, half @ self._values, lower=True, trans="T")
-        residuals = self._values - self._columns @ coefficients
-        # One step of refinement: residuals of an exact fit are then at the level of rounding.
-        more = solve_triangular(lower, half @ residuals, lower=True, trans="T")
-        coefficients, residuals = coefficients + more, residuals - self._columns @ more
-        leverage = np.minimum(np.einsum("ij,ij->j", half, half), 0.999)
-        return PolynomialFit(
-            tuple(self.terms),
-            coefficients,
-            float(np.mean((residuals / (1.0 - leverage)) ** 2)),
-            residuals / self._root,
-            leverage,
-            lower,
-            self._weights,
-        )

@@ -12,14 +12,13 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.methods._polynomials import (
-    PolynomialFit,
     ScoreTable,
     Term,
-    fit_terms,
-    grow_polynomial,
     higher_terms,
+    total_degree,
     total_degree_terms,
 )
+from nestquad.methods._sparse_fit import PolynomialFit, fit_terms, grow_polynomial
 
 __all__ = ["Link", "Regression", "regress", "regress_log"]
 
@@ -63,7 +62,7 @@ class Regression:
     @property
     def degree(self) -> int:
         """Total degree in θ."""
-        return max(_degree(self.fit.terms[k]) for k in self.theta_terms)
+        return max(total_degree(self.fit.terms[k]) for k in self.theta_terms)
 
     def j(self, table: ScoreTable, coefficients: Array | None = None) -> Array:
         """Ĵ at n points (n,), or (n, m) for m sets of coefficients (p, m)."""
@@ -200,7 +199,3 @@ def _room(n_values: int) -> int:
 
 def _in_theta(term: Term, n_theta: int) -> bool:
     return all(coordinate < n_theta for coordinate, _ in term)
-
-
-def _degree(term: Term) -> int:
-    return sum(degree for _, degree in term)

@@ -13,6 +13,8 @@ __all__ = ["Staircase", "Step", "smallest_staircase", "staircase_for"]
 
 # Weights cost the cube of these.
 _MOST_POINTS = 2048
+# A new level starts with so many θ.
+_FEWEST_OUTER = 4
 # A turn grows a staircase at most by this factor.
 _MOST_GROWTH = 3.0
 
@@ -51,7 +53,7 @@ class Staircase:
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
                 found.append(Step(stairs, levels, stairs.n_evaluations - self.n_evaluations))
         if 2 * self.n_inner[-1] <= _MOST_POINTS:
-            sizes = (*self.n_outer, self.n_outer[-1])
+            sizes = (*self.n_outer, min(self.n_outer[-1], _FEWEST_OUTER))
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
             found.append(Step(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
         return found

@@ -37,6 +37,7 @@ _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
 _PATHS = 32
 _MOST_SAMPLE_ROWS = 4096
 # Each part of the error alone is too small in some cases; with these factors the sum covers.
+_PATH_FACTOR = 1.25
 _HALF_FACTOR = 0.5
 _MOST_OF_STEPS = 3.0
 _COARSER_FACTORS = np.array([1.0, 0.5])
@@ -208,7 +209,8 @@ class JointLattice(Method):
         factors = np.ones(len(model.outputs))
         if smaller[0] is not None:
             factors = model.reality(smaller[0], rng)
-        paths = average.changes(base, model.paths(base, _PATHS, rng, factors)) / np.sqrt(_PATHS)
+        paths = average.changes(base, model.paths(base, _PATHS, rng, factors))
+        paths *= _PATH_FACTOR / np.sqrt(_PATHS)
         trend = average.changes(base, model.trend_doubts(base, data.uniform, data.weights, rng))
         # Errors at single θ may be large and yet cancel in the answer: the posterior does not see
         # that, but what the last doublings changed in the answer does.

@@ -12,8 +12,9 @@ from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._polynomials import Score, ScoreTable, choose_scores
+from nestquad.methods._polynomials import Score, ScoreTable
 from nestquad.methods._regression import Link, Regression, regress, regress_log
+from nestquad.methods._sparse_fit import choose_scores
 from nestquad.points import Given, Sobol, Stream, as_sequence
 from nestquad.points import Sequence as PointSequence
 from nestquad.problem import NestedExpectation
