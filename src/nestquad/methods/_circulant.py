@@ -225,10 +225,13 @@ class LatticeProcess:
         """Values less what the others predict for them, at their lattice indices (M,)."""
         dual = self._fitted[1]
         if self.observed is None:
-            inverse = irfft(1.0 / self._spectrum, n=self.size)[0]
-            return np.asarray(dual / inverse)
+            inverse = 1.0 / self._spectrum
+            inverse[0] = 0.0  # the mean is fitted to all values
+            return np.asarray(dual / irfft(inverse, n=self.size)[0])
+        solved = self._factor.solve(np.ones(self.observed.size))
+        diagonal = self._factor.inverse_diagonal() - solved**2 / solved.sum()
         residuals = np.zeros(self.size)
-        residuals[self.observed] = dual[self.observed] / self._factor.inverse_diagonal()
+        residuals[self.observed] = dual[self.observed] / diagonal
         return residuals
 
     @cached_property

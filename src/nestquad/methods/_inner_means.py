@@ -20,7 +20,7 @@ __all__ = ["InnerMeans", "inner_means"]
 _GAIN = 0.8
 # Kernel weights see nothing of a function of more coordinates than this.
 _MOST_KERNEL_COORDINATES = 3
-_MOST_KERNEL_NODES = 512
+_MOST_KERNEL_NODES = 1024
 _ROWS_FOR_TUNING = 8
 _SETS_FOR_CHOICE = 4
 _SPACES: tuple[Space, ...] = ("uniform", "normal")
@@ -71,7 +71,8 @@ def inner_means(
     few = uniform is not None and uniform.shape[-1] <= _MOST_KERNEL_COORDINATES
     if few and 8 <= grid.n_inner <= _MOST_KERNEL_NODES and grid.n_sets is not None:
         assert uniform is not None
-        weights["kernel"] = _kernel_weights(uniform, values, sizes, judge)
+        used = uniform[:rows]  # with few θ not every set of the pool is taken
+        weights["kernel"] = _kernel_weights(used, values, sizes, judge)
     candidates = {name: _apply(w, values) for name, w in weights.items()}
     if uniform is not None and outer.uniform is not None and grid.n_inner >= 4:
         scores = nodes_on("normal", outer.uniform[:rows], outer.theta[:rows])

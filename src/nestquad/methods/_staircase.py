@@ -14,7 +14,7 @@ __all__ = ["Staircase", "Step", "smallest_staircase", "staircase_for"]
 # Weights cost the cube of these.
 _MOST_POINTS = 2048
 # A new level starts with so many θ.
-_FEWEST_OUTER = 4
+_FEWEST_OUTER = 8
 # A turn grows a staircase at most by this factor.
 _MOST_GROWTH = 3.0
 

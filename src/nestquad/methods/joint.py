@@ -71,9 +71,8 @@ class JointLattice(Method):
     Examples
     --------
     >>> import nestquad as nq
-    >>> from nestquad.methods.joint import JointLattice
     >>> problem = nq.problems.synthetic()
-    >>> est = nq.estimate(problem, method=JointLattice(), budget=1024, rng=0)
+    >>> est = nq.estimate(problem, method=nq.JointLattice(), budget=1024, rng=0)
     >>> bool(abs(est.value - problem.exact) < 1e-8)
     True
     """

@@ -65,9 +65,8 @@ class LSMC(Method):
     Examples
     --------
     >>> import nestquad as nq
-    >>> from nestquad.methods.lsmc import LSMC
     >>> problem = nq.problems.health()
-    >>> est = nq.estimate(problem, method=LSMC(), budget=2048, rng=0)
+    >>> est = nq.estimate(problem, method=nq.LSMC(), budget=2048, rng=0)
     >>> bool(abs(est.value - problem.exact) < 2)
     True
     """

@@ -198,7 +198,8 @@ def fit_gp(
     bounds = [(np.log(0.05), np.log(100.0))] * dim + [(np.log(1e-6), np.log(1e6))]
     bounds += [(np.log(1e-16), np.log(10.0))]
     best_loss, best_vector = np.inf, None
-    for start in starts or defaults:
+    # The last fit may sit in an optimum of more noise than there is now: never trust it alone.
+    for start in (*starts, defaults[0]) if starts else defaults:
         low, high = np.array(bounds).T
         first = np.clip(start.vector(), low, high)
         found = minimize(

@@ -1,0 +1,365 @@
+"""The joint lattice: FFTs against dense linear algebra, accuracy, error bars, limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import nestquad as nq
+from nestquad.errors import InputError
+from nestquad.methods._circulant import (
+    PeriodicKernel,
+    fit_kernel,
+    interpolate,
+    lattice_steps,
+    negative_log_likelihood,
+    omega,
+    reversed_bits,
+)
+from nestquad.methods._periodize import PERIODIZATIONS, PeriodicLattice, density, moved
+from nestquad.points import Stream, lattice_vector
+
+JointLattice = nq.JointLattice
+VECTOR = lattice_vector(3, 10)
+KERNEL = PeriodicKernel(2, np.array([0.4, 1.3, 0.2]), 1e-3)
+
+
+def lattice(n, size):
+    """The first n points in van der Corput order of the lattice of that size, (n, 3)."""
+    order = reversed_bits(n, (size - 1).bit_length())
+    return order[:, None] * VECTOR % size / size
+
+
+def gram(kernel, a, b):
+    """k between rows, from its definition: a product of factors less one."""
+    factors = [
+        1.0 + scale * omega(kernel.order, (a[:, None, j] - b[None, :, j]) % 1.0)
+        for j, scale in enumerate(kernel.scales[: a.shape[1]])
+    ]
+    return np.prod(factors, axis=0) - 1.0
+
+
+def noisy_gram(kernel, points):
+    diagonal = gram(kernel, points[:1], points[:1])[0, 0]
+    return gram(kernel, points, points) + kernel.nugget * diagonal * np.eye(len(points))
+
+
+def values_at(points):
+    u = points
+    return np.exp(np.sin(2 * np.pi * u[:, 0])) + np.abs(u[:, 1] - 0.5) * u[:, 2] + 3.0
+
+
+def dense_marginal(kernel, points, values, theta):
+    """Universal kriging with a constant, of the mean over the last two coordinates."""
+    inverse = np.linalg.inv(noisy_gram(kernel, points))
+    ones = np.ones(len(values))
+    mean = ones @ inverse @ values / (ones @ inverse @ ones)
+    cross = gram(kernel, theta, points[:, :1])
+    return mean + cross @ inverse @ (values - mean)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_omega_is_its_fourier_series(order):
+    x = np.linspace(0.03, 0.97, 7)
+    h = np.arange(1, 20_001)
+    series = 2.0 * (np.cos(2 * np.pi * np.outer(x, h)) / h ** (2.0 * order)).sum(axis=1)
+    np.testing.assert_allclose(omega(order, x), series, atol=2e-6 if order == 1 else 1e-11)
+
+
+def test_leaving_out_a_coordinate_integrates_it():
+    step = np.array([[0.2], [0.7], [0.0]])
+
+    def integrand(third):
+        return float(KERNEL(np.array([step[0], step[1], [third]]))[0])
+
+    integral = quad(integrand, 0.0, 1.0, epsabs=1e-12)[0]
+    np.testing.assert_allclose(KERNEL(step[:2])[0], integral, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [64, 50])
+def test_interpolant_equals_dense_algebra(n):
+    points = lattice(n, 64)
+    values = values_at(points)
+    process = interpolate(KERNEL, VECTOR, 1, values)
+    theta = lattice_steps(VECTOR[:1], 64).T
+    expected = dense_marginal(KERNEL, points, values, theta)
+    np.testing.assert_allclose(process.marginal(), expected, atol=1e-10)
+    shift = np.array([0.123])
+    expected = dense_marginal(KERNEL, points, values, (theta + shift) % 1.0)
+    np.testing.assert_allclose(process.marginal(shift), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [32, 25])
+def test_leave_one_out_is_what_leaving_out_gives(n):
+    points = lattice(n, 32)
+    values = values_at(points)
+    found = interpolate(KERNEL, VECTOR, 1, values).leave_one_out[reversed_bits(n, 5)]
+    covariance = noisy_gram(KERNEL, points)
+    for i in range(n):
+        rest = np.delete(np.arange(n), i)
+        inverse = np.linalg.inv(covariance[np.ix_(rest, rest)])
+        mean = inverse.sum(axis=0) @ values[rest] / inverse.sum()
+        predicted = mean + covariance[i, rest] @ inverse @ (values[rest] - mean)
+        np.testing.assert_allclose(found[i], values[i] - predicted, atol=1e-9)
+
+
+def test_likelihood_equals_dense_algebra():
+    size = 64
+    points = np.arange(size)[:, None] * VECTOR % size / size
+    values = values_at(points)
+    inverse = np.linalg.inv(noisy_gram(KERNEL, points))
+    ones = np.ones(size)
+    precision = ones @ inverse @ ones
+    centred = values - ones @ inverse @ values / precision
+    quadratic = centred @ inverse @ centred
+    # The restricted likelihood; the FFT leaves out the constant log M of the mean's mode.
+    expected = 0.5 * (
+        -np.linalg.slogdet(inverse)[1]
+        + np.log(precision)
+        - np.log(size)
+        + (size - 1) * np.log(quadratic / (size - 1))
+    )
+    parameters = np.log(np.append(KERNEL.scales, KERNEL.nugget))
+    omegas = omega(2, lattice_steps(VECTOR, size))
+    power = np.abs(np.fft.rfft(values - values.mean())) ** 2 / size
+    found, gradient = negative_log_likelihood(parameters, omegas, power)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    for k in range(4):
+        step = np.eye(4)[k] * 1e-5
+        up, down = (
+            negative_log_likelihood(parameters + s, omegas, power)[0] for s in (step, -step)
+        )
+        np.testing.assert_allclose(gradient[k], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [32, 27])
+def test_posterior_draws_have_the_posterior_variance(n):
+    points = lattice(n, 32)
+    values = values_at(points)
+    process = interpolate(KERNEL, VECTOR, 1, values)
+    draws = process.errors(4000, np.random.default_rng(0))
+    inverse = np.linalg.inv(noisy_gram(KERNEL, points))
+    theta = lattice_steps(VECTOR[:1], 32).T
+    cross = gram(KERNEL, theta, points[:, :1])
+    prior = gram(PeriodicKernel(2, KERNEL.scales[:1], 0.0), theta[:1], theta[:1])[0, 0]
+    defect = 1.0 - cross @ inverse.sum(axis=0)
+    variance = prior - np.einsum("ti,ij,tj->t", cross, inverse, cross)
+    variance += defect**2 / inverse.sum()
+    mean = inverse.sum(axis=0) @ values / inverse.sum()
+    amplitude = (values - mean) @ inverse @ (values - mean) / (n - 1)
+    np.testing.assert_allclose(draws.var(axis=0), amplitude * variance, rtol=0.15)
+    assert np.abs(draws.mean(axis=0)).max() < 5 * np.sqrt(amplitude * variance.max() / 4000)
+
+
+def test_fit_finds_which_coordinates_matter():
+    size = 512
+    steps = lattice_steps(VECTOR, size)
+    smooth = np.sin(2 * np.pi * steps[0]) * (1.0 + np.cos(2 * np.pi * steps[2]))
+    kernel, loss = fit_kernel(smooth, steps, (1, 2, 3))
+    assert kernel.order == 3
+    assert kernel.scales[1] < 1e-3 * min(kernel.scales[0], kernel.scales[2])
+    assert loss < fit_kernel(smooth, steps, (1,))[1]
+
+
+@pytest.mark.parametrize("periodization", PERIODIZATIONS)
+def test_periodization_preserves_integrals(periodization):
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    # The tent has a kink in the middle: integrate both halves.
+    v = np.concatenate([(nodes + 1) / 4, (nodes + 3) / 4])
+    half = np.concatenate([weights, weights]) / 4
+    u, by = moved(periodization, v), density(periodization, v[:, None])
+    assert ((u > 0) & (u < 1)).all()
+    for power in range(6):
+        np.testing.assert_allclose(half @ (u**power * by), 1 / (power + 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("periodization", PERIODIZATIONS)
+def test_points_do_not_depend_on_the_chunk(periodization):
+    points = PeriodicLattice(12, periodization)
+    stream = Stream.from_rng(3)
+    whole = points.uniforms(stream, 4, (0, 1), (0, 64))
+    part = points.uniforms(stream, 4, (0, 1), (17, 40))
+    assert np.array_equal(whole[:, 17:40], part)
+    assert np.array_equal(whole[0], moved(periodization, points.periodic(stream, 4, 64)))
+    assert whole.min() > 0
+    assert whole.max() < 1
+
+
+def test_exact_on_polynomials_of_normals():
+    # J = θ1² + θ2 + 1 and f keeps it: E = 1 + 0 + 1.
+    problem = nq.NestedExpectation(
+        nq.Normal(np.zeros(2), 1.0),
+        lambda theta: nq.Normal(theta, 1.0),
+        lambda x, theta: x[..., 0] ** 2 + x[..., 1] * (1.0 + x[..., 0] - theta[..., 0]),
+        exact=2.0,
+    )
+    est = nq.estimate(problem, method=JointLattice(), budget=1000, rng=0)
+    assert abs(est.value - 2.0) < 1e-6
+    assert "nothing to a kernel" in " ".join(est.diagnostics["notes"])
+
+
+def mean_error(problem, method, budget, seeds):
+    return np.mean(
+        [
+            abs(nq.estimate(problem, method=method, budget=budget, rng=s).value - problem.exact)
+            for s in range(seeds)
+        ]
+    )
+
+
+def test_kernel_alone_converges():
+    problem = nq.problems.synthetic()
+    method = JointLattice(trend=False, periodization="tent")
+    errors = [mean_error(problem, method, 2**m, 2) for m in (7, 9, 11)]
+    assert errors[1] < errors[0] / 8
+    assert errors[2] < errors[1] / 8
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "most"),
+    [
+        ("synthetic", 1024, 1e-9),
+        ("finance", 4096, 2e-3),
+        ("rainforth", 1024, 1e-5),
+        ("eig-linear", 1024, 2e-3),
+        ("health", 1024, 0.05),
+        ("gaussian-es", 512, 1e-6),
+        ("synthetic10", 1024, 3e-4),
+    ],
+)
+def test_accuracy(name, budget, most):
+    assert mean_error(nq.problems.get(name), JointLattice(), budget, 2) < most
+
+
+def test_a_number_of_points_that_is_no_power_of_two_uses_them_all():
+    problem = nq.problems.finance()
+    est = nq.estimate(problem, method="joint", budget=1000, rng=0)
+    assert est.n_outer == est.n_evaluations == 1000
+    assert mean_error(problem, JointLattice(), 1000, 3) < mean_error(
+        problem, JointLattice(), 512, 3
+    )
+
+
+def test_same_seed_same_bits():
+    problem = nq.problems.finance()
+    first, again, other = (
+        nq.estimate(problem, method="joint", budget=700, rng=seed) for seed in (5, 5, 6)
+    )
+    assert first.value == again.value
+    assert first.std_error == again.std_error
+    assert first.value != other.value
+
+
+def test_tolerance_is_met_and_nothing_is_evaluated_twice():
+    problem = nq.problems.finance()
+    calls = []
+
+    def g(x, theta):
+        values = problem.g(x, theta)
+        calls.append(values.size)
+        return values
+
+    counted = nq.NestedExpectation(problem.outer, problem.inner, g, problem.f)
+    est = nq.estimate(counted, method=JointLattice(), tol=0.01, rng=1)
+    assert est.status == "converged"
+    assert len(est.trace) > 1
+    assert abs(est.value - problem.exact) < 0.01
+    assert sum(calls) == est.n_evaluations == est.n_outer
+
+
+def test_budget_ends_growth():
+    est = nq.estimate(nq.problems.finance(), method="joint", tol=1e-9, budget=1500, rng=0)
+    assert est.status == "budget"
+    assert est.n_evaluations == 1500
+
+
+@pytest.mark.parametrize("budget", [16, 100, 2047, 3000])
+def test_budget_is_respected(budget):
+    est = nq.estimate(nq.problems.synthetic(), method="joint", budget=budget, rng=0)
+    assert budget / 2 < est.n_evaluations <= budget
+    assert np.isfinite(est.std_error)
+
+
+def test_several_answers_have_a_covariance():
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        lambda theta: nq.Normal(theta, 1.0),
+        lambda x, theta: np.stack([x[..., 0], np.maximum(x[..., 0], 0.0)], axis=-1),
+        lambda j: np.stack([j[:, 0] ** 2, np.maximum(j[:, 0], 0), j[:, 1]], axis=-1),
+        exact=(1.0, 1 / np.sqrt(2 * np.pi), 1 / np.sqrt(np.pi)),
+    )
+    est = nq.estimate(problem, method="joint", budget=1024, rng=0)
+    assert est.value.shape == est.std_error.shape == (3,)
+    assert np.abs(est.value - problem.exact).max() < 1e-3
+    assert np.linalg.eigvalsh(est.covariance).min() > -1e-12 * np.trace(est.covariance)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(est.covariance)), est.std_error)
+
+
+def test_a_positive_g_keeps_its_logarithm():
+    est = nq.estimate(nq.problems.eig_linear(2), method="joint", budget=200, rng=0)
+    assert np.isfinite(est.value)
+    assert np.all(est.sample.j > 0)
+
+
+def test_noise_stays_bounded():
+    # Near the ends of θ the density is tiny, and noise over it would be huge.
+    problem = nq.NestedExpectation(
+        nq.Uniform(),
+        nq.Uniform(),
+        lambda x, theta: theta[..., 0] + np.sign(np.sin(1e4 * x[..., 0] + 1e3 * theta[..., 0])),
+        np.square,
+        exact=1 / 3,
+    )
+    est = nq.estimate(problem, method="joint", budget=1024, rng=2)
+    assert abs(est.value - 1 / 3) < 0.3
+    assert abs(est.value - 1 / 3) < 5 * est.std_error
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_outer": 3},
+        {"n_outer": 3000},
+        {"n_outer": 64.0},
+        {"periodization": "triangle"},
+        {"orders": ()},
+        {"orders": (4,)},
+    ],
+)
+def test_bad_options(options):
+    with pytest.raises(InputError):
+        JointLattice(**options)
+
+
+def test_too_small_a_budget():
+    with pytest.raises(InputError, match="at least 16"):
+        nq.estimate(nq.problems.synthetic(), method="joint", budget=8)
+    with pytest.raises(InputError, match="at least 64"):
+        nq.estimate(nq.problems.synthetic(), method=JointLattice(n_outer=64), budget=32)
+
+
+@pytest.mark.parametrize("role", ["outer", "inner"])
+def test_laws_without_transport_are_refused(role):
+    sampler = nq.Sampler(lambda n, rng: rng.normal(size=(n, 1)), dim=1)
+    laws = {"outer": nq.Normal(), "inner": nq.Normal(), role: sampler}
+    problem = nq.NestedExpectation(laws["outer"], laws["inner"], lambda x, t: x[..., 0])
+    with pytest.raises(InputError, match=f"^{role}"):
+        nq.estimate(problem, method="joint", budget=100)
+
+
+def coverage(problem, budget, seeds):
+    runs = [nq.estimate(problem, method="joint", budget=budget, rng=s) for s in range(seeds)]
+    return np.mean([low <= problem.exact <= high for low, high in (r.interval() for r in runs)])
+
+
+@pytest.mark.parametrize("name", ["synthetic", "finance"])
+def test_error_bars_cover(name):
+    assert coverage(nq.problems.get(name), 300, 12) >= 0.83
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [1000, 10_000])
+@pytest.mark.parametrize("name", nq.problems.names())
+def test_error_bars_cover_everywhere(name, budget):
+    assert coverage(nq.problems.get(name), budget, 40) >= 0.87
