@@ -339,11 +339,12 @@ def test_levels_where_f_is_not_finite_are_left_out():
 
 def test_time_ends_with_the_levels_that_are_there():
     def slow(x, t):
-        time.sleep(0.02)
+        if x.shape[1] > 2:  # the coarsest level is quick, so that it is there on a busy machine too
+            time.sleep(0.08)
         return x[..., 0] + t[..., 0]
 
     problem = nq.NestedExpectation(outer=nq.Uniform(), inner=nq.Uniform(), g=slow, f=np.square)
-    est = nq.estimate(problem, budget=4_000_000, method=MLMC(), rng=0, max_seconds=0.9)
+    est = nq.estimate(problem, budget=4_000_000, method=MLMC(), rng=0, max_seconds=2.0)
     assert est.status == "time"
     assert np.isfinite(est.std_error)
     assert abs(est.value - 7 / 6) < 4.0 * est.std_error + 0.2

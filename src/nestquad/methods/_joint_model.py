@@ -21,7 +21,7 @@ from nestquad.methods._periodize import Periodization, density, moved
 from nestquad.methods._polynomials import Score, ScoreTable, Term, higher_terms
 from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
 
-__all__ = ["FLOOR", "ConditionalMeans", "Geometry", "JointModel", "fit_joint"]
+__all__ = ["FLOOR", "ConditionalMeans", "Data", "Geometry", "JointModel", "fit_joint"]
 
 # Points that choose terms and orders, that determine coefficients, and that refine kernels (less
 # where there are many coordinates): more would cost time and change little.
@@ -54,6 +54,19 @@ class Geometry:
         """Periodic coordinates of θ at the lattice of that size, moved by an offset: (M, d_θ)."""
         steps = lattice_steps(self.vector[: self.n_theta], size).T
         return np.asarray((steps + self.shift[: self.n_theta] + offset) % 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Values (N, p) at uniforms (N, d) of a lattice, and what each point weighs (N,)."""
+
+    geometry: Geometry
+    values: Array
+    uniform: Array
+    weights: Array
+
+    def first(self, n: int) -> Data:
+        return Data(self.geometry, self.values[:n], self.uniform[:n], self.weights[:n])
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +159,7 @@ class JointModel:
                 factors[c] = np.sqrt(np.mean(change[:, c] ** 2) / expected)
         return np.minimum(factors, _MOST_DOUBT)
 
-    def trend_doubts(
-        self, base: ConditionalMeans, uniform: Array, weights: Array, rng: np.random.Generator
-    ) -> Array:
+    def trend_doubts(self, base: ConditionalMeans, data: Data, rng: np.random.Generator) -> Array:
         """J at the lattice θ, (m + 1, M, p), if the polynomials had come out otherwise.
 
         First with what terms of one and two more degrees in θ find in the values less what all
@@ -159,14 +170,14 @@ class JointModel:
         n_theta = self.geometry.n_theta
         scores = self.scores[:n_theta]
         at_lattice = ScoreTable(base.uniform, scores)
-        n = min(weights.size, _COEFFICIENTS)
-        table = ScoreTable(uniform[:n], self.scores)
+        n = min(data.weights.size, _COEFFICIENTS)
+        table, weights = ScoreTable(data.uniform[:n], self.scores), data.weights[:n]
         order = reversed_bits(n, (self.size - 1).bit_length())
         multipliers = rng.standard_normal((n, _TREND_DRAWS))
         for c, output in enumerate(self.outputs):
             if output.process is None or len(output.fit.terms) < 2:
                 continue
-            left = output.process.leave_one_out[order] / weights[:n]
+            left = output.process.leave_one_out[order] / weights
             few = min(n, _CHOICE)
             more = higher_terms(output.fit.terms, n_theta, max(1, few // 10))
             found = fit_terms(left[:few], table.first(few).leading(n_theta), more, weights[:few])
@@ -177,40 +188,38 @@ class JointModel:
             drawn[:, :, c] = output.bounded(drawn[:, :, c], base.weights, FLOOR)
         return drawn
 
-    def refitted(self, values: Array, uniform: Array, weights: Array) -> JointModel:
-        """The same terms and kernels, with coefficients from other values (N, p)."""
-        data = _Points(self.geometry, ScoreTable(uniform, self.scores), weights)
+    def refitted(self, data: Data) -> JointModel:
+        """The same terms and kernels, with coefficients from other data."""
+        points = _Points(self.geometry, ScoreTable(data.uniform, self.scores), data.weights)
         outputs = [
-            data.completed(column, output.fit.terms, output.kernel)
-            for column, output in zip(values.T, self.outputs, strict=True)
+            points.completed(column, output.fit.terms, output.kernel)
+            for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
-        return replace(self, size=data.size, outputs=tuple(outputs))
+        return replace(self, size=points.size, outputs=tuple(outputs))
 
 
 def fit_joint(
-    geometry: Geometry,
-    values: Array,
-    uniform: Array,
-    weights: Array,
+    data: Data,
     written: tuple[Score, Score],
     *,
     trend: bool,
     orders: tuple[int, ...],
 ) -> JointModel:
-    """Learn g from values (N, p) at uniforms (N, d), each of which weighs `weights` (N,).
+    """Learn g from data; the laws of θ and x are written in the scores that are named.
 
     For each output the polynomial of least leave-one-out error competes with none at all; the
     likelihood of the process that completes them decides.
     """
+    geometry, uniform, weights = data.geometry, data.uniform, data.weights
     n, dim = uniform.shape
     some = min(n, _CHOICE)
     groups = [(geometry.n_theta, written[0]), (dim - geometry.n_theta, written[1])]
-    scores = choose_scores(values[:some], uniform[:some], groups, weights[:some])
+    scores = choose_scores(data.values[:some], uniform[:some], groups, weights[:some])
     few = ScoreTable(uniform[:some], scores)
-    data = _Points(geometry, ScoreTable(uniform, scores), weights)
+    points = _Points(geometry, ScoreTable(uniform, scores), weights)
     most = min(some // 10, _MOST_TERMS) if trend else 1
     outputs = []
-    for column in values.T:
+    for column in data.values.T:
         path = grow_polynomial(column[:some], few, weights[:some], max_terms=most)
         best: tuple[float, PolynomialFit, PeriodicKernel | None] | None = None
         for fit in path if len(path) < 2 else (path[0], path[-1]):
@@ -218,7 +227,7 @@ def fit_joint(
                 best = -np.inf, fit, None
                 break
             rest = fit.residuals * weights[:some]
-            kernel, loss = data.kernel(rest, orders)
+            kernel, loss = points.kernel(rest, orders)
             loss += 0.5 * len(fit.terms) * np.log(some)
             if best is None or loss < best[0]:
                 best = loss, fit, kernel
@@ -226,9 +235,9 @@ def fit_joint(
         _, fit, found = best
         if found is not None and (more := min(n, _REFINEMENT, _REFINEMENT_NUMBERS // dim)) > some:
             rest = column[:more] - fit.evaluate(ScoreTable(uniform[:more], scores))
-            found, _ = data.kernel(rest * weights[:more], (found.order,), found)
-        outputs.append(data.completed(column, fit.terms, found))
-    return JointModel(geometry, scores, data.size, tuple(outputs))
+            found, _ = points.kernel(rest * weights[:more], (found.order,), found)
+        outputs.append(points.completed(column, fit.terms, found))
+    return JointModel(geometry, scores, points.size, tuple(outputs))
 
 
 @dataclass(frozen=True, eq=False)

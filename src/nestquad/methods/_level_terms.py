@@ -44,7 +44,7 @@ _TUNING_ANSWERS = 8
 _HALVINGS = 3
 # A doubling of points divides errors by 2^rate, whose prior is this; a single difference is known
 # to be of the size of the error within this factor. Faster than the range is not believed.
-_RATE, _DIFFERENCE_NOISE, _RATE_RANGE = (1.0, 0.5), 0.5, (0.5, 2.5)
+_RATE, _DIFFERENCE_NOISE, _RATE_RANGE = (1.0, 0.5), 0.5, (0.5, 3.0)
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,7 @@ def fit_terms(
     values: Array, table: ScoreTable, terms: Sequence[Term], weights: Array | None = None
 ) -> PolynomialFit:
     """Weighted least squares of values (n,) on given terms."""
-    growing = _LeastSquares(values, weights)
-    growing.append(terms, table.matrix(terms))
-    return growing.solve()
+    return _LeastSquares.start(values, weights).extended(terms, table).solve()
 
 
 def grow_polynomial(
@@ -90,31 +88,35 @@ def grow_polynomial(
 ) -> list[PolynomialFit]:
     """Fits with more and more terms, each better than the one before in leave-one-out error.
 
-    A round looks at all terms one or two degrees above those present, adds those that are
-    significantly correlated with the residuals (the strongest first, at most as many as there
-    are), and ends the growth if they do not pay.
+    A round looks at terms one or two degrees above those present and adds those that are
+    significantly correlated with the residuals, at most as many as there are already. Terms in
+    few coordinates go first: on few points, those in many may only mirror them.
 
     Cost
     ----
-    O(n p²) for p terms in the end, and O(n) for each candidate of a round.
+    O(n p²) for p terms in the end, and O(n p d) for the candidates of a round.
     """
-    current = _LeastSquares(values, weights)
-    current.append([()], np.ones((values.size, 1)))
+    current = _LeastSquares.start(values, weights).extended([()], table)
     path = [current.solve()]
     scale = path[0].loo
     while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
         room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
-        chosen = current.significant(path[-1], table)[:room]
-        if not chosen:
+        candidates = current.significant(path[-1], table)
+        for n_factors in range(1, _MAX_FACTORS + 1):
+            chosen = [term for term in candidates if len(term) == n_factors][:room]
+            if not chosen:
+                continue
+            larger = current.extended(chosen, table)
+            try:
+                fit = larger.solve()
+            except NumericalError:  # columns that the points cannot tell apart
+                continue
+            if fit.loo < _PROGRESS * path[-1].loo:
+                current = larger
+                path.append(fit)
+                break
+        else:
             break
-        current.append(chosen, table.matrix(chosen))
-        try:
-            fit = current.solve()
-        except NumericalError:  # columns that the points cannot tell apart
-            break
-        if not fit.loo < _PROGRESS * path[-1].loo:
-            break
-        path.append(fit)
     return path
 
 
@@ -185,6 +187,7 @@ def _raised(term: Term, position: int, step: int) -> Term:
     return (*term[:position], (coordinate, degree + step), *term[position + 1 :])
 
 
+@dataclass(frozen=True, eq=False)
 class _LeastSquares:
     """Weighted least squares whose columns come in blocks; the Gram matrix grows with them.
 
@@ -192,41 +195,47 @@ class _LeastSquares:
     well conditioned.
     """
 
-    def __init__(self, values: Array, weights: Array | None) -> None:
-        self.terms: list[Term] = []
-        self._weights = np.ones(values.size) if weights is None else weights / weights.mean()
-        self._root = np.sqrt(self._weights)
-        self._values = values * self._root
-        self._columns = np.empty((values.size, 0))
-        self._gram = np.empty((0, 0))
+    terms: tuple[Term, ...]
+    _values: Array  # times the roots of the weights, as the columns
+    _root: Array
+    _columns: Array
+    _gram: Array
 
-    def append(self, terms: Sequence[Term], columns: Array) -> None:
-        block = columns * self._root[:, None]
+    @classmethod
+    def start(cls, values: Array, weights: Array | None) -> _LeastSquares:
+        n = values.size
+        root = np.ones(n) if weights is None else np.sqrt(weights / weights.mean())
+        return cls((), values * root, root, np.empty((n, 0)), np.empty((0, 0)))
+
+    def extended(self, terms: Sequence[Term], table: ScoreTable) -> _LeastSquares:
+        block = table.matrix(terms) * self._root[:, None]
         cross = self._columns.T @ block
-        self._gram = np.block([[self._gram, cross], [cross.T, block.T @ block]])
-        self._columns = np.concatenate([self._columns, block], axis=1)
-        self.terms += terms
+        gram = np.block([[self._gram, cross], [cross.T, block.T @ block]])
+        columns = np.concatenate([self._columns, block], axis=1)
+        return replace(self, terms=(*self.terms, *terms), _columns=columns, _gram=gram)
 
     def significant(self, fit: PolynomialFit, table: ScoreTable) -> list[Term]:
         """Terms one or two degrees above those present that the residuals contain.
 
-        Two degrees at once, because an even function has no odd terms to climb over. The strongest
-        come first.
+        Two degrees at once, because an even function has no odd terms to climb over. Pairs may be
+        there without their single coordinates. The strongest come first.
         """
         residuals = self._root * fit.residuals
         size = float(np.sqrt(np.mean(residuals**2)))
         factors = [((j, degree),) for j in range(table.dim) for degree in (1, 2)]
         single = table.matrix(factors)
-        signal = self._columns * residuals[:, None]
+        parents = [*self.terms, *factors]
+        columns = np.concatenate([self._columns, single * self._root[:, None]], axis=1)
+        signal = columns * residuals[:, None]
         t = _strength(
             signal.T @ single,
             (signal**2).T @ single**2,
-            size**2 * ((self._columns**2).T @ single**2),
+            size**2 * ((columns**2).T @ single**2),
         )
         found: dict[Term, float] = {}
         for row, column in np.argwhere(t > _SIGNIFICANT):
             (factor,) = factors[column]
-            term = self.terms[row]
+            term = parents[row]
             if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
                 found[tuple(sorted((*term, factor)))] = float(t[row, column])
         # Higher degrees in a coordinate that a term has already.
@@ -259,11 +268,11 @@ class _LeastSquares:
         coefficients, residuals = coefficients + more, residuals - self._columns @ more
         leverage = np.minimum(np.einsum("ij,ij->j", half, half), 0.999)
         return PolynomialFit(
-            tuple(self.terms),
+            self.terms,
             coefficients,
             float(np.mean((residuals / (1.0 - leverage)) ** 2)),
             residuals / self._root,
             leverage,
             lower,
-            self._weights,
+            self._root**2,
         )

@@ -11,7 +11,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.methods._joint_model import Geometry, JointModel, fit_joint
+from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
 from nestquad.methods._lattice_average import CopySums, LatticeAverage
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._periodize import (
@@ -30,8 +30,11 @@ __all__ = ["JointLattice"]
 # Numbers of points below this need not be a power of two: a Cholesky factorisation is affordable.
 _DENSE_BELOW = 2048
 _FEWEST, _START = 16, 512
-# f(Ĵ) is averaged over the lattice that has at least 2**16 points, and four times those of g.
-_LOG2_AVERAGE, _FINER = 16, 2
+# f(Ĵ) is averaged over a lattice of at least 2**16 points, and four times those of g; but over no
+# more than 64 copies of the latter.
+_LOG2_AVERAGE, _FINER, _LOG2_COPIES = 16, 2, 6
+# Differences of two answers need only every eighth copy.
+_LOG2_SKIP = 3
 # The largest lattices: finding a vector for more points takes longer than a few seconds.
 _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
 _PATHS = 32
@@ -165,7 +168,8 @@ class JointLattice(Method):
         scalar = raw.ndim == 2
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
-        average = LatticeAverage(problem, scalar, lattice.log2_max)
+        log2_average = min(lattice.log2_max, model.size.bit_length() - 1 + _LOG2_COPIES)
+        average = LatticeAverage(problem, scalar, log2_average)
         copies = average.by_copy(model)
         answers = copies.mean()
         value = average.final(answers)
@@ -196,13 +200,15 @@ class JointLattice(Method):
         )
 
     def _errors(
-        self, average: LatticeAverage, model: JointModel, data: _Data, copies: CopySums, grid: Grid
+        self, average: LatticeAverage, model: JointModel, data: Data, copies: CopySums, grid: Grid
     ) -> tuple[Array, dict[str, float]]:
         """Directions (k, m) whose products are the covariance of the answers, and their sizes."""
         value = average.final(copies.mean())
         half = 1 << int(np.log2(0.75 * data.values.shape[0]))
         smaller = [_from_fewer(model, data.first(size)) for size in (half, half // 2)]
-        from_half, from_quarter = (average.twin(twin) for twin in smaller)
+        log2_skip = min(_LOG2_SKIP, average.log2_size - model.size.bit_length() + 1)
+        coarse = replace(average, log2_size=average.log2_size - log2_skip)
+        from_half, from_quarter = (coarse.twin(twin) for twin in smaller)
         rng = grid.stream.child(grid.level, 5).generator()
         base = model.conditional()
         factors = np.ones(len(model.outputs))
@@ -210,10 +216,11 @@ class JointLattice(Method):
             factors = model.reality(smaller[0], rng)
         paths = average.changes(base, model.paths(base, _PATHS, rng, factors))
         paths *= _PATH_FACTOR / np.sqrt(_PATHS)
-        trend = average.changes(base, model.trend_doubts(base, data.uniform, data.weights, rng))
+        trend = average.changes(base, model.trend_doubts(base, data, rng))
         # Errors at single θ may be large and yet cancel in the answer: the posterior does not see
         # that, but what the last doublings changed in the answer does.
-        steps = np.stack([value - from_half, 0.5 * (from_half - from_quarter)])
+        from_all = average.final(copies.mean(1 << log2_skip))
+        steps = np.stack([from_all - from_half, 0.5 * (from_half - from_quarter)])
         most = _MOST_OF_STEPS * np.max(np.abs(steps), axis=0)
         spread = np.sqrt((paths**2).sum(axis=1))
         paths *= np.where(spread > most, most / np.maximum(spread, 1e-300), 1.0)[:, None]
@@ -231,49 +238,33 @@ class JointLattice(Method):
         # A twin that left the domain of f altogether says that nothing is certain.
         return np.nan_to_num(errors, nan=float(np.abs(value).max())), sizes
 
-    def _fitted(self, problem: NestedExpectation, data: _Data) -> JointModel:
+    def _fitted(self, problem: NestedExpectation, data: Data) -> JointModel:
         periodization = data.geometry.periodization
         theta = problem.outer_law.from_uniform(data.uniform[:1, : data.geometry.n_theta])
         return fit_joint(
-            data.geometry,
-            data.values,
-            data.uniform,
-            data.weights,
+            data,
             (problem.outer_law.base, problem.inner_law(theta).base),
             trend=self.trend,
             orders=self.orders or ((1, 2) if periodization == "tent" else (1, 2, 3)),
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """Values (N, p) at uniforms (N, d) of a lattice, and what each point weighs."""
-
-    geometry: Geometry
-    values: Array
-    uniform: Array
-    weights: Array
-
-    def first(self, n: int) -> _Data:
-        return _Data(self.geometry, self.values[:n], self.uniform[:n], self.weights[:n])
-
-
-def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, values: Array) -> _Data:
+def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, values: Array) -> Data:
     n_theta = problem.outer_law.base_dim
     dim = n_theta + problem.inner_base_dim
     v = lattice.periodic(grid.outer_stream, dim, values.shape[0])
     vector = lattice_vector(dim, lattice.log2_max)
     # The first point of a shifted lattice is the shift.
     geometry = Geometry(vector, v[0], n_theta, lattice.periodization)
-    return _Data(
+    return Data(
         geometry, values, moved(lattice.periodization, v), density(lattice.periodization, v)
     )
 
 
-def _from_fewer(model: JointModel, data: _Data) -> JointModel | None:
+def _from_fewer(model: JointModel, data: Data) -> JointModel | None:
     """The model with coefficients from fewer points, if they determine them."""
     try:
-        return model.refitted(data.values, data.uniform, data.weights)
+        return model.refitted(data)
     except NumericalError:
         return None
 
