@@ -28,8 +28,9 @@ Link: TypeAlias = Literal["identity", "log"]
 _VALUES_A_TERM = 10
 _MOST_TERMS = 500
 _MOST_DEGREE = 8
-# Degree of log J when nobody says otherwise, by the number of coordinates of θ.
-_LOG_DEGREES = {1: 4, 2: 3}
+# log J starts with this degree, which gets higher while residuals ask for it by so many standard
+# errors.
+_LOG_DEGREE, _MOST_LOG_DEGREE, _SIGNIFICANT = 2, 6, 4.0
 _LOG_ROUNDS = 25
 _LOG_CONVERGED = 1e-8
 # The logarithm of J moves by no more than this in a round.
@@ -142,17 +143,32 @@ def regress_log(
     control_variates: bool,
 ) -> Regression:
     """A polynomial for log J of positive values, so that Ĵ is positive."""
-    total = degree or _LOG_DEGREES.get(n_theta, 2)
+    total = degree or _LOG_DEGREE
     while total > 1 and comb(n_theta + total, total) > _room(values.size):
         total -= 1
     in_theta = total_degree_terms(n_theta, total)
     first = _log_fit(values, table, in_theta, n_theta)
+    while degree is None and total < _MOST_LOG_DEGREE and _asks_for_more(first, table):
+        total += 1
+        if comb(n_theta + total, total) > _room(values.size):
+            break
+        in_theta = total_degree_terms(n_theta, total)
+        first = _log_fit(values, table, in_theta, n_theta)
     if not control_variates:
         return first
     relative = values / first.j(table)
     grown = _terms(relative, table, n_theta, None, control_variates)
     controls = [term for term in grown if not _in_theta(term, n_theta)]
     return _log_fit(values, table, [*in_theta, *controls], n_theta)
+
+
+def _asks_for_more(model: Regression, table: ScoreTable) -> bool:
+    """Whether residuals are correlated with terms of higher degree in θ."""
+    residuals = model.fit.residuals
+    more = higher_terms(model.fit.terms, model.n_theta, _room(residuals.size))
+    columns = table.matrix(more)
+    t = np.abs(residuals @ columns) / np.sqrt(residuals**2 @ columns**2 + 1e-300)
+    return bool((t > _SIGNIFICANT).any())
 
 
 def _terms(
