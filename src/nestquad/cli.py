@@ -24,7 +24,7 @@ from nestquad.result import plain
 __all__ = ["main"]
 
 NOT_MET, WRONG_INPUT, INTERRUPTED = 3, 2, 130
-DEMO_REPLICATES = 8
+DEMO_REPLICATES = 5
 
 _DESCRIPTION = """\
 Nested expectations E[f(E[g(x, theta) | theta])] with few evaluations of g and honest error bars."""

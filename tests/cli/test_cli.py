@@ -199,7 +199,7 @@ def test_demo_shows_and_writes_what_it_says(tmp_path, capsys, monkeypatch):
     out = tmp_path / "new" / "folder"
     assert main(["demo", "--out", str(out), "--tol", "0.1"]) == 0
     assert "methods" not in asked  # all of them
-    assert asked["replicates"] == 8
+    assert asked["replicates"] == 5
     text = capsys.readouterr().out
     first = text.splitlines()[0]
     assert "3.07365140973624" in first
