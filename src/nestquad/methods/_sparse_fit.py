@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.methods._polynomials import Score, ScoreTable, Term, total_degree
+from nestquad.rules import factorize
 
 __all__ = ["PolynomialFit", "choose_scores", "fit_terms", "grow_polynomial"]
 
@@ -25,6 +26,7 @@ _SIGNIFICANT = 3.0
 _PROGRESS = 0.999
 # Mean squared leave-one-out error, relative to that of the values, below which all is explained.
 _EXACT = 1e-24
+_MOST_CONDITION = 1e12
 # Scores other than those in which the law is written have to be better by this factor.
 _BETTER_SCORES = 0.95
 
@@ -254,12 +256,12 @@ class _LeastSquares:
         ]
 
     def solve(self) -> PolynomialFit:
-        try:
-            lower: Array = np.asarray(np.linalg.cholesky(self._gram), dtype=float)
-        except np.linalg.LinAlgError:
+        factor = factorize(self._gram, 0.0)
+        if factor is None or factor.condition() > _MOST_CONDITION:
             raise NumericalError(
                 f"{len(self.terms)} polynomials cannot be told apart by {self._values.size} points"
-            ) from None
+            )
+        lower = np.tril(factor.lower)
         half = solve_triangular(lower, self._columns.T, lower=True)
         coefficients = solve_triangular(lower, half @ self._values, lower=True, trans="T")
         residuals = self._values - self._columns @ coefficients

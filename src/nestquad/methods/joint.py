@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
-from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
 from nestquad.methods._lattice_average import CopySums, LatticeAverage
 from nestquad.methods._method import Goal, Method
@@ -165,6 +165,8 @@ class JointLattice(Method):
         assert isinstance(lattice, PeriodicLattice)
         raw = evaluations.values(grid.n_outer)
         n = _usable(raw.shape[0])  # time may have run out before all rows were there
+        if n < _FEWEST:
+            raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
         scalar = raw.ndim == 2
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
