@@ -27,8 +27,6 @@ Link: TypeAlias = Literal["identity", "log"]
 # Values for each coefficient, and the most coefficients that are affordable.
 _VALUES_A_TERM = 10
 _MOST_TERMS = 500
-# Points that choose the terms.
-_CHOICE = 2**13
 _MOST_DEGREE = 8
 # log J starts with this degree, which gets higher while residuals ask for it by so many standard
 # errors.
@@ -113,18 +111,10 @@ def regress(
     control_variates: bool,
 ) -> Regression:
     """Least squares on polynomials in θ, whose degree leave-one-out errors choose."""
-    few = min(values.size, _CHOICE)
-    terms = _terms(values[:few], table.first(few), n_theta, degree, control_variates)
-    if degree is None:
-        terms = _with_whole_degrees(values[:few], table.first(few), n_theta, terms)
-    fit = fit_terms(values, table, terms)
-    return Regression(fit, fit.coefficients, "identity", n_theta)
-
-
-def _with_whole_degrees(
-    values: Array, table: ScoreTable, n_theta: int, terms: Sequence[Term]
-) -> list[Term]:
-    """All terms in θ up to some degree besides, where that lowers the leave-one-out error."""
+    terms = _terms(values, table, n_theta, degree, control_variates)
+    if degree is not None:
+        fit = fit_terms(values, table, terms)
+        return Regression(fit, fit.coefficients, "identity", n_theta)
     best = fit_terms(values, table, terms)
     for total in range(1, _MOST_DEGREE + 1):
         if comb(n_theta + total, total) > _room(values.size):
@@ -141,7 +131,7 @@ def _with_whole_degrees(
             break
         if larger.loo < best.loo:
             best = larger
-    return list(best.terms)
+    return Regression(best, best.coefficients, "identity", n_theta)
 
 
 def regress_log(
@@ -166,9 +156,8 @@ def regress_log(
         first = _log_fit(values, table, in_theta, n_theta)
     if not control_variates:
         return first
-    few = table.first(min(values.size, _CHOICE))
-    relative = values[: few.n_points] / first.j(few)
-    grown = _terms(relative, few, n_theta, None, control_variates)
+    relative = values / first.j(table)
+    grown = _terms(relative, table, n_theta, None, control_variates)
     controls = [term for term in grown if not _in_theta(term, n_theta)]
     return _log_fit(values, table, [*in_theta, *controls], n_theta)
 

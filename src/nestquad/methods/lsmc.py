@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, InputError, NumericalError
-from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f
+from nestquad.errors import InputError, NumericalError
+from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._polynomials import Score, ScoreTable
 from nestquad.methods._regression import Link, Regression, regress, regress_log
@@ -24,13 +24,13 @@ __all__ = ["LSMC"]
 
 _FEWEST, _START, _MOST = 32, 512, 1 << 20
 # f(Ĵ) is averaged over so many scrambles of so many θ.
-_SCRAMBLES, _LOG2_DENSE = 8, 14
+_SCRAMBLES, _LOG2_DENSE = 4, 14
 # Draws of the coefficients, and θ on which they are compared.
 _DRAWS, _SKETCH = 32, 4096
 # What more terms and the second half of the points change, counted as errors.
 _DEGREE_FACTOR, _HALF_FACTOR = 1.0, 0.5
-# Student's t for seven degrees of freedom over that of the normal law.
-_FEW_SCRAMBLES = 1.21
+# Student's t for three degrees of freedom over that of the normal law.
+_FEW_SCRAMBLES = 1.6
 _MOST_SAMPLE_ROWS = 4096
 
 
@@ -57,8 +57,8 @@ class LSMC(Method):
     control_variates
         Whether terms in x take part.
     link
-        ``"log"`` regresses log J, for g > 0. ``"auto"`` does so if g > 0 and f needs a positive J
-        or the plain regression is not positive everywhere.
+        ``"log"`` regresses log J, for g > 0. ``"auto"`` does so if g > 0 and the plain regression
+        is not positive wherever f is to be averaged.
     outer_points
         The sequence in (θ, x).
 
@@ -121,8 +121,6 @@ class LSMC(Method):
         (grid,) = evaluations.design.grids
         raw = evaluations.values(grid.n_outer)
         n, scalar = raw.shape[0], raw.ndim == 2
-        if n < _FEWEST:
-            raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
         values = raw[:, 0].reshape(n, -1)
         n_theta = problem.outer_law.base_dim
         dim = n_theta + problem.inner_base_dim
@@ -175,9 +173,7 @@ class LSMC(Method):
                 "control_variates": self.control_variates,
             }
             why = ""
-            if self.link == "auto" and column.min() > 0 and dense.diverges(values.shape[1]):
-                why = ", since f is not finite where J vanishes"
-            elif self.link != "log":
+            if self.link != "log":
                 model = regress(column, table, n_theta, **options)
                 if self.link == "auto" and column.min() > 0 and not dense.positive(model):
                     model, why = None, ", since the plain regression is not positive everywhere"
@@ -256,15 +252,6 @@ class _Dense:
     ) -> Array:
         """The final answers on fewer θ, perhaps with other coefficients."""
         return self.final(self._average(models, 0, _SKETCH, False, coefficients))
-
-    def diverges(self, n_outputs: int) -> bool:
-        """Whether f is not finite where J vanishes, as a logarithm is not."""
-        j = np.zeros(1) if self.scalar else np.zeros((1, n_outputs))
-        try:
-            f = call_f(self.problem, j, j, require_finite=False)
-        except EvaluationError:
-            return True
-        return not np.isfinite(f).all()
 
     def positive(self, model: Regression) -> bool:
         return all(
