@@ -109,8 +109,9 @@ def conditional(
     middle = law.from_uniform(np.full((1, law.base_dim), 0.5))
     to_uniform(law, middle)  # refuse before g is evaluated, not after
     evaluator = Evaluator(problem, executor, keep=True)
-    found = Loop(chosen, Goal(Stream.from_rng(rng), budget), evaluator).run()
-    surrogate = evaluator.memo.get("surrogate")
+    stream = Stream.from_rng(rng)
+    found = Loop(chosen, Goal(stream, budget), evaluator).run()
+    surrogate = evaluator.memo(stream).get("surrogate")
     if surrogate is None:
         raise NumericalError(
             "No surrogate of J was plausible with these evaluations. Use a larger budget, or fix "

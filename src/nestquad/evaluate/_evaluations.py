@@ -19,6 +19,7 @@ from nestquad.evaluate._chunks import CHUNK_POINTS, chunks
 from nestquad.evaluate._design import Design, Grid, Span
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
 from nestquad.evaluate._table import ValueTable
+from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 
 __all__ = ["Evaluations", "Evaluator", "InnerRule", "OutOfTimeError"]
@@ -70,8 +71,6 @@ class Evaluator:
         ``time.perf_counter()`` after which no new chunk is started.
     on_progress
         Called with the number of evaluations done so far, in all designs.
-    memo
-        What a method wants to remember from turn to turn to save time; never needed for an answer.
     """
 
     problem: NestedExpectation
@@ -82,14 +81,19 @@ class Evaluator:
     on_progress: Callable[[int], None] = lambda done: None
     n_evaluations: int = 0
     stopped: str | None = None
-    memo: dict[str, Any] = field(default_factory=dict)
-    _tables: dict[int, ValueTable] = field(default_factory=dict)
+    _memos: dict[Stream, dict[str, Any]] = field(default_factory=dict)
+    _tables: dict[tuple[Stream, int], ValueTable] = field(default_factory=dict)
 
     def evaluate(self, design: Design) -> Evaluations:
         return Evaluations(self, design)
 
-    def table(self, level: int) -> ValueTable:
-        return self._tables.setdefault(level, ValueTable())
+    def memo(self, stream: Stream) -> dict[str, Any]:
+        """What a method wants to remember from turn to turn to save time; no answer needs it."""
+        return self._memos.setdefault(stream, {})
+
+    def table(self, grid: Grid) -> ValueTable:
+        # Stream and level make the points: grids of several methods may share an evaluator.
+        return self._tables.setdefault((grid.stream, grid.level), ValueTable())
 
     def run(
         self, grid: Grid, spans: Iterator[Span], rule: InnerRule | None
@@ -173,7 +177,7 @@ class Evaluations:
         grid = self.design.grids[level]
         span = Span(0, min(rows, grid.n_outer), 0, grid.n_inner)
         self._fill(grid, span)
-        table = self.evaluator.table(level)
+        table = self.evaluator.table(grid)
         done = min(table.complete_rows(grid.n_inner), span.t1)
         if not done:
             raise _out_of_time()
@@ -182,7 +186,7 @@ class Evaluations:
     def fold(self, rule: InnerRule, level: int = 0) -> Array:
         """Reduce all rows of a grid: (T, views[, p])."""
         grid = self.design.grids[level]
-        table = self.evaluator.table(level)
+        table = self.evaluator.table(grid)
         if self.evaluator.keep:
             self._fill(grid, grid.span)
         kept = min(table.complete_rows(grid.n_inner), grid.n_outer)
@@ -199,7 +203,7 @@ class Evaluations:
         return np.concatenate(rows.complete)
 
     def _fill(self, grid: Grid, span: Span) -> None:
-        table = self.evaluator.table(grid.level)
+        table = self.evaluator.table(grid)
         for missing in table.missing(span):
             pieces = chunks(missing, self.evaluator.chunk_points)
             for piece, values in self.evaluator.run(grid, pieces, None):

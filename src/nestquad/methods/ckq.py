@@ -140,11 +140,12 @@ class CKQ(Method):
         means = inner_means(evaluations, answers.design_weights(outer.uniform), answers.accepts)
         rows = means.j.shape[1]
         z = scores_of(problem.outer_law, outer.uniform[:rows])
-        chosen = chosen_surrogate(z, means, answers, self.positive, evaluations.evaluator.memo)
+        memo = evaluations.evaluator.memo(grid.stream)
+        chosen = chosen_surrogate(z, means, answers, self.positive, memo)
         if chosen is None:
             return self._without_surrogate(evaluations, answers, means, outer)
         surrogate, sceptic, reason = chosen
-        evaluations.evaluator.memo["surrogate"] = surrogate
+        memo["surrogate"] = surrogate
         final = answers.answer(surrogate, sceptic, means, outer.uniform[:rows])
         grow = self._side(problem, grid, surrogate, means, answers, final)
         value, std_error = final.value, final.std_error
