@@ -133,7 +133,8 @@ class JointLattice(Method):
         if self.n_outer is not None:
             size = int(self.n_outer)
         elif goal.adaptive or goal.budget is None:
-            size = min(_START, goal.budget or _START)
+            start = goal.pilot or _START
+            size = _usable(min(start, goal.budget or start))
         else:
             size = _usable(goal.budget)
         if size < _FEWEST or (goal.budget is not None and size > goal.budget):
@@ -147,6 +148,8 @@ class JointLattice(Method):
     def _grown(self, goal: Goal, design: Design) -> Design | None:
         (grid,) = design.grids
         larger = 1 << grid.n_outer.bit_length()
+        if not goal.adaptive and goal.budget is not None:
+            larger = max(larger, _usable(goal.budget))
         lattice = grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
         if goal.budget is not None and larger > goal.budget:
