@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from nestquad._typing import Array
 from nestquad.errors import NestquadError
 from nestquad.evaluate import Design
 from nestquad.methods._method import Goal, Method
@@ -17,6 +18,7 @@ __all__ = ["Portfolio", "Race", "Standing", "leader", "touching"]
 # How fast a half-width falls with the number of evaluations, until two sizes have shown it.
 _USUAL_RATE = 1.0
 _PLAIN = ("nmc", "nqmc")
+_FASTEST = 3.0
 _RATES = {"nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
 # A runner-up whose prediction is this close is given a second chance, up to a share of the budget
 # or of what the leader has.
@@ -65,8 +67,7 @@ class Standing:
     @property
     def half_width(self) -> float:
         """Of the 95 % interval; the largest of several answers."""
-        widths = 1.959964 * np.atleast_1d(self.estimate.std_error)
-        return float(np.nan_to_num(widths, nan=np.inf).max())
+        return _half_width(self.estimate.std_error)
 
     @property
     def spread(self) -> float:
@@ -81,7 +82,17 @@ class Standing:
 
     @property
     def rate(self) -> float:
-        return _RATES.get(self.method.name, _USUAL_RATE)
+        """The exponent at which the half-width falls: half from experience, half from theory."""
+        usual = _RATES.get(self.method.name, _USUAL_RATE)
+        steps = [(step.n_evaluations, _half_width(step.std_error)) for step in self.estimate.trace]
+        steps = [(n, half) for n, half in steps if 0 < half < np.inf]
+        if len(steps) < 2:
+            return usual
+        # Over a factor of at least two, or chance decides.
+        n, half = steps[-1]
+        n_before, before = next((s for s in steps[-2::-1] if 2 * s[0] <= n), steps[0])
+        seen = np.log(before / half) / np.log(n / n_before)
+        return float((usual + np.clip(seen, 0.5 * usual, _FASTEST)) / 2)
 
     def predicted(self, n: int) -> float:
         """The half-width to expect with n evaluations."""
@@ -103,6 +114,10 @@ class Standing:
         own = replace(goal, stream=self.design.grids[0].stream, budget=most, adaptive=not in_one_go)
         larger = self.method.plan(problem, own, (self.design, self.estimate))
         return None if larger is None or larger.n_evaluations <= self.n else larger
+
+
+def _half_width(std_error: float | Array) -> float:
+    return float(np.nan_to_num(1.959964 * np.atleast_1d(std_error), nan=np.inf).max())
 
 
 @dataclass(frozen=True)

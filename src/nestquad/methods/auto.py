@@ -26,15 +26,16 @@ from nestquad.methods.nkq import NKQ
 from nestquad.methods.nmc import NMC
 from nestquad.methods.nqmc import NQMC
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate
+from nestquad.result import Estimate, Step
 
 __all__ = ["Auto"]
 
 # The pilot of each candidate takes this share of a budget, and at least so many evaluations; that
 # of the first, which is the likeliest to be continued, may take a larger share of a small budget.
 _PILOT_SHARE, _FEWEST, _FIRST, _FIRST_SHARE = 0.04, 128, 512, 0.4
-# Towards a tolerance there is no budget yet to take a share of.
-_PILOT = 256
+# Towards a tolerance there is no budget yet to take a share of: the first candidate starts with
+# few, and the others join when it has come to so many and is not there yet.
+_START, _JOIN = 96, 512
 # The first candidate goes on alone if its half-width is this small beside the spread of f(J).
 _CONVINCING = 0.01
 # What comparing may cost of a budget: little, unless the first candidate is in trouble.
@@ -180,7 +181,8 @@ def is_transported(problem: NestedExpectation) -> bool:
 
 def _pilot(goal: Goal, *, first: bool = False) -> int:
     if goal.adaptive or goal.budget is None:
-        return min(_PILOT, goal.budget or _PILOT)
+        start = _START if first else _FEWEST
+        return min(start, goal.budget or start)
     share = max(_FEWEST, int(_PILOT_SHARE * goal.budget))
     if first:
         share = max(share, min(_FIRST, int(_FIRST_SHARE * goal.budget)))
@@ -202,6 +204,8 @@ def _pilots(
     problem: NestedExpectation, goal: Goal, methods: tuple[Method, ...], first: Standing | None
 ) -> tuple[tuple[Method, Design], ...]:
     """First designs of the other candidates, as far as they apply and are worth it."""
+    if goal.adaptive and first is not None and first.n < _JOIN:
+        return ()
     relative = np.inf if first is None else first.half_width / max(first.spread, 1e-300)
     share = _COMPARING if relative < _TROUBLE else _COMPARING_IN_TROUBLE
     left = np.inf if goal.budget is None else goal.budget - (0 if first is None else first.n)
@@ -238,6 +242,10 @@ def _analyzed(evaluations: Evaluations, method: Method, design: Design) -> Estim
         if known is None:
             raise
         return known[1]
+    before = () if known is None else known[1].trace
+    found = replace(
+        found, trace=(*before, Step(design.n_evaluations, found.value, found.std_error))
+    )
     memo["analyzed"] = (design, found)
     return found
 
