@@ -16,7 +16,7 @@ __all__ = ["DenseSet", "dense_sets", "scores_of"]
 
 # Points of one set on a grid in one and two dimensions, and of one scramble beyond; the larger
 # ones are for answers that turn out to be limited by them.
-_LINES, _SQUARES, _SCRAMBLED = (2**12, 2**15), (96, 256), (2**11, 2**14)
+_LINES, _SQUARES, _SCRAMBLED = (2**12, 2**15), (96, 256), (2**11, 2**13)
 _SCRAMBLES = 4
 # Normal scores beyond this carry less than 1e-16 of the law.
 _REACH = 8.3

@@ -15,6 +15,8 @@ __all__ = ["KernelChoice", "kernel_choices"]
 
 # Lengthscales are tuned on the values at so many nodes: optima are flat, and N³ is dear.
 _TUNING_NODES = 32
+# Gram matrices of this many numbers are made at a time (16 MB).
+_GRAM_NUMBERS = 2**21
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,13 @@ class KernelChoice:
         n_sets, n, _ = uniform.shape
         weights = np.zeros((len(sizes), n_sets, n))
         usable = [size for size in sizes if size >= 2]
-        for s in range(n_sets):
-            nodes = nodes_on(self.recipe.space, uniform[s], uniform[s])
-            for view, rule in enumerate(self.recipe.rules(nodes, usable)):
-                weights[view, s, : usable[view]] = rule.weights
+        nodes = nodes_on(self.recipe.space, uniform, uniform)
+        block = max(1, _GRAM_NUMBERS // n**2)
+        for s in range(0, n_sets, block):
+            found = self.recipe.rules_by_set(nodes[s : s + block], usable)
+            for i, rules in enumerate(found, start=s):
+                for view, rule in enumerate(rules):
+                    weights[view, i, : usable[view]] = rule.weights
         for view in range(len(usable), len(sizes)):
             weights[view, :, : sizes[view]] = 1.0 / sizes[view]
         return weights

@@ -25,7 +25,7 @@ _MOST_KERNEL_COORDINATES = 3
 _LEAST_KERNEL_NODES = 16
 MOST_KERNEL_NODES = 1024
 # Kernels are compared on so many point sets, of at most so many points.
-_TRIAL_SETS = 4
+_TRIAL_SETS = 3
 _TRIAL_NODES = 256
 _TRIALS = 2
 _TUNING_ROWS = 2

@@ -21,13 +21,14 @@ __all__ = ["Answer", "SurrogateAnswers"]
 _PATHS = 64
 _SKETCH = 256
 _FORECAST = 128
+_FORECAST_OUTER = 256
 # Each part of the error alone is too small in some cases; these factors made the sum cover.
 _PATH_FACTOR = 2.0
 _BIAS_FACTOR = 2.0
 # Student's t for the few sets that there are.
 _DENSE_FACTOR = 3.2
 # A larger dense set is taken while it is more than this share of the error.
-_DENSE_SHARE = 0.05
+_DENSE_SHARE = 0.1
 # Ways to grow that are compared: factors of T and N.
 _GROWTH = ((1, 2), (2, 1), (1, 4), (2, 2), (4, 1))
 
@@ -136,15 +137,22 @@ class SurrogateAnswers:
         misfit = max(final.parts["misfit"] ** 2 - noisier, 0.0)
         found = []
         for outer, inner in _GROWTH:
-            more = replace(self.grid, n_outer=outer * self.grid.n_outer)
-            uniform = outer_points(self.problem, more, 0, more.n_outer).uniform
-            assert uniform is not None
-            design = scores_of(self.problem.outer_law, uniform)
             less = shrink ** (2 * np.log2(inner))
-            variance = self.predicted_variance(surrogate, design=design, noise_ratio=less)
+            variance = self._grown_variance(surrogate, outer, less)
             error = np.sqrt(variance + misfit / outer**2 + less * bias)
             found.append((outer, inner, float(error)))
         return found
+
+    def _grown_variance(self, surrogate: Surrogate, outer: int, noise_ratio: float) -> float:
+        """The predicted variance with T multiplied by `outer`."""
+        more = replace(self.grid, n_outer=outer * self.grid.n_outer)
+        if outer == 1 or more.n_outer > _FORECAST_OUTER:
+            # Among many points, more of them are like less noise in each.
+            return self.predicted_variance(surrogate, noise_ratio=noise_ratio / outer)
+        uniform = outer_points(self.problem, more, 0, more.n_outer).uniform
+        assert uniform is not None
+        design = scores_of(self.problem.outer_law, uniform)
+        return self.predicted_variance(surrogate, design=design, noise_ratio=noise_ratio)
 
     def predicted_variance(
         self, surrogate: Surrogate, *, design: Array | None = None, noise_ratio: float = 1.0

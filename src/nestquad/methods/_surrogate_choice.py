@@ -54,6 +54,7 @@ def choose_surrogate(
             "Use more inner points (n_inner), or positive=None.",
         )
     count, dim = z.shape
+    hopeless: set[tuple[object, ...]] = memo.setdefault("hopeless", set())
     search = _Search(z, means, answers, memo.setdefault("starts", {}))
     allowed = (
         [False] if not can_be_log or positive is False else [True] if positive else [False, True]
@@ -69,20 +70,30 @@ def choose_surrogate(
         if best is None:
             return None
         for kind in near_kinds(best.kind, dim, count):
-            search.judge(kind)
+            if _family(kind) not in hopeless:
+                search.judge(kind)
         if search.best() is best:
             break
     best = search.best()
     if best is None:
         return None
     # Kinds of the other scale stay in the race unless they are hopeless.
-    score = search.score(best)
+    limit = search.score(best) - 10.0 - 0.2 * count
+    for family in {_family(kind) for kind in search.tried}:
+        scores = [search.found[k][0] for k in search.found if _family(k) == family]
+        if max(scores, default=-np.inf) < limit and family[0] != "matern52":
+            hopeless.add(family)
     other = search.best(logarithm=not best.kind.logarithm)
-    near = other is not None and search.score(other) > score - 10.0 - 0.5 * count
+    near = other is not None and search.score(other) > limit
     memo["kinds"] = [best.kind, *([other.kind] if other is not None and near else [])]
     sceptic = search.best(shape="matern52") or best
     reason = f"surrogate of {best.kind}, the best of {len(search.found)} at left-out points"
     return Chosen(best, sceptic, reason)
+
+
+def _family(kind: SurrogateKind) -> tuple[object, ...]:
+    """A kind whatever its trend."""
+    return kind.shape, kind.additive, kind.logarithm
 
 
 @dataclass

@@ -62,8 +62,8 @@ class Correlation:
         """
         r = apart / lengthscale[:, None, None]
         if self.additive:
-            dim = len(r)
-            return self._factor(r).sum(axis=0) / dim, self._slope(r) / dim
+            factor, slope = self._factor_and_slope(r)
+            return factor.sum(axis=0) / len(r), slope / len(r)
         if self.shape == "gaussian":
             r *= r
             matrix = np.exp(-0.5 * r.sum(axis=0))
@@ -80,9 +80,14 @@ class Correlation:
         a = _ROOT5 * r
         return np.asarray((1.0 + a + a * a / 3.0) * np.exp(-a))
 
-    def _slope(self, r: Array) -> Array:
-        """The derivative of the factor in the logarithm of the lengthscale."""
+    def _factor_and_slope(self, r: Array) -> tuple[Array, Array]:
+        """The factor of each coordinate and its derivative in the logarithm of the lengthscale."""
         if self.shape == "gaussian":
-            return np.asarray(r * r * np.exp(-0.5 * r * r))
+            squared = r * r
+            factor = np.exp(-0.5 * squared)
+            return factor, squared * factor
         a = _ROOT5 * r
-        return np.asarray(a * a * (1.0 + a) / 3.0 * np.exp(-a))
+        decay = np.exp(-a)
+        third = a * a * decay
+        third /= 3.0
+        return (1.0 + a) * decay + third, (1.0 + a) * third

@@ -24,7 +24,7 @@ from nestquad.surrogate._trend import Trend
 __all__ = ["GP", "fit_gp"]
 
 # Lengthscales are searched among so many points: optima are flat, and T³ is dear.
-_TUNING_POINTS = 128
+_TUNING_POINTS = 80
 _BLOCK = 4096
 _LINE = 1024
 

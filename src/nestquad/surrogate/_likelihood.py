@@ -93,7 +93,7 @@ class Likelihood:
 
 
 def most_likely(
-    likelihood: Likelihood, start: Hyperparameters | None, most_steps: int = 40
+    likelihood: Likelihood, start: Hyperparameters | None, most_steps: int = 30
 ) -> tuple[Hyperparameters, float] | None:
     """The maximum, searched from the best of a few starts; None if there is none.
 
@@ -117,7 +117,7 @@ def most_likely(
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": most_steps, "ftol": 1e-6},
+        options={"maxiter": most_steps, "ftol": 1e-5},
     )
     if not found.fun < _FAILED:
         return None
