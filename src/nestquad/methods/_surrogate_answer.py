@@ -30,7 +30,7 @@ _DENSE_FACTOR = 3.2
 # A larger dense set is taken while it is more than this share of the error.
 _DENSE_SHARE = 0.1
 # Ways to grow that are compared: factors of T and N.
-_GROWTH = ((1, 2), (2, 1), (1, 4), (2, 2), (4, 1))
+_GROWTH = ((1, 2), (2, 1), (1, 8), (2, 4), (4, 2), (8, 1))
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from nestquad.result import Estimate, OuterSample
 __all__ = ["CKQ"]
 
 # More design points than this make the surrogate dearer than most g.
-_MOST_OUTER = 512
+_MOST_OUTER = 384
 # Kernel weights need few different point sets to be affordable.
 _POOL = 32
 # By how much a turn of a fixed budget grows, at most.
-_FACTOR = 5.0
+_FACTOR = 9.0
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,10 @@ class CKQ(Method):
         if self.n_inner is not None:
             return max(grid.n_outer, min(target // grid.n_inner, _MOST_OUTER)), grid.n_inner
         factor = target / grid.span.size
-        product = 2 if factor < 2.9 else 4
+        product = 2 if factor < 4 else 8
         forecast = [f for f in estimate.diagnostics["forecast"] if f[0] * f[1] == product]
         kernel = str(estimate.diagnostics["inner"]["rule"]).startswith("kernel")
-        for _, inner, _ in sorted(forecast, key=lambda f: f[2]):
+        for _, inner, _ in sorted(forecast, key=_dearness):
             # Inner points double, since sequences are even at powers of two; T takes what is left.
             n_inner = grid.n_inner * inner
             if kernel and n_inner > MOST_KERNEL_NODES:
@@ -234,7 +234,7 @@ def _next_size(size: int, goal: Goal, estimate: Estimate) -> int | None:
     """How many evaluations the next design may have; None if that is no more worth a turn.
 
     Few turns save the time of fitting, several let the sizes follow what was learned: each has
-    about five times the evaluations of the last. Near a tolerance steps are shorter.
+    up to nine times the evaluations of the last. Near a tolerance steps are shorter.
     """
     ratio = np.inf if goal.budget is None else goal.budget / size
     if ratio < 1.1:
@@ -244,6 +244,12 @@ def _next_size(size: int, goal: Goal, estimate: Estimate) -> int | None:
     half = 1.96 * float(np.max(estimate.std_error))
     near = goal.half_width is not None and half <= 3.0 * goal.half_width
     return int(size * min(2.0 if near else 4.0, ratio))
+
+
+def _dearness(forecast: tuple[int, int, float]) -> float:
+    """The predicted error; outer points, whose surrogate takes time, have to earn it."""
+    outer, _, error = forecast
+    return error * (1.0 + 0.05 * np.log2(outer))
 
 
 def _sequence(points: str | Sequence, dim: int) -> Sequence:
