@@ -194,6 +194,19 @@ class LatticeProcess:
         mean, dual = self._fitted
         return np.asarray(mean + self._convolve(dual, shift))
 
+    def marginal_at(self, theta: Array) -> Array:
+        """Posterior mean over x at any θ, (T, n_theta) less the shift of the lattice: (T,).
+
+        Cost
+        ----
+        O(T M), where `marginal` has O(M log M) for all lattice θ.
+        """
+        mean, dual = self._fitted
+        own = self.steps[: self.n_theta]
+        return np.array(
+            [mean + dual @ self.kernel((point[:, None] - own) % 1.0) for point in theta]
+        )
+
     def errors(self, n_paths: int, rng: np.random.Generator) -> Array:
         """Draws (n_paths, M) from the posterior of truth minus `marginal()` at the lattice θ.
 

@@ -17,7 +17,7 @@ from nestquad.methods._circulant import (
     lattice_steps,
     reversed_bits,
 )
-from nestquad.methods._periodize import Periodization, density, moved
+from nestquad.methods._periodize import Periodization, density, moved, periodic
 from nestquad.methods._polynomials import Score, ScoreTable, Term, higher_terms
 from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
 
@@ -122,6 +122,20 @@ class JointModel:
                 j += output.process.marginal(offset) / weights
             columns.append(output.bounded(j, weights, floor))
         return ConditionalMeans(uniform, weights, np.stack(columns, axis=1))
+
+    def conditional_at(self, uniform: Array) -> Array:
+        """E[g | θ] at any uniforms (T, d_θ) of θ: (T, p)."""
+        geometry = self.geometry
+        v = periodic(geometry.periodization, uniform)
+        weights = density(geometry.periodization, v)
+        table = ScoreTable(uniform, self.scores[: geometry.n_theta])
+        columns = []
+        for output in self.outputs:
+            j = output.fit.evaluate(table)
+            if output.process is not None:
+                j += output.process.marginal_at(v - geometry.shift[: geometry.n_theta]) / weights
+            columns.append(output.bounded(j, weights, FLOOR))
+        return np.stack(columns, axis=1)
 
     def paths(
         self, base: ConditionalMeans, n_paths: int, rng: np.random.Generator, factors: Array

@@ -31,8 +31,8 @@ _SMALL_PILOT = 0.6
 # What a rival has to promise, relative to the leader, when the leader cannot grow any more.
 _WORTHWHILE = 0.7
 # A bar that is small by luck must not decide: with fewer evaluations it has to be this much
-# smaller than that of the candidate that was continued.
-_UPSET = 0.5
+# smaller than that of the candidate that was continued, and rest on this share of its number.
+_UPSET, _ENOUGH = 0.5, 0.1
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,10 @@ class Race:
 
 
 def leader(standings: list[Standing]) -> Standing:
-    """The smallest bar, unless it rests on few evaluations and is hardly smaller."""
+    """The smallest bar, unless it rests on too few evaluations or is hardly smaller."""
     continued = max(standings, key=lambda s: s.n)
-    smallest = min(standings, key=lambda s: s.half_width)
+    enough = [s for s in standings if s.n >= _ENOUGH * continued.n]
+    smallest = min(enough, key=lambda s: s.half_width)
     return smallest if smallest.half_width < _UPSET * continued.half_width else continued
 
 

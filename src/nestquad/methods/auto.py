@@ -15,6 +15,7 @@ from nestquad.errors import (
     UnsupportedError,
 )
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
+from nestquad.methods._audit import audited, unexplained
 from nestquad.methods._character import describe
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._portfolio import Portfolio, Race, Standing, leader, touching
@@ -146,10 +147,13 @@ class Auto(Method):
                 raise failure
             # The others have not been asked yet; if that is too late, `plan` raises this.
             return Estimate(np.nan, np.inf, 0, 0, 0, self.name, diagnostics={"failure": failure})
+        standings = _audited(evaluations, standings)
         best = leader(standings)
         others = [s for s in standings if s is not best]
         found = touching(best, others)
         notes = [_reason(best, others), *dropped, *describe(evaluations.problem, found)]
+        if "unexplained_sd" in found.diagnostics:
+            notes.append("the interval was widened: J varies with theta more than its model knows")
         if found is not best.estimate:
             notes.append("the interval was widened, since a plain average disagrees")
         return replace(
@@ -248,6 +252,23 @@ def _analyzed(evaluations: Evaluations, method: Method, design: Design) -> Estim
     )
     memo["analyzed"] = (design, found)
     return found
+
+
+def _audited(evaluations: Evaluations, standings: list[Standing]) -> list[Standing]:
+    """Models of J held against the grid of the plain average, which none of them has seen."""
+    plain = next((s for s in standings if isinstance(s.method, NQMC)), None)
+    if plain is None:
+        return standings
+    grid = Evaluations(evaluations.evaluator, plain.design)
+    checked = []
+    for standing in standings:
+        predict = evaluations.evaluator.memo(standing.design.grids[0].stream).get("j")
+        if predict is not None:
+            variance = unexplained(grid, predict)
+            found = audited(evaluations.problem, standing.estimate, variance)
+            standing = replace(standing, estimate=found)
+        checked.append(standing)
+    return checked
 
 
 def _reason(best: Standing, others: list[Standing]) -> str:

@@ -158,6 +158,7 @@ class CKQ(Method):
         if chosen is None:
             return self._without_surrogate(evaluations, answers, means, outer)
         surrogate = memo["surrogate"] = chosen.surrogate
+        memo["j"] = lambda uniform: surrogate.mean(scores_of(problem.outer_law, uniform))
         final = answers.answer(surrogate, chosen.sceptic, means, outer.uniform[:rows])
         value, std_error = final.value, final.std_error
         single = problem.finish(np.zeros(final.answers.size)).ndim == 0

@@ -173,6 +173,7 @@ class JointLattice(Method):
         scalar = raw.ndim == 2
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
+        evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
         log2_average = min(lattice.log2_max, model.size.bit_length() - 1 + _LOG2_COPIES)
         average = LatticeAverage(problem, scalar, log2_average)
         copies = average.by_copy(model)
