@@ -31,7 +31,9 @@ def error(value: float) -> str:
 
 def limit(value: float) -> str:
     """A target: as `error`, without a digit that is zero."""
-    return error(value).replace(".0e", "e").removesuffix(".0")
+    if 0.01 <= abs(value) < 1000:
+        return f"{value:.2g}"
+    return error(value).replace(".0e", "e")
 
 
 def seconds(value: float) -> str:
@@ -44,6 +46,7 @@ def times(value: float) -> str:
 
 _FORMS: dict[str, Callable[[Any], str]] = {
     "text": str,
+    "cell": str,  # as it is, to the right
     "count": lambda v: f"{v:,}",
     "error": error,
     "seconds": seconds,
@@ -107,8 +110,9 @@ def _anchor(title: str) -> str:
 def _section(study: Study, result: Result) -> str:
     parts = [f"## {study.title}\n", study.about.strip() + "\n", _provenance(result)]
     parts += [markdown(table) for table in result.tables if table.shown]
-    if study.draw is not None:
-        parts.append(f"![{study.caption}](figures/bench_{study.name}.png)\n\n*{study.caption}*\n")
+    for drawing in study.drawings:
+        path = f"figures/{drawing.file(study.name)}"
+        parts.append(f"![{drawing.caption}]({path})\n\n*{drawing.caption}*\n")
     if result.notes:
         parts.append("\n".join(f"* {note}" for note in result.notes) + "\n")
     head = [["claim", "target", "measured", "verdict"], ["---"] * 4]
@@ -122,8 +126,12 @@ def _provenance(result: Result) -> str:
     env = result.environment
     threads = env.get("threads") or {}
     counts = " / ".join(dict.fromkeys(threads.values())) or "not fixed"
+    runs = env.get("runs")
+    took = f"took {result.seconds:.0f} s"
+    if runs is not None:
+        took = f"made {runs:,} runs, which took {result.seconds / 60:.0f} minutes of CPU time,"
     return (
-        f"`{result.command}` took {result.seconds:.0f} s on {env.get('cpus')} CPUs (BLAS threads: "
+        f"`{result.command}` {took} on {env.get('cpus')} CPUs (BLAS threads: "
         f"{counts}; Python {env.get('python')}, NumPy {env.get('numpy')}, "
         f"SciPy {env.get('scipy')}).\n"
     )

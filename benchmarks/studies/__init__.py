@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from benchmarks._study import Study
-from benchmarks.studies import defaults, imports, published, speed, tridiagonal
+from benchmarks.studies import accuracy, defaults, imports, published, speed, tridiagonal
 
 STUDIES: tuple[Study, ...] = (
+    accuracy.STUDY,
     published.STUDY,
     defaults.STUDY,
     speed.STUDY,

@@ -9,7 +9,7 @@ import numpy as np
 import nestquad as nq
 from benchmarks._measure import replicate
 from benchmarks._page import error, limit
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.plots import method_styles, new_axes
 
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ is how wide the interval is beside the error that it stands for (1.96 / 0.8 ≈ 
 error of known size).
 """,
     run=_run,
-    draw=_draw,
-    caption="Errors and coverage of all methods on every shipped problem; the band is 90–100 %.",
+    drawings=(
+        Drawing(
+            _draw,
+            "Errors and coverage of all methods on every shipped problem; the band is 90–100 %.",
+        ),
+    ),
 )
