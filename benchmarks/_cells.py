@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks._collect import ROUNDING
 from benchmarks._ledger import Run
 
-__all__ = ["Cell", "best_single", "cells_of", "notes_of", "provenance", "ratio"]
+__all__ = ["Cell", "beside_best", "best_single", "cells_of", "notes_of", "provenance", "ratio"]
 
 Key = tuple[str, str, float]
 
@@ -114,6 +114,22 @@ def ratio(one: Cell, other: Cell) -> tuple[float, float]:
     value = parts[0][0] / parts[1][0]
     spread = math.hypot(*(se / mean for mean, se in parts))
     return value, value * spread
+
+
+def beside_best(cells: Mapping[Key, Cell]) -> list[dict[str, Any]]:
+    """One row for each problem and goal: `auto` beside the best single method."""
+    rows = []
+    for (problem, method, goal), cell in sorted(cells.items(), key=lambda item: item[0][2]):
+        if method != "auto":
+            continue
+        row = cell.row()
+        best = best_single(cells, problem, goal)
+        if best is not None and not cell.failed:
+            row["best"] = best.runs[0].method
+            row["best_error"], row["best_error_se"] = best.error, best.error_se
+            row["ratio"], row["ratio_se"] = ratio(cell, best)
+        rows.append(row)
+    return rows
 
 
 def provenance(runs: Iterable[Run]) -> dict[str, Any]:

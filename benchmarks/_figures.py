@@ -14,9 +14,10 @@ from nestquad.plots import method_styles, new_axes, plot_comparison
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["coverage_dots", "error_lines", "legend_of", "lines_of_names", "offsets"]
+__all__ = ["coverage_dots", "error_lines", "errors_and_coverage", "lines_of_names"]
 
 _BAND = "#DDDDDD"
+_SPREAD = 0.34
 
 Rows = Iterable[Mapping[str, Any]]
 
@@ -60,7 +61,8 @@ def coverage_dots(rows: Rows, methods: Sequence[str], budgets: Sequence[float]) 
     """Coverage at each budget, then half-width over error at each budget."""
     rows = [row for row in rows if row["error"] is not None]
     problems = list(dict.fromkeys(row["problem"] for row in rows))[::-1]
-    styles, shift = method_styles(methods), offsets(methods)
+    budgets = [budget for budget in budgets if any(row["goal"] == budget for row in rows)]
+    styles, shift = method_styles(methods), _offsets(methods)
     figure, axes = new_axes(15.0, 0.75 * len(problems) + 1.2, columns=2 * len(budgets))
     for k, budget in enumerate(budgets):
         covers, widths = axes[k], axes[len(budgets) + k]
@@ -82,13 +84,44 @@ def coverage_dots(rows: Rows, methods: Sequence[str], budgets: Sequence[float]) 
         widths.set_xlabel(f"half-width / error (log scale), {budget:,} evaluations")
     for ax in axes:
         lines_of_names(ax, problems, shown=ax is axes[0])
-    legend_of(figure, axes[0], methods)
+    _legend(figure, axes[0], methods)
     return figure
 
 
-def offsets(methods: Sequence[str]) -> dict[str, float]:
+def errors_and_coverage(rows: Rows, methods: Sequence[str]) -> Figure:
+    """Relative errors and coverage, a line for each problem; the largest budget is filled."""
+    rows = [row for row in rows if row["error"] is not None]
+    problems = list(dict.fromkeys(row["problem"] for row in rows))[::-1]
+    budgets = sorted({row["budget"] for row in rows})
+    styles, shift = method_styles(methods), _offsets(methods)
+    figure, (left, right) = new_axes(12.0, 0.45 * len(problems) + 1.0, columns=2)
+    for row in rows:
+        look = styles[row["method"]]
+        last = row["budget"] == budgets[-1]
+        y = problems.index(row["problem"]) + shift[row["method"]]
+        dot = {
+            "marker": look.marker,
+            "color": look.color,
+            "markerfacecolor": look.color if last else "white",
+            "markersize": 6.5 if last else 5.5,
+            "zorder": 3 if last else 2,
+        }
+        left.plot(row["relative"], y, **dot)
+        right.plot(100 * row["coverage"], y, **dot)
+    left.set_xscale("log")
+    left.set_xlabel("mean error relative to the exact value (log scale)")
+    right.axvspan(90, 100, color=_BAND, alpha=0.5, zorder=0)
+    right.set_xlim(min(78.0, 100 * min(row["coverage"] for row in rows) - 3), 101.5)
+    right.set_xlabel("runs whose 95 % interval covers the exact value (%)")
+    for ax in (left, right):
+        lines_of_names(ax, problems, shown=ax is left)
+    _legend(figure, left, methods, budgets)
+    return figure
+
+
+def _offsets(methods: Sequence[str]) -> dict[str, float]:
     """Heights within the line of a problem, so that equal numbers can be told from each other."""
-    heights = np.linspace(0.36, -0.36, len(methods)) if len(methods) > 1 else [0.0]
+    heights = np.linspace(_SPREAD, -_SPREAD, len(methods)) if len(methods) > 1 else [0.0]
     return dict(zip(methods, map(float, heights), strict=True))
 
 
@@ -101,10 +134,15 @@ def lines_of_names(ax: Any, names: Sequence[str], *, shown: bool) -> None:
         ax.axhline(y, color=_BAND, linewidth=0.6)
 
 
-def legend_of(figure: Figure, ax: Any, methods: Sequence[str]) -> None:
-    """The markers of the methods, above the axes."""
+def _legend(figure: Figure, ax: Any, methods: Sequence[str], budgets: Sequence[float] = ()) -> None:
+    """The markers of methods and budgets, above the axes."""
     for name, look in method_styles(methods).items():
         ax.plot([], [], look.marker, color=look.color, label=name)
+    for budget in budgets:
+        face = "#222222" if budget == budgets[-1] else "white"
+        label = f"{budget:,.0f} evaluations"
+        ax.plot([], [], "o", color="#222222", markerfacecolor=face, label=label)
+    count = len(methods) + len(budgets)
     figure.legend(
-        *ax.get_legend_handles_labels(), loc="outside upper left", ncols=len(methods), frameon=False
+        *ax.get_legend_handles_labels(), loc="outside upper left", ncols=count, frameon=False
     )

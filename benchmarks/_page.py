@@ -47,11 +47,11 @@ def times(value: float) -> str:
 _FORMS: dict[str, Callable[[Any], str]] = {
     "text": str,
     "cell": str,  # as it is, to the right
-    "count": lambda v: f"{v:,}",
+    "count": lambda v: f"{v:,.0f}",
     "error": error,
     "seconds": seconds,
     "times": times,
-    "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}",
+    "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}" if v < 1000 else error(v),
     "percent": lambda v: f"{100 * v:.0f} %",
 }
 
@@ -129,9 +129,13 @@ def _provenance(result: Result) -> str:
     runs = env.get("runs")
     took = f"took {result.seconds:.0f} s"
     if runs is not None:
-        took = f"made {runs:,} runs, which took {result.seconds / 60:.0f} minutes of CPU time,"
+        took = f"makes {runs:,} runs, which took {_duration(result.seconds)} of CPU time,"
     return (
         f"`{result.command}` {took} on {env.get('cpus')} CPUs (BLAS threads: "
         f"{counts}; Python {env.get('python')}, NumPy {env.get('numpy')}, "
         f"SciPy {env.get('scipy')}).\n"
     )
+
+
+def _duration(value: float) -> str:
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} minutes"

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import nestquad as nq
 from benchmarks._cells import (
     Cell,
+    beside_best,
     best_single,
     cells_of,
     notes_of,
     provenance,
-    ratio,
 )
 from benchmarks._collect import collect, measure, open_ledger
 from benchmarks._figures import coverage_dots, error_lines
 from benchmarks._ledger import Outcome, Task
 from benchmarks._page import error, limit, seconds
+from benchmarks._promises import enough, every, short
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.methods import METHODS
 
@@ -31,8 +32,6 @@ _METHODS = ("auto", *METHODS)
 # Parts of the seeds of `auto` and of the other methods: long runs get fewer.
 _AUTO_SEEDS = {_SMALL: 1.0, _MIDDLE: 1.0, _LARGE: 0.2}
 _OTHER_SEEDS = {_SMALL: 1.0, _MIDDLE: 0.5, _LARGE: 0.2}
-# With fewer seeds than this a mean or a coverage says too little for a verdict.
-_ENOUGH_SEEDS = 10
 
 _ERRORS = {
     "synthetic": 1e-6,
@@ -71,7 +70,7 @@ def _measure(task: Task) -> Outcome:
 
 def tabulate(cells: Cells) -> Result:
     """Tables and verdicts from the runs that are there."""
-    compared = _compared(cells)
+    compared = beside_best(cells)
     rows = tuple(cell.row() for cell in cells.values())
     return Result(
         tables=(
@@ -101,7 +100,7 @@ def tabulate(cells: Cells) -> Result:
                 "bars",
                 "How often the 95 % interval covers, and in brackets the median half-width over "
                 "the mean error.",
-                lambda cell, _: f"{100 * cell.coverage:.0f} % ({_short(cell.sharpness)})",
+                lambda cell, _: f"{100 * cell.coverage:.0f} % ({short(cell.sharpness)})",
             ),
             _wide(
                 cells,
@@ -115,22 +114,6 @@ def tabulate(cells: Cells) -> Result:
         notes=notes_of(cells),
         **provenance(run for cell in cells.values() for run in cell.runs),
     )
-
-
-def _compared(cells: Cells) -> list[dict[str, Any]]:
-    """One row for each problem and budget: `auto` beside the best single method."""
-    rows = []
-    for (problem, method, goal), cell in sorted(cells.items(), key=lambda item: item[0][2]):
-        if method != "auto":
-            continue
-        row = cell.row()
-        best = best_single(cells, problem, goal)
-        if best is not None and not cell.failed:
-            row["best"] = best.runs[0].method
-            row["best_error"], row["best_error_se"] = best.error, best.error_se
-            row["ratio"], row["ratio_se"] = ratio(cell, best)
-        rows.append(row)
-    return rows
 
 
 def _wide(cells: Cells, name: str, caption: str, text: Callable[[Cell, Cell | None], str]) -> Table:
@@ -155,10 +138,6 @@ def _error_text(cell: Cell, best: Cell | None) -> str:
     return f"**{text}**" if cell is best else text
 
 
-def _short(value: float) -> str:
-    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
-
-
 def _error_verdicts(cells: Cells) -> Iterator[Verdict]:
     for problem, most in _ERRORS.items():
         cell = cells.get((problem, "auto", float(_MIDDLE)))
@@ -167,22 +146,24 @@ def _error_verdicts(cells: Cells) -> Iterator[Verdict]:
             yield Verdict(claim, f"≤ {limit(most)}", "–", None)
             continue
         measured = f"{error(cell.error)} ± {error(cell.error_se)}, {len(cell.runs)} seeds"
-        met = cell.error <= most and not cell.failed if _enough(cell.row()) else None
+        met = cell.error <= most and not cell.failed if enough(cell.row()) else None
         yield Verdict(claim, f"≤ {limit(most)}", measured, met)
 
 
 def _verdicts(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
     for budget in _BUDGETS:
         yield every(
+            len(nq.problems.names()),
             f"error of auto beside the best single method, {budget:,} evaluations",
             f"≤ {_MOST_RATIO:.0f} ×",
             _at(compared, budget),
             value=lambda row: row.get("ratio", math.nan),
-            text=lambda row: f"{_short(row['ratio'])} ± {_short(row['ratio_se'])} ×",
+            text=lambda row: f"{short(row['ratio'])} ± {short(row['ratio_se'])} ×",
             good=lambda value: value <= _MOST_RATIO,
         )
     for budget in (_SMALL, _MIDDLE):
         yield every(
+            len(nq.problems.names()),
             f"coverage of the 95 % interval of auto, {budget:,} evaluations",
             f"≥ {100 * _LEAST_COVERAGE:.0f} %",
             _at(compared, budget),
@@ -192,15 +173,17 @@ def _verdicts(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
         )
     for budget in (_SMALL, _MIDDLE):
         yield every(
+            len(nq.problems.names()),
             f"median half-width over mean error of auto, {budget:,} evaluations",
             f"≤ {_MOST_SHARPNESS:.0f} ×",
             _at(compared, budget),
             value=lambda row: row["sharpness"],
-            text=lambda row: f"{_short(row['sharpness'])} ×",
+            text=lambda row: f"{short(row['sharpness'])} ×",
             good=lambda value: value <= _MOST_SHARPNESS,
         )
     for budget, most in _MOST_SECONDS.items():
         yield every(
+            len(nq.problems.names()),
             f"mean CPU time of auto beyond g, {budget:,} evaluations",
             f"≤ {most:.0f} s",
             _at(compared, budget),
@@ -212,40 +195,6 @@ def _verdicts(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
 
 def _at(rows: list[dict[str, Any]], budget: float) -> list[dict[str, Any]]:
     return [row for row in rows if row["goal"] == budget]
-
-
-def _enough(row: Mapping[str, Any]) -> bool:
-    return bool(row["seeds"] >= _ENOUGH_SEEDS)
-
-
-def every(
-    claim: str,
-    target: str,
-    rows: list[dict[str, Any]],
-    *,
-    value: Callable[[dict[str, Any]], float],
-    text: Callable[[dict[str, Any]], str],
-    good: Callable[[float], bool],
-    expected: int | None = None,
-) -> Verdict:
-    """One promise for every problem: how many keep it, the worst of them, and who does not."""
-    claim = f"{claim}, every problem"
-    known = [row for row in rows if math.isfinite(value(row)) or row["failed"]]
-    if not known:
-        return Verdict(claim, target, "–", None)
-    kept = [row for row in known if not row["failed"] and good(value(row))]
-    missed = [row for row in known if row not in kept]
-    broken = [row["problem"] for row in missed if row["failed"]]
-    measured = [row for row in known if not row["failed"]]
-    parts = [f"{len(kept)} of {len(known)}"]
-    if measured:
-        shown = [row for row in measured if row in missed] or [max(measured, key=value)]
-        listed = ", ".join(f"{r['problem']} {text(r)}" for r in sorted(shown, key=value)[::-1])
-        parts.append(f"{'not' if missed else 'worst:'} {listed}")
-    if broken:
-        parts.append(f"failed runs: {', '.join(broken)}")
-    complete = len(known) == (expected or len(nq.problems.names())) and all(map(_enough, known))
-    return Verdict(claim, target, "; ".join(parts), not missed if complete else None)
 
 
 def _draw_errors(result: Result) -> Figure:
