@@ -35,7 +35,8 @@ def error_lines(rows: Rows, methods: Sequence[str]) -> Figure:
         for line in ax.get_lines():  # what the study is about stands out
             if line.get_marker() == method_styles(["auto"])["auto"].marker:
                 line.set(linewidth=2.4, markersize=8, zorder=4)
-        ax.set_title(problem, loc="left", fontsize=10)
+        if len({row["goal"] for row in mine}) > 1:  # seeds differ: the tables tell how many
+            ax.set_title(problem, loc="left", fontsize=10)
     for ax in axes[len(problems) :]:
         ax.set_axis_off()
     return figure
@@ -115,7 +116,7 @@ def errors_and_coverage(rows: Rows, methods: Sequence[str]) -> Figure:
     right.set_xlabel("runs whose 95 % interval covers the exact value (%)")
     for ax in (left, right):
         lines_of_names(ax, problems, shown=ax is left)
-    _legend(figure, left, methods, budgets)
+    _legend(figure, left, methods, budgets if len(budgets) > 1 else ())
     return figure
 
 

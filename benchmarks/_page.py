@@ -16,6 +16,7 @@ _HEAD = """\
 What nestquad promises and what it measures. `make bench` runs everything on this page and writes
 it, missed targets included; `python -m benchmarks --only NAME` reruns one study and
 `python -m benchmarks --redraw` makes page and figures again from the saved numbers in `data/`.
+The long studies keep every run in `data/NAME_runs.csv` and go on where they were left.
 Errors are absolute, against exact values, and averaged over seeds 0, 1, 2, …; what follows ± is
 the standard error of that average.
 """
