@@ -12,11 +12,11 @@ from pathlib import Path
 
 import nestquad as nq
 from benchmarks import unseen
+from benchmarks._collect import ALL_METHODS
 from benchmarks._measure import environment
 from benchmarks._page import page
 from benchmarks._study import Result, Settings, Study
 from benchmarks.studies import STUDIES
-from nestquad.methods import METHODS
 from nestquad.plots import save
 
 
@@ -70,7 +70,7 @@ def _settings(given: argparse.Namespace, data: Path) -> Settings:
         quick=given.quick,
         other_seeds=given.other_seeds or (2 if given.quick else Settings.other_seeds),
         problems=_known("--problems", given.problems, (*nq.problems.names(), *unseen.names())),
-        methods=_known("--methods", given.methods, ("auto", *METHODS)),
+        methods=_known("--methods", given.methods, ALL_METHODS),
         budgets=tuple(float(budget) for budget in _parts(given.budgets)),
         jobs=given.jobs,
         fresh=given.fresh,
@@ -147,4 +147,8 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        _say("stopped; the long studies go on from here when they are started again")
+        sys.exit(130)

@@ -7,9 +7,9 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,14 @@ import nestquad as nq
 from benchmarks._ledger import Ledger, Outcome, Run, Task
 from benchmarks._measure import THREAD_VARIABLES
 from benchmarks._study import Settings
+from nestquad.methods import METHODS
 
-__all__ = ["ROUNDING", "collect", "measure", "open_ledger"]
+__all__ = ["ALL_METHODS", "ROUNDING", "collect", "measure", "open_ledger"]
 
 Measure = Callable[[Task], Outcome]
 
+# What `auto` is compared with comes after it, whether or not it has a name among them.
+ALL_METHODS = ("auto", *(name for name in METHODS if name != "auto"))
 # Errors below this part of the exact value are rounding.
 ROUNDING = 1e-12
 _SECONDS_BETWEEN_LINES = 20.0
@@ -83,8 +86,16 @@ def measure(
         seconds=max(seconds, 0.0),
         g_seconds=clock.seconds,
         status=found.status,
-        chosen=str(found.diagnostics.get("chosen", found.method)),
+        chosen=_chosen(found),
     )
+
+
+def _chosen(found: nq.Estimate) -> str:
+    """What the method chose, in a word or a few; its name where it chose nothing."""
+    chosen = found.diagnostics.get("chosen", found.method)
+    if isinstance(chosen, Mapping):
+        chosen = chosen.get("method", found.method)
+    return str(chosen)[:60]
 
 
 class _Clock:
@@ -124,8 +135,9 @@ def _warm_up() -> None:
     problem = nq.problems.finance()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for method in nq.methods.METHODS:
-            nq.estimate(problem, method=method, budget=500, rng=0)
+        for method in ALL_METHODS:
+            with suppress(nq.NestquadError):
+                nq.estimate(problem, method=method, budget=500, rng=0)
 
 
 @contextmanager

@@ -15,20 +15,18 @@ from benchmarks._cells import (
     notes_of,
     provenance,
 )
-from benchmarks._collect import collect, measure, open_ledger
+from benchmarks._collect import ALL_METHODS, collect, measure, open_ledger
 from benchmarks._figures import coverage_dots, error_lines
 from benchmarks._ledger import Outcome, Task
 from benchmarks._page import error, limit, seconds
 from benchmarks._promises import enough, every, short
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
-from nestquad.methods import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SMALL, _MIDDLE, _LARGE = 1_000, 10_000, 100_000
 _BUDGETS = (_SMALL, _MIDDLE, _LARGE)
-_METHODS = ("auto", *METHODS)
 # Parts of the seeds of `auto` and of the other methods: long runs get fewer.
 _AUTO_SEEDS = {_SMALL: 1.0, _MIDDLE: 1.0, _LARGE: 0.2}
 _OTHER_SEEDS = {_SMALL: 1.0, _MIDDLE: 0.5, _LARGE: 0.2}
@@ -56,7 +54,7 @@ def _run(settings: Settings) -> Result:
 def _tasks(settings: Settings) -> Iterator[Task]:
     for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
         for name in nq.problems.names():
-            for method in _METHODS:
+            for method in ALL_METHODS:
                 seeds = settings.share(_AUTO_SEEDS[budget])
                 if method != "auto":
                     seeds = settings.share(_OTHER_SEEDS[budget], settings.other_seeds)
@@ -126,7 +124,7 @@ def _wide(cells: Cells, name: str, caption: str, text: Callable[[Cell, Cell | No
     columns = (
         Column("problem", "problem"),
         Column("goal", "budget", "count"),
-        *(Column(method, method, "cell") for method in _METHODS),
+        *(Column(method, method, "cell") for method in ALL_METHODS),
     )
     order = {problem: i for i, (problem, _, _) in enumerate(cells)}
     ordered = sorted(lines.values(), key=lambda line: (order[line["problem"]], line["goal"]))
@@ -198,11 +196,11 @@ def _at(rows: list[dict[str, Any]], budget: float) -> list[dict[str, Any]]:
 
 
 def _draw_errors(result: Result) -> Figure:
-    return error_lines(result.table("cells").rows, _METHODS)
+    return error_lines(result.table("cells").rows, ALL_METHODS)
 
 
 def _draw_coverage(result: Result) -> Figure:
-    return coverage_dots(result.table("cells").rows, _METHODS, (_SMALL, _MIDDLE))
+    return coverage_dots(result.table("cells").rows, ALL_METHODS, (_SMALL, _MIDDLE))
 
 
 STUDY = Study(

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import unseen
 from benchmarks._cells import Cell, beside_best, best_single, cells_of, notes_of, provenance
-from benchmarks._collect import collect, measure, open_ledger
+from benchmarks._collect import ALL_METHODS, collect, measure, open_ledger
 from benchmarks._figures import errors_and_coverage
 from benchmarks._ledger import Outcome, Run, Task
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table
-from nestquad.methods import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BUDGETS = (1_000, 10_000)
-_METHODS = ("auto", *METHODS)
 # What everybody has today, beside `auto`; the others are run to find the best of them.
 _SHOWN = ("nmc", "nqmc")
 _BEST = "best single method"
@@ -32,7 +30,7 @@ def _run(settings: Settings) -> Result:
 def _tasks(settings: Settings) -> Iterator[Task]:
     for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
         for name in unseen.names():
-            for method in _METHODS:
+            for method in ALL_METHODS:
                 cheap = method in ("auto", *_SHOWN) or budget == _BUDGETS[0]
                 seeds = settings.share(1.0 if cheap else 0.5, settings.other_seeds)
                 yield from (Task(name, method, float(budget), seed) for seed in range(seeds))
