@@ -55,6 +55,14 @@ class InnerMeans:
         now, before = _size(self.j[0] - self.j[1]), _size(self.j[1] - self.j[2])
         return float(np.clip(np.log2(max(before, 1e-300) / max(now, 1e-300)), 0.5, 3.0))
 
+    @property
+    def expected_rate(self) -> float:
+        """The exponent to plan with: what was observed, drawn to that of low-discrepancy points.
+
+        Few points show less of the rate than many will.
+        """
+        return 0.5 * (self.rate + 1.0)
+
 
 def inner_means(
     evaluations: Evaluations,

@@ -132,9 +132,9 @@ class CKQ(Method):
         product = 2 if factor < 4 else 8
         forecast = [f for f in estimate.diagnostics["forecast"] if f[0] * f[1] == product]
         kernel = str(estimate.diagnostics["inner"]["rule"]).startswith("kernel")
-        for _, inner, _ in sorted(forecast, key=_dearness):
+        for outer, inner, _ in sorted(forecast, key=_dearness):
             # Inner points double, since sequences are even at powers of two; T takes what is left.
-            n_inner = grid.n_inner * inner
+            n_inner = grid.n_inner * inner if outer > 1 else target // grid.n_outer
             if kernel and n_inner > MOST_KERNEL_NODES:
                 continue
             n_outer = target // n_inner
@@ -241,7 +241,7 @@ def _next_size(size: int, goal: Goal, estimate: Estimate) -> int | None:
     if ratio < 1.1:
         return None
     if not goal.adaptive:
-        return int(size * ratio ** (1.0 / np.ceil(np.log(ratio) / np.log(_FACTOR))))
+        return int(size * ratio ** (1.0 / max(np.ceil(np.log(ratio) / np.log(_FACTOR) - 0.2), 1.0)))
     half = 1.96 * float(np.max(estimate.std_error))
     near = goal.half_width is not None and half <= 3.0 * goal.half_width
     return int(size * min(2.0 if near else 4.0, ratio))

@@ -26,7 +26,7 @@ __all__ = ["GP", "fit_gp"]
 # Lengthscales are searched among so many points: optima are flat, and T³ is dear.
 _TUNING_POINTS = 80
 _BLOCK = 4096
-_LINE = 1024
+_LINE = 512
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class GP:
         """Σ_t k(z, z_t) α_t for alpha (T, m): (n, m).
 
         An additive one is a sum of functions of one coordinate. At many points a spline through
-        values on a line gives them to ten digits.
+        values on a line gives them to nine digits.
         """
         if not self.correlation.additive or len(z) < 2 * _LINE:
             return np.asarray(self._cross(z) @ alpha)
@@ -213,7 +213,7 @@ def fit_gp(
     if not spread > 1e-14 * float(np.abs(y).max(initial=0.0)):
         flat = Hyperparameters(np.full(dim, 2.0), 1e-20, 1e-20)
         return GP(correlation, trend, z, y, np.ones(y.size), flat, 0.0)
-    log_guess: float | None = float(np.log(max((noise_guess or 0.0) / spread**2, 1e-14)))
+    log_guess: float | None = float(np.log(max((noise_guess or 0.0) / spread**2, 1e-20)))
     if noise_guess is None:
         log_guess = float(np.log(1e-6))
     if noise_variance is not None:

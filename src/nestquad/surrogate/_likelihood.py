@@ -102,7 +102,7 @@ def most_likely(
     dim = len(likelihood.apart)
     fixed = likelihood.log_noise_guess is None
     guess = 0.0 if likelihood.log_noise_guess is None else likelihood.log_noise_guess
-    noise_bounds = (0.0, 0.0) if fixed else (np.log(1e-16), np.log(10.0))
+    noise_bounds = (0.0, 0.0) if fixed else (np.log(1e-22), np.log(10.0))
     bounds = [(np.log(0.05), np.log(100.0))] * dim + [(np.log(1e-6), np.log(1e6)), noise_bounds]
     low, high = np.array(bounds).T
     # The last search may sit in an optimum of more noise than there is now: never trust it alone.
