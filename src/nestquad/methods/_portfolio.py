@@ -16,10 +16,10 @@ from nestquad.result import Estimate
 __all__ = ["Portfolio", "Race", "Standing", "leader", "touching"]
 
 # How fast a half-width falls with the number of evaluations, until two sizes have shown it.
-_USUAL_RATE = 1.0
+_USUAL_RATE = 1.2
 _PLAIN = ("nmc", "nqmc")
 _FASTEST = 3.0
-_RATES = {"nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
+_RATES = {"joint": 1.5, "nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
 # A runner-up whose prediction is this close is given a second chance, up to a share of the budget
 # or of what the leader has.
 _CLOSE, _SECOND_SHARE = 3.0, 0.1

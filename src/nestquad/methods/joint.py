@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError, NumericalError
+from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._joint_errors import JointErrors
 from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
-from nestquad.methods._lattice_average import CopySums, LatticeAverage
+from nestquad.methods._lattice_average import LatticeAverage
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._periodize import (
     PERIODIZATIONS,
@@ -30,20 +31,14 @@ __all__ = ["JointLattice"]
 # Numbers of points below this need not be a power of two: a Cholesky factorisation is affordable.
 _DENSE_BELOW = 2048
 _FEWEST, _START = 16, 512
-# f(Ĵ) is averaged over a lattice of at least 2**16 points, and four times those of g; but over no
-# more than 64 copies of the latter.
-_LOG2_AVERAGE, _FINER, _LOG2_COPIES = 16, 2, 6
-# Differences of two answers need only every eighth copy.
-_LOG2_SKIP = 3
-# The largest lattices: finding a vector for more points takes longer than a few seconds.
-_LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
-_PATHS = 32
+# f(Ĵ) is averaged over so many independently shifted lattices of at least 2**14 points.
+_SHIFTS, _LOG2_AVERAGE = 8, 14
+# Models are compared on one lattice of at least so many.
+_LOG2_SKETCH = 12
+# Vectors are made for at least so many points, and for no more, as finding one for more takes
+# longer than a few seconds.
+_LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
 _MOST_SAMPLE_ROWS = 4096
-# Each part of the error alone is too small in some cases; with these factors the sum covers.
-_PATH_FACTOR = 1.25
-_HALF_FACTOR = 0.5
-_MOST_OF_STEPS = 3.0
-_COARSER_FACTORS = np.array([1.0, 0.5])
 
 
 @dataclass(frozen=True)
@@ -120,7 +115,7 @@ class JointLattice(Method):
         size = self._size(goal)
         most = size if goal.budget is None or not goal.adaptive else goal.budget
         limit = _LOG2_MOST if dim <= _MANY else _LOG2_MOST_IN_MANY
-        log2_max = min(max(most.bit_length() - 1 + _FINER, _LOG2_AVERAGE), limit)
+        log2_max = min(max(most.bit_length() - 1, _LOG2_LEAST), limit)
         lattice = PeriodicLattice(max(log2_max, size.bit_length()), self._periodization(dim))
         return Design((Grid(size, 1, lattice, lattice, None, goal.stream, joint=True),))
 
@@ -156,8 +151,7 @@ class JointLattice(Method):
             larger = _usable(goal.budget)
         if self.n_outer is not None or larger <= grid.n_outer:
             return None
-        # The average over θ needs a lattice finer than that of g.
-        if larger > lattice.max_points >> _FINER:
+        if larger > lattice.max_points:
             return None
         return Design((replace(grid, n_outer=larger),))
 
@@ -174,13 +168,18 @@ class JointLattice(Method):
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
         evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
-        log2_average = min(lattice.log2_max, model.size.bit_length() - 1 + _LOG2_COPIES)
-        average = LatticeAverage(problem, scalar, log2_average)
-        copies = average.by_copy(model)
-        answers = copies.mean()
+        log2_size = model.size.bit_length() - 1
+        shifts = grid.stream.child(grid.level, 6).generator().random((_SHIFTS, model.n_theta))
+        average = LatticeAverage(problem, scalar, max(_LOG2_AVERAGE, log2_size), shifts)
+        by_shift = average.by_shift(model)
+        answers = by_shift.mean(axis=0)
         value = average.final(answers)
-
-        errors, sizes = self._errors(average, model, data, copies, grid)
+        sketch = replace(average, log2_size=max(_LOG2_SKETCH, log2_size))
+        parts = JointErrors(average, by_shift, sketch, model, data).parts(
+            grid.stream.child(grid.level, 5).generator()
+        )
+        errors = np.concatenate(list(parts.values()), axis=1)
+        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
         covariance = errors @ errors.T
         std_error = np.sqrt(np.diagonal(covariance))
         single = problem.finish(answers).ndim == 0
@@ -193,7 +192,7 @@ class JointLattice(Method):
             method=self.name,
             diagnostics={
                 "answers": answers,
-                "error_inner": sizes["paths"],
+                "error_inner": float(np.hypot(sizes["paths"], sizes["misfit"])),
                 "error_outer": sizes["average"],
                 "error_parts": sizes,
                 "outputs": [_described(model, c) for c in range(len(model.outputs))],
@@ -204,45 +203,6 @@ class JointLattice(Method):
             exact=None if problem.exact is None else _float_or_array(problem.exact),
             sample=_sample(average, model, scalar),
         )
-
-    def _errors(
-        self, average: LatticeAverage, model: JointModel, data: Data, copies: CopySums, grid: Grid
-    ) -> tuple[Array, dict[str, float]]:
-        """Directions (k, m) whose products are the covariance of the answers, and their sizes."""
-        value = average.final(copies.mean())
-        half = 1 << int(np.log2(0.75 * data.values.shape[0]))
-        smaller = [_from_fewer(model, data.first(size)) for size in (half, half // 2)]
-        log2_skip = min(_LOG2_SKIP, average.log2_size - model.size.bit_length() + 1)
-        coarse = replace(average, log2_size=average.log2_size - log2_skip)
-        from_half, from_quarter = (coarse.twin(twin) for twin in smaller)
-        rng = grid.stream.child(grid.level, 5).generator()
-        base = model.conditional()
-        factors = np.ones(len(model.outputs))
-        if smaller[0] is not None:
-            factors = model.reality(smaller[0], rng)
-        paths = average.changes(base, model.paths(base, _PATHS, rng, factors))
-        paths *= _PATH_FACTOR / np.sqrt(_PATHS)
-        trend = average.changes(base, model.trend_doubts(base, data, rng))
-        # Errors at single θ may be large and yet cancel in the answer: the posterior does not see
-        # that, but what the last doublings changed in the answer does.
-        from_all = average.final(copies.mean(1 << log2_skip))
-        steps = np.stack([from_all - from_half, 0.5 * (from_half - from_quarter)])
-        most = _MOST_OF_STEPS * np.max(np.abs(steps), axis=0)
-        spread = np.sqrt((paths**2).sum(axis=1))
-        paths *= np.where(spread > most, most / np.maximum(spread, 1e-300), 1.0)[:, None]
-        parts = {
-            "paths": paths,
-            "half": _HALF_FACTOR * steps[0][:, None],
-            "degree": trend[:, :1],
-            "coefficients": trend[:, 1:] / np.sqrt(trend.shape[1] - 1),
-            "floor": average.of_floor(model, base)[:, None],
-            "average": _COARSER_FACTORS
-            * np.stack([value - average.final(copies.mean(step)) for step in (2, 4)], axis=1),
-        }
-        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
-        errors = np.concatenate(list(parts.values()), axis=1)
-        # A twin that left the domain of f altogether says that nothing is certain.
-        return np.nan_to_num(errors, nan=float(np.abs(value).max())), sizes
 
     def _fitted(self, problem: NestedExpectation, data: Data) -> JointModel:
         periodization = data.geometry.periodization
@@ -265,14 +225,6 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     return Data(
         geometry, values, moved(lattice.periodization, v), density(lattice.periodization, v)
     )
-
-
-def _from_fewer(model: JointModel, data: Data) -> JointModel | None:
-    """The model with coefficients from fewer points, if they determine them."""
-    try:
-        return model.refitted(data)
-    except NumericalError:
-        return None
 
 
 def _sample(average: LatticeAverage, model: JointModel, scalar: bool) -> OuterSample:

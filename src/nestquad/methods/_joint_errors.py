@@ -1,0 +1,148 @@
+"""How wrong an answer from a joint lattice may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.methods._joint_model import FLOOR, ConditionalMeans, Data, JointModel
+from nestquad.methods._lattice_average import LatticeAverage
+
+__all__ = ["JointErrors"]
+
+_PATHS = 24
+# How often the points are halved to learn how far the posterior can be trusted; how much trust
+# there is beforehand, as a number of halvings; and what is added for there being so few.
+_HALVINGS, _TRUST = 2, 0.5
+_FEW_HALVINGS = 1.17
+_FEWEST = 8
+# The answer with this floor under a positive Ĵ is compared with that with the usual one.
+_HIGH_FLOOR = 10.0 * FLOOR
+
+
+@dataclass(frozen=True, eq=False)
+class JointErrors:
+    """The parts of the error of a joint lattice.
+
+    Attributes
+    ----------
+    average, by_shift
+        How f(Ĵ) is averaged, and the q expectations by each shift (R, q).
+    sketch
+        A smaller average, on which models are compared.
+    model, data
+        What was fitted to what.
+    """
+
+    average: LatticeAverage
+    by_shift: Array
+    sketch: LatticeAverage
+    model: JointModel
+    data: Data
+
+    def parts(self, rng: np.random.Generator) -> dict[str, Array]:
+        """Directions (k, m) of the error by what causes it; their squares add up."""
+        base = self.model.conditional()
+        return {
+            "paths": self._paths(base, rng),
+            "misfit": self._misfit(base),
+            "floor": self._floor(base),
+            "average": self._average(),
+        }
+
+    @property
+    def _answers(self) -> Array:
+        return np.asarray(self.by_shift.mean(axis=0))
+
+    def _paths(self, base: ConditionalMeans, rng: np.random.Generator) -> Array:
+        """Posterior paths pushed through f, multiplied by what such paths turned out to be worth.
+
+        A posterior expects what further points will change, and its variance falls by just that.
+        So models of a half and of a quarter of the points show, in the answer and its siblings,
+        by how much this posterior is too careful (g is smoother than the kernel, or errors at
+        single θ cancel) or not careful enough.
+        """
+        models = [self.model, *self._smaller()]
+        answers = [self.sketch.sketch(model) for model in models]
+        changes = []
+        for model in models:
+            means = base if model is self.model else model.conditional()
+            paths = model.paths(means, _PATHS, rng)
+            changes.append(self._final(self.sketch.changes(means, paths)))  # (m, S, k)
+        variances = [np.mean(change**2, axis=0) for change in changes]
+        logarithms = np.zeros(changes[0].shape[2])
+        for k in range(1, len(models)):
+            happened = self._final(answers[k - 1] - answers[k])
+            expected = np.maximum(variances[k] - variances[k - 1], 0.25 * variances[k])
+            ratios = np.mean(happened**2 / np.where(expected > 0, expected, np.inf), axis=0)
+            logarithms += 0.5 * np.log(np.maximum(ratios, 1e-12))
+        factor = _FEW_HALVINGS * np.exp(logarithms / (len(models) - 1 + _TRUST))
+        return np.asarray(factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS))
+
+    def _smaller(self) -> list[JointModel]:
+        """The same terms and kernels, with coefficients from a half and a quarter of the points."""
+        models = []
+        n = self.data.weights.size
+        for _ in range(_HALVINGS):
+            n //= 2
+            if n < _FEWEST:
+                break
+            try:
+                models.append(self.model.refitted(self.data.first(n)))
+            except NumericalError:  # too few points for so many terms
+                break
+        return models
+
+    def _misfit(self, base: ConditionalMeans) -> Array:
+        """By what the mean residual, as f feels it, exceeds its standard error, (k, 1).
+
+        Each residual is what all other points predict wrongly. With the slope of f their mean
+        estimates the error to first order, but with much noise.
+        """
+        order = self.model.order
+        at_data = replace(
+            base,
+            periodic=base.periodic[order],
+            uniform=base.uniform[order],
+            weights=base.weights[order],
+            j=base.j[order],
+        )
+        residuals = self.model.residuals()
+        steps = self.model.spreads(at_data.weights)
+        felt = np.zeros((residuals.shape[0], self._answers.size))
+        for c in np.flatnonzero(steps.any(axis=0)):
+            up, down = at_data.j.copy(), at_data.j.copy()
+            up[:, c] += steps[:, c]
+            down[:, c] -= steps[:, c]
+            rise = self.sketch.f(replace(at_data, j=up), require_finite=False)
+            rise = rise - self.sketch.f(replace(at_data, j=down), require_finite=False)
+            slope = np.nan_to_num(rise, posinf=0.0, neginf=0.0) / (2.0 * steps[:, c])[:, None]
+            felt += slope * residuals[:, c, None]
+        weights = self.data.weights / self.data.weights.sum()
+        mean = self._final(weights @ felt)
+        noise = self._final(np.sqrt(weights**2 @ felt**2))
+        return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
+
+    def _floor(self, base: ConditionalMeans) -> Array:
+        """What a higher floor under a positive Ĵ changes, (k, 1)."""
+        higher = self.model.conditional(floor=_HIGH_FLOOR)
+        if np.array_equal(higher.j, base.j):
+            return np.zeros((self.average.final(self._answers).size, 1))
+        change = self.sketch.siblings(higher)[0] - self.sketch.siblings(base)[0]
+        return self._final(np.nan_to_num(change))[:, None]
+
+    def _average(self) -> Array:
+        """Deviations of the shifts from their mean, as directions of the error of the mean."""
+        finals = np.stack([self.average.final(answers) for answers in self.by_shift], axis=1)
+        n = finals.shape[1]
+        deviations = finals - finals.mean(axis=1, keepdims=True)
+        # The standard error has few degrees of freedom.
+        few = stdtrit(n - 1, 0.975) / 1.959964
+        return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
+
+    def _final(self, changes: Array) -> Array:
+        return self.average.final_changes(self._answers, changes)
