@@ -18,11 +18,10 @@ __all__ = ["Portfolio", "Race", "Standing", "leader", "touching"]
 # How fast a half-width falls with the number of evaluations, until two sizes have shown it.
 _USUAL_RATE = 1.2
 _PLAIN = ("nmc", "nqmc")
-_FASTEST = 3.0
 _RATES = {"joint": 1.5, "nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
 # A runner-up whose prediction is this close is given a second chance, up to a share of the budget
 # or of what the leader has.
-_CLOSE, _SECOND_SHARE = 3.0, 0.1
+_CLOSE, _SECOND_SHARE = 10.0, 0.1
 # The best is continued to the end at once if its half-width is this small beside the spread of
 # f(J); else by this factor, before it is compared again.
 _STEADY, _STEP = 0.1, 4
@@ -92,7 +91,7 @@ class Standing:
         n, half = steps[-1]
         n_before, before = next((s for s in steps[-2::-1] if 2 * s[0] <= n), steps[0])
         seen = np.log(before / half) / np.log(n / n_before)
-        return float((usual + np.clip(seen, 0.5 * usual, _FASTEST)) / 2)
+        return float((usual + np.clip(seen, 0.5 * usual, 1.5 * usual)) / 2)
 
     def predicted(self, n: int) -> float:
         """The half-width to expect with n evaluations."""
