@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from benchmarks._study import Study
-from benchmarks.studies import defaults, imports, published, speed, tridiagonal
+from benchmarks.studies import (
+    accuracy,
+    defaults,
+    imports,
+    multilevel,
+    published,
+    speed,
+    tolerance,
+    tridiagonal,
+    unseen,
+)
 
 STUDIES: tuple[Study, ...] = (
+    accuracy.STUDY,
+    tolerance.STUDY,
+    unseen.STUDY,
+    multilevel.STUDY,
     published.STUDY,
     defaults.STUDY,
     speed.STUDY,

@@ -17,7 +17,7 @@ from nestquad.methods._circulant import (
     lattice_steps,
     reversed_bits,
 )
-from nestquad.methods._periodize import Periodization, density, moved
+from nestquad.methods._periodize import Periodization, density, moved, periodic
 from nestquad.methods._polynomials import Score, ScoreTable, Term
 from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
 
@@ -129,6 +129,15 @@ class JointModel:
         """Lattice indices of the points."""
         return self.points.order
 
+    @property
+    def n_theta_terms(self) -> int:
+        """How many polynomials in θ alone there are."""
+        return sum(
+            all(coordinate < self.n_theta for coordinate, _ in term)
+            for output in self.outputs
+            for term in output.fit.terms
+        )
+
     def conditional(
         self, offsets: Array | None = None, *, floor: float = FLOOR
     ) -> ConditionalMeans:
@@ -145,6 +154,20 @@ class JointModel:
                 j += output.process.marginal(offsets).reshape(-1) / weights
             columns.append(output.bounded(j, weights, floor))
         return ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
+
+    def conditional_at(self, uniform: Array) -> Array:
+        """E[g | θ] at any uniforms (T, d_θ) of θ: (T, p)."""
+        geometry = self.geometry
+        v = periodic(geometry.periodization, uniform)
+        weights = density(geometry.periodization, v)
+        table = self._theta_table(uniform)
+        columns = []
+        for output in self.outputs:
+            j = output.fit.evaluate(table)
+            if output.process is not None:
+                j += output.process.marginal_at(v - geometry.shift[: geometry.n_theta]) / weights
+            columns.append(output.bounded(j, weights, FLOOR))
+        return np.stack(columns, axis=1)
 
     def paths(self, base: ConditionalMeans, n_paths: int, rng: np.random.Generator) -> Array:
         """Draws of J at the lattice θ, (n_paths, M, p), from its posterior about `base`.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.evaluate import call_f
@@ -43,6 +44,15 @@ class LatticeAverage:
                 total, weight = total + means.weights @ f, weight + float(means.weights.sum())
             averages.append(total / weight)
         return np.stack(averages)
+
+    def errors(self, by_shift: Array) -> Array:
+        """Directions (k, R) of the error of the final answers from the mean over the shifts."""
+        finals = np.stack([self.final(answers) for answers in by_shift], axis=1)
+        n = finals.shape[1]
+        deviations = finals - finals.mean(axis=1, keepdims=True)
+        # Few shifts make a standard error of few degrees of freedom.
+        few = stdtrit(n - 1, 0.975) / stdtrit(np.inf, 0.975)
+        return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
 
     def siblings(self, means: ConditionalMeans) -> Array:
         """The q expectations and others like them, (S, q).

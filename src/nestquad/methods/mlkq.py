@@ -123,7 +123,7 @@ class MLKQ(Method):
             return self._published(problem, goal, so_far)
         if so_far is not None:
             return self._grown(problem, goal, *so_far)
-        pilot = _PILOT_BUDGET
+        pilot = goal.pilot or _PILOT_BUDGET
         if goal.budget is not None:
             pilot = min(pilot, goal.budget // 3)
             if not goal.adaptive:
