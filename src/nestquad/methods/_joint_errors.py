@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -10,14 +11,13 @@ from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.methods._joint_model import FLOOR, ConditionalMeans, Data, JointModel
 from nestquad.methods._lattice_average import LatticeAverage
+from nestquad.methods._siblings import final_changes, trust
 
 __all__ = ["JointErrors"]
 
 _PATHS = 24
-# How often the points are halved to learn how far the posterior can be trusted; how much trust
-# there is beforehand, as a number of halvings; and what is added for there being so few.
-_HALVINGS, _TRUST = 2, 0.5
-_FEW_HALVINGS = 1.17
+# How often the points are halved to learn how far the posterior can be trusted.
+_HALVINGS = 2
 _FEWEST = 8
 _LEAST_RATE, _MOST_RATE = 0.5, 3.0
 # The answer with this floor under a positive Ĵ is compared with that with the usual one.
@@ -69,13 +69,8 @@ class JointErrors:
             paths = model.paths(means, _PATHS, rng)
             changes.append(self._final(self.sketch.changes(means, paths)))  # (m, S, k)
         variances = [np.mean(change**2, axis=0) for change in changes]
-        logarithms = np.zeros(changes[0].shape[2])
-        for k in range(1, len(models)):
-            happened = self._final(answers[k - 1] - answers[k])
-            expected = np.maximum(variances[k] - variances[k - 1], 0.25 * variances[k])
-            ratios = np.mean(happened**2 / np.where(expected > 0, expected, np.inf), axis=0)
-            logarithms += 0.5 * np.log(np.maximum(ratios, 1e-12))
-        factor = _FEW_HALVINGS * np.exp(logarithms / (len(models) - 1 + _TRUST))
+        steps = [self._final(a - b) for a, b in pairwise(answers)]
+        factor = trust(steps, variances)
         rate = _MOST_RATE
         if len(models) > 1 and (variances[0] > 0).any():
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
@@ -135,4 +130,4 @@ class JointErrors:
         return self._final(np.nan_to_num(change))[:, None]
 
     def _final(self, changes: Array) -> Array:
-        return self.sketch.final_changes(self.answers, changes)
+        return final_changes(self.sketch.problem.finish, self.answers, changes)

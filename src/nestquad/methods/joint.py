@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +21,7 @@ from nestquad.methods._periodize import (
     density,
     moved,
 )
+from nestquad.methods._shared import assembled, require_transports, size_of
 from nestquad.points import lattice_vector
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -112,7 +112,7 @@ class JointLattice(Method):
     ) -> Design | None:
         if so_far is not None:
             return self._grown(goal, *so_far)
-        _require_transports(problem)
+        require_transports(problem, self.name)
         dim = problem.outer_law.base_dim + problem.inner_base_dim
         size = self._size(goal)
         most = size if goal.budget is None or not goal.adaptive else goal.budget
@@ -171,32 +171,22 @@ class JointLattice(Method):
         model = self._fitted(problem, data)
         evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
         average, by_shift, parts, rate = self._answered(problem, scalar, model, data, grid)
-        answers = by_shift.mean(axis=0)
-        value = average.final(answers)
-        errors = np.concatenate(list(parts.values()), axis=1)
-        sizes = {name: _size(part) for name, part in parts.items()}
-        covariance = errors @ errors.T
-        std_error = np.sqrt(np.diagonal(covariance))
-        single = problem.finish(answers).ndim == 0
-        return Estimate(
-            value=float(value[0]) if single else value,
-            std_error=float(std_error[0]) if single else std_error,
-            n_evaluations=n,
-            n_outer=n,
-            n_inner=1,
-            method=self.name,
-            diagnostics={
-                "answers": answers,
+        sizes = {name: size_of(part) for name, part in parts.items()}
+        return assembled(
+            problem,
+            by_shift.mean(axis=0),
+            parts,
+            {
                 "error_inner": float(np.hypot(sizes["paths"], sizes["misfit"])),
                 "error_outer": sizes["average"],
-                "error_parts": sizes,
                 "rate": rate,
                 "outputs": [_described(model, c) for c in range(len(model.outputs))],
                 "notes": _notes(model, n, raw.shape[0]),
             },
-            covariance=None if single else covariance,
-            problem=problem.label,
-            exact=None if problem.exact is None else _float_or_array(problem.exact),
+            n_evaluations=n,
+            n_outer=n,
+            n_inner=1,
+            method=self.name,
             sample=_sample(average, model),
         )
 
@@ -219,8 +209,8 @@ class JointLattice(Method):
             np.log2(_AVERAGE_NUMBERS / (_SHIFTS * (model.n_theta_terms + model.n_theta)))
         )
         affordable = min(affordable, lattice.log2_max)
-        by_theta = _size(average.errors(by_shift))
-        if affordable > average.log2_size and by_theta > 0.5 * max(map(_size, parts.values())):
+        by_theta = size_of(average.errors(by_shift))
+        if affordable > average.log2_size and by_theta > 0.5 * max(map(size_of, parts.values())):
             average = replace(average, log2_size=affordable)
             by_shift = average.by_shift(model)
         return average, by_shift, parts | {"average": average.errors(by_shift)}, rate
@@ -253,10 +243,6 @@ def _next_size(n: int, factor: float) -> int:
     return max(1 << round(float(np.log2(larger))), 1 << n.bit_length(), _DENSE_BELOW)
 
 
-def _size(directions: Array) -> float:
-    return float(np.sqrt((directions**2).sum(axis=1)).max())
-
-
 def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, values: Array) -> Data:
     n_theta = problem.outer_law.base_dim
     dim = n_theta + problem.inner_base_dim
@@ -282,21 +268,6 @@ def _sample(average: LatticeAverage, model: JointModel) -> OuterSample:
 def _usable(n: int) -> int:
     """How many of n points are used: all, or from some number on a power of two."""
     return n if n < _DENSE_BELOW else 1 << (n.bit_length() - 1)
-
-
-def _require_transports(problem: NestedExpectation) -> None:
-    law = problem.outer_law
-    if law.has_transport:
-        role, law = "inner", problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))
-    else:
-        role = "outer"
-    if not law.has_transport:
-        raise InputError(
-            role,
-            "a law that can only be sampled",
-            "a law that is a transport of uniforms, which method 'joint' places on a lattice",
-            "Use method='nmc', or describe the simulator by nq.Transport.",
-        )
 
 
 def _described(model: JointModel, c: int) -> dict[str, Any]:
@@ -332,8 +303,3 @@ def _notes(model: JointModel, n: int, n_given: int) -> list[str]:
     if n < n_given:
         notes.append(f"{n_given - n:,} evaluations beyond the last power of two were not used")
     return notes
-
-
-def _float_or_array(value: float | Sequence[float]) -> float | Array:
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array
