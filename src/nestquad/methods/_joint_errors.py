@@ -3,62 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.methods._joint_model import FLOOR, ConditionalMeans, Data, JointModel
 from nestquad.methods._lattice_average import LatticeAverage
+from nestquad.methods._siblings import final_changes, trust
 
 __all__ = ["JointErrors"]
 
 _PATHS = 24
-# How often the points are halved to learn how far the posterior can be trusted; how much trust
-# there is beforehand, as a number of halvings; and what is added for there being so few.
-_HALVINGS, _TRUST = 2, 0.5
-_FEW_HALVINGS = 1.17
+# How often the points are halved to learn how far the posterior can be trusted.
+_HALVINGS = 2
 _FEWEST = 8
+_LEAST_RATE, _MOST_RATE = 0.5, 3.0
 # The answer with this floor under a positive Ĵ is compared with that with the usual one.
 _HIGH_FLOOR = 10.0 * FLOOR
 
 
 @dataclass(frozen=True, eq=False)
 class JointErrors:
-    """The parts of the error of a joint lattice.
+    """What a model of g from a joint lattice leaves uncertain.
 
     Attributes
     ----------
-    average, by_shift
-        How f(Ĵ) is averaged, and the q expectations by each shift (R, q).
     sketch
-        A smaller average, on which models are compared.
+        A lattice of θ on which models are compared.
     model, data
         What was fitted to what.
+    answers
+        The q expectations, about which all is linear.
     """
 
-    average: LatticeAverage
-    by_shift: Array
     sketch: LatticeAverage
     model: JointModel
     data: Data
+    answers: Array
 
-    def parts(self, rng: np.random.Generator) -> dict[str, Array]:
-        """Directions (k, m) of the error by what causes it; their squares add up."""
+    def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
+        """Directions (k, m) of the error by what causes it, whose squares add up; and the rate.
+
+        The rate is the power of the number of points with which the posterior gets narrower.
+        """
         base = self.model.conditional()
-        return {
-            "paths": self._paths(base, rng),
-            "misfit": self._misfit(base),
-            "floor": self._floor(base),
-            "average": self._average(),
-        }
+        paths, rate = self._paths(base, rng)
+        parts = {"paths": paths, "misfit": self._misfit(base), "floor": self._floor(base)}
+        return parts, rate
 
-    @property
-    def _answers(self) -> Array:
-        return np.asarray(self.by_shift.mean(axis=0))
-
-    def _paths(self, base: ConditionalMeans, rng: np.random.Generator) -> Array:
+    def _paths(self, base: ConditionalMeans, rng: np.random.Generator) -> tuple[Array, float]:
         """Posterior paths pushed through f, multiplied by what such paths turned out to be worth.
 
         A posterior expects what further points will change, and its variance falls by just that.
@@ -74,14 +69,13 @@ class JointErrors:
             paths = model.paths(means, _PATHS, rng)
             changes.append(self._final(self.sketch.changes(means, paths)))  # (m, S, k)
         variances = [np.mean(change**2, axis=0) for change in changes]
-        logarithms = np.zeros(changes[0].shape[2])
-        for k in range(1, len(models)):
-            happened = self._final(answers[k - 1] - answers[k])
-            expected = np.maximum(variances[k] - variances[k - 1], 0.25 * variances[k])
-            ratios = np.mean(happened**2 / np.where(expected > 0, expected, np.inf), axis=0)
-            logarithms += 0.5 * np.log(np.maximum(ratios, 1e-12))
-        factor = _FEW_HALVINGS * np.exp(logarithms / (len(models) - 1 + _TRUST))
-        return np.asarray(factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS))
+        steps = [self._final(a - b) for a, b in pairwise(answers)]
+        factor = trust(steps, variances)
+        rate = _MOST_RATE
+        if len(models) > 1 and (variances[0] > 0).any():
+            rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
+        directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
+        return directions, float(np.clip(rate, _LEAST_RATE, _MOST_RATE))
 
     def _smaller(self) -> list[JointModel]:
         """The same terms and kernels, with coefficients from a half and a quarter of the points."""
@@ -113,7 +107,7 @@ class JointErrors:
         )
         residuals = self.model.residuals()
         steps = self.model.spreads(at_data.weights)
-        felt = np.zeros((residuals.shape[0], self._answers.size))
+        felt = np.zeros((residuals.shape[0], self.answers.size))
         for c in np.flatnonzero(steps.any(axis=0)):
             up, down = at_data.j.copy(), at_data.j.copy()
             up[:, c] += steps[:, c]
@@ -131,18 +125,9 @@ class JointErrors:
         """What a higher floor under a positive Ĵ changes, (k, 1)."""
         higher = self.model.conditional(floor=_HIGH_FLOOR)
         if np.array_equal(higher.j, base.j):
-            return np.zeros((self.average.final(self._answers).size, 1))
+            return np.zeros((self.sketch.final(self.answers).size, 1))
         change = self.sketch.siblings(higher)[0] - self.sketch.siblings(base)[0]
         return self._final(np.nan_to_num(change))[:, None]
 
-    def _average(self) -> Array:
-        """Deviations of the shifts from their mean, as directions of the error of the mean."""
-        finals = np.stack([self.average.final(answers) for answers in self.by_shift], axis=1)
-        n = finals.shape[1]
-        deviations = finals - finals.mean(axis=1, keepdims=True)
-        # The standard error has few degrees of freedom.
-        few = stdtrit(n - 1, 0.975) / 1.959964
-        return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
-
     def _final(self, changes: Array) -> Array:
-        return self.average.final_changes(self._answers, changes)
+        return final_changes(self.sketch.problem.finish, self.answers, changes)

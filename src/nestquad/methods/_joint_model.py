@@ -129,6 +129,15 @@ class JointModel:
         """Lattice indices of the points."""
         return self.points.order
 
+    @property
+    def n_theta_terms(self) -> int:
+        """How many polynomials in θ alone there are."""
+        return sum(
+            all(coordinate < self.n_theta for coordinate, _ in term)
+            for output in self.outputs
+            for term in output.fit.terms
+        )
+
     def conditional(
         self, offsets: Array | None = None, *, floor: float = FLOOR
     ) -> ConditionalMeans:

@@ -10,14 +10,13 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.evaluate import call_f
 from nestquad.methods._joint_model import ConditionalMeans, JointModel
+from nestquad.methods._siblings import replicate_errors, siblings
 from nestquad.problem import NestedExpectation
 
 __all__ = ["LatticeAverage"]
 
 # Points that are looked at together.
 _BLOCK = 1 << 15
-# Coordinates of θ that give an answer its siblings.
-_SIBLING_COORDINATES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +43,14 @@ class LatticeAverage:
             averages.append(total / weight)
         return np.stack(averages)
 
-    def siblings(self, means: ConditionalMeans) -> Array:
-        """The q expectations and others like them, (S, q).
+    def errors(self, by_shift: Array) -> Array:
+        """Directions (k, R) of the error of the final answers from the mean over the shifts."""
+        return replicate_errors(np.stack([self.final(answers) for answers in by_shift], axis=1))
 
-        f(Ĵ) is also averaged with the weights 1 ± a wave over each coordinate of θ: other
-        answers to the same problem, whose errors are of the same kind.
-        """
+    def siblings(self, means: ConditionalMeans) -> Array:
+        """The q expectations and others like them, (S, q)."""
         f = self.f(means, require_finite=False)
-        # Models that only serve the error bar may leave the domain of f at a few θ.
-        usable = np.asarray(np.isfinite(f).all(axis=1))
-        weights = np.where(usable, means.weights, 0.0)
-        angles = 2.0 * np.pi * means.periodic[:, :_SIBLING_COORDINATES].T
-        waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
-        weighted = np.concatenate([weights[None], waves * weights])
-        return np.asarray(weighted @ np.where(usable[:, None], f, 0.0) / weights.sum())
+        return siblings(f, means.weights, means.periodic)
 
     def sketch(self, model: JointModel) -> Array:
         """Siblings (S, q) from one lattice of 2**log2_size θ."""
@@ -72,12 +65,6 @@ class LatticeAverage:
     def final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))
 
-    def final_changes(self, answers: Array, changes: Array) -> Array:
-        """What changes (…, q) of the expectations change in the final answers, (…, k)."""
-        center = self.final(answers)
-        rows = [self.final(answers + row) - center for row in changes.reshape(-1, answers.size)]
-        return np.reshape(rows, (*changes.shape[:-1], center.size))
-
     def f(self, means: ConditionalMeans, *, require_finite: bool) -> Array:
         theta = means.uniform
         if require_finite:  # it only serves the message
@@ -86,9 +73,9 @@ class LatticeAverage:
         return call_f(self.problem, j, theta, require_finite=require_finite)
 
     def _blocks(self, model: JointModel, shift: Array, number: int) -> Iterator[ConditionalMeans]:
-        # On a line two jumps of f may be a multiple of the step apart: the error of all lattices
-        # with that step is then the same. So each has a step of its own.
-        copies = self._copies(model, number if shift.size == 1 else 0)
+        # Kinks of f may be in step with a lattice: all shifts of it then have the same error, but
+        # for a few with a large one. So each lattice has a step of its own.
+        copies = self._copies(model, number)
         together = max(1, _BLOCK // model.size)
         for start in range(0, len(copies), together):
             yield model.conditional((copies[start : start + together] + shift) % 1.0)

@@ -14,6 +14,7 @@ from nestquad.accuracy import ErrorParts
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid, InnerRule, call_f
 from nestquad.methods._method import Goal, Method
+from nestquad.methods._shared import float_or_array
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -240,7 +241,7 @@ class NestedRule(Method):
             },
             covariance=None if scalar else covariance,
             problem=problem.label,
-            exact=None if problem.exact is None else _float_or_array(problem.exact),
+            exact=float_or_array(problem.exact),
             sample=OuterSample(theta[::step], j[::step, 0], f_full[::step], outer.weights[::step]),
         )
 
@@ -272,8 +273,3 @@ def _inner_directions(
         largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
         directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
     return np.stack(directions, axis=1)
-
-
-def _float_or_array(value: Any) -> float | Array:
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +21,7 @@ from nestquad.methods._periodize import (
     density,
     moved,
 )
+from nestquad.methods._shared import assembled, require_transports, size_of
 from nestquad.points import lattice_vector
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -35,6 +35,8 @@ _FEWEST, _START = 16, 512
 _SHIFTS, _LOG2_AVERAGE = 8, 14
 # Models are compared on one lattice of at least so many.
 _LOG2_SKETCH = 12
+# Where the average limits the answer, this many numbers may be looked at instead.
+_AVERAGE_NUMBERS = 1 << 24
 # Vectors are made for at least so many points, and for no more, as finding one for more takes
 # longer than a few seconds.
 _LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
@@ -109,8 +111,8 @@ class JointLattice(Method):
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
         if so_far is not None:
-            return self._grown(goal, so_far[0])
-        _require_transports(problem)
+            return self._grown(goal, *so_far)
+        require_transports(problem, self.name)
         dim = problem.outer_law.base_dim + problem.inner_base_dim
         size = self._size(goal)
         most = size if goal.budget is None or not goal.adaptive else goal.budget
@@ -140,20 +142,20 @@ class JointLattice(Method):
             )
         return size
 
-    def _grown(self, goal: Goal, design: Design) -> Design | None:
+    def _grown(self, goal: Goal, design: Design, found: Estimate) -> Design | None:
         (grid,) = design.grids
-        larger = 1 << grid.n_outer.bit_length()
-        if not goal.adaptive and goal.budget is not None:
-            larger = max(larger, _usable(goal.budget))
         lattice = grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
+        if self.n_outer is not None:
+            return None
+        if goal.adaptive or goal.budget is None:
+            larger = _next_size(grid.n_outer, _growth(goal, found))
+        else:
+            larger = _usable(goal.budget)
+        larger = min(larger, lattice.max_points)
         if goal.budget is not None and larger > goal.budget:
             larger = _usable(goal.budget)
-        if self.n_outer is not None or larger <= grid.n_outer:
-            return None
-        if larger > lattice.max_points:
-            return None
-        return Design((replace(grid, n_outer=larger),))
+        return Design((replace(grid, n_outer=larger),)) if larger > grid.n_outer else None
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
@@ -168,41 +170,50 @@ class JointLattice(Method):
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
         evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
-        log2_size = model.size.bit_length() - 1
-        shifts = grid.stream.child(grid.level, 6).generator().random((_SHIFTS, model.n_theta))
-        average = LatticeAverage(problem, scalar, max(_LOG2_AVERAGE, log2_size), shifts)
-        by_shift = average.by_shift(model)
-        answers = by_shift.mean(axis=0)
-        value = average.final(answers)
-        sketch = replace(average, log2_size=max(_LOG2_SKETCH, log2_size))
-        parts = JointErrors(average, by_shift, sketch, model, data).parts(
-            grid.stream.child(grid.level, 5).generator()
-        )
-        errors = np.concatenate(list(parts.values()), axis=1)
-        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
-        covariance = errors @ errors.T
-        std_error = np.sqrt(np.diagonal(covariance))
-        single = problem.finish(answers).ndim == 0
-        return Estimate(
-            value=float(value[0]) if single else value,
-            std_error=float(std_error[0]) if single else std_error,
+        average, by_shift, parts, rate = self._answered(problem, scalar, model, data, grid)
+        sizes = {name: size_of(part) for name, part in parts.items()}
+        return assembled(
+            problem,
+            by_shift.mean(axis=0),
+            parts,
+            {
+                "error_inner": float(np.hypot(sizes["paths"], sizes["misfit"])),
+                "error_outer": sizes["average"],
+                "rate": rate,
+                "outputs": [_described(model, c) for c in range(len(model.outputs))],
+                "notes": _notes(model, n, raw.shape[0]),
+            },
             n_evaluations=n,
             n_outer=n,
             n_inner=1,
             method=self.name,
-            diagnostics={
-                "answers": answers,
-                "error_inner": float(np.hypot(sizes["paths"], sizes["misfit"])),
-                "error_outer": sizes["average"],
-                "error_parts": sizes,
-                "outputs": [_described(model, c) for c in range(len(model.outputs))],
-                "notes": _notes(model, n, raw.shape[0]),
-            },
-            covariance=None if single else covariance,
-            problem=problem.label,
-            exact=None if problem.exact is None else _float_or_array(problem.exact),
-            sample=_sample(average, model, scalar),
+            sample=_sample(average, model),
         )
+
+    def _answered(
+        self, problem: NestedExpectation, scalar: bool, model: JointModel, data: Data, grid: Grid
+    ) -> tuple[LatticeAverage, Array, dict[str, Array], float]:
+        """How f(Ĵ) was averaged, the expectations by shift, their error and its rate."""
+        lattice = grid.outer_points
+        assert isinstance(lattice, PeriodicLattice)
+        log2_size = model.size.bit_length() - 1
+        shifts = grid.stream.child(grid.level, 6).generator().random((_SHIFTS, model.n_theta))
+        average = LatticeAverage(problem, scalar, max(_LOG2_AVERAGE, log2_size), shifts)
+        by_shift = average.by_shift(model)
+        sketch = replace(average, log2_size=max(_LOG2_SKETCH, log2_size))
+        parts, rate = JointErrors(sketch, model, data, by_shift.mean(axis=0)).parts(
+            grid.stream.child(grid.level, 5).generator()
+        )
+        # θ are free of g: where their number limits the answer, take as many as time allows.
+        affordable = int(
+            np.log2(_AVERAGE_NUMBERS / (_SHIFTS * (model.n_theta_terms + model.n_theta)))
+        )
+        affordable = min(affordable, lattice.log2_max)
+        by_theta = size_of(average.errors(by_shift))
+        if affordable > average.log2_size and by_theta > 0.5 * max(map(size_of, parts.values())):
+            average = replace(average, log2_size=affordable)
+            by_shift = average.by_shift(model)
+        return average, by_shift, parts | {"average": average.errors(by_shift)}, rate
 
     def _fitted(self, problem: NestedExpectation, data: Data) -> JointModel:
         periodization = data.geometry.periodization
@@ -213,6 +224,23 @@ class JointLattice(Method):
             trend=self.trend,
             orders=self.orders or ((1, 2) if periodization == "tent" else (1, 2, 3)),
         )
+
+
+def _growth(goal: Goal, found: Estimate) -> float:
+    """By what the number of points has to grow, as far as the last answer can tell."""
+    half_width = 1.959964 * float(np.max(found.std_error))
+    if not goal.half_width or not half_width > 0:
+        return 2.0
+    rate = float(found.diagnostics["rate"])
+    return float(np.clip(1.1 * (half_width / goal.half_width) ** (1.0 / rate), 1.25, 4.0))
+
+
+def _next_size(n: int, factor: float) -> int:
+    """About so many times more points, and a power of two where it has to be one."""
+    larger = int(n * factor)
+    if larger < _DENSE_BELOW:
+        return larger
+    return max(1 << round(float(np.log2(larger))), 1 << n.bit_length(), _DENSE_BELOW)
 
 
 def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, values: Array) -> Data:
@@ -227,34 +255,19 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     )
 
 
-def _sample(average: LatticeAverage, model: JointModel, scalar: bool) -> OuterSample:
+def _sample(average: LatticeAverage, model: JointModel) -> OuterSample:
     means = model.conditional()
     step = -(-model.size // _MOST_SAMPLE_ROWS)
     rows = slice(None, None, step)
     f = average.f(means, require_finite=False)[rows]
     theta = average.problem.outer_law.from_uniform(means.uniform[rows])
     weights = np.repeat(means.weights[rows, None] / means.weights.sum(), f.shape[1], axis=1)
-    return OuterSample(theta, means.j[rows, 0] if scalar else means.j[rows], f, weights)
+    return OuterSample(theta, means.j[rows, 0] if average.scalar else means.j[rows], f, weights)
 
 
 def _usable(n: int) -> int:
     """How many of n points are used: all, or from some number on a power of two."""
     return n if n < _DENSE_BELOW else 1 << (n.bit_length() - 1)
-
-
-def _require_transports(problem: NestedExpectation) -> None:
-    law = problem.outer_law
-    if law.has_transport:
-        role, law = "inner", problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))
-    else:
-        role = "outer"
-    if not law.has_transport:
-        raise InputError(
-            role,
-            "a law that can only be sampled",
-            "a law that is a transport of uniforms, which method 'joint' places on a lattice",
-            "Use method='nmc', or describe the simulator by nq.Transport.",
-        )
 
 
 def _described(model: JointModel, c: int) -> dict[str, Any]:
@@ -290,8 +303,3 @@ def _notes(model: JointModel, n: int, n_given: int) -> list[str]:
     if n < n_given:
         notes.append(f"{n_given - n:,} evaluations beyond the last power of two were not used")
     return notes
-
-
-def _float_or_array(value: float | Sequence[float]) -> float | Array:
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array
