@@ -22,7 +22,7 @@ __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
 _GAIN = 0.8
 # Kernel weights see nothing of a function of more coordinates than this.
 _MOST_KERNEL_COORDINATES = 3
-_LEAST_KERNEL_NODES = 16
+_LEAST_KERNEL_NODES = 8
 MOST_KERNEL_NODES = 1024
 # Kernels are compared on so many point sets, of at most so many points.
 _TRIAL_SETS = 3
@@ -40,6 +40,7 @@ class InnerMeans:
 
     j: Array
     rule: str
+    dim: int
     variance: Array | None = None
 
     @property
@@ -59,9 +60,9 @@ class InnerMeans:
     def expected_rate(self) -> float:
         """The exponent to plan with: what was observed, drawn to that of low-discrepancy points.
 
-        Few points show less of the rate than many will.
+        Few points show less of the rate than many will; in many dimensions neither shows much.
         """
-        return 0.5 * (self.rate + 1.0)
+        return 0.5 * (self.rate + 1.0) if self.dim <= _MOST_KERNEL_COORDINATES else self.rate
 
 
 def inner_means(
@@ -107,7 +108,7 @@ def inner_means(
     for name, j in candidates.items():
         if usable(j[0]) and judge.change(j) < _GAIN * judge.change(candidates[best]):
             best = name
-    return InnerMeans(candidates[best], best)
+    return InnerMeans(candidates[best], best, inner.x.shape[-1])
 
 
 @dataclass(frozen=True)

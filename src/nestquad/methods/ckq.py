@@ -22,7 +22,7 @@ from nestquad.result import Estimate, OuterSample
 __all__ = ["CKQ"]
 
 # More design points than this make the surrogate dearer than most g.
-_MOST_OUTER = 384
+_MOST_OUTER = 256
 # Kernel weights need few different point sets to be affordable.
 _POOL = 32
 # By how much a turn of a fixed budget grows, at most.
@@ -86,7 +86,7 @@ class CKQ(Method):
             return self._grown(goal, *so_far)
         pooled = problem.inner_base_dim <= 3  # refuses laws that can only be sampled
         dim = problem.outer_law.base_dim
-        n_outer = self.n_outer or 2 ** int(np.ceil(np.log2(max(16, 2 * dim + 8))))
+        n_outer = self.n_outer or _first_outer(dim)
         n_inner = self.n_inner or 8
         if goal.budget is not None:
             if self.n_inner is None:
@@ -134,7 +134,9 @@ class CKQ(Method):
         kernel = str(estimate.diagnostics["inner"]["rule"]).startswith("kernel")
         for outer, inner, _ in sorted(forecast, key=_dearness):
             # Inner points double, since sequences are even at powers of two; T takes what is left.
-            n_inner = grid.n_inner * inner if outer > 1 else target // grid.n_outer
+            n_inner = grid.n_inner * inner
+            if kernel and outer == 1:
+                n_inner = target // grid.n_outer  # weights make up for uneven points
             if kernel and n_inner > MOST_KERNEL_NODES:
                 continue
             n_outer = target // n_inner
@@ -246,10 +248,15 @@ def _next_size(size: int, goal: Goal, estimate: Estimate) -> int | None:
     return int(size * min(2.0 if near else 4.0, ratio))
 
 
+def _first_outer(dim: int) -> int:
+    """How many θ to begin with: few enough to leave most of a small budget to the inner stage."""
+    return 12 if dim == 1 else 2 ** int(np.ceil(np.log2(2 * dim + 12)))
+
+
 def _dearness(forecast: tuple[int, int, float]) -> float:
     """The predicted error; outer points, whose surrogate takes time, have to earn it."""
     outer, _, error = forecast
-    return error * (1.0 + 0.05 * np.log2(outer))
+    return float(error * (1.0 + 0.05 * np.log2(outer)))
 
 
 def _sequence(points: str | Sequence, dim: int) -> Sequence:
