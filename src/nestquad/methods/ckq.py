@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.evaluate import Design, Evaluations, Grid, OuterPoints, call_f
 from nestquad.methods._dense import scores_of
 from nestquad.methods._inner_means import MOST_KERNEL_NODES, InnerMeans, inner_means
@@ -46,6 +46,11 @@ class CKQ(Method):
         surrogate extrapolates in the tails, and that is where the error then comes from.
     positive
         Model log J (True), J (False), or whichever predicts left-out points better (None).
+    noise
+        How stage II sees the errors of stage I. ``"fitted"``: a nugget found by likelihood, its
+        shape over θ from what halving the inner points changes. ``"stage1"``: the posterior
+        variances of Bayesian quadrature at each θ, as in conditional Bayesian quadrature (CBQ),
+        which the paper compares with; stage I then is kernel quadrature and nothing else.
     outer_points, inner_points
         Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
@@ -65,6 +70,7 @@ class CKQ(Method):
     n_inner: int | None = None
     inflation: float | None = None
     positive: bool | None = None
+    noise: Literal["fitted", "stage1"] = "fitted"
     outer_points: str | Sequence = "auto"
     inner_points: str | Sequence = "auto"
 
@@ -75,6 +81,8 @@ class CKQ(Method):
                 raise InputError(argument, repr(size), f"an integer of at least {least}")
         if self.inflation is not None and not self.inflation >= 1:
             raise InputError("inflation", repr(self.inflation), "a factor of at least 1, or None")
+        if self.noise not in ("fitted", "stage1"):
+            raise unknown_name("noise", self.noise, ("fitted", "stage1"))
 
     def plan(
         self,
@@ -152,7 +160,12 @@ class CKQ(Method):
         assert outer.uniform is not None
         scalar = evaluations.values(1).ndim == 2
         answers = SurrogateAnswers(problem, grid, scalar)
-        means = inner_means(evaluations, answers.design_weights(outer.uniform), answers.accepts)
+        means = inner_means(
+            evaluations,
+            answers.design_weights(outer.uniform),
+            answers.accepts,
+            bayesian=self.noise == "stage1",
+        )
         rows = means.j.shape[1]
         z = scores_of(problem.outer_law, outer.uniform[:rows])
         memo = evaluations.evaluator.memo(grid.stream)
