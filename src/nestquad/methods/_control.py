@@ -224,8 +224,9 @@ class _System:
 
     @classmethod
     def of(cls, psi: Array, y: Array, fold: Array) -> _System:
-        others = psi[~fold]
-        return cls(others.T @ others, others.T @ y[~fold], psi[fold], y[fold])
+        inside, others = np.flatnonzero(fold), np.flatnonzero(fold == 0)
+        columns = psi[others]
+        return cls(columns.T @ columns, columns.T @ y[others], psi[inside], y[inside])
 
     def solve(self, chosen: list[int]) -> tuple[Array | None, float]:
         """Coefficients (k, p) of some columns, and the sum of squared errors in the fold."""

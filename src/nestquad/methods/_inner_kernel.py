@@ -9,7 +9,8 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.kernels import Gaussian, Kernel, Matern
 from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
-from nestquad.tuning import fit_lengthscale, median_lengthscale
+from nestquad.rules import factorize
+from nestquad.tuning import amplitude, fit_lengthscale, median_lengthscale
 
 __all__ = ["KernelChoice", "kernel_choices"]
 
@@ -41,6 +42,24 @@ class KernelChoice:
         for view in range(len(usable), len(sizes)):
             weights[view, :, : sizes[view]] = 1.0 / sizes[view]
         return weights
+
+    def posterior_variance(self, uniform: Array, values: Array) -> Array:
+        """Variance of J given the values (T, N, p), as Bayesian quadrature has it: (T, p).
+
+        That of a function of unit amplitude, which depends on the nodes alone, times the amplitude
+        of g at each θ.
+        """
+        kernel = self.recipe.kernel
+        assert kernel is not None
+        out = np.empty((values.shape[0], values.shape[2]))
+        for s, points in enumerate(uniform):
+            nodes = nodes_on(self.recipe.space, points, points)
+            rule = self.recipe.rules_by_set(nodes[None], (len(nodes),))[0][0]
+            factor = factorize(kernel(nodes, nodes), rule.ridge)
+            assert factor is not None  # it was when the weights were made
+            for t in range(s, len(values), len(uniform)):
+                out[t] = rule.posterior_variance * amplitude(factor, values[t])
+        return out
 
 
 def kernel_choices(

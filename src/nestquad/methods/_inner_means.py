@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.errors import InputError, UnsupportedError
 from nestquad.evaluate import Evaluations
 from nestquad.methods._control import ControlVariates, fit_controls
 from nestquad.methods._inner import weighted_sum
@@ -22,7 +23,7 @@ __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
 _GAIN = 0.8
 # Kernel weights see nothing of a function of more coordinates than this.
 _MOST_KERNEL_COORDINATES = 3
-_LEAST_KERNEL_NODES = 16
+_LEAST_KERNEL_NODES = 8
 MOST_KERNEL_NODES = 1024
 # Kernels are compared on so many point sets, of at most so many points.
 _TRIAL_SETS = 3
@@ -40,6 +41,7 @@ class InnerMeans:
 
     j: Array
     rule: str
+    dim: int
     variance: Array | None = None
 
     @property
@@ -59,9 +61,9 @@ class InnerMeans:
     def expected_rate(self) -> float:
         """The exponent to plan with: what was observed, drawn to that of low-discrepancy points.
 
-        Few points show less of the rate than many will.
+        Few points show less of the rate than many will; in many dimensions neither shows much.
         """
-        return 0.5 * (self.rate + 1.0)
+        return 0.5 * (self.rate + 1.0) if self.dim <= _MOST_KERNEL_COORDINATES else self.rate
 
 
 def inner_means(
@@ -69,11 +71,13 @@ def inner_means(
     design_weights: Array,
     usable: Callable[[Array], bool],
     level: int = 0,
+    bayesian: bool = False,
 ) -> InnerMeans:
     """Try the mean, kernel weights and control variates; keep what changes least from N/2 to N.
 
     `design_weights` (T,) say how much each θ counts; `usable` tells whether f can take J (T, p):
-    weights of both signs may make J negative where the mean is not.
+    weights of both signs may make J negative where the mean is not. With `bayesian` J comes by
+    kernel weights whatever happens, and with its posterior variance.
     """
     grid = evaluations.design.grids[level]
     outer = evaluations.outer(level)
@@ -87,6 +91,8 @@ def inner_means(
     candidates = {"mean": _apply(plain, values)}
     inner = evaluations.inner(outer.theta[:rows], (0, rows), level)
     controls: ControlVariates | None = None
+    if bayesian:
+        return _bayesian(inner.uniform, values, sizes, inner.x.shape[-1])
     if inner.uniform is not None and outer.uniform is not None:
         uniform = inner.uniform[:rows]  # with few θ not every set of the pool is taken
         in_theta = evaluations.problem.outer_law.base
@@ -107,7 +113,27 @@ def inner_means(
     for name, j in candidates.items():
         if usable(j[0]) and judge.change(j) < _GAIN * judge.change(candidates[best]):
             best = name
-    return InnerMeans(candidates[best], best)
+    return InnerMeans(candidates[best], best, inner.x.shape[-1])
+
+
+def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
+    """Bayesian quadrature with the likeliest kernel, and its posterior variances."""
+    if uniform is None:
+        raise UnsupportedError(
+            "noise='stage1' needs an inner law that is driven by uniforms. Use noise='fitted'."
+        )
+    if not 4 <= sizes[0] <= MOST_KERNEL_NODES:
+        raise InputError(
+            "noise",
+            f"'stage1' with {sizes[0]} inner points",
+            f"4 to {MOST_KERNEL_NODES} of them, since their Gram matrices are factorized",
+            "Fix n_inner, lower the budget, or use noise='fitted'.",
+        )
+    sets = uniform[: len(values)]
+    rows = min(_TUNING_ROWS, len(sets))
+    (choice,) = kernel_choices(sets, values[:rows], ("uniform", "normal"), 1)
+    j = _apply(choice.weights(sets, sizes), values)
+    return InnerMeans(j, "kernel", dim, choice.posterior_variance(sets, values))
 
 
 @dataclass(frozen=True)

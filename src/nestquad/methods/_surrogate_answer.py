@@ -21,15 +21,18 @@ __all__ = ["Answer", "SurrogateAnswers"]
 _PATHS = 64
 _SKETCH = 256
 _FORECAST = 128
+_TAIL, _TAIL_POINTS = 3.0, 64
 _FORECAST_OUTER = 256
 # Each part of the error alone is too small in some cases; these factors made the sum cover.
 _PATH_FACTOR = 1.8
 _BIAS_FACTOR = 1.8
 # Two grids half a step apart have opposite errors at a kink, c B₂(x) and c B₂(x + ½): their mean
 # has 0.26 of the root mean square of half their difference.
-_OPPOSITE = 0.3
+_OPPOSITE = 0.7
 # Student's t for the few sets that there are.
 _DENSE_FACTOR = 3.2
+# Where f cannot take Ĵ, θ of less weight than this are left out.
+_NEGLIGIBLE = 1e-9
 # A larger dense set is taken while it is more than this share of the error.
 _DENSE_SHARE = 0.1
 # Ways to grow that are compared: factors of T and N.
@@ -87,6 +90,11 @@ class SurrogateAnswers:
         seen = self.apply_f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():
             return False
+        if self.problem.outer_law.base == "normal":
+            # Averages reach further into the tails, where f has to take what is extrapolated.
+            tails = surrogate.mean(_TAIL * self.sketch.scores[:_TAIL_POINTS])
+            if not np.isfinite(self.apply_f(tails)).all():
+                return False
         low, high = seen.min(axis=0), seen.max(axis=0)
         margin = 2.0 * (high - low) + 1e-12 * np.abs(high)
         return bool(((dense >= low - margin) & (dense <= high + margin)).all())
@@ -144,7 +152,9 @@ class SurrogateAnswers:
         for outer, inner in _GROWTH:
             less = shrink ** (2 * np.log2(inner))
             variance = self._grown_variance(surrogate, outer, less)
-            error = np.sqrt(variance + misfit / outer**2 + less * bias)
+            # What the dense set leaves no design can lower: designs that only do so are equal.
+            rest = final.parts["dense"] ** 2
+            error = np.sqrt(variance + misfit / outer**2 + less * bias + rest)
             found.append((outer, inner, float(error)))
         return found
 
@@ -202,7 +212,7 @@ class SurrogateAnswers:
         """Covariance of the final answers over posterior paths pushed through f, (k, k)."""
         paths = surrogate.paths(self.sketch.scores, _PATHS, self.stream(8).generator())
         f_values = self.apply_f(paths.reshape(-1, paths.shape[2])).reshape(*paths.shape[:2], -1)
-        usable = np.isfinite(f_values).all(axis=2)
+        usable = np.asarray(np.isfinite(f_values).all(axis=2))
         kept = np.where(usable[:, :, None], f_values, 0.0).sum(axis=1)
         averages = kept / np.maximum(usable.sum(axis=1), 1)[:, None]
         return _covariance(np.stack([self._final(average) for average in averages]))
@@ -244,7 +254,11 @@ class SurrogateAnswers:
     def _averages(self, surrogate: Surrogate, js: Array, dense: DenseSet) -> Array:
         """Averages (views, q) of f(Ĵ) by the model of J, fed with each of js (views, T, p)."""
         predicted = surrogate.means(dense.scores, js)
-        return np.stack([dense.average(self.apply_f(j)) for j in predicted])
+        f_values = np.stack([self.apply_f(j) for j in predicted])
+        lost = ~np.isfinite(f_values).all(axis=(0, 2))
+        if lost.any() and dense.weights[lost].sum() < _NEGLIGIBLE:
+            f_values[:, lost] = 0.0
+        return np.stack([dense.average(values) for values in f_values])
 
     def _final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))

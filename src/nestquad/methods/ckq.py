@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.evaluate import Design, Evaluations, Grid, OuterPoints, call_f
 from nestquad.methods._dense import scores_of
 from nestquad.methods._inner_means import MOST_KERNEL_NODES, InnerMeans, inner_means
@@ -22,7 +22,7 @@ from nestquad.result import Estimate, OuterSample
 __all__ = ["CKQ"]
 
 # More design points than this make the surrogate dearer than most g.
-_MOST_OUTER = 384
+_MOST_OUTER = 256
 # Kernel weights need few different point sets to be affordable.
 _POOL = 32
 # By how much a turn of a fixed budget grows, at most.
@@ -46,6 +46,11 @@ class CKQ(Method):
         surrogate extrapolates in the tails, and that is where the error then comes from.
     positive
         Model log J (True), J (False), or whichever predicts left-out points better (None).
+    noise
+        How stage II sees the errors of stage I. ``"fitted"``: a nugget found by likelihood, its
+        shape over θ from what halving the inner points changes. ``"stage1"``: the posterior
+        variances of Bayesian quadrature at each θ, as in conditional Bayesian quadrature (CBQ),
+        which the paper compares with; stage I then is kernel quadrature and nothing else.
     outer_points, inner_points
         Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
@@ -65,6 +70,7 @@ class CKQ(Method):
     n_inner: int | None = None
     inflation: float | None = None
     positive: bool | None = None
+    noise: Literal["fitted", "stage1"] = "fitted"
     outer_points: str | Sequence = "auto"
     inner_points: str | Sequence = "auto"
 
@@ -75,6 +81,8 @@ class CKQ(Method):
                 raise InputError(argument, repr(size), f"an integer of at least {least}")
         if self.inflation is not None and not self.inflation >= 1:
             raise InputError("inflation", repr(self.inflation), "a factor of at least 1, or None")
+        if self.noise not in ("fitted", "stage1"):
+            raise unknown_name("noise", self.noise, ("fitted", "stage1"))
 
     def plan(
         self,
@@ -86,7 +94,7 @@ class CKQ(Method):
             return self._grown(goal, *so_far)
         pooled = problem.inner_base_dim <= 3  # refuses laws that can only be sampled
         dim = problem.outer_law.base_dim
-        n_outer = self.n_outer or 2 ** int(np.ceil(np.log2(max(16, 2 * dim + 8))))
+        n_outer = self.n_outer or _first_outer(dim)
         n_inner = self.n_inner or 8
         if goal.budget is not None:
             if self.n_inner is None:
@@ -134,7 +142,9 @@ class CKQ(Method):
         kernel = str(estimate.diagnostics["inner"]["rule"]).startswith("kernel")
         for outer, inner, _ in sorted(forecast, key=_dearness):
             # Inner points double, since sequences are even at powers of two; T takes what is left.
-            n_inner = grid.n_inner * inner if outer > 1 else target // grid.n_outer
+            n_inner = grid.n_inner * inner
+            if kernel and outer == 1:
+                n_inner = target // grid.n_outer  # weights make up for uneven points
             if kernel and n_inner > MOST_KERNEL_NODES:
                 continue
             n_outer = target // n_inner
@@ -150,7 +160,12 @@ class CKQ(Method):
         assert outer.uniform is not None
         scalar = evaluations.values(1).ndim == 2
         answers = SurrogateAnswers(problem, grid, scalar)
-        means = inner_means(evaluations, answers.design_weights(outer.uniform), answers.accepts)
+        means = inner_means(
+            evaluations,
+            answers.design_weights(outer.uniform),
+            answers.accepts,
+            bayesian=self.noise == "stage1",
+        )
         rows = means.j.shape[1]
         z = scores_of(problem.outer_law, outer.uniform[:rows])
         memo = evaluations.evaluator.memo(grid.stream)
@@ -247,10 +262,15 @@ def _next_size(size: int, goal: Goal, estimate: Estimate) -> int | None:
     return int(size * min(2.0 if near else 4.0, ratio))
 
 
+def _first_outer(dim: int) -> int:
+    """How many θ to begin with: few enough to leave most of a small budget to the inner stage."""
+    return 12 if dim == 1 else 2 ** int(np.ceil(np.log2(2 * dim + 12)))
+
+
 def _dearness(forecast: tuple[int, int, float]) -> float:
     """The predicted error; outer points, whose surrogate takes time, have to earn it."""
     outer, _, error = forecast
-    return error * (1.0 + 0.05 * np.log2(outer))
+    return float(error * (1.0 + 0.05 * np.log2(outer)))
 
 
 def _sequence(points: str | Sequence, dim: int) -> Sequence:

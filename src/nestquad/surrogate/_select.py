@@ -88,10 +88,11 @@ def first_kinds(dim: int, n_points: int, *, positive: bool) -> list[SurrogateKin
     """Where to begin the search for a kind: rough and smooth, with and without logarithm."""
     offered = [t for t in trends(dim, n_points) if t.degree <= 2]
     linear = [t for t in offered if t.degree <= 1][-1]
+    pairs: list[tuple[Shape, Trend]] = [("matern52", linear), ("gaussian", offered[-1])]
     return [
         SurrogateKind(shape, trend, additive=dim > 3, logarithm=logarithm)
         for logarithm in ([False, True] if positive else [False])
-        for shape, trend in (("matern52", linear), ("gaussian", offered[-1]))
+        for shape, trend in pairs
     ]
 
 
