@@ -2,8 +2,11 @@
 
 from nestquad.evaluate._call import call_f, call_h
 from nestquad.evaluate._design import Design, Grid, Span
-from nestquad.evaluate._evaluations import Evaluations, Evaluator, InnerRule, OutOfTimeError
+from nestquad.evaluate._evaluations import Evaluations, OutOfTimeError
+from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
+from nestquad.evaluate._store import Store
+from nestquad.evaluate._task import InnerRule
 
 __all__ = [
     "Design",
@@ -15,6 +18,7 @@ __all__ = [
     "OutOfTimeError",
     "OuterPoints",
     "Span",
+    "Store",
     "call_f",
     "call_h",
     "inner_points",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nestquad.points import Sequence, Stream
 
@@ -25,6 +25,32 @@ class Span:
     @property
     def size(self) -> int:
         return (self.t1 - self.t0) * (self.n1 - self.n0)
+
+    def common(self, other: Span) -> Span | None:
+        """What two rectangles have in common."""
+        t0, t1 = max(self.t0, other.t0), min(self.t1, other.t1)
+        n0, n1 = max(self.n0, other.n0), min(self.n1, other.n1)
+        return Span(t0, t1, n0, n1) if t0 < t1 and n0 < n1 else None
+
+    def without(self, other: Span) -> list[Span]:
+        """What is left of this rectangle without another, as rectangles.
+
+        Examples
+        --------
+        >>> sum(rest.size for rest in Span(0, 4, 0, 4).without(Span(1, 3, 1, 3)))
+        12
+        """
+        common = self.common(other)
+        if common is None:
+            return [self]
+        t0, t1, n0, n1 = common.t0, common.t1, common.n0, common.n1
+        parts = [
+            Span(self.t0, t0, self.n0, self.n1),
+            Span(t0, t1, self.n0, n0),
+            Span(t0, t1, n1, self.n1),
+            Span(t1, self.t1, self.n0, self.n1),
+        ]
+        return [part for part in parts if part.size]
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,11 @@ class Grid:
         return Span(0, self.n_outer, 0, self.n_inner)
 
     @property
+    def points(self) -> Grid:
+        """The same points without a size: equal for grids that are parts of each other."""
+        return replace(self, n_outer=0, n_inner=0)
+
+    @property
     def outer_stream(self) -> Stream:
         return self.stream.child(self.level, 0)
 
@@ -86,4 +117,17 @@ class Design:
 
     @property
     def n_evaluations(self) -> int:
-        return sum(grid.span.size for grid in self.grids)
+        """How many different points there are; grids on the same points overlap."""
+        sizes: dict[Grid, list[tuple[int, int]]] = {}
+        for grid in self.grids:
+            sizes.setdefault(grid.points, []).append((grid.n_inner, grid.n_outer))
+        return sum(map(_covered, sizes.values()))
+
+
+def _covered(rectangles: list[tuple[int, int]]) -> int:
+    """The area of a union of rectangles with a common corner, given as (width, height)."""
+    area = tallest = 0
+    for width, height in sorted(rectangles, reverse=True):
+        area += width * max(height - tallest, 0)
+        tallest = max(tallest, height)
+    return area
