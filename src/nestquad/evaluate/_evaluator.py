@@ -36,7 +36,7 @@ _COPIES = 6
 # Sizes to start from, while nobody knows what g costs.
 _FIRST, _FIRST_ONE_BY_ONE = 256, 8
 # What a chunk should take: here, and as a task of an executor, which has costs of its own.
-_SECONDS, _TASK_SECONDS = 0.25, 0.5
+_SECONDS, _TASK_SECONDS, _LEAST_TASK_SECONDS = 0.25, 0.5, 0.05
 _MOST_TASK_POINTS = 1 << 24
 # Tasks for each worker: one under way, one that is waiting, and some because they differ.
 _AHEAD = 3
@@ -182,10 +182,14 @@ class Evaluator:
         workers = self._workers.count
         if raw:  # values travel here and wait in memory
             size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
-        # Towards the end jobs become smaller, so that no worker waits long for another; rows are
-        # cut only if a chunk would take too long.
-        share = max(left // (4 * workers), size // 64, 1)
-        return max(min(size, share), min(size, width), 1)
+        # Towards the end jobs become smaller, so that no worker waits long for another, but not so
+        # small that handing them out is what takes the time. Rows that are cheap are not cut.
+        share = left // (4 * workers)
+        if self._pace.per_point > 0.0:
+            share = max(share, int(_LEAST_TASK_SECONDS / self._pace.per_point))
+            if width * self._pace.per_point < 2.0 * _LEAST_TASK_SECONDS:
+                share = max(share, width)
+        return max(min(size, share), 1)
 
     def _results(self, task: Task, jobs: Iterator[_Job]) -> Iterator[tuple[_Job, Array]]:
         if self._workers is not None:

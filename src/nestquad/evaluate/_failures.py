@@ -93,7 +93,7 @@ def retry_halves(g: G, x: Array, theta: Array, retries: int) -> Array:
     shape = x.shape[:2]
     if shape == (1, 1):
         block: G = lambda a, b: g(a[None, None], b[None, None])  # noqa: E731
-        value = _one(block, x[0, 0], theta[0, 0], retries - 1)
+        value = _one(block, x[0, 0], theta[0, 0], retries)
         return value.reshape(1, 1, *value.shape[2:])
     axis = int(np.argmax(shape))
     parts = []

@@ -18,6 +18,7 @@ from nestquad.problem import NestedExpectation
 __all__ = ["difference", "fingerprint"]
 
 _MOST_NUMBERS = 64
+_CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
 # What a function calls on a list or dict that it keeps count in.
 _MUTATORS = {"append", "extend", "update", "add", "insert", "pop", "setdefault", "fill"}
 
@@ -170,11 +171,21 @@ class _Feeder:
         self._say(f"{kind.__module__}.{kind.__qualname__}")
         if _is_installed(kind.__module__):
             return
-        methods = [f for _, f in sorted(vars(kind).items()) if isinstance(f, types.FunctionType)]
+        own = [
+            item
+            for c in reversed(kind.__mro__)
+            if not _is_installed(c.__module__)
+            for item in sorted(vars(c).items())
+        ]
+        methods = [f for _, f in own if isinstance(f, types.FunctionType)]
         for method in methods:
             self.feed(method)
         writes = [_Writes(m.__code__) for m in methods if m.__name__ != "__init__"]
-        for name, attribute in sorted(getattr(value, "__dict__", {}).items()):
+        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)}
+        attributes |= getattr(value, "__dict__", {})
+        for name, attribute in sorted(attributes.items()):
+            if name.startswith("__"):
+                continue
             if not any(w.may_change(name, attribute) for w in writes):
                 self._say(name)
                 self.feed(attribute)

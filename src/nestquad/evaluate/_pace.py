@@ -8,7 +8,7 @@ __all__ = ["Pace"]
 
 # A step up or down is at most this factor: the first calls of a function are often slow, and what
 # a call costs beyond its points shows only in larger ones.
-_STEP = 4.0
+_STEP = 8.0
 
 
 @dataclass
