@@ -45,6 +45,7 @@ from nestquad.kernels import (
     Tensor,
 )
 from nestquad.methods import CKQ, LSMC, MLKQ, MLMC, NKQ, NMC, NQMC, JointLattice
+from nestquad.plan import Plan, analyze, plan
 from nestquad.points import IID, Given, Halton, Lattice, Sobol
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -88,6 +89,7 @@ __all__ = [
     "Normal",
     "NumericalError",
     "PeriodicSobolev",
+    "Plan",
     "Sampler",
     "Scaled",
     "Schedule",
@@ -100,9 +102,11 @@ __all__ = [
     "Uniform",
     "UnsupportedError",
     "allocate",
+    "analyze",
     "compare",
     "conditional",
     "estimate",
     "expectation",
+    "plan",
     "problems",
 ]

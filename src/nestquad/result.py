@@ -23,6 +23,7 @@ _STATUS_TEXT = {
     "budget": "the budget ended before the tolerance was met",
     "time": "max_seconds ended before the rest",
     "interrupted": "interrupted by the user",
+    "open": "the method would ask for more points: plan.next(values)",
     "failed": "an evaluation failed after this",
 }
 

@@ -15,7 +15,7 @@ from counting import CountingG, counting_problem
 
 import nestquad as nq
 from nestquad.evaluate import Grid, Span, Store
-from nestquad.points import Given, Halton, Sobol, Stream
+from nestquad.points import Given, Halton, Sobol
 
 METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
 INDEPENDENT = nq.NKQ(

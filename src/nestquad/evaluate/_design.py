@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from nestquad._typing import Array
 from nestquad.points import Sequence, Stream
 
 __all__ = ["Design", "Grid", "Span"]
@@ -115,19 +118,21 @@ class Design:
 
     grids: tuple[Grid, ...] = field(default=())
 
+    def needs(self) -> list[tuple[Grid, Array]]:
+        """For each kind of points, a grid on them and how many x each of its θ has."""
+        by_points: dict[Grid, list[Grid]] = {}
+        for grid in self.grids:
+            by_points.setdefault(grid.points, []).append(grid)
+        found = []
+        for grids in by_points.values():
+            largest = max(grids, key=lambda grid: grid.n_outer)
+            needed = np.zeros(largest.n_outer, dtype=int)
+            for grid in grids:
+                needed[: grid.n_outer] = np.maximum(needed[: grid.n_outer], grid.n_inner)
+            found.append((largest, needed))
+        return found
+
     @property
     def n_evaluations(self) -> int:
         """How many different points there are; grids on the same points overlap."""
-        sizes: dict[Grid, list[tuple[int, int]]] = {}
-        for grid in self.grids:
-            sizes.setdefault(grid.points, []).append((grid.n_inner, grid.n_outer))
-        return sum(map(_covered, sizes.values()))
-
-
-def _covered(rectangles: list[tuple[int, int]]) -> int:
-    """The area of a union of rectangles with a common corner, given as (width, height)."""
-    area = tallest = 0
-    for width, height in sorted(rectangles, reverse=True):
-        area += width * max(height - tallest, 0)
-        tallest = max(tallest, height)
-    return area
+        return sum(int(needed.sum()) for _, needed in self.needs())
