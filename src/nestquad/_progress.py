@@ -16,7 +16,14 @@ from nestquad.evaluate import Grid
 from nestquad.problem import NestedExpectation
 from nestquad.result import summary
 
-__all__ = ["NotebookProgress", "Progress", "ProgressLike", "Running", "as_progress"]
+__all__ = [
+    "NotebookProgress",
+    "Progress",
+    "ProgressLike",
+    "Running",
+    "as_progress",
+    "described",
+]
 
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
 
