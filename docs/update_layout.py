@@ -37,10 +37,14 @@ ORDER = (
     "expectation.py",
     "conditional.py",
     "compare.py",
+    "_values.py",
+    "plan.py",
     "problems",
     "plots",
     "report.py",
     "_target.py",
+    "_options.py",
+    "_plan_command.py",
     "cli.py",
 )
 

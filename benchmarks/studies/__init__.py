@@ -8,6 +8,7 @@ from benchmarks.studies import (
     defaults,
     imports,
     multilevel,
+    overhead,
     published,
     speed,
     tolerance,
@@ -23,6 +24,7 @@ STUDIES: tuple[Study, ...] = (
     published.STUDY,
     defaults.STUDY,
     speed.STUDY,
+    overhead.STUDY,
     tridiagonal.STUDY,
     imports.STUDY,
 )

@@ -46,6 +46,7 @@ from nestquad.kernels import (
     Tensor,
 )
 from nestquad.methods import CKQ, LSMC, MLKQ, MLMC, NKQ, NMC, NQMC, Auto, JointLattice
+from nestquad.plan import Plan, analyze, plan
 from nestquad.points import IID, Given, Halton, Lattice, Sobol
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -91,6 +92,7 @@ __all__ = [
     "NumericalError",
     "OutsideDomainError",
     "PeriodicSobolev",
+    "Plan",
     "Sampler",
     "Scaled",
     "Schedule",
@@ -103,9 +105,11 @@ __all__ = [
     "Uniform",
     "UnsupportedError",
     "allocate",
+    "analyze",
     "compare",
     "conditional",
     "estimate",
     "expectation",
+    "plan",
     "problems",
 ]

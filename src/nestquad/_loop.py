@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluator, OutOfTimeError
 from nestquad.methods import Goal, Method
 from nestquad.result import Estimate, Step
@@ -15,7 +15,8 @@ from nestquad.result import Estimate, Step
 __all__ = ["Loop"]
 
 # Differences between few points are small by luck now and then. A half-width below the tolerance
-# counts only if the one before it was at least within this factor of it.
+# counts only if the one before it was within this factor of it, times that by which the number of
+# evaluations has grown since.
 _STEADY = 6.0
 
 
@@ -23,7 +24,7 @@ _STEADY = 6.0
 class Loop:
     """One estimation, from the first plan to the last answer.
 
-    `design` and `message` describe the turn under way, for whoever shows progress.
+    `design` is what is to be evaluated next, None at the end; `found` is the answer so far.
     """
 
     method: Method
@@ -32,35 +33,49 @@ class Loop:
     tol: float | None = None
     rtol: float | None = None
     design: Design | None = None
-    message: str = ""
-    _found: Estimate | None = None
+    found: Estimate | None = None
+    status: str = "done"
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
 
     def run(self) -> Estimate:
         """The last complete answer; Ctrl-C ends the loop and keeps it."""
-        self.design = self.method.plan(self.evaluator.problem, self.goal)
-        status = "done"
+        self.start()
         try:
             while self.design is not None:
-                status = self._turn(self.design)
-                if status != "go on":
-                    break
-                status = "budget" if self.goal.adaptive else "done"
-                assert self._found is not None
-                so_far = (self.design, self._found)
-                self.design = self.method.plan(self.evaluator.problem, self.goal, so_far)
+                self.turn()
         except KeyboardInterrupt:
-            if self._found is None:
+            if self.found is None:
                 raise
-            status = "interrupted"
-        if self._found is None:
-            raise InputError("method", repr(self.method), "a method that plans an evaluation")
-        return replace(self._found, status=status, trace=tuple(self._trace))
+            self.status = "interrupted"
+        except EvaluationError as error:
+            error.estimate = None if self.found is None else self.answer("failed")
+            raise
+        return self.answer(self.status)
 
-    def _turn(self, design: Design) -> str:
+    def start(self) -> None:
+        """Plan the first design."""
+        self.design = self.method.plan(self.evaluator.problem, self.goal)
+
+    def turn(self) -> None:
+        """Evaluate and analyse the design, and plan the next one."""
+        assert self.design is not None
+        self.status = self._evaluated(self.design)
+        so_far, self.design = self.design, None
+        if self.status == "go on":
+            assert self.found is not None
+            self.status = "budget" if self.goal.adaptive else "done"
+            plan = self.method.plan
+            self.design = plan(self.evaluator.problem, self.goal, (so_far, self.found))
+
+    def answer(self, status: str) -> Estimate:
+        if self.found is None:
+            raise InputError("method", repr(self.method), "a method that plans an evaluation")
+        return replace(self.found, status=status, trace=tuple(self._trace))
+
+    def _evaluated(self, design: Design) -> str:
         """Evaluate and analyse one design; what to do next."""
-        before, previous = self._half, self._found
+        before, previous = self._half, self.found
         try:
             found = self.method.analyze(self.evaluator.evaluate(design))
         except OutOfTimeError:
@@ -71,15 +86,15 @@ class Loop:
         if previous is not None and stopped is not None and found.n_outer < previous.n_outer:
             found = previous  # cut off by time: the design before it was larger, and complete
         found = replace(found, n_evaluations=self.evaluator.n_evaluations)
-        self._found = found
+        self.found = found
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
         self._half = 1.959964 * np.asarray(found.std_error)
-        self.message = found.summary
         if stopped is not None:
             return stopped
         if self.goal.adaptive:
             target = np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
-            if np.all(self._half <= target) and np.all(before <= _STEADY * target):
+            growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
+            if np.all(self._half <= target) and np.all(before <= _STEADY * growth * target):
                 return "converged"
             self.goal = replace(self.goal, half_width=float(np.min(target)))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"

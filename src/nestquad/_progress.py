@@ -1,14 +1,35 @@
-"""A progress line for the terminal."""
+"""Progress, in the terminal and in notebooks, with the estimate so far."""
 
 from __future__ import annotations
 
+import html
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
-__all__ = ["Progress", "ProgressLike", "as_progress"]
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.evaluate import Grid
+from nestquad.problem import NestedExpectation
+from nestquad.result import summary
+
+__all__ = [
+    "NotebookProgress",
+    "Progress",
+    "ProgressLike",
+    "Running",
+    "as_progress",
+    "described",
+]
+
+ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
+
+# The running estimate comes from so many groups of θ, and is made anew after so many seconds.
+_GROUPS = 16
+_RUNNING_SECONDS = 0.5
 
 
 @dataclass
@@ -26,12 +47,12 @@ class Progress:
         if now - self._written < self.interval and done < total:
             return
         self._written = now
-        elapsed = now - self._started
-        rate = done / elapsed if elapsed > 0 else 0.0
+        self.show(done, total, described(done, total, now - self._started), message)
+
+    def show(self, done: int, total: int, text: str, message: str) -> None:
         share = min(done / total, 1.0) if total else 1.0
         bar = "█" * round(20 * share) + "·" * (20 - round(20 * share))
-        left = f", {(total - done) / rate:.0f} s left" if rate and done < total else ""
-        self._write(f"{bar} {done:,}/{total:,} evaluations, {rate:,.0f}/s{left} {message}")
+        self._write(f"{bar} {text} {message}")
 
     def close(self) -> None:
         """Clear the line: what follows is the answer."""
@@ -45,11 +66,100 @@ class Progress:
         self._width = len(line)
 
 
-ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
+@dataclass
+class NotebookProgress(Progress):
+    """The same as an element of a notebook, which is taken away at the end."""
+
+    interval: float = 0.25
+    display: Any = None
+
+    def show(self, done: int, total: int, text: str, message: str) -> None:
+        from IPython.display import HTML, display
+
+        content = HTML(
+            f"<progress value='{min(done, total)}' max='{max(total, 1)}'></progress> "
+            f"<code>{html.escape(f'{text} {message}')}</code>"
+        )
+        if self.display is None:
+            self.display = display(content, display_id=True)
+        else:
+            self.display.update(content)
+
+    def close(self) -> None:
+        from IPython.display import HTML
+
+        if self.display is not None:
+            self.display.update(HTML(""))
+
+
+def described(done: int, total: int, seconds: float) -> str:
+    """Evaluations, rate and time left.
+
+    Examples
+    --------
+    >>> described(1_000, 61_000, 2.0)
+    '1,000/61,000 evaluations, 500/s, 2 min left'
+    """
+    rate = done / seconds if seconds > 0 else 0.0
+    left = f", {_duration((total - done) / rate)} left" if rate and done < total else ""
+    return f"{done:,}/{total:,} evaluations, {rate:,.0f}/s{left}"
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
 def as_progress(progress: ProgressLike) -> Callable[[int, int, str], None]:
-    """True: a terminal line; a callable (done, total, message): itself; False: nothing."""
+    """True: a line or an element; a callable (done, total, message): itself; False: nothing."""
     if callable(progress):
         return progress
-    return Progress() if progress else lambda done, total, message: None
+    if not progress:
+        return lambda done, total, message: None
+    return NotebookProgress() if _in_notebook() else Progress()
+
+
+def _in_notebook() -> bool:
+    module = sys.modules.get("IPython")  # not imported: then this is no notebook
+    shell = None if module is None else module.get_ipython()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+@dataclass
+class Running:
+    """A rough estimate while the first answer is still being made.
+
+    The mean of f(J) over the θ that are complete, with an error from groups of them. It serves
+    the display alone: the answer has other weights, and an error bar that knows of the inner bias.
+    """
+
+    problem: NestedExpectation
+    message: str = ""
+    _next: float = 0.0
+
+    def __call__(self, grid: Grid, rows: list[Array]) -> None:
+        now = time.perf_counter()
+        if now < self._next or grid.outer_scale != 1.0 or grid.joint:
+            return
+        n = sum(map(len, rows))
+        if n < 2 * _GROUPS:
+            return
+        self.message = self._summary(np.concatenate([block[:, 0] for block in rows]))
+        # However many rows there are, looking at them takes a small part of the time.
+        self._next = now + max(_RUNNING_SECONDS, 50.0 * (time.perf_counter() - now))
+
+    def _summary(self, j: Array) -> str:
+        try:
+            with np.errstate(all="ignore"):
+                f = self.problem.apply_f(j)
+                groups = np.array([part.mean(axis=0) for part in np.array_split(f, _GROUPS)])
+                value = self.problem.finish(f.mean(axis=0))
+                # The groups one by one in place of the mean: how much each may change it.
+                shifts = f.mean(axis=0) + (groups - groups.mean(axis=0)) / np.sqrt(_GROUPS)
+                spread = np.array([self.problem.finish(one) for one in shifts]) - value
+                error = np.sqrt((spread**2).sum(axis=0) / (_GROUPS - 1))
+                return f"≈ {summary(value, error)}" if np.isfinite(error).all() else ""
+        except Exception:  # f has not been seen by anyone yet; it is reported where it counts
+            return ""

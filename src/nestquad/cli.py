@@ -9,12 +9,16 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import numpy as np
 
 import nestquad as nq
+from nestquad import _plan_command as planning
+from nestquad._options import count, listed, new_file
 from nestquad._target import load_problem
 from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
@@ -36,6 +40,8 @@ examples:
   nestquad estimate finance --tol 0.01
   nestquad estimate model.py:problem --budget 1e5 --report page.html
   nestquad compare finance --budget 1e3,1e4
+  nestquad plan model.py:problem --budget 1e3 --out points.csv
+  nestquad analyze points.plan.json values.csv
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -52,6 +58,7 @@ examples:
   nestquad estimate finance --tol 0.01 --seed 1
   nestquad estimate model.py:problem --budget 1e5 --method nkq --report page.html
   nestquad estimate model.py:problem --rtol 1e-3 --max-seconds 60 --json > answer.json
+  nestquad estimate model.py:problem --tol 0.01 --store values --workers 4
 
 A FILE.py can be as short as this:
   import nestquad as nq
@@ -71,8 +78,6 @@ examples:
   nestquad compare model.py:problem --budget 1e3,1e4,1e5 --methods nkq,nmc --report page.html
 """
 
-Value = TypeVar("Value")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments, or those of the process; returns the exit code."""
@@ -85,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help(sys.stderr)
         return WRONG_INPUT
-    if "seed" in args and args.seed is None:
+    if "seed" in args and args.seed is None and getattr(args, "store", None) is None:
         # Chosen here and not below, so that the command in a report makes the same numbers again.
         args.seed = int(np.random.SeedSequence().generate_state(1)[0])
         arguments += ["--seed", str(args.seed)]
@@ -112,21 +117,33 @@ def _estimate(args: argparse.Namespace) -> int:
     if args.budget is None and args.tol is None and args.rtol is None:
         options = "neither --budget nor --tol nor --rtol"
         raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
-    est = nq.estimate(
-        load_problem(args.target),
-        budget=args.budget,
-        tol=args.tol,
-        rtol=args.rtol,
-        method=args.method,
-        rng=args.seed,
-        max_seconds=args.max_seconds,
-        progress=_progress(args),
-    )
+    problem = load_problem(args.target)
+    with _pool(args) as executor:
+        est = nq.estimate(
+            problem,
+            budget=args.budget,
+            tol=args.tol,
+            rtol=args.rtol,
+            method=args.method,
+            rng=args.seed,
+            executor=executor,
+            store=args.store,
+            max_seconds=args.max_seconds,
+            retries=args.retries,
+            progress=_progress(args),
+        )
     print(est.to_json(indent=2) if args.json else _line(est))
     if args.report:
         _say(args, write_report(args.report, estimate=est, command=args.line))
     asked = args.tol is not None or args.rtol is not None
     return 0 if not asked or est.status == "converged" else NOT_MET
+
+
+def _pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
+    if args.workers is None:
+        return nullcontext()
+    # Workers load the file as well: its functions are found by name there.
+    return ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -233,31 +250,47 @@ def _parser() -> argparse.ArgumentParser:
 
     one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
     one.add_argument("target", metavar="TARGET", help=_TARGET)
-    one.add_argument("--budget", type=_count, metavar="N", help="at most N evaluations of g")
+    one.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
     one.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
     one.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
     one.add_argument(
         "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
     )
     one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
+    one.add_argument(
+        "--store", metavar="DIR", help="keep values of g there; the same command continues"
+    )
+    one.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    one.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
+    )
     _output_options(one)
 
     many = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
     many.add_argument("target", metavar="TARGET", help=_TARGET)
     many.add_argument(
         "--budget",
-        type=_listed(_count),
+        type=listed(count),
         required=True,
         metavar="N[,N...]",
         help="evaluations of g for each run; several make a convergence table",
     )
     many.add_argument(
-        "--methods", type=_listed(str), metavar="A,B", help=f"default: all ({','.join(METHODS)})"
+        "--methods", type=listed(str), metavar="A,B", help=f"default: all ({','.join(METHODS)})"
     )
     many.add_argument(
-        "--replicates", type=_count, default=20, metavar="R", help="runs of each (default 20)"
+        "--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)"
     )
     _output_options(many)
+
+    points = _command(
+        commands, "plan", planning.run_plan, planning.PLAN_SUMMARY, planning.PLAN_EPILOG
+    )
+    planning.add_plan_options(points, _TARGET)
+    values = _command(
+        commands, "analyze", planning.run_analyze, planning.ANALYZE_SUMMARY, planning.ANALYZE_EPILOG
+    )
+    planning.add_analyze_options(values)
 
     listing = _command(
         commands,
@@ -307,36 +340,11 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.add_argument(
-        "--report", type=_new_file, metavar="PAGE.html", help="write a self-contained page"
+        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
     )
     parser.add_argument(
         "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
     )
-
-
-def _count(text: str) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        _refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
-    if not value.is_integer() or value < 1:  # which NaN and infinity are not either
-        _refuse(f"{text!r} is not a positive whole number")
-    return int(value)
-
-
-def _listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
-    return lambda text: [parse(part.strip()) for part in text.split(",")]
-
-
-def _new_file(text: str) -> Path:
-    path = Path(text)
-    if path.is_dir() or not path.parent.is_dir():  # found now rather than after the evaluations
-        _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
-    return path
-
-
-def _refuse(message: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(message)
 
 
 if __name__ == "__main__":

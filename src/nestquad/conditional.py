@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
@@ -14,7 +15,7 @@ from nestquad._loop import Loop
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError
-from nestquad.evaluate import Evaluator
+from nestquad.evaluate import Evaluator, Store
 from nestquad.methods import CKQ, Goal, scores_of
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -79,6 +80,7 @@ def conditional(
     method: CKQ | None = None,
     rng: RNGLike = None,
     executor: Executor | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> ConditionalEstimate:
     """Learn J(θ) = E[g(x, θ) | θ] by conditional kernel quadrature.
 
@@ -90,7 +92,7 @@ def conditional(
         The most evaluations of g.
     method
         A configured `CKQ`, for instance ``nq.CKQ(n_outer=32)``.
-    rng, executor
+    rng, executor, store
         As in :func:`nestquad.estimate`.
 
     Examples
@@ -108,9 +110,13 @@ def conditional(
     law = problem.outer_law
     middle = law.from_uniform(np.full((1, law.base_dim), 0.5))
     to_uniform(law, middle)  # refuse before g is evaluated, not after
-    evaluator = Evaluator(problem, executor, keep=True)
-    stream = Stream.from_rng(rng)
-    found = Loop(chosen, Goal(stream, budget), evaluator).run()
+    opened = None if store is None else Store.open(store, problem, rng)
+    evaluator = Evaluator(problem, executor, keep=True, store=opened)
+    stream = Stream.from_rng(rng) if opened is None else opened.stream
+    try:
+        found = Loop(chosen, Goal(stream, budget), evaluator).run()
+    finally:
+        evaluator.close()
     surrogate = evaluator.memo(stream).get("surrogate")
     if surrogate is None:
         raise NumericalError(

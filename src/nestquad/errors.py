@@ -85,6 +85,8 @@ class EvaluationError(NestquadError, RuntimeError):
         The point at which it happened, where one could be singled out.
     n_completed
         How many evaluations of g had finished before.
+    estimate
+        The last complete `Estimate` before the failure, where there was one; None otherwise.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class EvaluationError(NestquadError, RuntimeError):
     ) -> None:
         self.problem, self.theta, self.x = problem, theta, x
         self.n_completed, self.advice = n_completed, advice
+        self.estimate: Any = None
         super().__init__(problem)
 
     def __reduce__(self) -> tuple[Any, ...]:

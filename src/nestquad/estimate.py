@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -11,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from nestquad._loop import Loop
-from nestquad._progress import Progress, ProgressLike, as_progress
+from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, NestquadWarning
-from nestquad.evaluate import Design, Evaluator
+from nestquad.evaluate import Evaluator, Store
 from nestquad.methods import Goal, Method, as_method
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-__all__ = ["as_budget", "estimate"]
+__all__ = ["as_budget", "estimate", "settled", "validated"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
@@ -36,8 +38,10 @@ def estimate(
     method: str | Method = "auto",
     rng: RNGLike = None,
     executor: Executor | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: ProgressLike = False,
     max_seconds: float | None = None,
+    retries: int = 0,
 ) -> Estimate:
     """Estimate a nested expectation.
 
@@ -57,10 +61,18 @@ def estimate(
         Anything that ``numpy.random.default_rng`` takes. The same seed gives the same bits.
     executor
         A ``concurrent.futures.Executor`` that evaluates chunks of g; None: in this thread.
+    store
+        A folder in which every chunk of values is written as soon as it is finished. The same call
+        continues where it was ended, whatever ended it, and another tolerance, budget, method or
+        f uses what is there. A store belongs to one problem and one seed; with ``rng=None`` it
+        continues with its own.
     progress
-        True for a line in the terminal, or a callable ``(done, total, message)``.
+        True for a line in the terminal or an element of a notebook, or a callable
+        ``(done, total, message)``.
     max_seconds
         Start no new chunk of evaluations after this time; what is complete is analysed.
+    retries
+        How often to try again where g raises, or returns what is not finite.
 
     Returns
     -------
@@ -76,13 +88,42 @@ def estimate(
     ('converged', True)
     """
     started = time.perf_counter()
-    budget = _validated(problem, budget, tol, rtol, max_seconds)
-    if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise InputError(
-            "executor", type(executor).__name__, "a concurrent.futures.Executor, or None"
-        )
-    chosen = as_method(method)
+    budget = validated(problem, budget, tol, rtol, max_seconds)
+    _check_evaluation(problem, executor, retries)
     adaptive = tol is not None or rtol is not None
+    chosen, budget = settled(method, budget, adaptive)
+    opened = None if store is None else Store.open(store, problem, rng)
+    evaluator = Evaluator(
+        problem,
+        executor,
+        keep=adaptive or chosen.sequential,
+        deadline=np.inf if max_seconds is None else started + max_seconds,
+        retries=retries,
+        store=opened,
+    )
+    stream = Stream.from_rng(rng) if opened is None else opened.stream
+    loop = Loop(chosen, Goal(stream, budget, adaptive), evaluator, tol, rtol)
+    show = as_progress(progress)
+    if progress:
+        _watch(loop, show)
+    try:
+        found = loop.run()
+    finally:
+        evaluator.close()
+        if isinstance(show, Progress):
+            show.close()
+    _warn_if_it_matters(found)
+    reused = {} if opened is None else {"n_reused": evaluator.n_reused}
+    return replace(
+        found,
+        seconds=time.perf_counter() - started,
+        diagnostics={**found.diagnostics, **reused},
+    )
+
+
+def settled(method: str | Method, budget: int | None, adaptive: bool) -> tuple[Method, int | None]:
+    """The method that was meant, and the budget with its default."""
+    chosen = as_method(method)
     if adaptive and budget is None:
         budget = DEFAULT_BUDGET
     if budget is None and not _has_sizes(chosen):
@@ -92,24 +133,22 @@ def estimate(
             "one of them",
             "For instance budget=10_000, tol=1e-3, or method=nq.NKQ(n_outer=100, n_inner=100).",
         )
-    show = as_progress(progress)
-    evaluator = Evaluator(
-        problem,
-        executor,
-        keep=adaptive or chosen.sequential,
-        deadline=np.inf if max_seconds is None else started + max_seconds,
-    )
-    loop = Loop(chosen, Goal(Stream.from_rng(rng), budget, adaptive), evaluator, tol, rtol)
-    evaluator.on_progress = lambda done: show(
-        done, _total(loop.design, budget if adaptive else None), loop.message
-    )
-    try:
-        found = loop.run()
-    finally:
-        if isinstance(show, Progress):
-            show.close()
-    _warn_if_it_matters(found)
-    return replace(found, seconds=time.perf_counter() - started)
+    return chosen, budget
+
+
+def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
+    """Tell about every chunk: how far the design of this turn is, and the estimate so far."""
+    running = Running(loop.evaluator.problem)
+    design, total = loop.design, 0
+
+    def progress(done: int) -> None:
+        nonlocal design, total
+        if loop.design is not None and loop.design is not design:
+            design, total = loop.design, loop.design.n_evaluations
+        show(done, max(total, done), loop.found.summary if loop.found else running.message)
+
+    loop.evaluator.on_progress = progress
+    loop.evaluator.on_rows = running
 
 
 def _warn_if_it_matters(found: Estimate) -> None:
@@ -126,12 +165,6 @@ def _warn_if_it_matters(found: Estimate) -> None:
             )
 
 
-def _total(design: Design | None, budget: int | None) -> int:
-    if budget is not None:
-        return budget
-    return 0 if design is None else design.n_evaluations
-
-
 def _has_sizes(method: Method) -> bool:
     """Whether both sizes are fixed, by numbers or by points that the user brings."""
     return all(
@@ -141,7 +174,23 @@ def _has_sizes(method: Method) -> bool:
     )
 
 
-def _validated(
+def _check_evaluation(problem: NestedExpectation, executor: object, retries: object) -> None:
+    if problem.g is None:
+        raise InputError(
+            "problem",
+            "one without g",
+            "one whose g can be called",
+            "Use nq.plan to write the points down, and nq.analyze for the values.",
+        )
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        given = type(executor).__name__
+        advice = "For Dask, client.get_executor()." if given == "Client" else ""
+        raise InputError("executor", given, "a concurrent.futures.Executor, or None", advice)
+    if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
+        raise InputError("retries", repr(retries), "a whole number, 0 for none")
+
+
+def validated(
     problem: NestedExpectation,
     budget: int | None,
     tol: float | None,

@@ -33,7 +33,9 @@ class NestedExpectation:
         over T, or one law if x does not depend on θ (points and weights are then shared).
     g
         ``g(x, theta)`` with x (…, d_x) and theta (…, d_θ), whose leading axes broadcast against
-        each other; index the last axis, ``x[..., 0]``. Returns (…) or (…, p) for p outputs.
+        each other; index the last axis, ``x[..., 0]``. Returns (…) or (…, p) for p outputs, as
+        anything that NumPy, JAX or PyTorch makes, or as lists. None if g is not a function: then
+        `nestquad.plan` writes the points down, and `nestquad.analyze` reads the values.
     f
         ``f(j)`` with j (T,) or (T, p), returning (T,) or (T, q). Default: the identity.
     combine
@@ -49,6 +51,9 @@ class NestedExpectation:
         ``(s_x, s_θ)``: how many square-integrable derivatives g has in each coordinate of x and
         f∘J in each coordinate of θ (``inf`` is allowed; s_θ may be a tuple, one number an answer).
         Only `NKQ.as_published` and `allocate` use it.
+    vectorized
+        False for a g that takes one point at a time: x (d_x,) and theta (d_θ,), returning a number
+        or p of them. It is called once for each evaluation.
 
     Examples
     --------
@@ -67,18 +72,21 @@ class NestedExpectation:
 
     outer: Any
     inner: Any
-    g: Callable[[Array, Array], Any]
+    g: Callable[[Array, Array], Any] | None = None
     f: Callable[[Array], Any] | None = None
     combine: Callable[[Array], Any] | None = None
     exact: float | Sequence[float] | None = None
     name: str | None = None
     tags: tuple[str, ...] = ()
     smoothness: Smoothness | None = None
+    vectorized: bool = True
 
     def __post_init__(self) -> None:
         for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
-            if not callable(value) and not (value is None and argument != "g"):
-                raise InputError(argument, f"{type(value).__name__}", "a callable")
+            if value is not None and not callable(value):
+                raise InputError(argument, f"{type(value).__name__}", "a callable, or None")
+        if not isinstance(self.vectorized, bool):
+            raise InputError("vectorized", repr(self.vectorized), "True or False")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
             raise InputError(

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Estimate", "OuterSample", "Step", "plain"]
+__all__ = ["Estimate", "OuterSample", "Step", "plain", "summary"]
 
 _STATUS_TEXT = {
     "done": "the sizes or the budget asked for were used",
@@ -23,6 +23,8 @@ _STATUS_TEXT = {
     "budget": "the budget ended before the tolerance was met",
     "time": "max_seconds ended before the rest",
     "interrupted": "interrupted by the user",
+    "open": "the method would ask for more points: plan.next(values)",
+    "failed": "an evaluation failed after this",
 }
 
 
@@ -117,9 +119,7 @@ class Estimate:
     @property
     def summary(self) -> str:
         """Value ± half-width of the 95 % interval, with the digits that mean something."""
-        half = 1.959964 * np.atleast_1d(np.asarray(self.std_error))
-        value = np.atleast_1d(np.asarray(self.value))
-        return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(value, half, strict=True))
+        return summary(self.value, self.std_error)
 
     def __str__(self) -> str:
         name = f"{self.problem}: " if self.problem else ""
@@ -192,6 +192,13 @@ class Estimate:
     def to_json(self, indent: int | None = None) -> str:
         """The same as text; numbers that JSON lacks (NaN, inf) become null."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+
+def summary(value: float | Array, std_error: float | Array) -> str:
+    """Value ± half-width of the 95 % interval, with the digits that mean something."""
+    half = 1.959964 * np.atleast_1d(np.asarray(std_error))
+    values = np.atleast_1d(np.asarray(value))
+    return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(values, half, strict=True))
 
 
 def plain(value: Any) -> Any:

@@ -65,3 +65,11 @@ def test_a_law_without_inverse_is_refused_before_g_is_called():
 def test_other_methods_are_refused():
     with pytest.raises(nq.InputError, match="CKQ"):
         nq.conditional(nq.problems.synthetic(), budget=300, method=nq.NKQ())
+
+
+def test_a_store_serves_the_function_and_the_expectation(tmp_path):
+    problem = nq.problems.synthetic()
+    est = nq.estimate(problem, budget=512, method="ckq", rng=0, store=tmp_path / "store")
+    J = nq.conditional(problem, budget=512, rng=0, store=tmp_path / "store")
+    assert J.n_evaluations == est.n_evaluations
+    assert J([0.25]) == nq.conditional(problem, budget=512, rng=0)([0.25])

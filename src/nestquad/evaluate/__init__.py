@@ -1,9 +1,14 @@
 """Evaluating g: designs, chunks, executors. Nothing else in the library calls it."""
 
 from nestquad.evaluate._call import call_f, call_h
+from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import Design, Grid, Span
-from nestquad.evaluate._evaluations import Evaluations, Evaluator, InnerRule, OutOfTimeError
+from nestquad.evaluate._evaluations import Evaluations, OutOfTimeError
+from nestquad.evaluate._evaluator import Evaluator
+from nestquad.evaluate._fingerprint import fingerprint
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
+from nestquad.evaluate._store import Store
+from nestquad.evaluate._task import InnerRule
 
 __all__ = [
     "Design",
@@ -15,8 +20,11 @@ __all__ = [
     "OutOfTimeError",
     "OuterPoints",
     "Span",
+    "Store",
     "call_f",
     "call_h",
+    "chunks",
+    "fingerprint",
     "inner_points",
     "outer_points",
 ]

@@ -1,4 +1,4 @@
-"""The only lines of the library that call the user's g, f and h."""
+"""Calling g, f and h on blocks of points, and checking what they return."""
 
 from __future__ import annotations
 
@@ -9,51 +9,62 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, OutsideDomainError
+from nestquad.errors import EvaluationError, InputError, OutsideDomainError
+from nestquad.evaluate._failures import (
+    INDEX_ADVICE,
+    G,
+    as_real,
+    locate_failure,
+    point_by_point,
+    retry_halves,
+    retry_points,
+)
 from nestquad.problem import NestedExpectation
 
 __all__ = ["call_f", "call_g", "call_h"]
 
-_INDEX_ADVICE = (
-    "x and theta may have any number of leading axes, so index the last one: x[..., 0], "
-    "not x[:, 0]."
-)
 _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
-def call_g(problem: NestedExpectation, x: Array, theta: Array) -> Array:
+def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0) -> Array:
     """g on a block, checked, as (T, N), or (T, N, p) if g has an axis of outputs.
 
     Shapes
     ------
     x (T or 1, N, d_x), theta (T, d_θ).
     """
+    if problem.g is None:
+        raise InputError(
+            "g",
+            "None",
+            "a function that can be called",
+            "For a simulator that runs elsewhere, use nq.plan and nq.analyze.",
+        )
     x, theta = x.view(), theta[:, None, :]
     # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
     x.flags.writeable = theta.flags.writeable = False
+    if not problem.vectorized:
+        return point_by_point(problem.g, x, theta, retries)
     shape = (theta.shape[0], x.shape[1])
     try:
-        raw = problem.g(x, theta)
+        values = as_real("g", problem.g(x, theta))
+    except EvaluationError:
+        raise
     except Exception as error:
-        raise _locate_failure(problem, x, theta, error) from error
-    values = _as_real("g", raw)
+        if not retries:
+            raise locate_failure(problem.g, x, theta, error) from error
+        values = retry_halves(problem.g, x, theta, retries)
     if values.ndim not in (2, 3) or not _broadcasts(values.shape[:2], shape):
         raise EvaluationError(
             f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
             f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
-            advice=_INDEX_ADVICE,
+            advice=INDEX_ADVICE,
         )
     if values.shape[:2] != shape:
-        _refuse_lost_axes(problem, x, theta, values)
+        _refuse_lost_axes(problem.g, x, theta, values)
         values = np.broadcast_to(values, shape + values.shape[2:])
     if not np.isfinite(values).all():
-        t, n = np.argwhere(~np.isfinite(values.reshape(*shape, -1)).all(axis=-1))[0]
-        raise EvaluationError(
-            f"g returned {values[t, n]}",
-            theta=theta[t, 0],
-            x=x[t % x.shape[0], n],
-            advice="Every value of g has to be a finite number.",
-        )
+        values = retry_points(problem.g, x, theta, values, retries)
     # One memory layout: numpy adds numbers up in an order that depends on it, and the same seed
     # has to give the same bits however the work was cut.
     return np.ascontiguousarray(values)
@@ -73,7 +84,7 @@ def call_f(
             f"f raised {last} for j of shape {j.shape}",
             advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
         ) from error
-    values = _as_real("f", raw)
+    values = as_real("f", raw)
     if values.ndim != 2 or values.shape[0] != j.shape[0]:
         raise EvaluationError(
             f"f returned an array of shape {np.shape(raw)} for j of shape {j.shape}; expected "
@@ -98,7 +109,7 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     except Exception as error:
         last = traceback.format_exception_only(error)[-1].strip()
         raise EvaluationError(f"h raised {last} for x of shape {x.shape}") from error
-    values = _as_real("h", raw)
+    values = as_real("h", raw)
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
         raise EvaluationError(
             f"h returned an array of shape {values.shape} for x of shape {x.shape}; expected "
@@ -110,25 +121,11 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     return values
 
 
-def _as_real(what: str, raw: Any) -> Array:
-    try:
-        values = np.asarray(raw)
-        if values.dtype.kind not in "fiub":
-            raise TypeError
-        return values.astype(float, copy=False)
-    except (TypeError, ValueError):
-        dtype = getattr(raw, "dtype", type(raw).__name__)
-        raise EvaluationError(
-            f"{what} returned {dtype}; expected an array of real numbers",
-            advice="Complex answers: return real and imaginary parts as two outputs.",
-        ) from None
-
-
 def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return all(a in (1, b) for a, b in zip(given, wanted, strict=True))
 
 
-def _refuse_lost_axes(problem: NestedExpectation, x: Array, theta: Array, values: Array) -> None:
+def _refuse_lost_axes(g: G, x: Array, theta: Array, values: Array) -> None:
     """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
 
     Both return a 1 where T or N was expected. Only the second changes when it sees another point
@@ -138,44 +135,11 @@ def _refuse_lost_axes(problem: NestedExpectation, x: Array, theta: Array, values
     for axis in np.flatnonzero(np.array(values.shape[:2]) != shape):
         for i in np.linspace(0, shape[axis] - 1, _TRIALS + 1, dtype=int)[1:]:
             one = (x[[i % x.shape[0]]], theta[[i]]) if axis == 0 else (x[:, i : i + 1], theta)
-            again = np.asarray(problem.g(*one))
+            again = as_real("g", g(*one))
             if again.shape != values.shape or not np.allclose(again, values, rtol=1e-9, atol=0.0):
                 raise EvaluationError(
                     f"g returned an array of shape {values.shape} for x of shape {x.shape} and "
                     f"theta of shape {theta.shape}, and its values depend on the axis that it "
                     f"dropped; expected {shape}",
-                    advice=_INDEX_ADVICE,
+                    advice=INDEX_ADVICE,
                 )
-
-
-def _locate_failure(
-    problem: NestedExpectation, x: Array, theta: Array, error: Exception
-) -> EvaluationError:
-    """Halve the failing block until one point is left: about log2(T N) more calls of g."""
-    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
-    last = traceback.format_exception_only(error)[-1].strip()
-    fails: Callable[[Array, Array], bool] = lambda a, b: _raises(problem, a, b)  # noqa: E731
-    for axis in (0, 1):
-        while x.shape[axis] > 1:
-            half = x.shape[axis] // 2
-            index = [slice(None)] * 3
-            for part in (slice(0, half), slice(half, None)):
-                index[axis] = part
-                sub_theta = theta[tuple(index)] if axis == 0 else theta
-                if fails(x[tuple(index)], sub_theta):
-                    x, theta = x[tuple(index)], sub_theta
-                    break
-            else:  # fails only on the whole block: no single point to blame
-                return EvaluationError(
-                    f"g raised {last} for x of shape {x.shape} and theta of shape {theta.shape}",
-                    advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
-                )
-    return EvaluationError(f"g raised {last}", theta=theta[0, 0], x=x[0, 0])
-
-
-def _raises(problem: NestedExpectation, x: Array, theta: Array) -> bool:
-    try:
-        problem.g(x, theta)
-    except Exception:
-        return True
-    return False

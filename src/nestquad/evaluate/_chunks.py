@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nestquad.evaluate._design import Span
 
-__all__ = ["CHUNK_POINTS", "chunks"]
+__all__ = ["CHUNK_POINTS", "chunks", "columns"]
 
 # 2^16 points keep every temporary array of g in the processor's cache: larger blocks are slower.
 CHUNK_POINTS = 65_536
@@ -15,12 +15,17 @@ ROW_TILE = 65_536
 
 
 def chunks(
-    span: Span, points: int = CHUNK_POINTS, *, whole_rows: int | None = None
+    span: Span,
+    points: int | Callable[[int], int] = CHUNK_POINTS,
+    *,
+    whole_rows: int | None = None,
 ) -> Iterator[Span]:
     """Pieces of a span of at most about `points` points, in order of rows.
 
     Parameters
     ----------
+    points
+        A number, or a function that says how many for so many points that are left.
     whole_rows
         Never cut a row and take at most so many together: for rules whose weights need all inner
         points of a θ.
@@ -31,11 +36,33 @@ def chunks(
     [(0, 2), (2, 4), (4, 5)]
     """
     width = span.n1 - span.n0
-    tile = min(width, ROW_TILE) if whole_rows is None else width
-    rows = max(1, points // max(tile, 1))
-    if whole_rows is not None:
-        rows = min(rows, whole_rows)
-    for t0 in range(span.t0, span.t1, rows):
+    tile = max(1, min(width, ROW_TILE) if whole_rows is None else width)
+    t0 = span.t0
+    while t0 < span.t1:
+        size = points((span.t1 - t0) * width) if callable(points) else points
+        rows = max(1, size // tile)
+        if whole_rows is not None:
+            rows = min(rows, whole_rows)
         t1 = min(t0 + rows, span.t1)
-        for n0 in range(span.n0, span.n1, max(tile, 1)):
+        for n0 in range(span.n0, span.n1, tile):
             yield Span(t0, t1, n0, min(n0 + tile, span.n1))
+        t0 = t1
+
+
+def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
+    """Pieces of a span of about `points()` points that may be parts of rows, in order of rows.
+
+    Examples
+    --------
+    >>> [c.shape for c in columns(Span(0, 2, 0, 100), lambda: 60)]
+    [(1, 60), (1, 40), (1, 60), (1, 40)]
+    """
+    t0, width = span.t0, span.n1 - span.n0
+    while t0 < span.t1:
+        t1 = min(t0 + max(1, points() // max(width, 1)), span.t1)
+        n0 = span.n0
+        while n0 < span.n1:
+            n1 = span.n1 if t1 - t0 > 1 else min(n0 + max(1, points()), span.n1)
+            yield Span(t0, t1, n0, n1)
+            n0 = n1
+        t0 = t1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from nestquad._typing import Array
 from nestquad.points import Sequence, Stream
 
 __all__ = ["Design", "Grid", "Span"]
@@ -25,6 +28,32 @@ class Span:
     @property
     def size(self) -> int:
         return (self.t1 - self.t0) * (self.n1 - self.n0)
+
+    def common(self, other: Span) -> Span | None:
+        """What two rectangles have in common."""
+        t0, t1 = max(self.t0, other.t0), min(self.t1, other.t1)
+        n0, n1 = max(self.n0, other.n0), min(self.n1, other.n1)
+        return Span(t0, t1, n0, n1) if t0 < t1 and n0 < n1 else None
+
+    def without(self, other: Span) -> list[Span]:
+        """What is left of this rectangle without another, as rectangles.
+
+        Examples
+        --------
+        >>> sum(rest.size for rest in Span(0, 4, 0, 4).without(Span(1, 3, 1, 3)))
+        12
+        """
+        common = self.common(other)
+        if common is None:
+            return [self]
+        t0, t1, n0, n1 = common.t0, common.t1, common.n0, common.n1
+        parts = [
+            Span(self.t0, t0, self.n0, self.n1),
+            Span(t0, t1, self.n0, n0),
+            Span(t0, t1, n1, self.n1),
+            Span(t1, self.t1, self.n0, self.n1),
+        ]
+        return [part for part in parts if part.size]
 
 
 @dataclass(frozen=True)
@@ -70,6 +99,11 @@ class Grid:
         return Span(0, self.n_outer, 0, self.n_inner)
 
     @property
+    def points(self) -> Grid:
+        """The same points without a size: equal for grids that are parts of each other."""
+        return replace(self, n_outer=0, n_inner=0)
+
+    @property
     def outer_stream(self) -> Stream:
         return self.stream.child(self.level, 0)
 
@@ -84,19 +118,21 @@ class Design:
 
     grids: tuple[Grid, ...] = field(default=())
 
+    def needs(self) -> list[tuple[Grid, Array]]:
+        """For each kind of points, a grid on them and how many x each of its θ has."""
+        by_points: dict[Grid, list[Grid]] = {}
+        for grid in self.grids:
+            by_points.setdefault(grid.points, []).append(grid)
+        found = []
+        for grids in by_points.values():
+            largest = max(grids, key=lambda grid: grid.n_outer)
+            needed = np.zeros(largest.n_outer, dtype=int)
+            for grid in grids:
+                needed[: grid.n_outer] = np.maximum(needed[: grid.n_outer], grid.n_inner)
+            found.append((largest, needed))
+        return found
+
     @property
     def n_evaluations(self) -> int:
-        """How many points there are; those that grids of one level share count once."""
-        tables: dict[tuple[Stream, int], list[Grid]] = {}
-        for grid in self.grids:
-            tables.setdefault((grid.stream, grid.level), []).append(grid)
-        return sum(_area(grids) for grids in tables.values())
-
-
-def _area(grids: list[Grid]) -> int:
-    """Of the union of rectangles that share a corner."""
-    area = width = 0
-    for grid in sorted(grids, key=lambda grid: -grid.n_outer):
-        area += grid.n_outer * max(grid.n_inner - width, 0)
-        width = max(width, grid.n_inner)
-    return area
+        """How many different points there are; grids on the same points overlap."""
+        return sum(int(needed.sum()) for _, needed in self.needs())

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nestquad._typing import Array
+from nestquad._typing import Array, ArrayLike
 from nestquad.evaluate._design import Span
 
 __all__ = ["ValueTable"]
@@ -25,15 +25,21 @@ class ValueTable:
 
     def missing(self, span: Span) -> list[Span]:
         """The rectangles of a span (which starts at row and column 0) that are not here yet."""
-        have = np.zeros(span.t1, dtype=int)
-        known = min(span.t1, self._columns.size)
+        return self.lacking(np.full(span.t1, span.n1))
+
+    def lacking(self, needed: ArrayLike) -> list[Span]:
+        """The rectangles that are not here yet where row t should have `needed[t]` values."""
+        need = np.asarray(needed, dtype=int)
+        have = np.zeros(need.size, dtype=int)
+        known = min(need.size, self._columns.size)
         have[:known] = self._columns[:known]
-        have = np.minimum(have, span.n1)
-        cuts = [0, *(np.flatnonzero(np.diff(have)) + 1).tolist(), span.t1]
+        have = np.minimum(have, need)
+        changes = (np.diff(have) != 0) | (np.diff(need) != 0)
+        cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), need.size]
         return [
-            Span(t0, t1, int(have[t0]), span.n1)
+            Span(t0, t1, int(have[t0]), int(need[t0]))
             for t0, t1 in pairwise(cuts)
-            if t1 > t0 and have[t0] < span.n1
+            if t1 > t0 and have[t0] < need[t0]
         ]
 
     def complete_rows(self, n_inner: int) -> int:

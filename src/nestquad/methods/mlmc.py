@@ -75,8 +75,7 @@ class MLMC(Method):
     *Error bar.* The variances of all levels, and the square of the bias that is left: the last
     corrections continued as a geometric series.
 
-    *Memory.* A few numbers for each θ, none for x, when a budget alone is given; all values
-    (8 bytes an evaluation) while working towards a tolerance.
+    *Memory.* A few numbers for each θ, none for x.
 
     References
     ----------
@@ -261,7 +260,7 @@ class MLMC(Method):
             # Level 0 has most of the θ and needs no halves.
             mean = MeanRule(n) if index else WeightedRule(np.full((1, 1, n), 1.0 / n), ("full",))
             try:
-                j = evaluations.fold(mean, index)
+                j = evaluations.fold(mean, index, remember=True)
             except OutOfTimeError:
                 if len(levels) < 2:
                     raise

@@ -9,7 +9,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel
-from nestquad.rules._cholesky import Factor, factorize
+from nestquad.rules._cholesky import Factor, Factorizer
 from nestquad.rules._guard import Jitter, Regularization, Schedule, scheduled_lambda
 from nestquad.rules._rule import Rule
 
@@ -40,8 +40,8 @@ class DenseSystem:
 
     Shapes
     ------
-    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,), functions (N, k) with
-    their moments (k,).
+    nodes (N, d), gram (N, N) of which the upper triangle counts, and whose memory the factor
+    takes over, mean (N,), functions (N, k) with their moments (k,).
     """
 
     nodes: Array
@@ -58,7 +58,7 @@ class DenseSystem:
         if isinstance(regularization, Schedule) and not np.isfinite(smoothness):
             regularization = Jitter()
         if isinstance(regularization, Jitter):
-            return self._guarded(regularization, scale)
+            return self._guarded(regularization, scale, Factorizer(self.gram))
         if isinstance(regularization, Schedule):
             lam = scheduled_lambda(regularization.grid[0], n, smoothness, dim)
         elif isinstance(regularization, int | float | np.number) and regularization >= 0:
@@ -67,17 +67,18 @@ class DenseSystem:
             raise InputError(
                 "regularization", repr(regularization), "a number λ ≥ 0, a Jitter or a Schedule"
             )
-        factor = factorize(self.gram, n * lam)
+        factorize = Factorizer(self.gram)
+        factor = factorize(n * lam)
         if factor is not None:
             return factor, n * lam
         # Too little for this matrix: hand over to the guard, from where the request left off.
         start = min(max(n * lam / scale, Jitter().start), 0.5)
-        return self._guarded(Jitter(start, limit=np.inf), scale)
+        return self._guarded(Jitter(start, limit=np.inf), scale, factorize)
 
-    def _guarded(self, jitter: Jitter, scale: float) -> tuple[Factor, float]:
+    def _guarded(self, jitter: Jitter, scale: float, factorize: Factorizer) -> tuple[Factor, float]:
         relative, tamest = jitter.start, None
         while relative < 1.0:
-            factor = factorize(self.gram, relative * scale)
+            factor = factorize(relative * scale)
             if factor is not None:
                 tamest = factor, relative * scale
                 if np.abs(self._weights(factor, self.nodes.shape[0])[0]).sum() <= jitter.limit:

@@ -1,0 +1,224 @@
+"""What everything around g costs: beside g alone, as sizes grow, and beside other ways."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import nestquad as nq
+from benchmarks._measure import interleaved
+from benchmarks._page import times
+from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks.studies._peers import peers_table
+from nestquad.plots import method_styles, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_BLOCK = 65_536
+# How often g repeats itself: about 0.1, 1 and 10 µs a point.
+_COSTS = {"cheap": 1, "1 µs": 10, "10 µs": 100}
+_SIZES = (10, 32, 100, 316, 1_000, 3_162)
+# The longest that g alone may take in one run of the study.
+_MOST_SECONDS = 4.0
+_BUDGETS = (1_000, 10_000, 100_000, 1_000_000)
+_METHODS = ("nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc")
+_FROM = 100_000
+# One run in a process of its own, which tells what it took.
+_CHILD = """
+import json, resource, sys, time
+import nestquad as nq
+problem = nq.problems.finance()
+method, budget = sys.argv[1], int(sys.argv[2])
+nq.estimate(problem, method=method, budget=512, rng=1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.process_time()
+est = nq.estimate(problem, method=method, budget=budget, rng=0)
+seconds = time.process_time() - start
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"seconds": seconds, "memory": memory / 1024, "before": before / 1024,
+                  "evaluations": est.n_evaluations}))
+"""
+
+
+def costly(repeats: int, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Some work for each point, several times over."""
+    value = x[..., 0] + theta[..., 0]
+    for _ in range(repeats):
+        value = np.arctan(np.exp(np.sin(value)) + np.cos(value) * value)
+    return value
+
+
+def _problem(repeats: int) -> nq.NestedExpectation:
+    return nq.NestedExpectation(nq.Uniform(), nq.Uniform(), partial(costly, repeats), np.square)
+
+
+def _run(settings: Settings) -> Result:
+    ratios = _ratios(settings)
+    growth = _growth(settings)
+    peers = peers_table(settings)
+    verdicts = [
+        _verdict(ratios, "nmc", "cheap", 1.1, settings),
+        _verdict(ratios, "nkq", "cheap", 1.2, settings),
+        _verdict(ratios, "nmc", "1 µs", 1.1, settings),
+        _verdict(ratios, "nkq", "1 µs", 1.2, settings),
+    ]
+    return Result((ratios, growth, *peers.tables), tuple(verdicts), peers.notes)
+
+
+def _ratios(settings: Settings) -> Table:
+    rows = []
+    for cost, repeats in _COSTS.items():
+        g = partial(costly, repeats)
+        per_point = _alone(g, _BLOCK, 1) / _BLOCK
+        for n in _SIZES[:3] if settings.quick else _SIZES:
+            if n * n * per_point > _MOST_SECONDS:
+                continue
+            problem = _problem(repeats)
+            methods = {
+                "nmc": nq.NMC(n, n),
+                "nqmc": nq.NQMC(n, n),
+                "nkq": nq.NKQ(n, n, sharing="shared"),
+            }
+            tasks: dict[str, Callable[[int], Any]] = {
+                name: partial(_estimated, problem, method) for name, method in methods.items()
+            }
+            tasks["g alone"] = partial(_alone, g, n * n)
+            found = interleaved(tasks, 3 if n * n * per_point > 0.5 else 9)
+            alone = found.pop("g alone")
+            for name, timings in found.items():
+                rows.append(
+                    {
+                        "cost": cost,
+                        "method": name,
+                        "evaluations": n * n,
+                        "ratio": timings.cpu_over(alone),
+                        "ratio_wall": timings.over(alone),
+                        "alone": float(np.median(alone.cpu)),
+                        "per_point": float(np.median(alone.cpu)) / n**2 * 1e9,
+                    }
+                )
+    columns = (
+        Column("cost", "g"),
+        Column("method", "method"),
+        Column("evaluations", "N·T", "count"),
+        Column("per_point", "g alone, ns a point", "number"),
+        Column("alone", "g alone", "seconds"),
+        Column("ratio", "whole estimate over g alone", "times"),
+    )
+    caption = (
+        "CPU time of a whole estimate (T = N; `nkq` with shared weights) over that of g alone on "
+        "points that are there already, in blocks that fit the cache; medians of repeats in turn."
+    )
+    return Table("ratios", caption, columns, tuple(rows))
+
+
+def _estimated(problem: nq.NestedExpectation, method: Any, repeat: int) -> None:
+    nq.estimate(problem, method=method, rng=repeat)
+
+
+def _alone(g: Callable[..., Any], size: int, repeat: int) -> float:
+    """Seconds for g on so many points, which are made before the clock starts."""
+    rng = np.random.default_rng(repeat)
+    rows = max(1, min(size, _BLOCK) // 256)
+    x, theta = rng.random((rows, min(size, 256), 1)), rng.random((rows, 1, 1))
+    start, done = time.process_time(), 0
+    while done < size:
+        done += np.size(g(x, theta))
+    return time.process_time() - start
+
+
+def _growth(settings: Settings) -> Table:
+    rows = []
+    for method in _METHODS:
+        for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
+            run = subprocess.run(
+                [sys.executable, "-c", _CHILD, method, str(budget)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            found = json.loads(run.stdout)
+            rows.append({"method": method, "budget": budget, **found})
+    columns = (
+        Column("method", "method"),
+        Column("evaluations", "evaluations", "count"),
+        Column("seconds", "CPU time", "seconds"),
+        Column("memory", "peak memory, MB", "number"),
+    )
+    caption = (
+        "Finance, each run in a process of its own; Python with nestquad alone takes "
+        f"{min(row['before'] for row in rows):.0f} MB."
+    )
+    return Table("growth", caption, columns, tuple(rows))
+
+
+def _verdict(ratios: Table, method: str, cost: str, target: float, settings: Settings) -> Verdict:
+    chosen = [
+        row
+        for row in ratios.rows
+        if (row["method"], row["cost"]) == (method, cost) and row["evaluations"] >= 0.99 * _FROM
+    ]
+    worst = max((row["ratio"] for row in chosen), default=None)
+    name = "NKQ with shared weights" if method == "nkq" else method.upper()
+    what = "about 0.1 µs" if cost == "cheap" else cost
+    return Verdict(
+        f"{name}, whole estimate over g alone, N·T ≥ 1e5, g of {what} a point",
+        f"≤ {target:g} ×",
+        "–" if worst is None else f"{times(worst)} at worst",
+        None if worst is None or settings.quick else worst <= target,
+    )
+
+
+def _draw(result: Result) -> Figure:
+    figure, (left, middle, right) = new_axes(15.0, 4.0, columns=3)
+    ratios, growth = result.table("ratios").rows, result.table("growth").rows
+    styles = method_styles(_METHODS)
+    for ax in (left, middle, right):
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    for cost, look in (("cheap", 1.0), ("1 µs", 0.6), ("10 µs", 0.3)):
+        for method in ("nmc", "nqmc", "nkq"):
+            rows = [r for r in ratios if (r["method"], r["cost"]) == (method, cost)]
+            x, y = [r["evaluations"] for r in rows], [r["ratio"] for r in rows]
+            label = f"{method}, g {'≈ 0.1 µs' if cost == 'cheap' else cost}"
+            left.plot(x, y, **styles[method].line, markersize=4, alpha=look, label=label)
+    left.axhline(1.0, color="#222222", linewidth=0.8)
+    left.set_title("whole estimate over g alone", fontsize=9)
+    for method in _METHODS:
+        rows = [r for r in growth if r["method"] == method]
+        x = [r["evaluations"] for r in rows]
+        line = {**styles[method].line, "markersize": 4, "label": method}
+        middle.plot(x, [r["seconds"] for r in rows], **line)
+        right.plot(x, [r["memory"] for r in rows], **line)
+    middle.set_title("CPU seconds, finance", fontsize=9)
+    right.set_title("peak memory of the process, MB, finance", fontsize=9)
+    for ax in (left, middle, right):
+        ax.set_xlabel("evaluations of g (log scale)", fontsize=9)
+    left.legend(fontsize=7, frameon=False)
+    right.legend(fontsize=7, frameon=False)
+    return figure
+
+
+STUDY = Study(
+    name="overhead",
+    title="What everything around g costs",
+    about="""
+A whole `nq.estimate` makes points, calls g in blocks, reduces, tunes, weighs and estimates the
+error. How much that is beside g alone depends on how much g costs, so there are three of them. NMC
+and NQMC cost a little for each point. NKQ costs a factorisation in N and one in T on top, which
+does not grow with what g costs: it disappears beside a g of a microsecond or more, and is what one
+pays beside a g of a tenth of that. Below, all methods as they grow, and other ways to the same
+answer on the same machine.
+""",
+    run=_run,
+    draw=_draw,
+    caption="Overhead over g alone (left), time (middle) and memory (right) against evaluations.",
+)

@@ -1,0 +1,341 @@
+"""Evaluates designs: tasks for workers, a deadline, a store, and what is remembered."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import EvaluationError
+from nestquad.evaluate._chunks import CHUNK_POINTS, chunks, columns
+from nestquad.evaluate._design import Design, Grid, Span
+from nestquad.evaluate._pace import Pace
+from nestquad.evaluate._store import Store
+from nestquad.evaluate._table import ValueTable
+from nestquad.evaluate._task import InnerRule, Task, run_task
+from nestquad.evaluate._workers import Workers
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+
+if TYPE_CHECKING:
+    from nestquad.evaluate._evaluations import Evaluations
+
+__all__ = ["MEMORY", "Evaluator"]
+
+# Points and values of one block, temporary arrays of g included, and results that wait: bytes.
+MEMORY = 256_000_000
+# A block of g is held about this many times over: x, theta, and what g makes of them.
+_COPIES = 6
+# Sizes to start from, while nobody knows what g costs.
+_FIRST, _FIRST_ONE_BY_ONE = 256, 8
+# What a chunk should take: here, and as a task of an executor, which has costs of its own.
+_SECONDS, _TASK_SECONDS, _LEAST_TASK_SECONDS = 0.25, 0.5, 0.05
+_MOST_TASK_POINTS = 1 << 24
+# Tasks for each worker: one under way, one that is waiting, and some because they differ.
+_AHEAD = 3
+
+
+@dataclass
+class Evaluator:
+    """Evaluates designs of one problem and remembers what it was told to keep.
+
+    Parameters
+    ----------
+    problem
+        Whose g is called.
+    executor
+        Any ``concurrent.futures.Executor``; None runs in this thread.
+    keep
+        Keep all values in memory, for designs that grow. Otherwise values are reduced chunk by
+        chunk and forgotten.
+    deadline
+        ``time.perf_counter()`` after which no new chunk is started.
+    chunk_points
+        The most points of a block of g; memory may allow fewer.
+    retries
+        How often to try again where g fails.
+    store
+        Where values are written as soon as they are there, and looked up before g is called.
+    on_progress
+        Called with the number of evaluations done so far, in all designs.
+    on_rows
+        Called with a grid and its rows that are reduced so far, a list of (t, views[, p]).
+    """
+
+    problem: NestedExpectation
+    executor: Executor | None = None
+    keep: bool = False
+    deadline: float = float("inf")
+    chunk_points: int = CHUNK_POINTS
+    retries: int = 0
+    store: Store | None = None
+    on_progress: Callable[[int], None] = lambda done: None
+    on_rows: Callable[[Grid, list[Array]], None] = lambda grid, rows: None
+    n_evaluations: int = 0
+    n_reused: int = 0
+    stopped: str | None = None
+    _memos: dict[Stream, dict[str, Any]] = field(default_factory=dict)
+    _tables: dict[Grid, ValueTable] = field(default_factory=dict)
+    _folded: dict[Grid, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._workers = None if self.executor is None else Workers(self.executor)
+        self.chunk_points = min(self.chunk_points, _block_points(self.problem))
+        first = _FIRST if self.problem.vectorized else _FIRST_ONE_BY_ONE
+        most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
+        if self.chunk_points < CHUNK_POINTS and self._workers is not None:
+            most = max(1, most * self.chunk_points // CHUNK_POINTS)
+        seconds = _SECONDS if self._workers is None else _TASK_SECONDS
+        self._pace = Pace(min(first, most), most, seconds)
+        self._value_bytes = 8
+
+    def evaluate(self, design: Design) -> Evaluations:
+        """The evaluations of a design; none is made before it is asked for."""
+        from nestquad.evaluate._evaluations import Evaluations
+
+        return Evaluations(self, design)
+
+    def memo(self, stream: Stream) -> dict[str, Any]:
+        """What a method wants to remember from turn to turn to save time; no answer needs it."""
+        return self._memos.setdefault(stream, {})
+
+    def table(self, grid: Grid) -> ValueTable:
+        """Values on the points of a grid: grids of several methods may share an evaluator."""
+        return self._tables.setdefault(grid.points, ValueTable())
+
+    def folded(self, grid: Grid) -> Array | None:
+        """Rows of a grid that were reduced before; the number of inner points is part of it."""
+        return self._folded.get(_by_rows(grid))
+
+    def remember(self, grid: Grid, rows: Array) -> None:
+        self._folded[_by_rows(grid)] = rows
+
+    def close(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+
+    def run(self, grid: Grid, span: Span, rule: InnerRule | None) -> Iterator[tuple[Span, Array]]:
+        """Evaluate a span tile by tile, in order; yield values, or what the rule makes of them.
+
+        A tile that is cheap is one job, reduced where it is evaluated. One that is dear, or that
+        has to be stored, consists of several jobs whose values come here.
+        """
+        task = Task(self.problem, grid, rule, self.chunk_points, self.retries)
+        if self._workers is not None and self._workers.separate:
+            _ = task.payload  # here, where the error is seen, and not in a thread of the pool
+        tile, buffer, filled = None, None, 0
+        for job, values in self._results(task, self._jobs(task, span)):
+            if job.reduced:
+                yield job.tile, values
+                continue
+            if job.tile != tile or buffer is None:
+                tile, filled = job.tile, 0
+                buffer = np.empty((*tile.shape, *values.shape[2:]))
+            part = job.span
+            buffer[part.t0 - tile.t0 : part.t1 - tile.t0, part.n0 - tile.n0 : part.n1 - tile.n0] = (
+                values
+            )
+            filled += part.size
+            if filled == tile.size:
+                yield tile, task.reduce(buffer, tile)
+                buffer = None
+
+    def _jobs(self, task: Task, span: Span) -> Iterator[_Job]:
+        whole_rows = None if task.rule is None else task.rule.whole_rows
+        raw = task.rule is None or self.store is not None
+        width = span.n1 - span.n0
+        if self.store is not None:
+            self.store.scan(task.grid)
+        for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
+            size = partial(self._size, tile.size, width, raw)
+            if self.store is None and tile.size <= max(size(), self._row_limit()):
+                yield _Job(tile, tile, reduced=True)
+                continue
+            ready: list[tuple[Span, Array]] = []
+            missing = [tile]
+            if self.store is not None:
+                ready, missing = self.store.read(task.grid, tile)
+            for part, values in ready:
+                yield _Job(tile, part, values=values)
+            for rest in missing:
+                for part in columns(rest, size):
+                    yield _Job(tile, part)
+
+    def _row_limit(self) -> int:
+        """A row that takes no longer than twice what a chunk should is not worth cutting."""
+        if self._pace.per_point == 0.0:
+            return 0
+        return int(min(2.0 * self._pace.seconds / self._pace.per_point, self.chunk_points))
+
+    def _size(self, left: int, width: int, raw: bool) -> int:
+        """How many points the next job should have, when so many are left in rows of a width."""
+        size = self._pace.points
+        if self._workers is None:
+            return size
+        workers = self._workers.count
+        if raw:  # values travel here and wait in memory
+            size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
+        # Towards the end jobs become smaller, so that no worker waits long for another, but not so
+        # small that handing them out is what takes the time. Rows that are cheap are not cut.
+        share = left // (4 * workers)
+        if self._pace.per_point > 0.0:
+            share = max(share, int(_LEAST_TASK_SECONDS / self._pace.per_point))
+            if width * self._pace.per_point < 2.0 * _LEAST_TASK_SECONDS:
+                share = max(share, width)
+        return max(min(size, share), 1)
+
+    def _results(self, task: Task, jobs: Iterator[_Job]) -> Iterator[tuple[_Job, Array]]:
+        if self._workers is not None:
+            yield from self._from_workers(task, jobs, self._workers)
+            return
+        for job in jobs:
+            if job.values is None:
+                if self._time_is_up():
+                    return
+                try:
+                    self._finish(task, job, *run_task(job.own(task), job.span))
+                except EvaluationError as error:
+                    error.n_completed = self.n_evaluations
+                    raise
+            else:
+                self._reuse(job)
+            assert job.values is not None
+            yield job, job.values
+
+    def _from_workers(
+        self, task: Task, jobs: Iterator[_Job], workers: Workers
+    ) -> Iterator[tuple[_Job, Array]]:
+        """Keep every worker busy; values are stored as they come, and handed on in order."""
+        queue: deque[_Job] = deque()
+        window = _AHEAD * workers.count
+        exhausted = False
+        try:
+            while True:
+                # A job that takes long must not stop the others; how far they may get ahead of
+                # it is a question of memory.
+                while not exhausted and len(queue) < 4 * window:
+                    if sum(job.values is None for job in queue) >= window:
+                        break
+                    job = next(jobs, None)
+                    if job is None or (job.values is None and self._time_is_up()):
+                        exhausted = True
+                        break
+                    if job.values is None:
+                        job.submit(task, workers)
+                    else:
+                        self._reuse(job)
+                    queue.append(job)
+                if not queue:
+                    return
+                if queue[0].values is None:
+                    self._collect(task, queue, workers)
+                while queue and queue[0].values is not None:
+                    first = queue.popleft()
+                    yield first, first.values  # type: ignore[misc]
+        except EvaluationError as error:
+            self._save_what_is_under_way(task, queue)
+            error.n_completed = self.n_evaluations
+            raise
+        finally:
+            for job in queue:
+                if job.future is not None:
+                    job.future.cancel()
+
+    def _collect(self, task: Task, queue: deque[_Job], workers: Workers) -> None:
+        """Wait for some job, and take what is there."""
+        open_jobs = {job.future: job for job in queue if job.values is None}
+        done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
+        failure: EvaluationError | None = None
+        for future in done:
+            job = open_jobs[future]
+            try:
+                values, seconds = future.result()
+            except BrokenExecutor as error:
+                workers.replace(job.generation, error)
+                job.submit(task, workers)
+            except EvaluationError as error:
+                failure = error
+            else:
+                workers.worked()
+                self._finish(task, job, values, seconds)
+        if failure is not None:
+            raise failure
+
+    def _save_what_is_under_way(self, task: Task, queue: deque[_Job]) -> None:
+        """After a failure: evaluations that others have paid for are kept, if there is a store."""
+        if self.store is None:
+            return
+        for job in queue:
+            if job.values is None and job.future is not None and not job.future.cancel():
+                try:
+                    values, seconds = job.future.result()
+                except Exception:  # the first failure is the one to report
+                    continue
+                self._finish(task, job, values, seconds)
+
+    def _finish(self, task: Task, job: _Job, values: Array, seconds: float) -> None:
+        job.values = values
+        if self.store is not None:
+            self.store.write(task.grid, job.span, values)
+        self._pace.observe(job.span.size, seconds)
+        self._value_bytes = max(self._value_bytes, 8 * int(np.prod(values.shape[2:], initial=1)))
+        self._count(job.span.size)
+
+    def _reuse(self, job: _Job) -> None:
+        self.n_reused += job.span.size
+        self._count(job.span.size)
+
+    def _count(self, size: int) -> None:
+        self.n_evaluations += size
+        self.on_progress(self.n_evaluations)
+
+    def _time_is_up(self) -> bool:
+        if time.perf_counter() > self.deadline:
+            self.stopped = "time"
+            return True
+        return False
+
+
+@dataclass
+class _Job:
+    """A span to evaluate, and the tile that it is a part of."""
+
+    tile: Span
+    span: Span
+    reduced: bool = False
+    values: Array | None = None
+    future: Future[tuple[Array, float]] | None = None
+    generation: int = 0
+
+    def own(self, task: Task) -> Task:
+        """The task with a rule only if this job is a whole tile."""
+        return task if self.reduced else task.raw
+
+    def submit(self, task: Task, workers: Workers) -> None:
+        self.future = workers.submit(run_task, self.own(task), self.span)
+        self.generation = workers.generation
+
+
+def _by_rows(grid: Grid) -> Grid:
+    """What a row depends on: all but how many there are."""
+    return replace(grid, n_outer=0)
+
+
+def _block_points(problem: NestedExpectation) -> int:
+    """How many points may be held at a time, whatever their dimension."""
+    law = problem.outer_law
+    theta = (
+        law.from_uniform(np.full((1, law.base_dim), 0.5))
+        if law.has_transport
+        else law.sample(1, np.random.default_rng(0))
+    )
+    inner = problem.inner_law(theta)
+    numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
+    return max(1, MEMORY // (8 * _COPIES * (int(numbers) + 1)))

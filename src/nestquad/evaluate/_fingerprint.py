@@ -1,0 +1,231 @@
+"""Telling problems apart without evaluating g: by what their laws do, and by the code of g."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import hashlib
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.problem import NestedExpectation
+
+__all__ = ["difference", "fingerprint"]
+
+_MOST_NUMBERS = 64
+_CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
+# What a function calls on a list or dict that it keeps count in.
+_MUTATORS = {"append", "extend", "update", "add", "insert", "pop", "setdefault", "fill"}
+
+
+def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
+    """What decides the values of g, as JSON: laws at a few points, and a digest of g.
+
+    f and `combine` do not take part: values of g serve them all. The digest covers the code of g
+    and of the functions it calls, and constants in closures, defaults, attributes and globals,
+    but not what g itself changes, such as a counter.
+    """
+    theta, x = _probe(problem)
+    return {
+        "outer law": _numbers(theta),
+        "inner law": _numbers(x),
+        "dimensions": [int(theta.shape[-1]), int(x.shape[-1])],
+        "g": _digest(problem.g),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+
+
+def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str, str] | None:
+    """What differs, what the store has, and what came; None if nothing does."""
+    names = {"outer law": "theta", "inner law": "x"}
+    if stored.get("dimensions") != given["dimensions"]:
+        return (
+            "problem",
+            f"one with dimensions (d_theta, d_x) = {tuple(given['dimensions'])}",
+            f"{tuple(stored.get('dimensions', ()))}, those of the store",
+        )
+    for part, what in names.items():
+        old, new = np.asarray(stored.get(part, ())), np.asarray(given[part])
+        # Another build of NumPy or SciPy may round differently.
+        if old.shape != new.shape or not np.allclose(old, new, rtol=1e-6, atol=1e-9):
+            return (
+                "problem",
+                f"another {part} ({what} = {_short(new)} at a point of reference)",
+                f"the one of the store ({what} = {_short(old)})",
+            )
+    # Other versions of Python compile to other code, so that digests say nothing.
+    same_python = stored.get("python") == given["python"]
+    if same_python and stored.get("g") != given["g"]:
+        return (
+            "problem",
+            "another g: its code, or a constant that it uses, has changed",
+            f"the g of the store (digest {stored.get('g')}, not {given['g']})",
+        )
+    return None
+
+
+def _probe(problem: NestedExpectation) -> tuple[Array, Array]:
+    law = problem.outer_law
+    theta = law.from_uniform(_reference(3, law.base_dim)) if law.has_transport else None
+    if theta is None:
+        theta = law.sample(3, np.random.default_rng(20240229))
+    inner = problem.inner_law(theta)
+    if inner.has_transport:
+        x = inner.from_uniform(_reference(2, inner.base_dim)[None])
+    else:
+        x = inner.sample(2, np.random.default_rng(20240229))
+    return np.asarray(theta), np.asarray(x)
+
+
+def _reference(n: int, dim: int) -> Array:
+    """Points well inside the unit cube, all coordinates different."""
+    steps = np.arange(1, n + 1)[:, None] * 0.7548776662 + np.arange(dim)[None, :] * 0.5698402909
+    return np.asarray(0.05 + 0.9 * (steps % 1.0))
+
+
+def _numbers(values: Array) -> list[float]:
+    return [float(v) for v in values.ravel()[:_MOST_NUMBERS]]
+
+
+def _short(values: Array) -> str:
+    return np.array2string(values.ravel()[:3], precision=6, separator=", ")
+
+
+def _digest(g: Any) -> str:
+    found = hashlib.blake2b(digest_size=8)
+    _Feeder(found).feed(g)
+    return found.hexdigest()
+
+
+class _Feeder:
+    """Feeds what an object is made of, in an order that is the same in every process."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self._seen: set[int] = set()
+
+    def feed(self, value: Any) -> None:
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            self._say(repr(value))
+        elif isinstance(value, np.ndarray | np.generic):
+            array = np.asarray(value)
+            self._say(f"{array.dtype.str}{array.shape}")
+            self._target.update(repr(array).encode() if array.dtype.hasobject else array.tobytes())
+        elif isinstance(value, tuple | list):
+            self._say(type(value).__name__)
+            for item in value:
+                self.feed(item)
+        elif isinstance(value, dict):
+            for key in sorted(value, key=repr):
+                self.feed(key)
+                self.feed(value[key])
+        elif isinstance(value, set | frozenset):
+            self._say(repr(sorted(map(repr, value))))
+        elif id(value) not in self._seen:
+            self._seen.add(id(value))
+            self._object(value)
+
+    def _object(self, value: Any) -> None:
+        if isinstance(value, types.CodeType):
+            self._target.update(value.co_code)
+            self._say(repr(value.co_names))
+            for constant in value.co_consts:
+                self.feed(constant)
+        elif isinstance(value, functools.partial):
+            self.feed((value.func, value.args, value.keywords))
+        elif isinstance(value, types.MethodType):
+            self.feed(value.__func__)
+            self.feed(value.__self__)
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif hasattr(value, "__wrapped__"):  # functools.wraps, jax.jit, lru_cache
+            self.feed(value.__wrapped__)
+        elif isinstance(value, types.ModuleType | types.BuiltinFunctionType | np.ufunc | type):
+            self._say(f"{getattr(value, '__module__', '')}.{value.__name__}")
+        else:
+            self._instance(value)
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._say("function")
+        code = function.__code__
+        self.feed(code)
+        if _is_installed(function.__module__):
+            return  # its constants are its own business
+        writes = _Writes(code)
+        self.feed((function.__defaults__, function.__kwdefaults__))
+        used = _closure(function)
+        used |= {name: function.__globals__.get(name) for name in _globals_of(code)}
+        for name in sorted(used):
+            if writes.may_change(name, used[name]):
+                continue
+            self._say(name)
+            self.feed(used[name])
+
+    def _instance(self, value: Any) -> None:
+        kind = type(value)
+        self._say(f"{kind.__module__}.{kind.__qualname__}")
+        if _is_installed(kind.__module__):
+            return
+        own = [
+            item
+            for c in reversed(kind.__mro__)
+            if not _is_installed(c.__module__)
+            for item in sorted(vars(c).items())
+        ]
+        methods = [f for _, f in own if isinstance(f, types.FunctionType)]
+        for method in methods:
+            self.feed(method)
+        writes = [_Writes(m.__code__) for m in methods if m.__name__ != "__init__"]
+        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)}
+        attributes |= getattr(value, "__dict__", {})
+        for name, attribute in sorted(attributes.items()):
+            if name.startswith("__"):
+                continue
+            if not any(w.may_change(name, attribute) for w in writes):
+                self._say(name)
+                self.feed(attribute)
+
+    def _say(self, text: str) -> None:
+        self._target.update(f"<{text}>".encode())
+
+
+class _Writes:
+    """Which names a piece of code changes: those are state, and no part of what it computes."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        stores = [i for i in dis.get_instructions(code) if i.opname.startswith("STORE_")]
+        self._names = {str(i.argval) for i in stores}
+        self._into = any(i.opname in ("STORE_SUBSCR", "STORE_SLICE") for i in stores)
+        self._into |= bool(_MUTATORS & set(code.co_names))
+
+    def may_change(self, name: str, value: Any) -> bool:
+        mutable = isinstance(value, list | dict | set | np.ndarray)
+        return name in self._names or (mutable and self._into)
+
+
+def _closure(function: types.FunctionType) -> dict[str, Any]:
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a cell that is still empty
+            found[name] = cell.cell_contents
+    return found
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    """Names that a function and the functions inside it may look up in its module."""
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return set(code.co_names).union(*map(_globals_of, inner))
+
+
+def _is_installed(module: str | None) -> bool:
+    """Whether it comes with Python or a package: those change with their versions, not by hand."""
+    name = (module or "").partition(".")[0]
+    if name in sys.stdlib_module_names and name != "__main__":
+        return True
+    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file

@@ -1,0 +1,340 @@
+"""Values of g on disk: what is finished stays finished."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import time
+import uuid
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array, RNGLike
+from nestquad.errors import InputError, NestquadWarning
+from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._fingerprint import difference, fingerprint
+from nestquad.evaluate._points import inner_points, outer_points
+from nestquad.points import Given, Sequence, Stream
+from nestquad.problem import NestedExpectation
+
+__all__ = ["Store"]
+
+_FORMAT, _VERSION = "nestquad store", 1
+_MANIFEST, _POINTS = "manifest.json", "points.json"
+_NAME = re.compile(r"(\d+)-(\d+)x(\d+)-(\d+)\.([0-9a-f]{16})\.npy")
+_CACHED = 4
+_STALE_SECONDS = 86_400.0
+_OTHER_FOLDER = "Use another folder, or delete this one."
+
+
+@dataclass
+class Store:
+    """A folder with the values of one problem and one seed.
+
+    `manifest.json` says which. Each kind of grid has a folder of its own, since other sequences or
+    streams make other points, and in it one file for each chunk: a plain ``.npy`` array, whose name
+    says which points it has and what its checksum is. Files are written under another name first,
+    so that they are there completely or not at all, and never changed. So processes may share a
+    store, and die at any moment; and there is nothing to unpickle.
+    """
+
+    path: Path
+    problem: NestedExpectation
+    stream: Stream
+    _tables: dict[Grid, _Table] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], problem: NestedExpectation, rng: RNGLike = None
+    ) -> Store:
+        """The store in a folder, made if it is not there; refused if it belongs to another run.
+
+        With `rng` None an existing store is continued with its own stream.
+        """
+        if not isinstance(path, str | os.PathLike):
+            raise InputError("store", type(path).__name__, "the path of a folder, or None")
+        folder = Path(path)
+        if folder.exists() and not folder.is_dir():
+            raise InputError("store", f"{str(folder)!r}, which is a file", "the path of a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        given = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "nestquad": _nestquad_version(),
+            "problem": fingerprint(problem),
+        }
+        file = folder / _MANIFEST
+        if not file.exists():
+            if any(not child.name.startswith(".tmp-") for child in folder.iterdir()):
+                raise InputError(
+                    "store",
+                    f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
+                    "an empty or new folder, or a store",
+                )
+            entropy = list(Stream.from_rng(rng).entropy)
+            _create(file, json.dumps({**given, "stream": entropy}, indent=1))
+            rng = Stream(tuple(entropy))
+        stored = _manifest(file)
+        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
+        _refuse_another(folder, stored, given, stream)
+        _remove_leftovers(folder)
+        return cls(folder, problem, stream)
+
+    def scan(self, grid: Grid) -> None:
+        """Learn what is there, from this process and others."""
+        self._table(grid).scan()
+
+    def read(self, grid: Grid, span: Span) -> tuple[list[tuple[Span, Array]], list[Span]]:
+        """The parts of a span that are stored, with their values, and the parts that are not."""
+        return self._table(grid).read(span)
+
+    def write(self, grid: Grid, span: Span, values: Array) -> None:
+        self._table(grid).write(span, values)
+
+    def _table(self, grid: Grid) -> _Table:
+        key = grid.points
+        if key not in self._tables:
+            self._tables[key] = _Table.open(self.path, self.problem, grid)
+        return self._tables[key]
+
+
+@dataclass
+class _Table:
+    """The chunks of grids on the same points."""
+
+    folder: Path
+    _names: dict[Span, str] = field(default_factory=dict)
+    _corners: Array = field(default_factory=lambda: np.zeros((0, 4), dtype=int))
+    _cache: OrderedDict[Span, Array] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def open(cls, store: Path, problem: NestedExpectation, grid: Grid) -> _Table:
+        described = {
+            "stream": list(grid.stream.entropy),
+            "level": grid.level,
+            "outer_points": _described(grid.outer_points),
+            "inner_points": _described(grid.inner_points),
+            "n_sets": grid.n_sets,
+            "outer_scale": grid.outer_scale,
+            "joint": grid.joint,
+        }
+        text = json.dumps(described, sort_keys=True)
+        folder = store / f"points-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+        folder.mkdir(exist_ok=True)
+        file = folder / _POINTS
+        first = _first_point(problem, grid)
+        if not file.exists():
+            _create(file, json.dumps({**described, "first_point": first}, indent=1))
+        # The same description has to mean the same points, whatever version wrote it.
+        stored = np.asarray(_json(file).get("first_point", ()), dtype=float)
+        if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
+            raise InputError(
+                "store",
+                f"{str(folder)!r}, whose first point is {stored.tolist()}",
+                f"{first}, which this version of nestquad makes of the same description",
+                _OTHER_FOLDER,
+            )
+        return cls(folder)
+
+    def scan(self) -> None:
+        self._names = {}
+        for name in sorted(os.listdir(self.folder)):
+            found = _NAME.fullmatch(name)
+            if found:
+                t0, t1, n0, n1 = map(int, found.groups()[:4])
+                self._names.setdefault(Span(t0, t1, n0, n1), name)
+        self._index()
+
+    def read(self, span: Span) -> tuple[list[tuple[Span, Array]], list[Span]]:
+        ready: list[tuple[Span, Array]] = []
+        missing = [span]
+        t0, t1, n0, n1 = self._corners.T
+        near = (t0 < span.t1) & (t1 > span.t0) & (n0 < span.n1) & (n1 > span.n0)
+        for corners in self._corners[near]:
+            chunk = Span(*map(int, corners))
+            common = [part for m in missing if (part := m.common(chunk)) is not None]
+            values = self._load(chunk) if common else None
+            if values is None:
+                continue
+            ready += [
+                (p, values[p.t0 - chunk.t0 : p.t1 - chunk.t0, p.n0 - chunk.n0 : p.n1 - chunk.n0])
+                for p in common
+            ]
+            missing = [rest for m in missing for rest in m.without(chunk)]
+        return ready, missing
+
+    def write(self, span: Span, values: Array) -> None:
+        buffer = io.BytesIO()
+        np.save(buffer, values, allow_pickle=False)
+        name = f"{_corners(span)}.{_checksum(span, buffer.getbuffer())}.npy"
+        _replace(self.folder / name, buffer.getbuffer())
+        self._names[span] = name
+
+    def _load(self, chunk: Span) -> Array | None:
+        """The values of a chunk; None, with a warning, if the file is not what was written."""
+        if chunk in self._cache:
+            self._cache.move_to_end(chunk)
+            return self._cache[chunk]
+        file = self.folder / self._names[chunk]
+        try:
+            content = file.read_bytes()
+            if _checksum(chunk, content) != file.name.split(".")[1]:
+                raise ValueError("its checksum is wrong")
+            values = np.load(io.BytesIO(content), allow_pickle=False)
+            if values.dtype != np.float64 or values.shape[:2] != chunk.shape:
+                raise ValueError(f"it has shape {values.shape}")
+        except (OSError, ValueError, EOFError) as error:
+            warnings.warn(
+                f"{file} is damaged ({error}); outer points {chunk.t0} to {chunk.t1 - 1}, inner "
+                f"points {chunk.n0} to {chunk.n1 - 1} are evaluated again.",
+                NestquadWarning,
+                stacklevel=2,
+            )
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+            del self._names[chunk]
+            self._index()
+            return None
+        self._cache[chunk] = values
+        if len(self._cache) > _CACHED:
+            self._cache.popitem(last=False)
+        return np.asarray(values)
+
+    def _index(self) -> None:
+        corners = [(s.t0, s.t1, s.n0, s.n1) for s in self._names]
+        self._corners = np.array(sorted(corners), dtype=int).reshape(-1, 4)
+
+
+def _corners(span: Span) -> str:
+    return f"{span.t0}-{span.t1}x{span.n0}-{span.n1}"
+
+
+def _checksum(span: Span, content: bytes | memoryview) -> str:
+    # The place takes part, so that a file that was renamed is noticed as well.
+    found = hashlib.blake2b(_corners(span).encode(), digest_size=8)
+    found.update(content)
+    return found.hexdigest()
+
+
+def _replace(file: Path, content: bytes | memoryview) -> None:
+    """Write a file so that it is there completely or not at all."""
+    temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _create(file: Path, text: str) -> None:
+    """Like `_replace`, but leaves a file alone that another process made in the meantime."""
+    temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
+    temporary.write_text(text + "\n", encoding="utf-8")
+    try:
+        os.link(temporary, file)  # unlike replace it fails if the file is there
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(temporary, file)
+    temporary.unlink(missing_ok=True)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+    except (OSError, ValueError):
+        pass
+    raise InputError("store", f"{str(file)!r}, which is damaged", "JSON", _OTHER_FOLDER)
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    content = _json(file)
+    entropy = content.get("stream")
+    if content.get("format") != _FORMAT or not isinstance(entropy, list):
+        raise InputError(
+            "store", f"{str(file)!r}, which is no manifest of a store", "a store", _OTHER_FOLDER
+        )
+    return content
+
+
+def _refuse_another(
+    folder: Path, stored: dict[str, Any], given: dict[str, Any], stream: Stream
+) -> None:
+    where = f"the store in {str(folder)!r}"
+    if stored.get("version") != _VERSION:
+        raise InputError(
+            "store",
+            f"{where} of format version {stored.get('version')}",
+            f"format version {_VERSION}, which this nestquad reads",
+            _OTHER_FOLDER,
+        )
+    if _minor(stored.get("nestquad")) != _minor(given["nestquad"]):
+        raise InputError(
+            "store",
+            f"{where}, written by nestquad {stored.get('nestquad')}",
+            f"one of nestquad {_minor(given['nestquad'])}, whose points are the same",
+            _OTHER_FOLDER,
+        )
+    found = difference(stored["problem"], given["problem"])
+    if found is not None:
+        argument, came, wanted = found
+        raise InputError(argument, f"{came}, for {where}", wanted, _OTHER_FOLDER)
+    if list(stream.entropy) != stored["stream"]:
+        raise InputError(
+            "rng",
+            f"a seed that makes the stream {list(stream.entropy)}, for {where}",
+            f"the one that makes {stored['stream']}, the stream of the store",
+            "Use the seed of the first call, rng=None to continue whatever it was, or another "
+            "folder.",
+        )
+    if stored["problem"].get("python") != given["problem"]["python"]:
+        warnings.warn(
+            f"{where[0].upper()}{where[1:]} was written under Python "
+            f"{stored['problem'].get('python')}, so that nobody can tell whether g is the same.",
+            NestquadWarning,
+            stacklevel=4,
+        )
+
+
+def _nestquad_version() -> str:
+    from nestquad import __version__
+
+    return __version__
+
+
+def _minor(version: Any) -> str:
+    return ".".join(str(version).split(".")[:2])
+
+
+def _described(sequence: Sequence) -> str:
+    if isinstance(sequence, Given):
+        digest = hashlib.blake2b(np.ascontiguousarray(sequence.points).tobytes(), digest_size=8)
+        return f"Given({sequence.points.shape}, {sequence.space}, {digest.hexdigest()})"
+    return repr(sequence)
+
+
+def _first_point(problem: NestedExpectation, grid: Grid) -> list[float]:
+    theta = outer_points(problem, grid, 0, 1).theta
+    x = inner_points(problem, grid, theta, Span(0, 1, 0, 1)).x
+    return [float(v) for v in np.concatenate([theta.ravel(), x.ravel()])]
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Files that a process was writing when it died, once nobody can be writing them any more."""
+    limit = time.time() - _STALE_SECONDS
+    for file in folder.rglob(".tmp-*"):
+        with contextlib.suppress(OSError):
+            if file.stat().st_mtime < limit:
+                file.unlink()

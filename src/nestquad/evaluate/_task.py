@@ -1,0 +1,141 @@
+"""What is done where g is evaluated, in this thread or on a worker far away."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, MissingExtraError
+from nestquad.evaluate._call import call_g
+from nestquad.evaluate._chunks import chunks
+from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
+from nestquad.problem import NestedExpectation
+
+__all__ = ["InnerRule", "Task", "run_task"]
+
+
+class InnerRule(Protocol):
+    """Turns values of g at the inner points of each θ into a few numbers: J and its twins.
+
+    `views` names them; the first is the estimate, the others serve error estimation. `reduce` is
+    linear in the values. With `whole_rows` None it takes any part of a row, parts are added up,
+    and it gets no points; a number says that it needs the points of whole rows, and at most so
+    many rows at a time.
+    """
+
+    @property
+    def views(self) -> tuple[str, ...]: ...
+    @property
+    def whole_rows(self) -> int | None: ...
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        """(T, N[, p]) → (T, views[, p])."""
+        ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that evaluating a span of a grid takes, but for the span.
+
+    It travels to workers with every span, so it is pickled once, by cloudpickle where pickle
+    gives up (lambdas, closures), and unpickled once by each worker. Executors that do not pickle
+    use it as it is.
+    """
+
+    problem: NestedExpectation
+    grid: Grid
+    rule: InnerRule | None
+    block_points: int
+    retries: int = 0
+
+    @cached_property
+    def payload(self) -> bytes:
+        content = (self.problem, self.grid, self.rule, self.block_points, self.retries)
+        try:
+            return pickle.dumps(content)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            return _with_cloudpickle(content, error)
+
+    @cached_property
+    def raw(self) -> Task:
+        """The same without the rule."""
+        return self if self.rule is None else replace(self, rule=None)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Task], tuple[bytes]]:
+        return _unpacked, (self.payload,)
+
+    def values(self, span: Span) -> Array:
+        """g on a span, in blocks of bounded size: (T, N[, p])."""
+        width = max(1, min(span.n1 - span.n0, self.block_points))
+        rows = max(1, self.block_points // width)
+        parts = []
+        for t0 in range(span.t0, span.t1, rows):
+            t1 = min(t0 + rows, span.t1)
+            theta = outer_points(self.problem, self.grid, t0, t1).theta
+            row = []
+            for n0 in range(span.n0, span.n1, width):
+                block = Span(t0, t1, n0, min(n0 + width, span.n1))
+                x = inner_points(self.problem, self.grid, theta, block).x
+                row.append(call_g(self.problem, x, theta, self.retries))
+            parts.append(row[0] if len(row) == 1 else np.concatenate(row, axis=1))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def reduce(self, values: Array, span: Span) -> Array:
+        """What the rule makes of the values of a span; without a rule, the values."""
+        if self.rule is None:
+            return values
+        if self.rule.whole_rows is None:
+            return self.rule.reduce(values, span, None)
+        theta = outer_points(self.problem, self.grid, span.t0, span.t1).theta
+        return self.rule.reduce(values, span, inner_points(self.problem, self.grid, theta, span))
+
+    def __call__(self, span: Span) -> Array:
+        if self.rule is None:
+            return self.values(span)
+        parts = []
+        for block in chunks(span, self.block_points, whole_rows=self.rule.whole_rows):
+            if self.rule.whole_rows is None or block.size > self.block_points:
+                parts.append(self.reduce(self.values(block), block))
+            else:  # points are needed twice, and are dear
+                theta = outer_points(self.problem, self.grid, block.t0, block.t1).theta
+                points = inner_points(self.problem, self.grid, theta, block)
+                values = call_g(self.problem, points.x, theta, self.retries)
+                parts.append(self.rule.reduce(values, block, points))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def run_task(task: Task, span: Span) -> tuple[Array, float]:
+    """Evaluate a span, and tell how long it took."""
+    started = time.perf_counter()
+    found = task(span)
+    return found, time.perf_counter() - started
+
+
+@lru_cache(maxsize=8)
+def _unpacked(payload: bytes) -> Task:
+    return Task(*pickle.loads(payload))
+
+
+def _with_cloudpickle(content: Any, error: Exception) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        raise MissingExtraError(
+            f"Sending this problem to another process (pickle says: {error})", "parallel"
+        ) from error
+    try:
+        return bytes(cloudpickle.dumps(content))
+    except Exception as second:
+        raise InputError(
+            "problem",
+            f"one that cannot be sent to another process ({second})",
+            "functions and data that can be pickled",
+            "Open files, locks and connections inside g, or use threads.",
+        ) from second

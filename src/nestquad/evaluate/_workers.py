@@ -1,0 +1,90 @@
+"""Any executor as a set of workers that may die and be replaced."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from typing import Any
+
+from nestquad.errors import EvaluationError, NestquadWarning
+
+__all__ = ["Workers"]
+
+# So many pools in a row may break before any chunk is finished.
+_MOST_BROKEN = 3
+
+
+class Workers:
+    """Submits to the user's executor, and to a new pool of processes when that one breaks.
+
+    A process pool is of no use once one of its processes was killed (by the system for want of
+    memory, say). What it had in hand is lost, and evaluated again by a pool of the same size.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._own: Executor | None = None
+        self._broken = 0
+        self.generation = 0
+
+    @property
+    def count(self) -> int:
+        """How many tasks run at the same time."""
+        known = getattr(self._executor, "_max_workers", None)
+        if known:
+            return int(known)
+        client = getattr(self._executor, "_client", None)  # Dask, which may grow and shrink
+        if client is not None:
+            return max(1, int(sum(client.nthreads().values())))
+        return os.cpu_count() or 2
+
+    @property
+    def separate(self) -> bool:
+        """Whether tasks are known to leave this process."""
+        return isinstance(self._executor, ProcessPoolExecutor)
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
+        while True:
+            try:
+                return self._executor.submit(call, *args)
+            except BrokenExecutor as error:
+                self.replace(self.generation, error)
+
+    def worked(self) -> None:
+        """A task was finished: whatever broke before, it is not the task."""
+        self._broken = 0
+
+    def replace(self, generation: int, error: BaseException) -> None:
+        """Make a new pool, unless somebody noticed before that `generation` broke."""
+        if generation < self.generation:
+            return
+        self._broken += 1
+        old = self._executor
+        if self._broken > _MOST_BROKEN or not isinstance(old, ProcessPoolExecutor):
+            raise EvaluationError(
+                f"the executor broke {self._broken} time(s) without finishing a chunk: {error}",
+                advice="g may end its process, or need more memory than there is. Try it without "
+                "an executor, on a few points.",
+            ) from error
+        warnings.warn(
+            "A worker process died. What it was evaluating is evaluated again by a new pool; the "
+            "answer is the same.",
+            NestquadWarning,
+            stacklevel=2,
+        )
+        self.close()
+        self._executor = self._own = ProcessPoolExecutor(
+            self.count,
+            mp_context=getattr(old, "_mp_context", None),
+            initializer=getattr(old, "_initializer", None),
+            initargs=getattr(old, "_initargs", ()),
+        )
+        self.generation += 1
+
+    def close(self) -> None:
+        """End the pool that was made here; the user's own is the user's."""
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+            self._own = None

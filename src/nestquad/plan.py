@@ -1,0 +1,326 @@
+"""Points for a simulator that runs elsewhere, and an answer from the values that come back."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nestquad._loop import Loop
+from nestquad._typing import Array, RNGLike
+from nestquad._values import matched, refuse_others, value_rows
+from nestquad.errors import InputError, MissingExtraError
+from nestquad.estimate import settled, validated
+from nestquad.evaluate import (
+    Evaluator,
+    Grid,
+    Span,
+    chunks,
+    fingerprint,
+    inner_points,
+    outer_points,
+)
+from nestquad.methods import Goal, Method
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
+
+__all__ = ["Plan", "analyze", "plan", "replay"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Points at which somebody has to evaluate g; made by :func:`nestquad.plan`.
+
+    Attributes
+    ----------
+    id
+        The name of the plan, which begins the id of every row.
+    turn
+        Which block of points this is: methods that learn ask for several, one after the other.
+    n_points
+        How many rows it has.
+    """
+
+    id: str
+    turn: int
+    n_points: int
+    _first: int = field(repr=False)
+    _parts: tuple[tuple[Grid, Span], ...] = field(repr=False)
+    _session: _Session = field(repr=False)
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each row."""
+        return [f"{self.id}-{row}" for row in range(self._first, self._first + self.n_points)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names id, theta_1, …, x_1, … of the columns."""
+        theta, x = self._point(0)
+        names = [f"theta_{i + 1}" for i in range(theta.size)]
+        return ["id", *names, *(f"x_{i + 1}" for i in range(x.size))]
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        """θ (n, d_θ) and x (n, d_x) of the rows in order, in blocks of bounded size."""
+        problem = self._session.problem
+        for grid, part in self._parts:
+            for span in chunks(part):
+                theta = outer_points(problem, grid, span.t0, span.t1).theta
+                x = inner_points(problem, grid, theta, span).x
+                x = np.broadcast_to(x, (*span.shape, x.shape[-1]))
+                yield np.repeat(theta, span.shape[1], axis=0), x.reshape(span.size, -1)
+
+    def to_frame(self) -> Any:
+        """The points as a pandas DataFrame with columns `columns`; needs the extra ``frames``."""
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError("A DataFrame of points", "frames") from None
+        points = np.concatenate([np.concatenate(block, axis=1) for block in self.blocks()])
+        frame = pandas.DataFrame(points, columns=self.columns[1:])
+        frame.insert(0, "id", self.ids)
+        return frame
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the points as CSV, with all digits, however many there are."""
+        ids = iter(self.ids)
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.columns)
+            for block in self.blocks():
+                numbers = np.concatenate(block, axis=1).tolist()
+                writer.writerows([next(ids), *map(repr, row)] for row in numbers)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the points as Parquet; needs the extra ``parquet``."""
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("Writing Parquet files", "parquet") from None
+        self.to_frame().to_parquet(path, index=False)
+
+    def next(self, values: Any) -> Plan | None:
+        """The points that the method asks for once it has seen these values; None if it is done.
+
+        `values` is whatever :func:`nestquad.analyze` takes.
+        """
+        self._session.answer(self, self._values(values))
+        return self._session.plan(self.turn + 1)
+
+    def __len__(self) -> int:
+        return self.n_points
+
+    def __str__(self) -> str:
+        session = self._session
+        return (
+            f"plan {self.id}, block {self.turn + 1}: {self.n_points:,} points for "
+            f"{session.problem.label}, {session.method.name}"
+        )
+
+    def _values(self, values: Any) -> Array:
+        return matched(value_rows(values), self.ids, self._describe)
+
+    def _describe(self, row: int) -> str:
+        theta, x = self._point(row)
+        return f"row {row} of the plan, theta = {theta.tolist()}, x = {x.tolist()}"
+
+    def _point(self, row: int) -> tuple[Array, Array]:
+        for grid, span in self._parts:
+            if row < span.size:
+                t, n = divmod(row, span.shape[1])
+                t, n = span.t0 + t, span.n0 + n
+                problem = self._session.problem
+                theta = outer_points(problem, grid, t, t + 1).theta
+                return theta[0], inner_points(problem, grid, theta, Span(t, t + 1, n, n + 1)).x[
+                    0, 0
+                ]
+            row -= span.size
+        raise IndexError(row)
+
+
+def plan(
+    problem: NestedExpectation,
+    *,
+    budget: int | None = None,
+    tol: float | None = None,
+    rtol: float | None = None,
+    method: str | Method = "auto",
+    rng: RNGLike = None,
+) -> Plan:
+    """The points at which a simulator has to evaluate g, for one that cannot be called from here.
+
+    Parameters
+    ----------
+    problem
+        Its g is not called and may be None.
+    budget, tol, rtol, method, rng
+        As in :func:`nestquad.estimate`. The same arguments make the same points.
+
+    Returns
+    -------
+    Plan
+        ``to_frame()``, ``to_csv(path)`` and ``to_parquet(path)`` write them with an id for each
+        row. Give the values to :func:`nestquad.analyze`; a method that learns (or a tolerance)
+        asks for more points with ``next(values)``.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.NestedExpectation(
+    ...     outer=nq.Uniform(), inner=nq.Uniform(), f=lambda j: j**2, exact=13 / 12
+    ... )
+    >>> points = nq.plan(problem, budget=256, method="nkq", rng=0)
+    >>> frame = points.to_frame()
+    >>> frame["value"] = frame["x_1"] + frame["theta_1"]  # somebody else's simulator
+    >>> est = nq.analyze(points, frame[["id", "value"]])
+    >>> bool(abs(est.value - problem.exact) < 1e-3)
+    True
+    """
+    budget = validated(problem, budget, tol, rtol, None)
+    adaptive = tol is not None or rtol is not None
+    chosen, budget = settled(method, budget, adaptive)
+    goal = Goal(Stream.from_rng(rng), budget, adaptive)
+    first = _Session(replace(problem, g=None), chosen, goal, tol, rtol).plan(0)
+    if first is None:
+        raise InputError("method", repr(chosen), "a method that plans an evaluation")
+    return first
+
+
+def analyze(plan: Plan, values: Any) -> Estimate:
+    """The estimate from the values at the points of a plan (and of those before it).
+
+    Parameters
+    ----------
+    plan
+        From :func:`nestquad.plan`, or ``plan.next``.
+    values
+        In any order of rows: a table with a column ``id`` and one column for each output of g (a
+        DataFrame, or the path of a CSV or Parquet file), a mapping or Series from ids to values,
+        or an array (n,) or (n, p) in the order of the plan.
+
+    Returns
+    -------
+    Estimate
+        Its status is ``"open"`` if the method would ask for more points.
+    """
+    if not isinstance(plan, Plan):
+        raise InputError("plan", type(plan).__name__, "what nq.plan returned")
+    return plan._session.answer(plan, plan._values(values))
+
+
+def replay(first: Plan, values: Any) -> tuple[Estimate, Plan | None]:
+    """The answer from values of several blocks together, and the block that comes after them."""
+    given = value_rows(values)
+    refuse_others(given, first.id)
+    current, estimate = first, None
+    left = set(given.ids or ())
+    while True:
+        ids = current.ids
+        block = given if given.ids is None else given.only(ids)
+        if estimate is not None and len(block) == 0:
+            if left:
+                block = given.only(sorted(left)[:1])  # to be refused by name
+                current._values(block)
+            return estimate, current
+        if len(block) == 0:
+            block = given
+        estimate = analyze(current, block)
+        left -= set(ids)
+        following = current.next(block)
+        if following is None or given.ids is None:
+            if left:
+                current._values(given.only(sorted(left)[:1]))
+            return estimate, following
+        current = following
+
+
+@dataclass
+class _Session:
+    """What the blocks of one plan have in common: the loop that asks, and what it was told."""
+
+    problem: NestedExpectation
+    method: Method
+    goal: Goal
+    tol: float | None
+    rtol: float | None
+
+    def __post_init__(self) -> None:
+        self.told: list[Array] = []
+        self.answers: list[Estimate] = []
+        self.plans: list[Plan | None] = []
+        self._restart()
+
+    def _restart(self) -> None:
+        evaluator = Evaluator(self.problem, keep=True)
+        self.loop = Loop(self.method, self.goal, evaluator, self.tol, self.rtol)
+        self.loop.start()
+        self.answers = []
+        self.plans = []
+        self.plans.append(self._asked())
+
+    def plan(self, turn: int) -> Plan | None:
+        return self.plans[turn]
+
+    def answer(self, plan: Plan, values: Array) -> Estimate:
+        """Tell the values of a block, unless they are known, and return the answer after it."""
+        turn = plan.turn
+        if turn < len(self.told) and not np.array_equal(self.told[turn], values):
+            # Other values than before: what was made of those is forgotten.
+            told, self.told = self.told[:turn], []
+            self._restart()
+            for before in told:
+                self._tell(before)
+        if turn == len(self.told):
+            self._tell(values)
+        return self.answers[turn]
+
+    def _tell(self, values: Array) -> None:
+        started = time.perf_counter()
+        asked = self.plans[-1]
+        assert asked is not None
+        row = 0
+        for grid, span in asked._parts:
+            part = values[row : row + span.size].reshape(*span.shape, *values.shape[1:])
+            self.loop.evaluator.table(grid).put(span, part)
+            row += span.size
+        self.loop.evaluator.n_evaluations += row
+        self.loop.turn()
+        following = self._asked()
+        found = self.loop.answer("open" if following is not None else self.loop.status)
+        self.told.append(values)
+        self.plans.append(following)
+        self.answers.append(replace(found, seconds=time.perf_counter() - started))
+
+    def _asked(self) -> Plan | None:
+        """What the design of this turn lacks; designs that lack nothing are analysed at once."""
+        while self.loop.design is not None:
+            parts = tuple(
+                (grid, span)
+                for grid, needed in self.loop.design.needs()
+                for span in self.loop.evaluator.table(grid).lacking(needed)
+            )
+            if parts:
+                size = sum(span.size for _, span in parts)
+                first = self.loop.evaluator.n_evaluations
+                return Plan(self._id, len(self.plans), size, first, parts, self)
+            self.loop.turn()
+        return None
+
+    @property
+    def _id(self) -> str:
+        what = {
+            "problem": {k: v for k, v in fingerprint(self.problem).items() if "law" in k},
+            "method": repr(self.method),
+            "stream": list(self.goal.stream.entropy),
+            "goal": [self.goal.budget, self.tol, self.rtol],
+        }
+        text = json.dumps(what, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,204 @@
+"""Whoever evaluates: lambdas travel, workers die, and two are twice as fast as one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+
+
+def closure_problem(scale=2.0):
+    """Everything in it is a lambda or a closure."""
+    return nq.NestedExpectation(
+        nq.Uniform(),
+        lambda theta: nq.Normal(theta, 1.0),
+        lambda x, theta: np.cos(scale * x[..., 0]) + theta[..., 0],
+        lambda j: j**2,
+    )
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("method", ["nmc", "ckq", "mlmc"])
+def test_lambdas_and_closures_in_processes(method, processes):
+    pytest.importorskip("cloudpickle")
+    alone = nq.estimate(closure_problem(), method=method, budget=3000, rng=0)
+    together = nq.estimate(closure_problem(), method=method, budget=3000, rng=0, executor=processes)
+    assert together.value == alone.value
+    assert together.std_error == alone.std_error
+
+
+def test_without_cloudpickle_the_message_says_what_to_install(processes, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(nq.MissingExtraError, match=r"parallel"):
+        nq.estimate(closure_problem(), method="nmc", budget=1000, rng=0, executor=processes)
+
+
+def test_what_cannot_travel_is_refused_in_words(processes):
+    pytest.importorskip("cloudpickle")
+    lock = threading.Lock()
+    problem = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), lambda x, theta: x[..., 0] + lock.locked()
+    )
+    with pytest.raises(nq.InputError, match="inside g"):
+        nq.estimate(problem, method="nmc", budget=1000, rng=0, executor=processes)
+
+
+class Inline(Executor):
+    """The least that an executor can be: it has no number of workers and runs at once."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    def submit(self, call, *args):
+        self.tasks += 1
+        future = Future()
+        try:
+            future.set_result(call(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def test_any_executor_will_do():
+    executor = Inline()
+    alone = nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0)
+    found = nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0, executor=executor)
+    assert found.value == alone.value
+    assert executor.tasks > 1
+
+
+def test_a_client_is_not_an_executor():
+    class Client:
+        pass
+
+    with pytest.raises(nq.InputError, match=r"get_executor\(\)"):
+        nq.estimate(closure_problem(), budget=1000, executor=Client())
+
+
+class KillsItsProcess:
+    """Ends the process that evaluates it, once; a file tells whether it has."""
+
+    def __init__(self, file, parent):
+        self.file, self.parent = file, parent
+
+    def __call__(self, x, theta):
+        values = np.cos(x[..., 0]) + theta[..., 0]
+        if os.getpid() != self.parent and theta.max() > 0.9 and not os.path.exists(self.file):
+            with open(self.file, "w"):
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return values
+
+
+@pytest.mark.parametrize("method", ["nkq", "ckq"])
+def test_a_killed_worker_does_not_change_the_answer(method, tmp_path):
+    file = str(tmp_path / "killed")
+    problem = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), KillsItsProcess(file, os.getpid()), np.square
+    )
+    alone = nq.estimate(problem, method=method, budget=20_000, rng=0)
+    assert not os.path.exists(file)
+    with (
+        ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool,
+        pytest.warns(nq.NestquadWarning, match="died"),
+    ):
+        together = nq.estimate(problem, method=method, budget=20_000, rng=0, executor=pool)
+    assert os.path.exists(file)
+    assert together.value == alone.value
+    assert together.n_evaluations == alone.n_evaluations
+
+
+def kills_every_process(x, theta):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_g_that_always_kills_ends_with_an_error_of_ours():
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), kills_every_process)
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.warns(nq.NestquadWarning, match="died"),
+        pytest.raises(nq.EvaluationError, match="end its process"),
+    ):
+        nq.estimate(problem, method="nmc", budget=100, rng=0, executor=pool)
+
+
+class Sleeps:
+    """20 ms for each point."""
+
+    def __call__(self, x, theta):
+        values = x[..., 0] + theta[..., 0]
+        time.sleep(0.02 * values.size)
+        return values
+
+
+@pytest.mark.parametrize(("method", "vectorized"), [("nmc", True), ("nkq", False)])
+def test_two_workers_are_nearly_twice_as_fast(method, vectorized):
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), Sleeps(), vectorized=vectorized)
+    seconds = {}
+    nq.estimate(closure_problem(), method=method, budget=64, rng=0)  # imports
+    for workers in (1, 2):
+        with ThreadPoolExecutor(workers) as pool:
+            started = time.perf_counter()
+            est = nq.estimate(problem, method=method, budget=300, rng=0, executor=pool)
+            seconds[workers] = time.perf_counter() - started
+    assert seconds[1] > 0.02 * est.n_evaluations
+    assert seconds[1] > 1.8 * seconds[2]
+
+
+def test_expensive_rows_are_shared_by_workers():
+    # Four θ with 100 points each: whole rows would leave the last worker alone for long.
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), Sleeps())
+    with ThreadPoolExecutor(8) as pool:
+        started = time.perf_counter()
+        nq.estimate(problem, method=nq.NMC(4, 100), rng=0, executor=pool)
+        seconds = time.perf_counter() - started
+    assert seconds < 0.75 * 2.0  # the time of one row
+
+
+@pytest.fixture(scope="module")
+def dask():
+    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("cloudpickle")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.filterwarnings("ignore")  # of Dask and what it imports
+class TestDask:
+    @pytest.mark.parametrize("method", ["nkq", "mlkq"])
+    def test_same_bits(self, method, dask):
+        alone = nq.estimate(closure_problem(), method=method, budget=3000, rng=0)
+        executor = dask.get_executor()
+        found = nq.estimate(closure_problem(), method=method, budget=3000, rng=0, executor=executor)
+        assert found.value == alone.value
+        assert found.std_error == alone.std_error
+
+    def test_a_killed_worker_does_not_change_the_answer(self, dask, tmp_path):
+        file = str(tmp_path / "killed")
+        g = KillsItsProcess(file, os.getpid())
+        problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, np.square)
+        alone = nq.estimate(problem, method="nmc", budget=20_000, rng=0)
+        found = nq.estimate(
+            problem, method="nmc", budget=20_000, rng=0, executor=dask.get_executor()
+        )
+        assert os.path.exists(file)
+        assert found.value == alone.value

@@ -1,0 +1,220 @@
+"""g of one point, g of other libraries, g that fails now and then."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+
+METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
+
+
+def one_point(x, theta):
+    assert x.shape == (2,)
+    assert theta.shape == (1,)
+    return float(np.exp(x[0]) * x[1] + theta[0])
+
+
+def block(x, theta):
+    return np.exp(x[..., 0]) * x[..., 1] + theta[..., 0]
+
+
+def problem(g, **options):
+    laws = {"outer": nq.Uniform(), "inner": nq.Uniform([0.0, 0.0], [1.0, 1.0])}
+    return nq.NestedExpectation(**laws, g=g, f=np.square, **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_point_at_a_time_gives_the_same_bits(method):
+    expected = nq.estimate(problem(block), method=method, budget=600, rng=0)
+    found = nq.estimate(problem(one_point, vectorized=False), method=method, budget=600, rng=0)
+    assert found.value == expected.value
+    assert found.std_error == expected.std_error
+
+
+def test_one_point_at_a_time_with_several_outputs():
+    def g(x, theta):
+        return [x[0] + theta[0], x[1]]
+
+    est = nq.estimate(
+        problem(g, vectorized=False), method="nqmc", budget=4096, rng=0
+    )  # E (x + θ)² given θ is not asked for: f is the square of the mean
+    np.testing.assert_allclose(est.value, [1 + 1 / 12, 0.25], rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    "convert", [np.float32, lambda v: v.tolist(), lambda v: memoryview(np.ascontiguousarray(v))]
+)
+def test_whatever_numpy_understands(convert):
+    exact = nq.estimate(problem(block), method="nmc", budget=400, rng=0).value
+    found = nq.estimate(
+        problem(lambda x, theta: convert(block(x, theta))), method="nmc", budget=400, rng=0
+    )
+    assert found.value == pytest.approx(exact, rel=1e-6)
+
+
+class Tensor:
+    """What of a PyTorch tensor matters here: it refuses conversion while it tracks gradients."""
+
+    def __init__(self, values, attached=True):
+        self.values, self.attached = values, attached
+
+    def detach(self):
+        return Tensor(self.values, attached=False)
+
+    def cpu(self):
+        return self
+
+    def numpy(self):
+        assert not self.attached
+        return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("call detach() first")
+
+
+def test_tensors_that_track_gradients():
+    expected = nq.estimate(problem(block), method="nmc", budget=400, rng=0)
+    found = nq.estimate(
+        problem(lambda x, theta: Tensor(block(x, theta))), method="nmc", budget=400, rng=0
+    )
+    assert found.value == expected.value
+
+
+def test_pytorch():
+    torch = pytest.importorskip("torch")
+
+    def g(x, theta):
+        x, theta = torch.tensor(x, requires_grad=True), torch.tensor(theta)
+        return torch.exp(x[..., 0]) * x[..., 1] + theta[..., 0]
+
+    expected = nq.estimate(problem(block), method="nqmc", budget=400, rng=0)
+    found = nq.estimate(problem(g), method="nqmc", budget=400, rng=0)
+    assert found.value == pytest.approx(expected.value, rel=1e-12)
+
+
+def test_jax():
+    jnp = pytest.importorskip("jax.numpy")
+
+    def g(x, theta):
+        return jnp.exp(x[..., 0]) * x[..., 1] + theta[..., 0]
+
+    expected = nq.estimate(problem(block), method="nqmc", budget=400, rng=0)
+    found = nq.estimate(problem(g), method="nqmc", budget=400, rng=0)
+    assert found.value == pytest.approx(expected.value, rel=1e-5)  # JAX computes in float32
+
+
+class Flaky:
+    """Fails at some points, and succeeds there when it is asked again."""
+
+    def __init__(self, how, share=0.02, patience=1):
+        self.how, self.share, self.patience, self.failed = how, share, patience, {}
+
+    def bad(self, x):
+        key = x.tobytes()
+        if x[..., 1] > self.share or self.failed.get(key, 0) >= self.patience:
+            return False
+        self.failed[key] = self.failed.get(key, 0) + 1
+        return True
+
+    def __call__(self, x, theta):
+        if x.ndim == 1:
+            if self.bad(x):
+                return self.fail(np.nan)
+            return one_point(x, theta)
+        values = np.array(np.broadcast_to(block(x, theta), (theta.shape[0], x.shape[1])))
+        x = np.broadcast_to(x, (*values.shape, 2))
+        bad = np.array([[self.bad(one) for one in row] for row in x])
+        if bad.any():
+            return self.fail(np.where(bad, np.inf, values))
+        return values
+
+    def fail(self, values):
+        if self.how == "raises":
+            raise OSError("license server is busy")
+        return values
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+@pytest.mark.parametrize("how", ["raises", "returns"])
+def test_retries_give_the_answer_without_failures(how, vectorized):
+    expected = nq.estimate(problem(block), method="nmc", budget=2000, rng=0)
+    g = Flaky(how)
+    found = nq.estimate(
+        problem(g, vectorized=vectorized), method="nmc", budget=2000, rng=0, retries=3
+    )
+    assert g.failed
+    assert found.value == expected.value
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+@pytest.mark.parametrize("how", ["raises", "returns"])
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_point_that_always_fails_is_named(how, vectorized, retries):
+    g = Flaky(how, share=0.002, patience=10**9)
+    with pytest.raises(nq.EvaluationError) as caught:
+        nq.estimate(
+            problem(g, vectorized=vectorized), method="nmc", budget=20_000, rng=0, retries=retries
+        )
+    error = caught.value
+    assert error.x[1] < 0.002
+    assert error.theta.shape == (1,)
+    assert ("3 attempts" in str(error)) == (retries == 2)
+    assert ("license server" in str(error)) == (how == "raises")
+
+
+def test_no_retry_for_what_is_no_accident():
+    calls = []
+
+    def g(x, theta):
+        calls.append(1)
+        return x[:, 0]
+
+    with pytest.raises(nq.EvaluationError, match="shape"):
+        nq.estimate(problem(g), method="nmc", budget=400, rng=0, retries=5)
+    assert len(calls) == 1
+
+
+def test_the_answer_before_a_failure_comes_with_it():
+    class Fails:
+        points = 0
+
+        def __call__(self, x, theta):
+            values = block(x, theta)
+            self.points += values.size
+            if self.points > 30_000:
+                raise OSError("disk full")
+            return values
+
+    with pytest.raises(nq.EvaluationError, match="disk full") as caught:
+        nq.estimate(problem(Fails()), method="nmc", tol=1e-9, rng=0)
+    before = caught.value.estimate
+    assert before.status == "failed"
+    again = nq.estimate(problem(block), method=nq.NMC(before.n_outer, before.n_inner), rng=0)
+    assert before.value == again.value
+
+
+@pytest.mark.parametrize(
+    ("g", "message"),
+    [
+        (lambda x, theta: [[1.0, 2.0]], "shape"),
+        (lambda x, theta: [1.0] if x[0] > 0.5 else 1.0, "shape"),
+        (lambda x, theta: "1.0", "str"),
+        (lambda x, theta: x[2], "IndexError"),
+    ],
+)
+def test_wrong_answers_of_one_point(g, message):
+    with pytest.raises(nq.EvaluationError, match=message):
+        nq.estimate(problem(g, vectorized=False), method="nmc", budget=100, rng=0)
+
+
+def test_a_problem_without_g_is_for_planning():
+    with pytest.raises(nq.InputError, match=r"nq\.plan"):
+        nq.estimate(problem(None), budget=100)
+
+
+@pytest.mark.parametrize("retries", [-1, 1.5, True, "2"])
+def test_retries_have_to_be_a_number(retries):
+    with pytest.raises(nq.InputError, match="retries"):
+        nq.estimate(problem(block), budget=100, retries=retries)

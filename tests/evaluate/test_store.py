@@ -1,0 +1,394 @@
+"""What is finished stays finished, and nothing else is believed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import killing
+import numpy as np
+import pytest
+from counting import CountingG, counting_problem
+
+import nestquad as nq
+from nestquad.evaluate import Grid, Span, Store
+from nestquad.points import Given, Halton, Sobol
+
+METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
+INDEPENDENT = nq.NKQ(
+    sharing="independent", inner=nq.KernelQuadrature(nq.Matern(1.5), lengthscale="median")
+)
+
+
+def files(store):
+    return sorted(Path(store).rglob("*.npy"))
+
+
+@pytest.mark.parametrize("method", [*METHODS, INDEPENDENT], ids=str)
+@pytest.mark.parametrize("goal", [{"budget": 1500}, {"tol": 1e-2, "budget": 8000}])
+def test_a_store_changes_no_bit_and_nothing_is_evaluated_twice(method, goal, tmp_path):
+    problem, _ = counting_problem()
+    plain = nq.estimate(problem, method=method, rng=3, **goal)
+    for reused in (False, True):
+        problem, g = counting_problem()
+        found = nq.estimate(problem, method=method, rng=3, store=tmp_path / "store", **goal)
+        assert found.value == plain.value
+        assert found.std_error == plain.std_error
+        assert found.n_evaluations == plain.n_evaluations
+        assert found.trace == plain.trace
+        assert g.n_evaluations == (0 if reused else plain.n_evaluations)
+        assert found.diagnostics["n_reused"] == plain.n_evaluations - g.n_evaluations
+
+
+@pytest.mark.parametrize("method", ["nmc", "nkq", "ckq", "mlmc", "mlkq", "lsmc"])
+def test_a_tighter_tolerance_pays_only_for_what_is_new(method, tmp_path):
+    problem, first = counting_problem()
+    loose = nq.estimate(problem, method=method, rng=3, tol=0.03, store=tmp_path / "store")
+    problem, g = counting_problem()
+    tight = nq.estimate(problem, method=method, rng=3, tol=0.01, store=tmp_path / "store")
+    alone = nq.estimate(counting_problem()[0], method=method, rng=3, tol=0.01)
+    assert tight.value == alone.value
+    assert g.n_evaluations == tight.n_evaluations - loose.n_evaluations
+    assert first.n_evaluations == loose.n_evaluations
+
+
+def test_a_larger_budget_and_another_kernel_and_another_f_reuse_what_fits(tmp_path):
+    store = tmp_path / "store"
+    problem, _ = counting_problem()
+    nq.estimate(problem, method=nq.NKQ(16, 16, sharing=4), rng=3, store=store)
+    other = nq.KernelQuadrature(nq.Matern(0.5))
+    larger = nq.NKQ(32, 32, sharing=4, inner=other, outer=other)
+    problem, g = counting_problem()
+    found = nq.estimate(problem, method=larger, rng=3, store=store)
+    assert g.n_evaluations == 32 * 32 - 16 * 16
+    assert found.value == nq.estimate(counting_problem()[0], method=larger, rng=3).value
+    problem, g = counting_problem()
+    cubed = nq.NestedExpectation(problem.outer, problem.inner, g, lambda j: j**3)
+    found = nq.estimate(cubed, method=nq.NKQ(20, 32, sharing=4), rng=3, store=store)
+    assert g.n_evaluations == 0
+    # Other point sets are other points: nothing fits.
+    nq.estimate(problem, method=nq.NKQ(32, 32, sharing=8), rng=3, store=store)
+    assert g.n_evaluations == 32 * 32
+
+
+def test_everything_that_makes_points_is_part_of_the_key(tmp_path):
+    problem, _ = counting_problem()
+    store = Store.open(tmp_path / "store", problem, 0)
+    stream = store.stream
+    given = [Given(np.full((4, 1), u)) for u in (0.25, 0.75)]
+    grids = [
+        Grid(4, 4, Sobol(), Sobol(), None, stream),
+        Grid(4, 4, Halton(), Sobol(), None, stream),
+        Grid(4, 4, Sobol(), Halton(), None, stream),
+        Grid(4, 4, Sobol(), Sobol(), 2, stream),
+        Grid(4, 4, Sobol(), Sobol(), None, stream.child(1)),
+        Grid(4, 4, Sobol(), Sobol(), None, stream, level=1),
+        Grid(4, 4, Sobol(), Sobol(), None, stream, outer_scale=1.25),
+        Grid(4, 1, Sobol(), Sobol(), None, stream, joint=True),
+        *(Grid(4, 4, Sobol(), points, 1, stream) for points in given),
+    ]
+    for i, grid in enumerate(grids):
+        store.scan(grid)
+        assert store.read(grid, Span(0, 1, 0, 1)) == ([], [Span(0, 1, 0, 1)])
+        store.write(grid, Span(0, 1, 0, 1), np.full((1, 1), float(i)))
+    again = Store.open(tmp_path / "store", problem, 0)
+    for i, grid in enumerate(grids):
+        again.scan(grid)
+        ((_, values),), missing = again.read(grid, Span(0, 1, 0, 1))
+        assert (values.item(), missing) == (i, [])
+    assert len({grid.points for grid in grids}) == len(grids)
+
+
+def test_overlapping_chunks_are_read_once_each(tmp_path):
+    problem, _ = counting_problem()
+    store = Store.open(tmp_path / "store", problem, 0)
+    grid = Grid(20, 20, Sobol(), Sobol(), None, store.stream)
+    truth = np.random.default_rng(0).random((20, 20))
+    rng = np.random.default_rng(1)
+    known = np.zeros((20, 20), dtype=bool)
+    for _ in range(12):
+        t0, n0 = rng.integers(0, 18, 2)
+        t1, n1 = t0 + rng.integers(1, 20 - t0 + 1), n0 + rng.integers(1, 20 - n0 + 1)
+        store.write(grid, Span(int(t0), int(t1), int(n0), int(n1)), truth[t0:t1, n0:n1])
+        known[t0:t1, n0:n1] = True
+        store.scan(grid)
+        ready, missing = store.read(grid, Span(3, 17, 2, 19))
+        seen = np.zeros((20, 20), dtype=int)
+        for span, values in ready:
+            np.testing.assert_array_equal(values, truth[span.t0 : span.t1, span.n0 : span.n1])
+            seen[span.t0 : span.t1, span.n0 : span.n1] += 1
+        for span in missing:
+            seen[span.t0 : span.t1, span.n0 : span.n1] += 2
+        np.testing.assert_array_equal(seen[3:17, 2:19], np.where(known, 1, 2)[3:17, 2:19])
+
+
+# Whose store it is.
+
+
+def refused(tmp_path, match, problem=None, **options):
+    with pytest.raises(nq.InputError, match=match) as caught:
+        nq.estimate(
+            problem or counting_problem()[0],
+            **{"method": "nmc", "budget": 100, "rng": 3, "store": tmp_path / "store", **options},
+        )
+    return caught.value
+
+
+@pytest.fixture
+def stored(tmp_path):
+    nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=tmp_path / "store")
+    return tmp_path / "store"
+
+
+def make_g(scale):
+    return lambda x, theta: scale * x[..., 0] + theta[..., 0]
+
+
+def test_another_problem_is_refused_with_what_differs(stored, tmp_path):
+    base, g = counting_problem()
+    laws = (base.outer, base.inner)
+    for problem, match in (
+        (nq.NestedExpectation(nq.Uniform(0.0, 2.0), base.inner, g), "another outer law"),
+        (nq.NestedExpectation(base.outer, nq.Normal(0.2, 0.5), g), "another inner law"),
+        (nq.NestedExpectation(*laws, make_g(1.0)), "another g"),
+        (nq.NestedExpectation(base.outer, nq.Uniform([0.0, 0.0], [1.0, 1.0]), g), "dimensions"),
+    ):
+        assert refused(tmp_path, match, problem).argument == "problem"
+
+
+def test_another_constant_of_g_is_noticed_and_a_counter_is_not(tmp_path):
+    calls = {"n": 0}
+    seen = []
+
+    def counted(scale):
+        def g(x, theta):
+            calls["n"] += 1
+            seen.append(x.shape)
+            return scale * x[..., 0] + theta[..., 0]
+
+        return g
+
+    def run(g, store):
+        problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g)
+        return nq.estimate(problem, method="nmc", budget=100, rng=0, store=tmp_path / store)
+
+    for make in (make_g, counted, Scaled):
+        name = make.__name__
+        run(make(1.0), name)
+        run(make(1.0), name)
+        with pytest.raises(nq.InputError, match="another g"):
+            run(make(2.0), name)
+    assert calls["n"] > 0
+
+
+class Scaled:
+    def __init__(self, scale):
+        self.scale, self.calls = scale, 0
+
+    def __call__(self, x, theta):
+        self.calls += 1
+        return self.scale * x[..., 0] + theta[..., 0]
+
+
+def test_another_seed_is_refused_and_none_continues(stored, tmp_path):
+    error = refused(tmp_path, "stream", rng=4)
+    assert error.argument == "rng"
+    problem, g = counting_problem()
+    found = nq.estimate(problem, method="nmc", budget=100, store=stored)
+    assert g.n_evaluations == 0
+    assert found.value == nq.estimate(problem, method="nmc", budget=100, rng=3).value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "match"),
+    [
+        ("version", 99, "format version 99"),
+        ("nestquad", "0.0.7", "nestquad 0.0.7"),
+        ("format", "something else", "no manifest"),
+        ("stream", "text", "no manifest"),
+    ],
+)
+def test_another_version_is_refused(stored, tmp_path, key, value, match):
+    file = stored / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    assert refused(tmp_path, match).argument == "store"
+
+
+def test_a_damaged_manifest_and_other_folders_are_refused(stored, tmp_path):
+    (stored / "manifest.json").write_text("{")
+    refused(tmp_path, "damaged")
+    (stored / "manifest.json").unlink()
+    refused(tmp_path, "other things")
+    refused(tmp_path, "is a file", store=__file__)
+    refused(tmp_path, "folder", store=3)
+
+
+def test_points_that_this_version_makes_otherwise_are_refused(stored, tmp_path):
+    (file,) = stored.rglob("points.json")
+    content = json.loads(file.read_text())
+    content["first_point"][0] += 0.1
+    file.write_text(json.dumps(content))
+    refused(tmp_path, "first point")
+
+
+def test_another_python_is_warned_of(stored):
+    file = stored / "manifest.json"
+    content = json.loads(file.read_text())
+    content["problem"]["python"] = "2.7"
+    file.write_text(json.dumps(content))
+    with pytest.warns(nq.NestquadWarning, match=r"Python 2\.7"):
+        nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
+
+
+# Accidents.
+
+DAMAGE = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "one bit": lambda content: content[:-5] + bytes([content[-5] ^ 1]) + content[-4:],
+    "header": lambda content: b"garbage" + content[7:],
+    "pickle": lambda content: b"\x80\x04K\x01.",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_only_the_damaged_chunk_is_evaluated_again(damage, tmp_path):
+    store, method = tmp_path / "store", nq.NMC(200, 50)
+    expected = nq.estimate(counting_problem()[0], method=method, rng=3, store=store)
+    chunks = files(store)
+    assert len(chunks) >= 3
+    hurt = chunks[1]
+    size = np.load(hurt).size
+    hurt.write_bytes(DAMAGE[damage](hurt.read_bytes()))
+    problem, g = counting_problem()
+    with pytest.warns(nq.NestquadWarning, match="damaged") as caught:
+        found = nq.estimate(problem, method=method, rng=3, store=store)
+    assert len(caught) == 1
+    assert found.value == expected.value
+    assert g.n_evaluations == size
+    problem, g = counting_problem()  # and it is mended
+    assert nq.estimate(problem, method=method, rng=3, store=store).value == expected.value
+    assert g.n_evaluations == 0
+
+
+def test_a_renamed_chunk_is_not_believed(tmp_path):
+    store, method = tmp_path / "store", nq.NMC(60, 50)
+    expected = nq.estimate(counting_problem()[0], method=method, rng=3, store=store)
+    (chunk,) = store.rglob("0-5x0-50.*.npy")
+    chunk.rename(chunk.with_name(chunk.name.replace("0-5x", "5-10x")))
+    with pytest.warns(nq.NestquadWarning, match="damaged"):
+        found = nq.estimate(counting_problem()[0], method=method, rng=3, store=store)
+    assert found.value == expected.value
+
+
+def test_chunks_are_plain_arrays(stored):
+    total = sum(np.load(file, allow_pickle=False).size for file in files(stored))
+    assert total == 100
+    names = {p.suffix for p in stored.rglob("*") if p.is_file()}
+    assert names == {".npy", ".json"}
+
+
+def test_a_failure_keeps_what_is_finished(tmp_path):
+    full = tmp_path / "full"
+
+    class Fails(CountingG):
+        def __call__(self, x, theta):
+            if full.exists() and self.n_evaluations > 1000:
+                raise OSError("disk full")
+            return super().__call__(x, theta)
+
+    full.touch()
+
+    problem, _ = counting_problem()
+    g = Fails()
+    failing = nq.NestedExpectation(problem.outer, problem.inner, g, problem.f)
+    options = {"method": nq.NMC(100, 100), "rng": 3, "store": tmp_path / "store"}
+    for executor in (None, ThreadPoolExecutor(2)):
+        with pytest.raises(nq.EvaluationError, match="disk full"):
+            nq.estimate(failing, executor=executor, **options)
+    before = g.n_evaluations
+    full.unlink()
+    found = nq.estimate(failing, **options)
+    assert found.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value
+    assert g.n_evaluations == 10_000
+    assert before > 1000
+
+
+def test_ctrl_c_leaves_the_store_intact(tmp_path):
+    def press(done, total, message):
+        if done > 3000:
+            raise KeyboardInterrupt
+
+    problem, g = counting_problem()
+    options = {"method": "nqmc", "tol": 1e-4, "budget": 30_000, "rng": 3}
+    found = nq.estimate(problem, store=tmp_path / "store", progress=press, **options)
+    assert found.status == "interrupted"
+    before = g.n_evaluations
+    finished = nq.estimate(problem, store=tmp_path / "store", **options)
+    assert g.n_evaluations == finished.n_evaluations > before
+    assert finished.value == nq.estimate(problem, **options).value
+
+
+def test_memory_is_bounded_with_a_store(tmp_path):
+    import tracemalloc
+
+    method = nq.NMC(8_000, 200)  # 1.6 million values are 13 MB
+    problem = nq.problems.finance()
+    nq.estimate(problem, method=nq.NMC(100, 200), rng=0)
+    tracemalloc.start()
+    try:
+        found = [nq.estimate(problem, method=method, rng=0, store=tmp_path / "s") for _ in "ab"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8e6
+    assert found[0].value == found[1].value
+    assert found[1].diagnostics["n_reused"] == 1_600_000
+
+
+# Real processes.
+
+
+def killed(tmp_path, method, kills):
+    store = tmp_path / method
+    run = subprocess.run(
+        [sys.executable, killing.__file__, str(store), method, str(kills)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize(("method", "kills"), [("nmc", 21), ("nkq", 6), ("ckq", 6), ("mlmc", 6)])
+def test_killed_again_and_again(method, kills, tmp_path):
+    expected = killing.estimate(method)
+    found = killed(tmp_path, method, kills)
+    if "early" in found:
+        pytest.skip(f"done after {found['early']} kills")
+    assert found["killed"] == kills
+    assert found["value"] == expected.value
+    assert found["std_error"] == expected.std_error
+    assert found["n_evaluations"] == expected.n_evaluations
+    # Nothing is lost but what was under way: at most one chunk of a quarter of a second each.
+    assert found["evaluated"] <= expected.n_evaluations + kills * 600
+    assert not list((tmp_path / method).rglob("*.pkl"))
+
+
+def test_two_processes_on_one_store(tmp_path):
+    store = str(tmp_path / "store")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import killing;"
+        "print(repr(killing.estimate('nmc', sys.argv[2], sys.argv[2] + '.log').value))"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), store]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = {run.communicate(timeout=120)[0].strip() for run in runs}
+    assert answers == {repr(killing.estimate("nmc").value)}
+    again = killing.estimate("nmc", store)
+    assert again.diagnostics["n_reused"] == again.n_evaluations
