@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import ndtr
 
 import nestquad as nq
 from nestquad.errors import InputError
+from nestquad.methods import Goal
 from nestquad.methods._circulant import (
     PeriodicKernel,
     fit_kernel,
@@ -236,6 +240,9 @@ def test_accuracy(name, budget, most):
 def test_a_number_of_points_that_is_no_power_of_two_uses_them_all():
     problem = nq.problems.finance()
     est = nq.estimate(problem, method="joint", budget=1000, rng=0)
+    assert est.n_evaluations == 1000
+    assert 900 < est.n_outer < 1000  # all but a few that have θ in common with others
+    est = nq.estimate(problem, method=JointLattice(1000), rng=0)
     assert est.n_outer == est.n_evaluations == 1000
     assert mean_error(problem, JointLattice(), 1000, 3) < mean_error(
         problem, JointLattice(), 512, 3
@@ -266,7 +273,72 @@ def test_tolerance_is_met_and_nothing_is_evaluated_twice():
     assert est.status == "converged"
     assert len(est.trace) > 1
     assert abs(est.value - problem.exact) < 0.01
-    assert sum(calls) == est.n_evaluations == est.n_outer
+    assert sum(calls) == est.n_evaluations
+    assert 0 < est.n_evaluations - est.n_outer < 64
+    # Growth follows the rate instead of doubling past the tolerance.
+    assert 1.959964 * est.std_error > 0.001
+
+
+def test_a_rough_j_is_told_from_noise_in_x():
+    # At one x for each θ both look the same; a few θ have a second x.
+    def problem(rough):
+        def g(x, theta):
+            wild = theta[..., 0] if rough else x[..., 0]
+            return np.sign(np.sin(2 * np.pi * 200 * wild)) + x[..., 0]
+
+        exact = 0.25 + (1.0 if rough else 0.0)
+        return nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, np.square, exact=exact)
+
+    def runs(rough):
+        return [
+            nq.estimate(problem(rough), method="joint", budget=1000, rng=seed) for seed in range(6)
+        ]
+
+    for est in runs(rough=True):
+        assert est.interval()[0] <= 1.25 <= est.interval()[1]
+        assert "J varies by" in " ".join(est.diagnostics["notes"])
+    wide = [est.std_error for est in runs(rough=False)]
+    assert np.median(wide) < 0.1
+
+
+def test_crossed_points_have_two_x_for_each_theta():
+    design = nq.methods.JointLattice().plan(nq.problems.finance(), Goal(Stream.from_rng(0), 1000))
+    lattice, crossed = design.grids
+    a = lattice.outer_points.uniforms(lattice.outer_stream, 2, (0, 1), (0, 96))[0]
+    b = crossed.outer_points.uniforms(crossed.outer_stream, 2, (0, 1), (0, 48))[0]
+    assert np.array_equal(a[:48, 0], b[:, 0])
+    assert not np.any(a[:48, 1] == b[:, 1])
+    assert design.n_evaluations == 1000
+
+
+@pytest.mark.parametrize(("half_width", "most"), [(0.5, 1.3), (0.4, 1.5), (1e-9, 4.1)])
+def test_growth_depends_on_what_is_missing(half_width, most):
+    problem, stream = nq.problems.finance(), Stream.from_rng(0)
+    method = JointLattice()
+    design = method.plan(problem, Goal(stream, 10**6, adaptive=True))
+    found = nq.result.Estimate(
+        3.0, 0.26, 560, 512, 1, "joint", diagnostics={"rate": 1.0, "notes": []}
+    )
+    goal = Goal(stream, 10**6, adaptive=True, half_width=half_width)
+    grown = method.plan(problem, goal, (design, found)).grids[0].n_outer
+    assert 1.2 < grown / 512 < most
+    found = replace(found, n_outer=2048)
+    large = replace(design, grids=(replace(design.grids[0], n_outer=2048), design.grids[1]))
+    grown = method.plan(problem, goal, (large, found)).grids[0].n_outer
+    assert grown >= 4096
+    assert grown & (grown - 1) == 0
+
+
+def test_shifts_of_the_average_see_a_jump_of_f():
+    # g is a polynomial, so that only the average over θ is uncertain.
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        nq.Normal(),
+        lambda x, theta: (theta[..., 0] + x[..., 0]) ** 2,
+        lambda j: (j > 2.0).astype(float),
+        exact=2 * ndtr(-1.0),
+    )
+    assert coverage(problem, 200, 20) >= 0.85
 
 
 def test_budget_ends_growth():

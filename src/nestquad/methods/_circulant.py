@@ -202,17 +202,19 @@ class LatticeProcess:
         steps = (self.steps[: self.n_theta, None, :] + offsets.T[:, :, None]) % 1.0
         return np.asarray(mean + irfft(rfft(dual) * rfft(self.kernel(steps)), n=self.size))
 
-    def marginal_at(self, theta: Array) -> Array:
-        """Posterior mean over x at any θ, (T, n_theta) less the shift of the lattice: (T,).
+    def at(self, points: Array) -> Array:
+        """Posterior mean at any points (T, d), or over x at any θ (T, n_theta): (T,).
+
+        Points are given less the shift of the lattice.
 
         Cost
         ----
         O(T M), where `marginal` has O(M log M) for all lattice θ.
         """
         mean, dual = self._fitted
-        own = self.steps[: self.n_theta]
+        own = self.steps[: points.shape[1]]
         return np.array(
-            [mean + dual @ self.kernel((point[:, None] - own) % 1.0) for point in theta]
+            [mean + dual @ self.kernel((point[:, None] - own) % 1.0) for point in points]
         )
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> tuple[Array, Array]:

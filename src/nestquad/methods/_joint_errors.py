@@ -36,12 +36,15 @@ class JointErrors:
         What was fitted to what.
     answers
         The q expectations, about which all is linear.
+    unexplained
+        Variance (p,) of J about the model that no noise can explain.
     """
 
     sketch: LatticeAverage
     model: JointModel
     data: Data
     answers: Array
+    unexplained: Array | None = None
 
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions (k, m) of the error by what causes it, whose squares add up; and the rate.
@@ -51,6 +54,8 @@ class JointErrors:
         base = self.model.conditional()
         paths, rate = self._paths(base, rng)
         parts = {"paths": paths, "misfit": self._misfit(base), "floor": self._floor(base)}
+        if self.unexplained is not None and self.unexplained.any():
+            parts["rough"] = self._rough(base, self.unexplained)
         return parts, rate
 
     def _paths(self, base: ConditionalMeans, rng: np.random.Generator) -> tuple[Array, float]:
@@ -71,10 +76,16 @@ class JointErrors:
         variances = [np.mean(change**2, axis=0) for change in changes]
         steps = [self._final(a - b) for a, b in pairwise(answers)]
         factor = trust(steps, variances)
+        directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
+        if steps and not self.model.n_chosen_terms:
+            # Terms that were chosen from all points flatter the models of fewer. Without them the
+            # last step is as large as an error was, and those of smaller models were larger.
+            last = np.sqrt(np.mean(steps[0] ** 2, axis=0))
+            claimed = np.sqrt((directions**2).sum(axis=1))
+            directions *= np.minimum(1.0, last / np.maximum(claimed, 1e-300))[:, None]
         rate = _MOST_RATE
         if len(models) > 1 and (variances[0] > 0).any():
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
-        directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
         return directions, float(np.clip(rate, _LEAST_RATE, _MOST_RATE))
 
     def _smaller(self) -> list[JointModel]:
@@ -109,17 +120,31 @@ class JointErrors:
         steps = self.model.spreads(at_data.weights)
         felt = np.zeros((residuals.shape[0], self.answers.size))
         for c in np.flatnonzero(steps.any(axis=0)):
-            up, down = at_data.j.copy(), at_data.j.copy()
-            up[:, c] += steps[:, c]
-            down[:, c] -= steps[:, c]
-            rise = self.sketch.f(replace(at_data, j=up), require_finite=False)
-            rise = rise - self.sketch.f(replace(at_data, j=down), require_finite=False)
-            slope = np.nan_to_num(rise, posinf=0.0, neginf=0.0) / (2.0 * steps[:, c])[:, None]
+            sides = np.repeat(at_data.j[None], 2, axis=0)
+            sides[0, :, c] += steps[:, c]
+            sides[1, :, c] -= steps[:, c]
+            sides[:, :, c] = self.model.outputs[c].bounded(sides[:, :, c], at_data.weights, FLOOR)
+            up, down = (
+                self.sketch.f(replace(at_data, j=side), require_finite=False) for side in sides
+            )
+            width = np.maximum(sides[0, :, c] - sides[1, :, c], 1e-300)[:, None]
+            slope = np.nan_to_num((up - down) / width, posinf=0.0, neginf=0.0)
             felt += slope * residuals[:, c, None]
         weights = self.data.weights / self.data.weights.sum()
         mean = self._final(weights @ felt)
         noise = self._final(np.sqrt(weights**2 @ felt**2))
         return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
+
+    def _rough(self, base: ConditionalMeans, variance: Array) -> Array:
+        """What a J that varies about the model by so much changes, (k, p)."""
+        columns = []
+        for c, deviation in enumerate(np.sqrt(variance)):
+            both = np.repeat(base.j[None], 2, axis=0)
+            both[0, :, c] += deviation
+            both[1, :, c] -= deviation
+            change = self.sketch.changes(base, both)[:, 0].mean(axis=0)
+            columns.append(self._final(change))
+        return np.stack(columns, axis=1)
 
     def _floor(self, base: ConditionalMeans) -> Array:
         """What a higher floor under a positive Ĵ changes, (k, 1)."""

@@ -130,6 +130,11 @@ class JointModel:
         return self.points.order
 
     @property
+    def n_chosen_terms(self) -> int:
+        """How many polynomials the values have chosen: all but the constants."""
+        return sum(len(output.fit.terms) - 1 for output in self.outputs)
+
+    @property
     def n_theta_terms(self) -> int:
         """How many polynomials in θ alone there are."""
         return sum(
@@ -165,9 +170,26 @@ class JointModel:
         for output in self.outputs:
             j = output.fit.evaluate(table)
             if output.process is not None:
-                j += output.process.marginal_at(v - geometry.shift[: geometry.n_theta]) / weights
+                j += output.process.at(v - geometry.shift[: geometry.n_theta]) / weights
             columns.append(output.bounded(j, weights, FLOOR))
         return np.stack(columns, axis=1)
+
+    def at(self, v: Array) -> Array:
+        """g at any periodic coordinates (T, d): (T, p)."""
+        geometry = self.geometry
+        weights = density(geometry.periodization, v)
+        table = ScoreTable(moved(geometry.periodization, v), self.points.table.scores)
+        columns = []
+        for output in self.outputs:
+            g = output.fit.evaluate(table)
+            if output.process is not None:
+                g += output.process.at(v - geometry.shift) / weights
+            columns.append(g)
+        return np.stack(columns, axis=1)
+
+    def weights(self, v: Array) -> Array:
+        """What periodic coordinates (T, …) weigh, (T,)."""
+        return density(self.geometry.periodization, v)
 
     def paths(self, base: ConditionalMeans, n_paths: int, rng: np.random.Generator) -> Array:
         """Draws of J at the lattice θ, (n_paths, M, p), from its posterior about `base`.

@@ -10,6 +10,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._crossed import CrossedLattice, unexplained_variance
 from nestquad.methods._joint_errors import JointErrors
 from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
 from nestquad.methods._lattice_average import LatticeAverage
@@ -31,6 +32,8 @@ __all__ = ["JointLattice"]
 # Numbers of points below this need not be a power of two: a Cholesky factorisation is affordable.
 _DENSE_BELOW = 2048
 _FEWEST, _START = 16, 512
+# Crossed points, and how many others there are at least where they are used.
+_CROSSED, _CROSSED_FROM = 48, 256
 # f(Ĵ) is averaged over so many independently shifted lattices of at least 2**14 points.
 _SHIFTS, _LOG2_AVERAGE = 8, 14
 # Models are compared on one lattice of at least so many.
@@ -111,7 +114,7 @@ class JointLattice(Method):
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
         if so_far is not None:
-            return self._grown(goal, *so_far)
+            return self._grown(problem, goal, *so_far)
         require_transports(problem, self.name)
         dim = problem.outer_law.base_dim + problem.inner_base_dim
         size = self._size(goal)
@@ -119,7 +122,8 @@ class JointLattice(Method):
         limit = _LOG2_MOST if dim <= _MANY else _LOG2_MOST_IN_MANY
         log2_max = min(max(most.bit_length() - 1, _LOG2_LEAST), limit)
         lattice = PeriodicLattice(max(log2_max, size.bit_length()), self._periodization(dim))
-        return Design((Grid(size, 1, lattice, lattice, None, goal.stream, joint=True),))
+        grid = Grid(size, 1, lattice, lattice, None, goal.stream, joint=True)
+        return self._crossed(goal, grid, problem.outer_law.base_dim)
 
     def _periodization(self, dim: int) -> Periodization:
         if self.periodization != "auto":
@@ -133,7 +137,7 @@ class JointLattice(Method):
             start = goal.pilot or _START
             size = _usable(min(start, goal.budget or start))
         else:
-            size = _usable(goal.budget)
+            size = self._within(goal.budget)
         if size < _FEWEST or (goal.budget is not None and size > goal.budget):
             raise InputError(
                 "budget",
@@ -142,8 +146,10 @@ class JointLattice(Method):
             )
         return size
 
-    def _grown(self, goal: Goal, design: Design, found: Estimate) -> Design | None:
-        (grid,) = design.grids
+    def _grown(
+        self, problem: NestedExpectation, goal: Goal, design: Design, found: Estimate
+    ) -> Design | None:
+        grid = design.grids[0]
         lattice = grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
         if self.n_outer is not None:
@@ -151,15 +157,39 @@ class JointLattice(Method):
         if goal.adaptive or goal.budget is None:
             larger = _next_size(grid.n_outer, _growth(goal, found))
         else:
-            larger = _usable(goal.budget)
+            larger = self._within(goal.budget)
         larger = min(larger, lattice.max_points)
         if goal.budget is not None and larger > goal.budget:
-            larger = _usable(goal.budget)
-        return Design((replace(grid, n_outer=larger),)) if larger > grid.n_outer else None
+            larger = self._within(goal.budget)
+        if larger <= grid.n_outer:
+            return None
+        grown = replace(grid, n_outer=larger)
+        if len(design.grids) > 1:
+            return Design((grown, design.grids[1]))
+        return self._crossed(goal, grown, problem.outer_law.base_dim)
+
+    def _within(self, budget: int) -> int:
+        """How many points of the lattice a budget is for."""
+        size = _usable(budget)
+        # Crossed points are worth a few of many others, but not half of them.
+        if _CROSSED_FROM + _CROSSED <= size < _DENSE_BELOW:
+            size -= _CROSSED
+        return size
+
+    def _crossed(self, goal: Goal, grid: Grid, n_theta: int) -> Design:
+        """With a few crossed points, where there are evaluations left for them."""
+        room = goal.budget is None or goal.budget - grid.n_outer >= _CROSSED
+        if self.n_outer is not None or grid.n_outer < _CROSSED_FROM or not room:
+            return Design((grid,))
+        lattice = grid.outer_points
+        assert isinstance(lattice, PeriodicLattice)
+        points = CrossedLattice(lattice, grid.outer_stream, n_theta, _CROSSED)
+        check = Grid(_CROSSED, 1, points, points, None, grid.stream, level=1, joint=True)
+        return Design((grid, check))
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
-        (grid,) = evaluations.design.grids
+        grid, *check = evaluations.design.grids
         lattice = grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
         raw = evaluations.values(grid.n_outer)
@@ -170,7 +200,10 @@ class JointLattice(Method):
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
         evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
-        average, by_shift, parts, rate = self._answered(problem, scalar, model, data, grid)
+        unexplained = _unexplained(evaluations, model) if check else None
+        average, by_shift, parts, rate = self._answered(
+            problem, scalar, model, data, grid, unexplained
+        )
         sizes = {name: size_of(part) for name, part in parts.items()}
         return assembled(
             problem,
@@ -181,9 +214,9 @@ class JointLattice(Method):
                 "error_outer": sizes["average"],
                 "rate": rate,
                 "outputs": [_described(model, c) for c in range(len(model.outputs))],
-                "notes": _notes(model, n, raw.shape[0]),
+                "notes": _notes(model, n, raw.shape[0], unexplained),
             },
-            n_evaluations=n,
+            n_evaluations=evaluations.evaluator.n_evaluations,
             n_outer=n,
             n_inner=1,
             method=self.name,
@@ -191,7 +224,13 @@ class JointLattice(Method):
         )
 
     def _answered(
-        self, problem: NestedExpectation, scalar: bool, model: JointModel, data: Data, grid: Grid
+        self,
+        problem: NestedExpectation,
+        scalar: bool,
+        model: JointModel,
+        data: Data,
+        grid: Grid,
+        unexplained: Array | None,
     ) -> tuple[LatticeAverage, Array, dict[str, Array], float]:
         """How f(Ĵ) was averaged, the expectations by shift, their error and its rate."""
         lattice = grid.outer_points
@@ -201,9 +240,8 @@ class JointLattice(Method):
         average = LatticeAverage(problem, scalar, max(_LOG2_AVERAGE, log2_size), shifts)
         by_shift = average.by_shift(model)
         sketch = replace(average, log2_size=max(_LOG2_SKETCH, log2_size))
-        parts, rate = JointErrors(sketch, model, data, by_shift.mean(axis=0)).parts(
-            grid.stream.child(grid.level, 5).generator()
-        )
+        doubts = JointErrors(sketch, model, data, by_shift.mean(axis=0), unexplained)
+        parts, rate = doubts.parts(grid.stream.child(grid.level, 5).generator())
         # θ are free of g: where their number limits the answer, take as many as time allows.
         affordable = int(
             np.log2(_AVERAGE_NUMBERS / (_SHIFTS * (model.n_theta_terms + model.n_theta)))
@@ -255,6 +293,18 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     )
 
 
+def _unexplained(evaluations: Evaluations, model: JointModel) -> Array | None:
+    """What the crossed points say, if there was time for them."""
+    grid = evaluations.design.grids[1]
+    assert isinstance(grid.outer_points, CrossedLattice)
+    try:
+        values = evaluations.values(grid.n_outer, level=1)
+    except OutOfTimeError:
+        return None
+    values = values[:, 0].reshape(values.shape[0], -1)
+    return unexplained_variance(model, grid.outer_points, values)
+
+
 def _sample(average: LatticeAverage, model: JointModel) -> OuterSample:
     means = model.conditional()
     step = -(-model.size // _MOST_SAMPLE_ROWS)
@@ -285,7 +335,7 @@ def _described(model: JointModel, c: int) -> dict[str, Any]:
     return described
 
 
-def _notes(model: JointModel, n: int, n_given: int) -> list[str]:
+def _notes(model: JointModel, n: int, n_given: int, unexplained: Array | None) -> list[str]:
     geometry = model.geometry
     notes = [
         f"{n:,} points of a lattice in {geometry.vector.size} coordinates, "
@@ -300,6 +350,9 @@ def _notes(model: JointModel, n: int, n_given: int) -> list[str]:
             else f" and a kernel of order {output.kernel.order}, nugget {output.kernel.nugget:.1g}"
         )
         notes.append(f"output {c + 1}: {trend}{rest}")
+    if unexplained is not None and unexplained.any():
+        size = float(np.sqrt(unexplained.max()))
+        notes.append(f"J varies by {size:.2g} about its model, which the error bar allows for")
     if n < n_given:
         notes.append(f"{n_given - n:,} evaluations beyond the last power of two were not used")
     return notes
