@@ -7,6 +7,7 @@ import nestquad as nq
 from nestquad.evaluate import Evaluator
 from nestquad.methods import Goal
 from nestquad.methods._audit import audited, unexplained
+from nestquad.methods._magnify import magnification
 from nestquad.methods._periodize import PERIODIZATIONS, moved, periodic
 from nestquad.points import Stream
 
@@ -82,3 +83,20 @@ def test_methods_tell_what_they_think_of_j(method, name, budget):
     found = evaluator.memo(goal.stream)["j"](theta)
     assert found.shape == (7, 1)
     np.testing.assert_allclose(found, 2 / 7 + theta**2.5, atol=2e-3)
+
+
+def test_jumps_are_seen_through_a_magnifying_glass():
+    # f = 1{J > 0.5} of J = θ on a grid: a shift of J by 1e-6 moves no point across the jump.
+    jump = nq.NestedExpectation(
+        nq.Uniform(), nq.Normal(), lambda x, theta: x[..., 0], lambda j: (j > 0.5).astype(float)
+    )
+    j = (np.arange(400) + 0.5) / 400
+    deviations = np.full((3, 400, 1), 1e-6)
+    factor = magnification(jump, j, deviations)
+    assert np.array_equal(jump.apply_f(j + 1e-6), jump.apply_f(j))
+    change = (jump.apply_f(j + factor * 1e-6) - jump.apply_f(j)).mean() / factor
+    assert change == pytest.approx(1e-6, rel=0.1)
+    smooth = nq.NestedExpectation(nq.Uniform(), nq.Normal(), lambda x, theta: x[..., 0], np.exp)
+    assert magnification(smooth, j, deviations) == 1.0
+    assert magnification(jump, j, 1e5 * deviations) == 1.0
+    assert magnification(jump, j, 0.0 * deviations) == 1.0

@@ -9,8 +9,10 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
+from nestquad.methods._character import order_of_smoothness
 from nestquad.methods._joint_model import FLOOR, ConditionalMeans, Data, JointModel
 from nestquad.methods._lattice_average import LatticeAverage
+from nestquad.methods._magnify import magnification
 from nestquad.methods._siblings import final_changes, trust
 
 __all__ = ["JointErrors"]
@@ -66,13 +68,15 @@ class JointErrors:
         by how much this posterior is too careful (g is smoother than the kernel, or errors at
         single θ cancel) or not careful enough.
         """
-        models = [self.model, *self._smaller()]
+        # Where f jumps, small steps of an answer go by whole θ: they say nothing about trust.
+        jumps = order_of_smoothness(self.sketch.problem, self._seen(base)) == 0
+        models = [self.model, *([] if jumps else self._smaller())]
         answers = [self.sketch.sketch(model) for model in models]
         changes = []
         for model in models:
             means = base if model is self.model else model.conditional()
             paths = model.paths(means, _PATHS, rng)
-            changes.append(self._final(self.sketch.changes(means, paths)))  # (m, S, k)
+            changes.append(self._felt(means, paths))
         variances = [np.mean(change**2, axis=0) for change in changes]
         steps = [self._final(a - b) for a, b in pairwise(answers)]
         factor = trust(steps, variances)
@@ -87,6 +91,17 @@ class JointErrors:
         if len(models) > 1 and (variances[0] > 0).any():
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
         return directions, float(np.clip(rate, _LEAST_RATE, _MOST_RATE))
+
+    def _felt(self, means: ConditionalMeans, paths: Array) -> Array:
+        """What paths (m, M, p) of J change in the final answers and their siblings, (m, S, k)."""
+        factor = magnification(self.sketch.problem, self._seen(means), paths - means.j)
+        if factor > 1.0:
+            paths = means.j + factor * (paths - means.j)
+        return self._final(self.sketch.changes(means, paths) / factor)
+
+    def _seen(self, means: ConditionalMeans) -> Array:
+        """J as f takes it."""
+        return means.j[:, 0] if self.sketch.scalar else means.j
 
     def _smaller(self) -> list[JointModel]:
         """The same terms and kernels, with coefficients from a half and a quarter of the points."""

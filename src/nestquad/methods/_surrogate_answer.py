@@ -12,6 +12,7 @@ from nestquad._typing import Array
 from nestquad.evaluate import Grid, call_f, outer_points
 from nestquad.methods._dense import DenseSet, dense_sets, scores_of
 from nestquad.methods._inner_means import InnerMeans
+from nestquad.methods._magnify import magnification
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.surrogate import Surrogate
@@ -211,11 +212,16 @@ class SurrogateAnswers:
     def _path_covariance(self, surrogate: Surrogate) -> Array:
         """Covariance of the final answers over posterior paths pushed through f, (k, k)."""
         paths = surrogate.paths(self.sketch.scores, _PATHS, self.stream(8).generator())
+        center = surrogate.mean(self.sketch.scores)
+        seen = center[:, 0] if self.scalar else center
+        factor = magnification(self.problem, seen, paths - center)
+        if factor > 1.0:
+            paths = center + factor * (paths - center)
         f_values = self.apply_f(paths.reshape(-1, paths.shape[2])).reshape(*paths.shape[:2], -1)
         usable = np.asarray(np.isfinite(f_values).all(axis=2))
         kept = np.where(usable[:, :, None], f_values, 0.0).sum(axis=1)
         averages = kept / np.maximum(usable.sum(axis=1), 1)[:, None]
-        return _covariance(np.stack([self._final(average) for average in averages]))
+        return _covariance(np.stack([self._final(average) for average in averages])) / factor**2
 
     def _bias(self, averages: Array, rate: float) -> Array:
         """What halving the inner points changes, (k,): the larger of the last two halvings.
