@@ -20,7 +20,7 @@ from nestquad.points import Sequence, Stream
 __all__ = ["CrossedLattice", "unexplained_variance"]
 
 # How many standard errors from zero a covariance has to be before it counts.
-_SIGNIFICANT = 2.5
+_SIGNIFICANT = 2.0
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,24 @@ class CrossedLattice(Sequence):
         return np.repeat(points[None], sets[1] - sets[0], axis=0)
 
 
-def unexplained_variance(model: JointModel, points: CrossedLattice, values: Array) -> Array:
-    """Variance of J about the model, (p,), as far as noise cannot be the reason.
+def unexplained_variance(
+    model: JointModel, points: CrossedLattice, values: Array
+) -> tuple[Array, Array]:
+    """Variance of J about the model, (p,), that noise cannot explain; and what it may well be.
 
     Values (K, p) are those at the first crossed points. Each is at the θ of a value that the model
     was fitted to, whose residual is what the others predict wrongly.
     """
     n = values.shape[0]
+    residuals, every = model.residuals(), model.points.weights**2
     v = points.periodic(model.geometry.vector.size)[:n]
-    products = model.residuals()[:n] * (values - model.at(v))
+    products = residuals[:n] * (values - model.at(v))
     # θ and both x are where the lattice has them, which the density makes up for.
     weights = model.points.weights[:n] * model.weights(v) / model.weights(v[:, : model.n_theta])
     weights = weights[:, None] / weights.sum()
     mean = (weights * products).sum(axis=0)
     error = np.sqrt((weights**2 * (products - mean) ** 2).sum(axis=0))
-    return np.where(mean > _SIGNIFICANT * error, mean, 0.0)
+    # A few products may all miss the peaks of g, which the residuals of all points show.
+    spread = every @ residuals**2 / every.sum()
+    error = np.maximum(error, spread * np.sqrt((weights**2).sum()))
+    return np.where(mean > _SIGNIFICANT * error, mean, 0.0), np.maximum(mean + error, 0.0)

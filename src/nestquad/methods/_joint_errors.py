@@ -22,6 +22,8 @@ _PATHS = 24
 _HALVINGS = 2
 _FEWEST = 8
 _LEAST_RATE, _MOST_RATE = 0.5, 3.0
+# Share of the variance of an output that a model leaves, above which it has not learned it.
+_MOST_UNEXPLAINED = 0.5
 # The answer with this floor under a positive Ĵ is compared with that with the usual one.
 _HIGH_FLOOR = 10.0 * FLOOR
 
@@ -39,14 +41,15 @@ class JointErrors:
     answers
         The q expectations, about which all is linear.
     unexplained
-        Variance (p,) of J about the model that no noise can explain.
+        Variance (p,) of J about the model that noise cannot explain, and what it may well be;
+        None where nothing is known.
     """
 
     sketch: LatticeAverage
     model: JointModel
     data: Data
     answers: Array
-    unexplained: Array | None = None
+    unexplained: tuple[Array, Array] | None = None
 
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions (k, m) of the error by what causes it, whose squares add up; and the rate.
@@ -55,9 +58,14 @@ class JointErrors:
         """
         base = self.model.conditional()
         paths, rate = self._paths(base, rng)
-        parts = {"paths": paths, "misfit": self._misfit(base), "floor": self._floor(base)}
-        if self.unexplained is not None and self.unexplained.any():
-            parts["rough"] = self._rough(base, self.unexplained)
+        parts = {
+            "paths": paths,
+            "misfit": self._misfit(base),
+            "unlearned": self._unlearned(base),
+            "floor": self._floor(base),
+        }
+        if self.unexplained is not None and self.unexplained[0].any():
+            parts["rough"] = self._rough(base, self.unexplained[0])
         return parts, rate
 
     def _paths(self, base: ConditionalMeans, rng: np.random.Generator) -> tuple[Array, float]:
@@ -123,14 +131,7 @@ class JointErrors:
         Each residual is what all other points predict wrongly. With the slope of f their mean
         estimates the error to first order, but with much noise.
         """
-        order = self.model.order
-        at_data = replace(
-            base,
-            periodic=base.periodic[order],
-            uniform=base.uniform[order],
-            weights=base.weights[order],
-            j=base.j[order],
-        )
+        at_data = self._at_data(base)
         residuals = self.model.residuals()
         steps = self.model.spreads(at_data.weights)
         felt = np.zeros((residuals.shape[0], self.answers.size))
@@ -149,6 +150,43 @@ class JointErrors:
         mean = self._final(weights @ felt)
         noise = self._final(np.sqrt(weights**2 @ felt**2))
         return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
+
+    def _unlearned(self, base: ConditionalMeans) -> Array:
+        """What residuals change if they are J's and not noise in x, (k, m).
+
+        Counted where a model explains less than half of an output: it then has seen too little
+        of g to say what is noise. Anything between nothing and all of it is as likely.
+        """
+        at_data, residuals = self._at_data(base), self.model.residuals()
+        weights = self.data.weights
+        center = weights @ self.data.values / weights.sum()
+        # Squared weights, since what is left over is noisy where the weights are small.
+        left = weights**2 @ residuals**2
+        unlearned = left > _MOST_UNEXPLAINED * (weights**2 @ (self.data.values - center) ** 2)
+        directions = [np.zeros(self.sketch.final(self.answers).size)]
+        if self.unexplained is not None:
+            unlearned &= self.unexplained[0] == 0.0  # what is known is counted as rough
+        for c in np.flatnonzero(unlearned):
+            j = at_data.j.copy()
+            j[:, c] += residuals[:, c]
+            j[:, c] = self.model.outputs[c].bounded(j[:, c], at_data.weights, FLOOR)
+            share = 1.0
+            if self.unexplained is not None:
+                share = min(1.0, self.unexplained[1][c] * (weights**2).sum() / left[c])
+            change = self.sketch.changes(replace(at_data, weights=weights), j[None])[0, 0]
+            directions.append(self._final(change) * share / np.sqrt(3.0))
+        return np.stack(directions, axis=1)
+
+    def _at_data(self, base: ConditionalMeans) -> ConditionalMeans:
+        """Ĵ at the θ of the points, in their order."""
+        order = self.model.order
+        return replace(
+            base,
+            periodic=base.periodic[order],
+            uniform=base.uniform[order],
+            weights=base.weights[order],
+            j=base.j[order],
+        )
 
     def _rough(self, base: ConditionalMeans, variance: Array) -> Array:
         """What a J that varies about the model by so much changes, (k, p)."""

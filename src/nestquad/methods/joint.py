@@ -33,13 +33,13 @@ __all__ = ["JointLattice"]
 _DENSE_BELOW = 2048
 _FEWEST, _START = 16, 512
 # Crossed points, and how many others there are at least where they are used.
-_CROSSED, _CROSSED_FROM = 48, 256
+_CROSSED, _CROSSED_FROM = 64, 512
 # f(Ĵ) is averaged over so many independently shifted lattices of at least 2**14 points.
 _SHIFTS, _LOG2_AVERAGE = 8, 14
 # Models are compared on one lattice of at least so many.
 _LOG2_SKETCH = 12
 # Where the average limits the answer, this many numbers may be looked at instead.
-_AVERAGE_NUMBERS = 1 << 24
+_AVERAGE_NUMBERS = 1 << 22
 # Vectors are made for at least so many points, and for no more, as finding one for more takes
 # longer than a few seconds.
 _LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
@@ -214,7 +214,9 @@ class JointLattice(Method):
                 "error_outer": sizes["average"],
                 "rate": rate,
                 "outputs": [_described(model, c) for c in range(len(model.outputs))],
-                "notes": _notes(model, n, raw.shape[0], unexplained),
+                "notes": _notes(
+                    model, n, raw.shape[0], None if unexplained is None else unexplained[0]
+                ),
             },
             n_evaluations=evaluations.evaluator.n_evaluations,
             n_outer=n,
@@ -230,7 +232,7 @@ class JointLattice(Method):
         model: JointModel,
         data: Data,
         grid: Grid,
-        unexplained: Array | None,
+        unexplained: tuple[Array, Array] | None,
     ) -> tuple[LatticeAverage, Array, dict[str, Array], float]:
         """How f(Ĵ) was averaged, the expectations by shift, their error and its rate."""
         lattice = grid.outer_points
@@ -293,7 +295,7 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     )
 
 
-def _unexplained(evaluations: Evaluations, model: JointModel) -> Array | None:
+def _unexplained(evaluations: Evaluations, model: JointModel) -> tuple[Array, Array] | None:
     """What the crossed points say, if there was time for them."""
     grid = evaluations.design.grids[1]
     assert isinstance(grid.outer_points, CrossedLattice)
