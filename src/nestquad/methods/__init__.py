@@ -4,6 +4,7 @@ from nestquad.methods._dense import scores_of
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._names import METHODS, as_method, choose_method
 from nestquad.methods._outer import kernel_outer
+from nestquad.methods._surrogate_choice import Chosen
 from nestquad.methods.ckq import CKQ
 from nestquad.methods.joint import JointLattice
 from nestquad.methods.lsmc import LSMC
@@ -22,6 +23,7 @@ __all__ = [
     "NKQ",
     "NMC",
     "NQMC",
+    "Chosen",
     "Goal",
     "JointLattice",
     "Method",

@@ -172,7 +172,7 @@ class CKQ(Method):
         chosen = choose_surrogate(z, means, answers, self.positive, memo)
         if chosen is None:
             return self._without_surrogate(evaluations, answers, means, outer)
-        surrogate = memo["surrogate"] = chosen.surrogate
+        memo["chosen"], surrogate = chosen, chosen.surrogate
         final = answers.answer(surrogate, chosen.sceptic, means, outer.uniform[:rows])
         value, std_error = final.value, final.std_error
         single = problem.finish(np.zeros(final.answers.size)).ndim == 0
