@@ -16,10 +16,9 @@ from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Evaluator, Store
-from nestquad.methods import CKQ, Goal, scores_of
+from nestquad.methods import CKQ, Chosen, Goal, scores_of
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
-from nestquad.surrogate import Surrogate
 
 __all__ = ["ConditionalEstimate", "conditional"]
 
@@ -37,7 +36,7 @@ class ConditionalEstimate:
     n_inner: int
     seconds: float
     diagnostics: Mapping[str, Any]
-    _surrogate: Surrogate = field(repr=False)
+    _chosen: Chosen = field(repr=False)
     _law: Law = field(repr=False)
     _scalar: bool = field(repr=False)
 
@@ -55,15 +54,16 @@ class ConditionalEstimate:
                 "Several points of one coordinate are theta[:, None]." if dim == 1 else "",
             )
         scores = scores_of(self._law, to_uniform(self._law, np.atleast_2d(points)))
-        mean = self._shaped(self._surrogate.mean(scores), points.ndim)
+        mean = self._shaped(self._chosen.surrogate.mean(scores), points.ndim)
         if not return_std:
             return mean
-        return mean, self._shaped(self._surrogate.sd(scores), points.ndim)
+        return mean, self._shaped(self._chosen.sd(scores), points.ndim)
 
     def __str__(self) -> str:
         return (
             f"J of {self.problem} from {self.n_evaluations:,} evaluations "
-            f"({self.n_outer:,} × {self.n_inner:,}), {self._surrogate.kind}, {self.seconds:.2g} s"
+            f"({self.n_outer:,} × {self.n_inner:,}), {self._chosen.surrogate.kind}, "
+            f"{self.seconds:.2g} s"
         )
 
     def _shaped(self, values: Array, n_axes: int) -> Array | float:
@@ -117,8 +117,8 @@ def conditional(
         found = Loop(chosen, Goal(stream, budget), evaluator).run()
     finally:
         evaluator.close()
-    surrogate = evaluator.memo(stream).get("surrogate")
-    if surrogate is None:
+    chosen_surrogate = evaluator.memo(stream).get("chosen")
+    if chosen_surrogate is None:
         raise NumericalError(
             "No surrogate of J was plausible with these evaluations. Use a larger budget, or fix "
             "method=nq.CKQ(n_inner=...) to estimate J better at each theta."
@@ -130,7 +130,7 @@ def conditional(
         found.n_inner,
         time.perf_counter() - started,
         found.diagnostics,
-        surrogate,
+        chosen_surrogate,
         law,
         found.sample is None or found.sample.j.ndim == 1,
     )

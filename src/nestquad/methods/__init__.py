@@ -4,6 +4,7 @@ from nestquad.methods._dense import scores_of
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._names import METHODS, as_method
 from nestquad.methods._outer import kernel_outer
+from nestquad.methods._surrogate_choice import Chosen
 from nestquad.methods.auto import Auto
 from nestquad.methods.ckq import CKQ
 from nestquad.methods.joint import JointLattice
@@ -24,6 +25,7 @@ __all__ = [
     "NMC",
     "NQMC",
     "Auto",
+    "Chosen",
     "Goal",
     "JointLattice",
     "Method",

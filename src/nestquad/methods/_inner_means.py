@@ -21,6 +21,8 @@ __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
 # A rule with more freedom has to earn it: it replaces the simpler one only if it brings the change
 # from N/2 to N below this share.
 _GAIN = 0.8
+# Faster rates than this are seen among few points, and do not last.
+_BELIEVED_RATE = 1.5
 # Kernel weights see nothing of a function of more coordinates than this.
 _MOST_KERNEL_COORDINATES = 3
 _LEAST_KERNEL_NODES = 8
@@ -56,6 +58,15 @@ class InnerMeans:
             return 0.5
         now, before = _size(self.j[0] - self.j[1]), _size(self.j[1] - self.j[2])
         return float(np.clip(np.log2(max(before, 1e-300) / max(now, 1e-300)), 0.5, 3.0))
+
+    @property
+    def left(self) -> float:
+        """What is left of the error, as a share of the last change.
+
+        At rate r the change is 2^r - 1 times as large. Slow rates are those of noise, for which
+        half the points err by as much more as all of them.
+        """
+        return float(min(1.0, 1.0 / (2.0 ** min(self.rate, _BELIEVED_RATE) - 1.0)))
 
     @property
     def expected_rate(self) -> float:

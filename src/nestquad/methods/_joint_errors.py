@@ -21,6 +21,8 @@ _PATHS = 24
 # How often the points are halved to learn how far the posterior can be trusted.
 _HALVINGS = 2
 _FEWEST = 8
+# θ at which an f with jumps is looked at through a magnifying glass.
+_JUMP_ROWS = 512
 _LEAST_RATE, _MOST_RATE = 0.5, 3.0
 # Share of the variance of an output that a model leaves, above which it has not learned it.
 _MOST_UNEXPLAINED = 0.5
@@ -76,17 +78,14 @@ class JointErrors:
         by how much this posterior is too careful (g is smoother than the kernel, or errors at
         single θ cancel) or not careful enough.
         """
-        # Where f jumps, small steps of an answer go by whole θ: they say nothing about trust.
-        jumps = order_of_smoothness(self.sketch.problem, self._seen(base)) == 0
-        models = [self.model, *([] if jumps else self._smaller())]
-        answers = [self.sketch.sketch(model) for model in models]
+        models = [self.model, *self._smaller()]
         changes = []
         for model in models:
             means = base if model is self.model else model.conditional()
             paths = model.paths(means, _PATHS, rng)
             changes.append(self._felt(means, paths))
         variances = [np.mean(change**2, axis=0) for change in changes]
-        steps = [self._final(a - b) for a, b in pairwise(answers)]
+        steps = self._steps(models, base)
         factor = trust(steps, variances)
         directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
         if steps and not self.model.n_chosen_terms:
@@ -99,6 +98,17 @@ class JointErrors:
         if len(models) > 1 and (variances[0] > 0).any():
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
         return directions, float(np.clip(rate, _LEAST_RATE, _MOST_RATE))
+
+    def _steps(self, models: list[JointModel], base: ConditionalMeans) -> list[Array]:
+        """What the points that each next model lacks changed in the siblings, (S, k) each."""
+        if order_of_smoothness(self.sketch.problem, self._seen(base)) > 0:
+            answers = [self.sketch.sketch(model) for model in models]
+            return [self._final(more - fewer) for more, fewer in pairwise(answers)]
+        # Where f jumps, an answer changes by whole θ: what changed in J has to be magnified.
+        rows = slice(None, None, -(-base.weights.size // _JUMP_ROWS))
+        few = ConditionalMeans(*(array[rows] for array in vars(base).values()))
+        js = [model.conditional_at(few.uniform) for model in models]
+        return [-self._felt(replace(few, j=more), fewer[None])[0] for more, fewer in pairwise(js)]
 
     def _felt(self, means: ConditionalMeans, paths: Array) -> Array:
         """What paths (m, M, p) of J change in the final answers and their siblings, (m, S, k)."""

@@ -23,7 +23,8 @@ def magnification(problem: NestedExpectation, j: Array, deviations: Array) -> fl
     """
     if order_of_smoothness(problem, j) > 0:
         return 1.0
-    size = np.sqrt(np.mean(deviations**2, axis=(0, 1)))
+    # Few θ in the tails may have deviations of another order.
+    size = np.median(np.sqrt(np.mean(deviations**2, axis=0)), axis=0)
     visible = _VISIBLE * j.reshape(len(j), -1).std(axis=0)
     seen = size > 0
     return max(1.0, float((visible[seen] / size[seen]).min(initial=1e12))) if seen.any() else 1.0

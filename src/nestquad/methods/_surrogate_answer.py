@@ -108,9 +108,7 @@ class SurrogateAnswers:
         if sceptic is not surrogate:
             doubts = self._path_covariance(sceptic)
             paths = max(paths, doubts, key=lambda covariance: float(np.trace(covariance)))
-        js = means.j
-        if surrogate.kind.logarithm:
-            js = js[: 1 + int((js[1:] > 0).all(axis=(1, 2)).cumprod().sum())]
+        js = surrogate.can_model(means.j)
         for dense in dense_sets(self.problem.outer_law, self.stream(7)):
             by_set = np.stack([self._averages(surrogate, js, part) for part in dense])
             answers = by_set[:, 0].mean(axis=0)
@@ -118,7 +116,7 @@ class SurrogateAnswers:
             dense_covariance = _covariance(finals) / len(dense)
             if len(dense) == 2 and self.problem.outer_law.base == "normal":
                 dense_covariance *= _OPPOSITE**2
-            bias = self._bias(by_set.mean(axis=0), means.rate)
+            bias = self._bias(by_set.mean(axis=0), means)
             half_squared = _PATH_FACTOR**2 * paths + _BIAS_FACTOR**2 * np.outer(bias, bias)
             allowed = _DENSE_SHARE**2 * np.diagonal(half_squared)
             if np.all(np.diagonal(dense_covariance) <= allowed):
@@ -223,7 +221,7 @@ class SurrogateAnswers:
         averages = kept / np.maximum(usable.sum(axis=1), 1)[:, None]
         return _covariance(np.stack([self._final(average) for average in averages])) / factor**2
 
-    def _bias(self, averages: Array, rate: float) -> Array:
+    def _bias(self, averages: Array, means: InnerMeans) -> Array:
         """What halving the inner points changes, (k,): the larger of the last two halvings.
 
         `averages` (views, q) come from N, N/2 and N/4 inner points.
@@ -233,10 +231,8 @@ class SurrogateAnswers:
             return np.abs(finals[0])
         bias = np.abs(finals[0] - finals[1])
         if len(finals) > 2:
-            bias = np.maximum(bias, 2.0**-rate * np.abs(finals[1] - finals[2]))
-        # At rate r the last change is 2^r - 1 times what is left. Slow rates are those of noise,
-        # which averages out over the halves instead.
-        bias = bias * min(1.0, 1.0 / (2.0 ** min(rate, 2.0) - 1.0))
+            bias = np.maximum(bias, 2.0**-means.rate * np.abs(finals[1] - finals[2]))
+        bias = means.left * bias
         return np.asarray(np.nan_to_num(bias, nan=float(np.abs(finals[0]).max())))
 
     def _misfit(

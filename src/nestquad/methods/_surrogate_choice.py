@@ -30,7 +30,24 @@ class Chosen:
 
     surrogate: Surrogate
     sceptic: Surrogate
+    means: InnerMeans
     reason: str
+
+    def sd(self, z: Array) -> Array:
+        """Standard deviation of Ĵ at scores z (n, d), errors of the inner stage included: (n, p).
+
+        Those of single points are in the nugget. What they have in common shows in how Ĵ changes
+        when it is learned from half as many inner points.
+        """
+        outer = np.maximum(self.surrogate.sd(z), self.sceptic.sd(z))
+        predicted = self.surrogate.means(z, self.surrogate.can_model(self.means.j))
+        changes = np.abs(np.diff(predicted, axis=0))
+        if len(changes) == 0:
+            return outer
+        inner = changes[0]
+        if len(changes) > 1:
+            inner = np.maximum(inner, 2.0**-self.means.rate * changes[1])
+        return np.asarray(np.hypot(outer, self.means.left * inner))
 
 
 def choose_surrogate(
@@ -88,7 +105,7 @@ def choose_surrogate(
     memo["kinds"] = [best.kind, *([other.kind] if other is not None and near else [])]
     sceptic = search.best(shape="matern52") or best
     reason = f"surrogate of {best.kind}, the best of {len(search.found)} at left-out points"
-    return Chosen(best, sceptic, reason)
+    return Chosen(best, sceptic, means, reason)
 
 
 def _family(kind: SurrogateKind) -> tuple[object, ...]:

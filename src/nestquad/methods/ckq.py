@@ -172,7 +172,7 @@ class CKQ(Method):
         chosen = choose_surrogate(z, means, answers, self.positive, memo)
         if chosen is None:
             return self._without_surrogate(evaluations, answers, means, outer)
-        surrogate = memo["surrogate"] = chosen.surrogate
+        memo["chosen"], surrogate = chosen, chosen.surrogate
         memo["j"] = lambda uniform: surrogate.mean(scores_of(problem.outer_law, uniform))
         final = answers.answer(surrogate, chosen.sceptic, means, outer.uniform[:rows])
         value, std_error = final.value, final.std_error
