@@ -73,9 +73,9 @@ class LatticeAverage:
         return call_f(self.problem, j, theta, require_finite=require_finite)
 
     def _blocks(self, model: JointModel, shift: Array, number: int) -> Iterator[ConditionalMeans]:
-        # Kinks of f may be in step with a lattice: all shifts of it then have the same error, but
-        # for a few with a large one. So each lattice has a step of its own.
-        copies = self._copies(model, number)
+        # On a line two jumps of f may be a multiple of the step apart: the error of all lattices
+        # with that step is then the same. So each has a step of its own.
+        copies = self._copies(model, number if shift.size == 1 else 0)
         together = max(1, _BLOCK // model.size)
         for start in range(0, len(copies), together):
             yield model.conditional((copies[start : start + together] + shift) % 1.0)

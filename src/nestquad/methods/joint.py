@@ -39,7 +39,7 @@ _SHIFTS, _LOG2_AVERAGE = 8, 14
 # Models are compared on one lattice of at least so many.
 _LOG2_SKETCH = 12
 # Where the average limits the answer, this many numbers may be looked at instead.
-_AVERAGE_NUMBERS = 1 << 22
+_AVERAGE_NUMBERS = 1 << 23
 # Vectors are made for at least so many points, and for no more, as finding one for more takes
 # longer than a few seconds.
 _LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
