@@ -21,7 +21,7 @@ _PLAIN = ("nmc", "nqmc")
 _RATES = {"joint": 1.5, "nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
 # A runner-up whose prediction is this close is given a second chance, up to a share of the budget
 # or of what the leader has.
-_CLOSE, _SECOND_SHARE = 30.0, 0.1
+_CLOSE, _SECOND_SHARE = 30.0, 0.09
 # The best is continued to the end at once if its half-width is this small beside the spread of
 # f(J); else by this factor, before it is compared again.
 _STEADY, _STEP = 0.1, 4

@@ -154,13 +154,16 @@ class JointLattice(Method):
         assert isinstance(lattice, PeriodicLattice)
         if self.n_outer is not None:
             return None
-        if goal.adaptive or goal.budget is None:
+        budget = goal.budget
+        if budget is not None and len(design.grids) > 1:  # crossed points stay as many as they are
+            budget -= _CROSSED
+        if goal.adaptive or budget is None:
             larger = _next_size(grid.n_outer, _growth(goal, found))
         else:
-            larger = self._within(goal.budget)
+            larger = self._within(budget)
         larger = min(larger, lattice.max_points)
-        if goal.budget is not None and larger > goal.budget:
-            larger = self._within(goal.budget)
+        if budget is not None and larger > budget:
+            larger = self._within(budget)
         if larger <= grid.n_outer:
             return None
         grown = replace(grid, n_outer=larger)
