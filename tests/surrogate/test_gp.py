@@ -10,12 +10,17 @@ from nestquad.surrogate import (
     Correlation,
     Hyperparameters,
     SurrogateKind,
+    Trend,
+    first_kinds,
     fit_gp,
     fit_surrogate,
-    trend_matrix,
-    trend_size,
+    near_kinds,
+    trends,
 )
-from nestquad.surrogate._gp import _Likelihood
+from nestquad.surrogate._correlation import distances
+from nestquad.surrogate._likelihood import FLOOR, Likelihood
+
+CONSTANT, LINEAR, QUADRATIC = Trend(0), Trend(1), Trend(2)
 
 CORRELATIONS = [
     Correlation("gaussian"),
@@ -37,10 +42,11 @@ def explicit(gp, z_new):
     """Universal kriging by np.linalg.solve, on the scale that the model uses."""
     level, spread = gp.y.mean(), gp.y.std()
     p = gp.parameters
-    noise = p.noise * gp.noise_shape + 1e-11 * p.signal
+    noise = p.noise * gp.noise_shape + FLOOR * p.signal
     cov = p.signal * gp.correlation(gp.z, gp.z, p.lengthscale) + np.diag(noise)
     cross = p.signal * gp.correlation(gp.z, z_new, p.lengthscale)
-    h, h_new = trend_matrix(gp.trend, gp.z), trend_matrix(gp.trend, z_new)
+    reach = np.abs(gp.z).max()
+    h, h_new = gp.trend.matrix(gp.z / reach), gp.trend.matrix(z_new / reach)
     inv = np.linalg.inv(cov)
     small = np.linalg.inv(h.T @ inv @ h)
     y = (gp.y - level) / spread
@@ -52,7 +58,7 @@ def explicit(gp, z_new):
 
 
 @pytest.mark.parametrize("correlation", CORRELATIONS)
-@pytest.mark.parametrize("trend", ["constant", "linear", "quadratic"])
+@pytest.mark.parametrize("trend", [CONSTANT, LINEAR, QUADRATIC, Trend(3, additive=True)])
 def test_predictions_equal_universal_kriging(data, correlation, trend):
     z, y = data
     fitted = fit_gp(correlation, trend, z, y, noise_guess=4e-4)
@@ -70,7 +76,8 @@ def test_the_likelihood_has_the_gradient_it_claims(data, correlation):
     z, y = data
     scaled = (y - y.mean()) / y.std()
     shape = np.linspace(0.5, 2.0, y.size)
-    loss = _Likelihood(correlation, z, scaled, trend_matrix("linear", z), shape, np.log(1e-3))
+    apart = distances(z, z)
+    loss = Likelihood(correlation, apart, scaled, LINEAR.matrix(z), shape, np.log(1e-3))
     at = np.log([0.8, 1.7, 1.3, 0.01])
     numeric = approx_fprime(at, lambda v: loss(v)[0], 1e-6)
     np.testing.assert_allclose(loss(at)[1], numeric, rtol=2e-4, atol=2e-4)
@@ -78,7 +85,7 @@ def test_the_likelihood_has_the_gradient_it_claims(data, correlation):
 
 def test_leave_one_out_equals_refits(data):
     z, y = data
-    gp = fit_gp(Correlation("matern52"), "linear", z, y, noise_guess=4e-4)
+    gp = fit_gp(Correlation("matern52"), LINEAR, z, y, noise_guess=4e-4)
     mean, sd = gp.leave_one_out
     level, spread = y.mean(), y.std()
     for i in range(len(y)):
@@ -95,7 +102,7 @@ def test_leave_one_out_equals_refits(data):
 
 def test_the_covariance_of_another_design_is_that_of_a_model_with_it(data):
     z, y = data
-    gp = fit_gp(Correlation("gaussian"), "linear", z, y, noise_guess=4e-4)
+    gp = fit_gp(Correlation("gaussian"), LINEAR, z, y, noise_guess=4e-4)
     more = np.concatenate([z, np.random.default_rng(5).standard_normal((9, 2))])
     new = np.zeros((1, 2))
     values = np.concatenate([y, np.full(9, y.mean())])
@@ -112,7 +119,7 @@ def test_noise_is_found(data):
     z = rng.standard_normal((80, 1))
     noise = 0.05
     y = np.sin(1.5 * z[:, 0]) + noise * rng.standard_normal(80)
-    gp = fit_gp(Correlation("matern52"), "constant", z, y, noise_guess=noise**2)
+    gp = fit_gp(Correlation("matern52"), CONSTANT, z, y, noise_guess=noise**2)
     assert gp.noise_sd.mean() == pytest.approx(noise, rel=0.35)
     new = np.linspace(-1.5, 1.5, 200)[:, None]
     error = np.sqrt(np.mean((gp.mean(new) - np.sin(1.5 * new[:, 0])) ** 2))
@@ -121,7 +128,7 @@ def test_noise_is_found(data):
 
 def test_constants_need_no_optimizer():
     z = np.linspace(-1, 1, 8)[:, None]
-    gp = fit_gp(Correlation("gaussian"), "constant", z, np.full(8, 3.25))
+    gp = fit_gp(Correlation("gaussian"), CONSTANT, z, np.full(8, 3.25))
     np.testing.assert_allclose(gp.mean(np.array([[0.3]])), 3.25)
 
 
@@ -129,19 +136,19 @@ def test_log_surrogates_stay_positive_and_score_on_the_scale_of_j():
     z = np.linspace(-2, 2, 14)[:, None]
     j = np.exp(-2.0 * z**2)
     change = 1e-4 * j
-    log_kind = SurrogateKind("gaussian", "quadratic", logarithm=True)
+    log_kind = SurrogateKind("gaussian", QUADRATIC, logarithm=True)
     surrogate = fit_surrogate(log_kind, z, j, change)
     new = np.linspace(-3, 3, 50)[:, None]
     assert (surrogate.mean(new) > 0).all()
     np.testing.assert_allclose(surrogate.mean(new), np.exp(-2.0 * new**2), rtol=0.05)
-    plain = fit_surrogate(SurrogateKind("gaussian", "quadratic"), z, j, change)
+    plain = fit_surrogate(SurrogateKind("gaussian", QUADRATIC), z, j, change)
     assert surrogate.log_predictive_density(j) > plain.log_predictive_density(j)
 
 
 def test_paths_have_the_posterior_moments(data):
     z, y = data
     surrogate = fit_surrogate(
-        SurrogateKind("matern52", "constant"), z, y[:, None], np.full((18, 1), 0.02)
+        SurrogateKind("matern52", CONSTANT), z, y[:, None], np.full((18, 1), 0.02)
     )
     new = np.array([[0.0, 0.0], [1.5, -1.5]])
     paths = surrogate.paths(new, 4000, np.random.default_rng(0))[:, :, 0]
@@ -151,10 +158,51 @@ def test_paths_have_the_posterior_moments(data):
     np.testing.assert_allclose(np.cov(paths.T) / scale, expected / scale, atol=0.08)
 
 
+def test_other_values_through_the_same_model(data):
+    z, y = data
+    gp = fit_gp(Correlation("matern52"), LINEAR, z, y, noise_guess=4e-4)
+    new = np.random.default_rng(1).standard_normal((5, 2))
+    both = gp.means(new, np.stack([y, 3.0 * y + 1.0], axis=1))
+    np.testing.assert_allclose(both[:, 0], gp.mean(new), rtol=1e-9)
+    np.testing.assert_allclose(both[:, 1], 3.0 * gp.mean(new) + 1.0, rtol=1e-9)
+
+
+def test_given_noise_is_kept_and_enters_point_by_point(data):
+    # Heteroskedastic regression written out: cov + diag(variance), no nugget of its own.
+    z, y = data
+    variance = np.linspace(1e-3, 0.2, y.size)
+    gp = fit_gp(Correlation("matern52"), CONSTANT, z, y, noise_variance=variance)
+    np.testing.assert_allclose(gp.noise_sd**2, variance, rtol=1e-9)
+    new = np.random.default_rng(2).standard_normal((6, 2))
+    mean, covariance = explicit(gp, new)
+    np.testing.assert_allclose(gp.mean(new), mean, rtol=1e-7)
+    np.testing.assert_allclose(gp.covariance(new), covariance, rtol=1e-5, atol=1e-8)
+
+
+def test_additive_predictions_at_many_points_equal_those_at_few():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((40, 5))
+    y = np.sin(z).sum(axis=1) + z[:, 0] ** 2
+    gp = fit_gp(Correlation("matern52", additive=True), LINEAR, z, y, noise_guess=1e-8)
+    many = rng.standard_normal((3000, 5))
+    few = np.concatenate([gp.mean(part) for part in np.array_split(many, 30)])
+    np.testing.assert_allclose(gp.mean(many), few, atol=1e-7 * y.std())
+
+
+@pytest.mark.parametrize("trend", [CONSTANT, LINEAR, QUADRATIC, Trend(4), Trend(3, additive=True)])
 @pytest.mark.parametrize("dim", [1, 3])
-@pytest.mark.parametrize("trend", ["constant", "linear", "quadratic"])
 def test_trend_sizes(dim, trend):
-    z = np.random.default_rng(0).standard_normal((40, dim))
-    matrix = trend_matrix(trend, z)
-    assert matrix.shape == (40, trend_size(trend, dim))
-    assert np.linalg.matrix_rank(matrix) == trend_size(trend, dim)
+    z = np.random.default_rng(0).uniform(-1, 1, (80, dim))
+    matrix = trend.matrix(z)
+    assert matrix.shape == (80, trend.size(dim))
+    expected = 1 + dim * trend.degree if trend.additive and dim == 1 else trend.size(dim)
+    assert np.linalg.matrix_rank(matrix) == expected
+
+
+@pytest.mark.parametrize("dim", [1, 2, 10])
+def test_kinds_are_within_what_the_points_can_tell(dim):
+    for kind in first_kinds(dim, 40, positive=True):
+        assert kind.trend in trends(dim, 40)
+        for near in near_kinds(kind, dim, 40):
+            assert near != kind
+            assert near.trend.size(dim) < 40
