@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from benchmarks._study import Study
-from benchmarks.studies import defaults, imports, overhead, published, speed, tridiagonal
+from benchmarks.studies import cluster, defaults, imports, overhead, published, speed, tridiagonal
 
 STUDIES: tuple[Study, ...] = (
     published.STUDY,
     defaults.STUDY,
     speed.STUDY,
     overhead.STUDY,
+    cluster.STUDY,
     tridiagonal.STUDY,
     imports.STUDY,
 )

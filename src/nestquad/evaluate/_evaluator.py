@@ -16,7 +16,7 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError
 from nestquad.evaluate._chunks import CHUNK_POINTS, chunks, columns
 from nestquad.evaluate._design import Design, Grid, Span
-from nestquad.evaluate._pace import Pace
+from nestquad.evaluate._pace import Pace, task_seconds
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._table import ValueTable
 from nestquad.evaluate._task import InnerRule, Task, run_task
@@ -35,8 +35,8 @@ MEMORY = 256_000_000
 _COPIES = 6
 # Sizes to start from, while nobody knows what g costs.
 _FIRST, _FIRST_ONE_BY_ONE = 256, 8
-# What a chunk should take: here, and as a task of an executor, which has costs of its own.
-_SECONDS, _TASK_SECONDS, _LEAST_TASK_SECONDS = 0.25, 0.5, 0.05
+# What a chunk should take in this thread; tasks of an executor have costs of their own.
+_SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
 # Tasks for each worker: one under way, one that is waiting, and some because they differ.
 _AHEAD = 3
@@ -92,7 +92,7 @@ class Evaluator:
         most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
         if self.chunk_points < CHUNK_POINTS and self._workers is not None:
             most = max(1, most * self.chunk_points // CHUNK_POINTS)
-        seconds = _SECONDS if self._workers is None else _TASK_SECONDS
+        seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
         self._pace = Pace(min(first, most), most, seconds)
         self._value_bytes = 8
 
@@ -184,10 +184,10 @@ class Evaluator:
             size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
         # Towards the end jobs become smaller, so that no worker waits long for another, but not so
         # small that handing them out is what takes the time. Rows that are cheap are not cut.
-        share = left // (4 * workers)
+        share, least = left // (4 * workers), task_seconds(workers)[1]
         if self._pace.per_point > 0.0:
-            share = max(share, int(_LEAST_TASK_SECONDS / self._pace.per_point))
-            if width * self._pace.per_point < 2.0 * _LEAST_TASK_SECONDS:
+            share = max(share, int(least / self._pace.per_point))
+            if width * self._pace.per_point < 2.0 * least:
                 share = max(share, width)
         return max(min(size, share), 1)
 
