@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks._study import Study
 from benchmarks.studies import (
     accuracy,
+    cluster,
     defaults,
     imports,
     multilevel,
@@ -25,6 +26,7 @@ STUDIES: tuple[Study, ...] = (
     defaults.STUDY,
     speed.STUDY,
     overhead.STUDY,
+    cluster.STUDY,
     tridiagonal.STUDY,
     imports.STUDY,
 )

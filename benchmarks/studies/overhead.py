@@ -27,8 +27,10 @@ _BLOCK = 65_536
 _COSTS = {"cheap": 1, "1 µs": 10, "10 µs": 100}
 _SIZES = (10, 32, 100, 316, 1_000, 3_162)
 # The longest that g alone may take in one run of the study.
-_MOST_SECONDS = 4.0
+_MOST_SECONDS = 1.6
 _BUDGETS = (1_000, 10_000, 100_000, 1_000_000)
+# These model g or J jointly, and take minutes of linear algebra beyond this.
+_MOST = {"ckq": 100_000, "joint": 100_000}
 _METHODS = ("nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc")
 _FROM = 100_000
 # One run in a process of its own, which tells what it took.
@@ -77,7 +79,7 @@ def _ratios(settings: Settings) -> Table:
     rows = []
     for cost, repeats in _COSTS.items():
         g = partial(costly, repeats)
-        per_point = _alone(g, _BLOCK, 1) / _BLOCK
+        per_point = _per_point(g)
         for n in _SIZES[:3] if settings.quick else _SIZES:
             if n * n * per_point > _MOST_SECONDS:
                 continue
@@ -90,8 +92,8 @@ def _ratios(settings: Settings) -> Table:
             tasks: dict[str, Callable[[int], Any]] = {
                 name: partial(_estimated, problem, method) for name, method in methods.items()
             }
-            tasks["g alone"] = partial(_alone, g, n * n)
-            found = interleaved(tasks, 3 if n * n * per_point > 0.5 else 9)
+            tasks["g alone"] = _alone(g, n)
+            found = interleaved(tasks, 3 if n * n * per_point > 0.3 else 7)
             alone = found.pop("g alone")
             for name, timings in found.items():
                 rows.append(
@@ -124,21 +126,37 @@ def _estimated(problem: nq.NestedExpectation, method: Any, repeat: int) -> None:
     nq.estimate(problem, method=method, rng=repeat)
 
 
-def _alone(g: Callable[..., Any], size: int, repeat: int) -> float:
-    """Seconds for g on so many points, which are made before the clock starts."""
-    rng = np.random.default_rng(repeat)
-    rows = max(1, min(size, _BLOCK) // 256)
-    x, theta = rng.random((rows, min(size, 256), 1)), rng.random((rows, 1, 1))
-    start, done = time.process_time(), 0
-    while done < size:
-        done += np.size(g(x, theta))
-    return time.process_time() - start
+def _alone(g: Callable[..., Any], n: int) -> Callable[[int], None]:
+    """A task: g on n × n points that are there already, block by block."""
+    rng = np.random.default_rng(n)
+    rows = max(1, min(n, _BLOCK // n))
+    x, theta = rng.random((rows, n, 1)), rng.random((rows, 1, 1))
+
+    def task(repeat: int) -> None:
+        left = n
+        while left:
+            some = min(rows, left)
+            g(x[:some], theta[:some])
+            left -= some
+
+    return task
+
+
+def _per_point(g: Callable[..., Any]) -> float:
+    """Seconds for one point of g, in a block that fits the cache."""
+    task, n = _alone(g, 256), 256
+    task(0)
+    start = time.process_time()
+    task(0)
+    return (time.process_time() - start) / n**2
 
 
 def _growth(settings: Settings) -> Table:
     rows = []
     for method in _METHODS:
         for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
+            if budget > _MOST.get(method, budget):
+                continue
             run = subprocess.run(
                 [sys.executable, "-c", _CHILD, method, str(budget)],
                 capture_output=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 from functools import partial
@@ -45,6 +46,8 @@ def smaller(line: str) -> list[str]:
         "compare": ["--replicates", "2"] if len(arguments) > 1 else ["--help"],
         "estimate": [] if len(arguments) > 1 else ["--help"],
         "demo": ["--tol", "2.0"],
+        "plan": [] if len(arguments) > 1 else ["--help"],
+        "analyze": [] if len(arguments) > 1 else ["--help"],
     }
     return arguments + extra.get(arguments[0], [])
 
@@ -61,7 +64,17 @@ def write_model() -> None:
 def test_there_are_commands_to_test():
     assert len(NESTQUAD) >= 8
     used = {shlex.split(line)[1] for line in NESTQUAD}
-    assert used >= {"estimate", "compare", "problems", "demo"}
+    assert used >= {"estimate", "compare", "plan", "analyze", "problems", "demo"}
+
+
+def write_values() -> None:
+    """The files that `nestquad analyze` reads, of a method that asks for more."""
+    plan = ["plan", "model.py:problem", "--budget", "300", "--method", "ckq", "--seed", "1"]
+    assert main([*plan, "--out", "points.csv"]) == 0
+    with open("points.csv", encoding="utf-8") as points, open("values.csv", "w") as values:
+        values.write("id,value\n")
+        for row in csv.DictReader(points):
+            values.write(f"{row['id']},{float(row['x_1']) ** 2}\n")
 
 
 @pytest.mark.parametrize("line", NESTQUAD)
@@ -69,6 +82,8 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(pages.ROOT / "examples")
     write_model()
+    if " analyze" in line:
+        write_values()
     if "demo" in line:  # which has no options for this
         quick = partial(nq.compare, methods=["nmc", "nkq"], replicates=2)
         monkeypatch.setattr(nq, "compare", quick)

@@ -392,3 +392,32 @@ def test_two_processes_on_one_store(tmp_path):
     assert answers == {repr(killing.estimate("nmc").value)}
     again = killing.estimate("nmc", store)
     assert again.diagnostics["n_reused"] == again.n_evaluations
+
+
+@pytest.mark.parametrize("method", ["nmc", "nkq", INDEPENDENT, "mlkq"], ids=str)
+def test_a_store_filled_by_workers(method, tmp_path):
+    problem, _ = counting_problem()
+    plain = nq.estimate(problem, method=method, rng=3, budget=3000)
+    with ThreadPoolExecutor(3) as pool:
+        for executor in (pool, pool, None):
+            found = nq.estimate(
+                problem, method=method, rng=3, budget=3000, store=tmp_path / "s", executor=executor
+            )
+            assert found.value == plain.value
+    assert found.diagnostics["n_reused"] == plain.n_evaluations
+
+
+def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
+    def press(done, total, message):
+        if done > 2000:
+            raise KeyboardInterrupt
+
+    problem, g = counting_problem()
+    options = {"method": nq.NMC(100, 100), "rng": 3, "store": tmp_path / "store"}
+    with ThreadPoolExecutor(3) as pool, pytest.raises(KeyboardInterrupt):
+        nq.estimate(problem, executor=pool, progress=press, **options)
+    before = g.n_evaluations
+    found = nq.estimate(problem, **options)
+    assert found.diagnostics["n_reused"] > 2000
+    assert g.n_evaluations - before == 10_000 - found.diagnostics["n_reused"]
+    assert found.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError
 from nestquad.evaluate._chunks import CHUNK_POINTS, chunks, columns
 from nestquad.evaluate._design import Design, Grid, Span
-from nestquad.evaluate._pace import Pace
+from nestquad.evaluate._jobs import Job
+from nestquad.evaluate._memory import MEMORY, block_points
+from nestquad.evaluate._pace import Pace, task_seconds
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._table import ValueTable
 from nestquad.evaluate._task import InnerRule, Task, run_task
@@ -27,16 +29,12 @@ from nestquad.problem import NestedExpectation
 if TYPE_CHECKING:
     from nestquad.evaluate._evaluations import Evaluations
 
-__all__ = ["MEMORY", "Evaluator"]
+__all__ = ["Evaluator"]
 
-# Points and values of one block, temporary arrays of g included, and results that wait: bytes.
-MEMORY = 256_000_000
-# A block of g is held about this many times over: x, theta, and what g makes of them.
-_COPIES = 6
 # Sizes to start from, while nobody knows what g costs.
 _FIRST, _FIRST_ONE_BY_ONE = 256, 8
-# What a chunk should take: here, and as a task of an executor, which has costs of its own.
-_SECONDS, _TASK_SECONDS, _LEAST_TASK_SECONDS = 0.25, 0.5, 0.05
+# What a chunk should take in this thread; tasks of an executor have costs of their own.
+_SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
 # Tasks for each worker: one under way, one that is waiting, and some because they differ.
 _AHEAD = 3
@@ -87,12 +85,12 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
-        self.chunk_points = min(self.chunk_points, _block_points(self.problem))
+        self.chunk_points = min(self.chunk_points, block_points(self.problem))
         first = _FIRST if self.problem.vectorized else _FIRST_ONE_BY_ONE
         most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
         if self.chunk_points < CHUNK_POINTS and self._workers is not None:
             most = max(1, most * self.chunk_points // CHUNK_POINTS)
-        seconds = _SECONDS if self._workers is None else _TASK_SECONDS
+        seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
         self._pace = Pace(min(first, most), most, seconds)
         self._value_bytes = 8
 
@@ -147,7 +145,7 @@ class Evaluator:
                 yield tile, task.reduce(buffer, tile)
                 buffer = None
 
-    def _jobs(self, task: Task, span: Span) -> Iterator[_Job]:
+    def _jobs(self, task: Task, span: Span) -> Iterator[Job]:
         whole_rows = None if task.rule is None else task.rule.whole_rows
         raw = task.rule is None or self.store is not None
         width = span.n1 - span.n0
@@ -156,17 +154,17 @@ class Evaluator:
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
             if self.store is None and tile.size <= max(size(), self._row_limit()):
-                yield _Job(tile, tile, reduced=True)
+                yield Job(tile, tile, reduced=True)
                 continue
             ready: list[tuple[Span, Array]] = []
             missing = [tile]
             if self.store is not None:
                 ready, missing = self.store.read(task.grid, tile)
             for part, values in ready:
-                yield _Job(tile, part, values=values)
+                yield Job(tile, part, values=values)
             for rest in missing:
                 for part in columns(rest, size):
-                    yield _Job(tile, part)
+                    yield Job(tile, part)
 
     def _row_limit(self) -> int:
         """A row that takes no longer than twice what a chunk should is not worth cutting."""
@@ -184,14 +182,14 @@ class Evaluator:
             size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
         # Towards the end jobs become smaller, so that no worker waits long for another, but not so
         # small that handing them out is what takes the time. Rows that are cheap are not cut.
-        share = left // (4 * workers)
+        share, least = left // (4 * workers), task_seconds(workers)[1]
         if self._pace.per_point > 0.0:
-            share = max(share, int(_LEAST_TASK_SECONDS / self._pace.per_point))
-            if width * self._pace.per_point < 2.0 * _LEAST_TASK_SECONDS:
+            share = max(share, int(least / self._pace.per_point))
+            if width * self._pace.per_point < 2.0 * least:
                 share = max(share, width)
         return max(min(size, share), 1)
 
-    def _results(self, task: Task, jobs: Iterator[_Job]) -> Iterator[tuple[_Job, Array]]:
+    def _results(self, task: Task, jobs: Iterator[Job]) -> Iterator[tuple[Job, Array]]:
         if self._workers is not None:
             yield from self._from_workers(task, jobs, self._workers)
             return
@@ -210,16 +208,16 @@ class Evaluator:
             yield job, job.values
 
     def _from_workers(
-        self, task: Task, jobs: Iterator[_Job], workers: Workers
-    ) -> Iterator[tuple[_Job, Array]]:
+        self, task: Task, jobs: Iterator[Job], workers: Workers
+    ) -> Iterator[tuple[Job, Array]]:
         """Keep every worker busy; values are stored as they come, and handed on in order."""
-        queue: deque[_Job] = deque()
-        window = _AHEAD * workers.count
+        queue: deque[Job] = deque()
         exhausted = False
         try:
             while True:
                 # A job that takes long must not stop the others; how far they may get ahead of
                 # it is a question of memory.
+                window = _AHEAD * workers.count
                 while not exhausted and len(queue) < 4 * window:
                     if sum(job.values is None for job in queue) >= window:
                         break
@@ -232,6 +230,10 @@ class Evaluator:
                     else:
                         self._reuse(job)
                     queue.append(job)
+                if time.perf_counter() > self.deadline:
+                    while queue and queue[-1].cancelled():  # not begun yet: it is too late for that
+                        queue.pop()
+                        self.stopped = "time"
                 if not queue:
                     return
                 if queue[0].values is None:
@@ -240,15 +242,13 @@ class Evaluator:
                     first = queue.popleft()
                     yield first, first.values  # type: ignore[misc]
         except EvaluationError as error:
-            self._save_what_is_under_way(task, queue)
+            self._save(task, queue)
             error.n_completed = self.n_evaluations
             raise
         finally:
-            for job in queue:
-                if job.future is not None:
-                    job.future.cancel()
+            self._save(task, [job for job in queue if not job.cancelled() and job.done])
 
-    def _collect(self, task: Task, queue: deque[_Job], workers: Workers) -> None:
+    def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
         """Wait for some job, and take what is there."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
@@ -268,19 +268,19 @@ class Evaluator:
         if failure is not None:
             raise failure
 
-    def _save_what_is_under_way(self, task: Task, queue: deque[_Job]) -> None:
-        """After a failure: evaluations that others have paid for are kept, if there is a store."""
+    def _save(self, task: Task, jobs: Iterable[Job]) -> None:
+        """After a failure or Ctrl-C: what workers have begun is kept, if there is a store."""
         if self.store is None:
             return
-        for job in queue:
-            if job.values is None and job.future is not None and not job.future.cancel():
+        for job in jobs:
+            if job.values is None and job.future is not None and not job.cancelled():
                 try:
                     values, seconds = job.future.result()
                 except Exception:  # the first failure is the one to report
                     continue
                 self._finish(task, job, values, seconds)
 
-    def _finish(self, task: Task, job: _Job, values: Array, seconds: float) -> None:
+    def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
         job.values = values
         if self.store is not None:
             self.store.write(task.grid, job.span, values)
@@ -288,7 +288,7 @@ class Evaluator:
         self._value_bytes = max(self._value_bytes, 8 * int(np.prod(values.shape[2:], initial=1)))
         self._count(job.span.size)
 
-    def _reuse(self, job: _Job) -> None:
+    def _reuse(self, job: Job) -> None:
         self.n_reused += job.span.size
         self._count(job.span.size)
 
@@ -303,39 +303,6 @@ class Evaluator:
         return False
 
 
-@dataclass
-class _Job:
-    """A span to evaluate, and the tile that it is a part of."""
-
-    tile: Span
-    span: Span
-    reduced: bool = False
-    values: Array | None = None
-    future: Future[tuple[Array, float]] | None = None
-    generation: int = 0
-
-    def own(self, task: Task) -> Task:
-        """The task with a rule only if this job is a whole tile."""
-        return task if self.reduced else task.raw
-
-    def submit(self, task: Task, workers: Workers) -> None:
-        self.future = workers.submit(run_task, self.own(task), self.span)
-        self.generation = workers.generation
-
-
 def _by_rows(grid: Grid) -> Grid:
     """What a row depends on: all but how many there are."""
     return replace(grid, n_outer=0)
-
-
-def _block_points(problem: NestedExpectation) -> int:
-    """How many points may be held at a time, whatever their dimension."""
-    law = problem.outer_law
-    theta = (
-        law.from_uniform(np.full((1, law.base_dim), 0.5))
-        if law.has_transport
-        else law.sample(1, np.random.default_rng(0))
-    )
-    inner = problem.inner_law(theta)
-    numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
-    return max(1, MEMORY // (8 * _COPIES * (int(numbers) + 1)))

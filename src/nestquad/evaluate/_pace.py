@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "task_seconds"]
 
 # A step up or down is at most this factor: the first calls of a function are often slow, and what
 # a call costs beyond its points shows only in larger ones.
 _STEP = 8.0
+# Of tasks of an executor: what they should take, and what is too little to be worth handing out.
+# One client feeds all workers, in milliseconds a task, so both grow with their number.
+_TASK, _LEAST = 0.5, 0.05
+_TASK_BY_WORKER, _LEAST_BY_WORKER = 0.005, 0.002
+
+
+def task_seconds(workers: int) -> tuple[float, float]:
+    """What a task should take, and at least, for so many workers.
+
+    Examples
+    --------
+    >>> task_seconds(2), task_seconds(1_000)
+    ((0.5, 0.05), (5.0, 2.0))
+    """
+    return max(_TASK, _TASK_BY_WORKER * workers), max(_LEAST, _LEAST_BY_WORKER * workers)
 
 
 @dataclass

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from typing import Any
+
+import numpy as np
 
 from nestquad.errors import EvaluationError, NestquadWarning
 
@@ -14,6 +17,7 @@ __all__ = ["Workers"]
 
 # So many pools in a row may break before any chunk is finished.
 _MOST_BROKEN = 3
+_COUNT_SECONDS = 2.0
 
 
 class Workers:
@@ -27,6 +31,7 @@ class Workers:
         self._executor = executor
         self._own: Executor | None = None
         self._broken = 0
+        self._count, self._counted = 1, -np.inf
         self.generation = 0
 
     @property
@@ -35,10 +40,14 @@ class Workers:
         known = getattr(self._executor, "_max_workers", None)
         if known:
             return int(known)
-        client = getattr(self._executor, "_client", None)  # Dask, which may grow and shrink
-        if client is not None:
-            return max(1, int(sum(client.nthreads().values())))
-        return os.cpu_count() or 2
+        client = getattr(self._executor, "_client", None)
+        if client is None:
+            return os.cpu_count() or 2
+        # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
+        now = time.perf_counter()
+        if now > self._counted + _COUNT_SECONDS:
+            self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
+        return self._count
 
     @property
     def separate(self) -> bool:
