@@ -1,11 +1,21 @@
-"""Value of information in health economics: EVPI, EVPPI, EVSI and ENBS, from tables and models.
-
->>> from nestquad import voi
-"""
+"""Value of information in health economics: EVPI, EVPPI, EVSI and ENBS, from tables and models."""
 
 from __future__ import annotations
 
+from nestquad.voi._designs import BinaryTrial, NormalTrial
 from nestquad.voi._evppi import evpi, evppi
+from nestquad.voi._evsi import evsi
 from nestquad.voi._outputs import Outputs
+from nestquad.voi._population import enbs, people, population
 
-__all__ = ["Outputs", "evpi", "evppi"]
+__all__ = [
+    "BinaryTrial",
+    "NormalTrial",
+    "Outputs",
+    "enbs",
+    "evpi",
+    "evppi",
+    "evsi",
+    "people",
+    "population",
+]

@@ -24,7 +24,7 @@ __all__ = ["Answer", "evpi", "evppi", "value_of_knowing"]
 HALF_WIDTH = 1.959964
 # One-sided 5 % test of the gain in held-out rows.
 _DISTINGUISHED = 1.645
-_MISFIT = 2.0
+_MISFIT, _MATTERS = 2.0, 0.25
 _DRAWS, _FEWER_DRAWS, _MANY_ROWS = 200, 100, 50_000
 _FEW_ROWS, _FEW_ROWS_EACH = 300, 100
 
@@ -68,7 +68,7 @@ def evpi(outputs: Any) -> pd.DataFrame:
         {"wtp": k, "evpi": a.value, "se": a.se, "lower": a.lower, "upper": a.upper}
         for k, a in zip(known.wtps, perfect(known), strict=True)
     ]
-    return pandas().DataFrame(rows)  # type: ignore[no-any-return]
+    return pandas().DataFrame(rows)
 
 
 def evppi(
@@ -165,12 +165,14 @@ def value_of_knowing(
         return [nothing] * len(outputs.wtps)
     regression = regress(outputs.increments, known[usable].to_numpy(), rng)
     drawn = _drawn(outputs, regression, rng)
-    parts = (outputs.increments, regression.fitted, regression.held_out)
-    observed, fitted, held_out = (outputs.combined(part) for part in parts)
-    return [
-        _answer(y, f, h, values, flags)
-        for y, f, h, values in zip(observed, fitted, held_out, drawn, strict=True)
-    ]
+    parts = (
+        outputs.increments,
+        regression.fitted,
+        regression.held_out,
+        regression.held_out_means,
+    )
+    views = map(_Views, *(outputs.combined(part) for part in parts))
+    return [_answer(view, values, flags) for view, values in zip(views, drawn, strict=True)]
 
 
 def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -> Array:
@@ -186,10 +188,18 @@ def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -
     return values
 
 
-def _answer(
-    observed: Array, fitted: Array, held_out: Array, drawn: Array, flags: tuple[str, ...]
-) -> Answer:
-    """From net benefits (n, D) observed, expected, and expected by the other rows."""
+@dataclass(frozen=True)
+class _Views:
+    """Net benefits (n, D): observed, and expected by all rows, by the other rows, by their mean."""
+
+    observed: Array
+    fitted: Array
+    held_out: Array
+    held_out_means: Array
+
+
+def _answer(view: _Views, drawn: Array, flags: tuple[str, ...]) -> Answer:
+    observed, fitted, held_out = view.observed, view.fitted, view.held_out
     rows = np.arange(len(observed))
     default = int(observed.mean(axis=0).argmax())
     value = max(float(fitted.max(axis=1).mean() - fitted.mean(axis=0).max()), 0.0)
@@ -198,10 +208,15 @@ def _answer(
     choice = held_out.argmax(axis=1)
     gains = observed[rows, choice] - observed[:, default]
     gain, gain_se = float(gains.mean()), _mean_se(gains)
-    surprises = gains - (held_out[rows, choice] - held_out[:, default])
     if gain <= _DISTINGUISHED * gain_se:
         flags = (*flags, Flag.NOTHING)
-    if abs(surprises.mean()) > _MISFIT * _mean_se(surprises):
+    # Against what the other rows would have chosen: the choice that is best in all of them has
+    # been lucky in these.
+    other = view.held_out_means.argmax(axis=1)
+    errors = observed - held_out
+    surprises = errors[rows, choice] - errors[rows, other]
+    # Without noise in the table the smallest error stands out: it also has to matter.
+    if abs(surprises.mean()) > max(_MISFIT * _mean_se(surprises), _MATTERS * se):
         flags = (*flags, Flag.MISFIT)
         value, se = max(gain, 0.0), max(se, gain_se)
     half = HALF_WIDTH * se
@@ -234,4 +249,4 @@ def _tidy(
         for label in sets
         for k, answer, all_ in zip(outputs.wtps, found[label], ceiling, strict=True)
     ]
-    return pandas().DataFrame(rows)  # type: ignore[no-any-return]
+    return pandas().DataFrame(rows)

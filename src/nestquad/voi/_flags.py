@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Flag", "columns_to_use", "group_flags"]
+__all__ = ["Flag", "columns_to_use", "flags_against", "group_flags"]
 
 # Differences below this share of a standard error are noise of the fit.
 _NOISE = 0.25
@@ -74,7 +74,12 @@ def group_flags(
                 member = found[best][w]
                 if member.value - answer.value > _NOISE * max(member.se, answer.se):
                     flags.append(Flag.BELOW_MEMBER.format(best))
-            if answer.value > ceiling[w].value + _NOISE * ceiling[w].se:
-                flags.append(Flag.ABOVE_EVPI)
+            flags += flags_against(answer, ceiling[w])
             flagged[label].append(replace(answer, flags=tuple(flags)))
     return flagged
+
+
+def flags_against(answer: Any, ceiling: Any) -> list[str]:
+    """A flag where an answer is above what knowing everything is worth."""
+    above = answer.value > ceiling.value + _NOISE * ceiling.se
+    return [Flag.ABOVE_EVPI] if above else []

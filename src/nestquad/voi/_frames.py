@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._typing import Array
 from nestquad.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def number_table(
         if bad.size:
             raise _bad_cells(argument, name, column, bad, first_line)
         numbers[name] = values
-    return pandas().DataFrame(numbers)  # type: ignore[no-any-return]
+    return pandas().DataFrame(numbers)
 
 
 def same_rows(tables: dict[str, Any]) -> int:
@@ -88,7 +89,7 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
     if isinstance(table, pd.Series):
         table = table.to_frame(table.name if table.name is not None else f"{prefix}1")
     if isinstance(table, pd.DataFrame):
-        frame: pd.DataFrame = table.reset_index(drop=True)
+        frame = table.reset_index(drop=True)
         frame.columns = [str(name).strip() for name in frame.columns]
         return frame
     if isinstance(table, dict):
@@ -103,8 +104,7 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
             "a data frame or a matrix of numbers, one row a draw",
         )
     names = [f"{prefix}{j + 1}" for j in range(matrix.shape[1])]
-    frame = pd.DataFrame(matrix, columns=names)
-    return frame
+    return pd.DataFrame(matrix, columns=names)
 
 
 def _check_names(argument: str, frame: pd.DataFrame) -> None:
@@ -134,13 +134,10 @@ def _enumerated(names: Sequence[str]) -> bool:
     return any(list(names) == [str(k + first) for k in range(len(names))] for first in (0, 1))
 
 
-def _as_floats(column: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    pd = pandas()
-    if column.dtype.kind in "fiub":
-        return column.to_numpy(dtype=float, na_value=np.nan)
-    values: np.ndarray[Any, np.dtype[np.float64]] = pd.to_numeric(
-        column, errors="coerce"
-    ).to_numpy(dtype=float, na_value=np.nan)
+def _as_floats(column: pd.Series[Any]) -> Array:
+    if column.dtype.kind not in "fiub":
+        column = pandas().to_numeric(column, errors="coerce")
+    values: Array = column.to_numpy(dtype=float, na_value=np.nan)
     return values
 
 

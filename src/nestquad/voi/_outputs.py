@@ -1,4 +1,4 @@
-"""Outputs of a probabilistic analysis: net benefits, or costs and effects at any willingness to pay."""
+"""Outputs of an analysis: net benefits, or costs and effects at any willingness to pay."""
 
 from __future__ import annotations
 
@@ -120,9 +120,7 @@ class Outputs:
 
         What the options have in common cancels, noise included.
         """
-        tables = (
-            [self.net_benefit] if self.net_benefit is not None else [self.costs, self.effects]
-        )
+        tables = [self.net_benefit] if self.net_benefit is not None else [self.costs, self.effects]
         return np.column_stack([table[:, 1:] - table[:, :1] for table in tables])
 
     def combined(self, increments: Array) -> list[Array]:

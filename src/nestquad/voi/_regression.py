@@ -30,6 +30,8 @@ class Regression:
         Conditional means (n, q) by all rows.
     held_out
         The same by the other four fifths of the rows.
+    held_out_means
+        Means of the outputs over those four fifths.
     """
 
     outputs: Array
@@ -37,6 +39,7 @@ class Regression:
     fits: tuple[Fit, ...]
     fitted: Array
     held_out: Array
+    held_out_means: Array
 
     def draws(self, count: int, rng: np.random.Generator) -> Iterator[Array]:
         """Conditional means from their posterior, one (n, q) after the other.
@@ -89,7 +92,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
         fit(Moments(n, basis.gram, cross[:, j], float(squares[j])), basis.scales) for j in range(q)
     )
     fitted = means + columns @ np.column_stack([one.coefficients for one in fits])
-    held_out = np.empty_like(outputs)
+    held_out, held_out_means = np.empty_like(outputs), np.empty_like(outputs)
     fold = rng.permutation(n) % _FOLDS
     for k in range(_FOLDS):
         inside = fold == k
@@ -100,11 +103,12 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
         gram = basis.gram - part.T @ part - rest * np.outer(at, at)
         cross_k = cross - part.T @ part_y - rest * np.outer(at, at_y)
         squares_k = squares - np.square(part_y).sum(axis=0) - rest * at_y**2
+        held_out_means[inside] = means + at_y
         for j, whole in enumerate(fits):
             moments = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
             one = fit(moments, basis.scales, whole.logs)
             held_out[inside, j] = means[j] + at_y[j] + (part - at) @ one.coefficients
-    return Regression(outputs, basis, fits, fitted, held_out)
+    return Regression(outputs, basis, fits, fitted, held_out, held_out_means)
 
 
 def _factor(residuals: Array) -> Array:

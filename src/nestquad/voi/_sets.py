@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from nestquad.errors import InputError, unknown_name
 
@@ -38,14 +38,16 @@ def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]
     if pars is None or (isinstance(pars, str) and pars == ALL_SINGLES and pars not in names):
         return {name: (name,) for name in names}
     if isinstance(pars, Mapping):
-        return {str(label): _members(one, names) for label, one in pars.items()} or _refuse(pars)
+        if not pars:
+            _refuse(pars)
+        return {str(label): _members(one, names) for label, one in pars.items()}
     if isinstance(pars, str):
         return {pars: _members(pars, names)}
     if not isinstance(pars, Iterable):
-        return _refuse(pars)
+        _refuse(pars)
     listed = list(pars)
     if not listed:
-        return _refuse(pars)
+        _refuse(pars)
     if all(isinstance(one, str) for one in listed):
         listed = [listed]
     sets = [_members(one, names) for one in listed]
@@ -62,7 +64,7 @@ def _members(one: Any, known: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(members))
 
 
-def _refuse(pars: Any) -> Any:
+def _refuse(pars: Any) -> NoReturn:
     raise InputError(
         "pars",
         repr(pars),
