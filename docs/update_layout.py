@@ -18,6 +18,7 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
+    "_decision.py",
     "distributions",
     "kernels",
     "embeddings",
@@ -39,7 +40,9 @@ ORDER = (
     "compare.py",
     "problems",
     "plots",
+    "_page.py",
     "report.py",
+    "voi",
     "_target.py",
     "cli.py",
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from nestquad.voi._designs import BinaryTrial, NormalTrial
 from nestquad.voi._evppi import evpi, evppi
 from nestquad.voi._evsi import evsi
+from nestquad.voi._model import Model
 from nestquad.voi._outputs import Outputs
 from nestquad.voi._population import enbs, people, population
 
 __all__ = [
     "BinaryTrial",
+    "Model",
     "NormalTrial",
     "Outputs",
     "enbs",
