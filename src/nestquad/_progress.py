@@ -17,6 +17,7 @@ class Progress:
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     interval: float = 0.1
+    unit: str = "evaluations"
     _started: float = field(default_factory=time.perf_counter)
     _written: float = 0.0
     _width: int = 0
@@ -31,7 +32,7 @@ class Progress:
         share = min(done / total, 1.0) if total else 1.0
         bar = "█" * round(20 * share) + "·" * (20 - round(20 * share))
         left = f", {(total - done) / rate:.0f} s left" if rate and done < total else ""
-        self._write(f"{bar} {done:,}/{total:,} evaluations, {rate:,.0f}/s{left} {message}")
+        self._write(f"{bar} {done:,}/{total:,} {self.unit}, {rate:,.0f}/s{left} {message}")
 
     def close(self) -> None:
         """Clear the line: what follows is the answer."""
@@ -48,8 +49,10 @@ class Progress:
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
 
 
-def as_progress(progress: ProgressLike) -> Callable[[int, int, str], None]:
+def as_progress(
+    progress: ProgressLike, unit: str = "evaluations"
+) -> Callable[[int, int, str], None]:
     """True: a terminal line; a callable (done, total, message): itself; False: nothing."""
     if callable(progress):
         return progress
-    return Progress() if progress else lambda done, total, message: None
+    return Progress(unit=unit) if progress else lambda done, total, message: None

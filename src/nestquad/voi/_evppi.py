@@ -129,7 +129,7 @@ def evppi(
     frame = number_table("inputs", inputs, prefix="parameter ")
     same_rows({"outputs": range(known.n_rows), "inputs": frame})
     sets = parameter_sets(pars, frame.columns)
-    show = as_progress(progress)
+    show = as_progress(progress, "sets")
     found: dict[str, list[Answer]] = {}
     for i, (label, members) in enumerate(sets.items()):
         show(i, len(sets), label)

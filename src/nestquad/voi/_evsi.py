@@ -79,7 +79,7 @@ def evsi(
     study = as_design(design)
     counts = _sizes(sizes)
     ceiling = perfect(known)
-    show = as_progress(progress)
+    show = as_progress(progress, "sizes")
     seed = np.random.default_rng(rng).integers(2**63)
     rows = []
     for i, n in enumerate(counts):

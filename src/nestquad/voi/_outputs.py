@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 from nestquad.voi._frames import number_table, same_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Outputs", "as_outputs"]
 
@@ -32,7 +35,7 @@ class Outputs:
     net_benefit
         Instead of those: monetary net benefits (n × D).
     options
-        Names of the options; default: names of the columns.
+        Names of the options; default: names of the columns, where costs and effects share them.
 
     Examples
     --------
@@ -87,7 +90,7 @@ class Outputs:
                 "the same options in both, in the same order",
             )
         last = next(reversed(frames.values()))
-        options = tuple(map(str, self.options)) or tuple(map(str, last.columns))
+        options = tuple(map(str, self.options)) or _names(list(frames.values()))
         if len(options) != last.shape[1] or len(set(options)) < len(options):
             raise InputError(
                 "options", f"{list(options)}", f"{last.shape[1]} different names, one an option"
@@ -165,6 +168,14 @@ def as_outputs(outputs: Any) -> Outputs:
     if isinstance(outputs, tuple) and len(outputs) == 3:
         return Outputs(*outputs)
     return Outputs(net_benefit=outputs)
+
+
+def _names(frames: list[pd.DataFrame]) -> tuple[str, ...]:
+    """Column names where all tables agree on them; costs1 and effects1 are both option 1."""
+    names = [tuple(map(str, frame.columns)) for frame in frames]
+    if len(set(names)) == 1:
+        return names[0]
+    return tuple(f"option {d + 1}" for d in range(len(names[0])))
 
 
 def _wtp(wtp: ArrayLike) -> Array:
