@@ -38,7 +38,8 @@ th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
 tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .numbers th, .numbers td { text-align: right; white-space: nowrap; }
-.numbers th:first-child, .numbers td:first-child { text-align: left; }
+.numbers th:first-child, .numbers td:first-child, .numbers .words { text-align: left; }
+.numbers td.words { white-space: normal; min-width: 9rem; }
 .best { font-weight: 600; }
 figure { margin: 1rem 0; break-inside: avoid; }
 img { max-width: 100%; height: auto; }
@@ -86,10 +87,12 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table with a head; numbers are aligned to the right."""
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    """A table with a head; numbers are aligned to the right, names and flags to the left."""
+    marks = [' class="words"' if name == "flags" else "" for name in head]
+    top = "".join(f"<th{m}>{escape(name)}</th>" for name, m in zip(head, marks, strict=True))
     body = "\n".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        f"<tr>{''.join(f'<td{m}>{escape(c)}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
+        for row in rows
     )
     said = f"<caption>{escape(caption)}</caption>\n" if caption else ""
     return (

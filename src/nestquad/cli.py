@@ -20,6 +20,7 @@ from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
 from nestquad.report import write_report
 from nestquad.result import plain
+from nestquad.voi import _command as voi_command
 
 __all__ = ["main"]
 
@@ -36,6 +37,7 @@ examples:
   nestquad estimate finance --tol 0.01
   nestquad estimate model.py:problem --budget 1e5 --report page.html
   nestquad compare finance --budget 1e3,1e4
+  nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -258,6 +260,10 @@ def _parser() -> argparse.ArgumentParser:
         "--replicates", type=_count, default=20, metavar="R", help="runs of each (default 20)"
     )
     _output_options(many)
+
+    voi = _command(commands, "voi", voi_command.run, voi_command.SUMMARY, voi_command.EPILOG)
+    voi_command.add_options(voi)
+    _output_options(voi)
 
     listing = _command(
         commands,

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: the answer, what it means, how it was found, how methods compare."""
+"""One self-contained HTML page: the answer, what it means, how it was found, methods compared."""
 
 from __future__ import annotations
 

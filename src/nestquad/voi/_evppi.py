@@ -221,7 +221,12 @@ def _answer(view: _Views, drawn: Array, flags: tuple[str, ...]) -> Answer:
         value, se = max(gain, 0.0), max(se, gain_se)
     half = HALF_WIDTH * se
     low, high = np.quantile(drawn, (0.025, 0.975))
-    lower, upper = max(min(value - half, float(low)), 0.0), max(value + half, float(high))
+    lower, upper = min(value - half, float(low)), max(value + half, float(high))
+    # Where no draw changes the choice, differences of means leave rounding errors.
+    least = 1e-9 * float(np.abs(observed).mean())
+    value, se, lower, upper = (
+        0.0 if x < least else x for x in (value, se, 0.0 if Flag.NOTHING in flags else lower, upper)
+    )
     return Answer(value, se, lower, upper, flags)
 
 

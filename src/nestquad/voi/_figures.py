@@ -58,15 +58,15 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     base = known.options.index(name)
     ax = axes_or_new(ax)
     rows = slice(None, None, max(known.n_rows // _MOST_DOTS, 1))
-    others = [d for d in range(known.n_options) if d != base]
-    handles = []
-    for d, look in zip(others, series_styles(len(others)), strict=True):
+    for d, look in enumerate(series_styles(known.n_options)):
+        if d == base:
+            continue
         effects = known.effects[:, d] - known.effects[:, base]
         costs = known.costs[:, d] - known.costs[:, base]
         ax.scatter(
             effects[rows], costs[rows], 5, color=look.color, alpha=0.25, linewidths=0, zorder=2
         )
-        mean = ax.plot(
+        ax.plot(
             effects.mean(),
             costs.mean(),
             look.marker,
@@ -76,7 +76,6 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
             zorder=4,
             label=_short(known.options[d]),
         )
-        handles += mean
     ax.axhline(0.0, color=SOFT, linewidth=0.8)
     ax.axvline(0.0, color=SOFT, linewidth=0.8)
     ax.autoscale_view()
@@ -241,7 +240,7 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
     ax.set_ylim(bottom=0.0)
     label_ends(ax, ends)
     ax.set_ylabel("EVSI per person (band: 95 %)")
-    title(ax, "", f"Value of a {_short(evsi.design.iloc[0], 60)}")
+    title(ax, "", f"Value of a {_short(evsi.design.iloc[0], 44)}{_only(evsi)}")
     return ax
 
 
@@ -279,7 +278,7 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     label_ends(ax, ends)
     ax.set_ylabel("expected net benefit of sampling (band: 95 %)")
     found = "" if len(best) else ": no size pays"
-    title(ax, "", f"Net benefit of a {_short(enbs.design.iloc[0], 60)}{found}")
+    title(ax, "", f"Net benefit of a {_short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}")
     return ax
 
 
@@ -291,8 +290,8 @@ def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> l
         part = table[table["wtp"].fillna(-1.0) == k].sort_values("n")
         ax.fill_between(part.n, part[low], part[high], color=look.color, alpha=0.15, linewidth=0)
         ax.plot(part.n, part[value], **look.line, markersize=5, linewidth=1.5)
-        label = f"at {k:,.0f}" if k >= 0 else value.upper()
-        ends.append(End(float(part[value].iloc[-1]), label, look.color))
+        if len(wtps) > 1:
+            ends.append(End(float(part[value].iloc[-1]), f"at {k:,.0f}", look.color))
     sizes = np.unique(table["n"])
     if sizes[-1] > 8 * sizes[0]:
         ax.set_xscale("log")
@@ -301,6 +300,12 @@ def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> l
     ax.set_xlabel("participants in each arm" + (" (log scale)" if ax.get_xscale() == "log" else ""))
     _money(ax.yaxis)
     return ends
+
+
+def _only(table: pd.DataFrame) -> str:
+    """The willingness to pay, where there is one."""
+    wtps = table["wtp"].dropna().unique()
+    return f" at {wtps[0]:,.0f}" if len(wtps) == 1 else ""
 
 
 def _money(axis: Any) -> None:
