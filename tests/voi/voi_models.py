@@ -60,11 +60,15 @@ BRENNAN_EXACT = {
 }
 
 
+def shared_folder() -> Path:
+    """Where the real tables are: beside a clone, or where the environment says."""
+    root = Path(__file__).resolve().parents[2]
+    return Path(os.environ.get("NESTQUAD_DATA", root.parent / "shared" / "data"))
+
+
 def shared_table(*parts: str) -> pd.DataFrame:
     """A real table from the shared data, or a skipped test."""
-    root = Path(__file__).resolve().parents[2]
-    folder = Path(os.environ.get("NESTQUAD_DATA", root.parent / "shared" / "data"))
-    path = folder.joinpath(*parts)
+    path = shared_folder().joinpath(*parts)
     if not path.is_file():
         pytest.skip("the shared tables are not here")
     return pd.read_csv(path)

@@ -157,7 +157,7 @@ def _bad_cells(
     more = f" and {bad.size - 1:,} more like it in this column" if bad.size > 1 else ""
     if not text:
         kind, advice = (
-            "an empty cell",
+            "a missing value (an empty cell, or an error such as #N/A)",
             "Remove the whole draw from all tables, or find out why the model has no value there.",
         )
     elif _SEPARATED.fullmatch(text) or _DECIMAL_COMMA.fullmatch(text):
