@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks._study import Study
-from benchmarks.studies import defaults, imports, published, speed, tridiagonal
+from benchmarks.studies import defaults, imports, published, speed, tridiagonal, voi
 
 STUDIES: tuple[Study, ...] = (
     published.STUDY,
@@ -11,4 +11,5 @@ STUDIES: tuple[Study, ...] = (
     speed.STUDY,
     tridiagonal.STUDY,
     imports.STUDY,
+    voi.STUDY,
 )

@@ -88,20 +88,16 @@ def spline_basis(inputs: Array) -> Basis:
     for j in range(d):
         z = (inputs[:, j] - inputs[:, j].mean()) / inputs[:, j].std()
         curves, eigenvalues = _curves(z, n_curves)
-        singles.append((np.column_stack((z, curves)), np.concatenate(([1.0], eigenvalues))))
-    columns, terms, logs = [], [], []
-    for term in _terms([len(values) - 1 for _, values in singles], most):
-        product = np.ones(inputs.shape[0])
-        variance = 1.0
+        singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
+    terms = list(_terms([len(values) - 1 for _, values in singles], most))
+    rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
+    for row, (k, term) in zip(rows, enumerate(terms), strict=True):
+        row[:] = 1.0
         for parameter, index in term.parts:
-            product = product * singles[parameter][0][:, index]
-            variance *= singles[parameter][1][index]
-        columns.append(product - product.mean())
-        terms.append(term)
-        logs.append(np.log(variance))
-    return Basis(
-        np.column_stack(columns), tuple(terms), Scales(np.array(logs), _powers(terms, d)), d
-    )
+            row *= singles[parameter][0][index]
+            logs[k] += np.log(singles[parameter][1][index])
+        row -= row.mean()
+    return Basis(rows.T, tuple(terms), Scales(logs, _powers(terms, d)), d)
 
 
 def _curves(z: Array, count: int) -> tuple[Array, Array]:

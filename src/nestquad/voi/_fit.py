@@ -83,7 +83,8 @@ def fit(moments: Moments, scales: Scales, start: Array | None = None) -> Fit:
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": _MOST_STEPS, "ftol": 1e-8, "gtol": 1e-3},
+        # Likelihoods grow with n; a thousandth of a unit tells no two fits apart.
+        options={"maxiter": _MOST_STEPS, "ftol": 1e-3 / unit.n, "gtol": 1e-3},
     )
     prior = np.exp(scales.constant + scales.powers @ found.x[:-1])
     noise = float(np.exp(found.x[-1]))
@@ -134,8 +135,8 @@ def _solve(moments: Moments, prior: Array, noise: float, *, inverse: bool = Fals
     factor, _ = cho_factor(matrix, lower=True, check_finite=False, overwrite_a=True)
     means[active] = cho_solve((factor, True), r * moments.cross[active] / noise, check_finite=False)
     if inverse:
-        full, _ = lapack.dpotri(factor, lower=1)
-        diagonal[active] = np.diagonal(full)
+        root_inverse, _ = lapack.dtrtri(factor, lower=1)
+        diagonal[active] = np.square(np.tril(root_inverse)).sum(axis=0)
     log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
     return _Solved(means, diagonal, log_det)
 

@@ -96,7 +96,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
     fold = rng.permutation(n) % _FOLDS
     for k in range(_FOLDS):
         inside = fold == k
-        part, part_y = columns[inside], centered[inside]
+        part, part_y = columns.T[:, inside].T, centered[inside]
         rest = n - len(part)
         # Sums over the other rows, and what centering them anew takes away.
         at, at_y = -part.sum(axis=0) / rest, -part_y.sum(axis=0) / rest
