@@ -45,6 +45,7 @@ def smaller(line: str) -> list[str]:
         "compare": ["--replicates", "2"] if len(arguments) > 1 else ["--help"],
         "estimate": [] if len(arguments) > 1 else ["--help"],
         "demo": ["--tol", "2.0"],
+        "voi": [] if len(arguments) > 1 else ["--help"],
     }
     return arguments + extra.get(arguments[0], [])
 
@@ -58,6 +59,13 @@ def write_model() -> None:
         file.write(models[0])
 
 
+def write_tables() -> None:
+    """The tables that the pages about value of information use."""
+    page = pages.ROOT / "docs" / "voi-from-a-table.md"
+    (makes,) = (b.text for b in pages.blocks(page, "python") if b.text.startswith("# tables.py"))
+    exec(compile(makes.replace("5_000", "400"), str(page), "exec"), {"__name__": "__page__"})
+
+
 def test_there_are_commands_to_test():
     assert len(NESTQUAD) >= 8
     used = {shlex.split(line)[1] for line in NESTQUAD}
@@ -69,6 +77,8 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(pages.ROOT / "examples")
     write_model()
+    if line.startswith("nestquad voi"):
+        write_tables()
     if "demo" in line:  # which has no options for this
         quick = partial(nq.compare, methods=["nmc", "nkq"], replicates=2)
         monkeypatch.setattr(nq, "compare", quick)
