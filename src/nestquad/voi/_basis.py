@@ -17,6 +17,7 @@ from scipy.interpolate import CubicSpline
 from scipy.linalg import eigh
 
 from nestquad._typing import Array
+from nestquad.errors import InputError
 
 __all__ = ["Basis", "Scales", "Term", "spline_basis"]
 
@@ -25,6 +26,8 @@ _BINS = 100
 _SIZES = {1: (20, 0), 2: (20, 8), 3: (15, 6), 4: (12, 4), 5: (10, 4), 6: (9, 3)}
 _SIZES |= {7: (8, 2), 8: (7, 2), 9: (7, 2), 10: (6, 1)}
 _MOST_TRIPLES, _MOST_PAIRS = 10, 20
+# Two gigabytes of columns, of which a few copies are made.
+_MOST_NUMBERS = 250_000_000
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,13 @@ def spline_basis(inputs: Array) -> Basis:
         curves, eigenvalues = _curves(z, n_curves)
         singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
     terms = list(_terms([len(values) - 1 for _, values in singles], most))
+    if len(terms) * len(inputs) > _MOST_NUMBERS:
+        raise InputError(
+            "inputs",
+            f"{len(inputs):,} rows for a set of {d} parameters",
+            f"at most {_MOST_NUMBERS // len(terms):,} rows",
+            "100,000 draws are plenty: use the first ones of each table.",
+        )
     rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
     for row, (k, term) in zip(rows, enumerate(terms), strict=True):
         row[:] = 1.0

@@ -35,6 +35,7 @@ column for each parameter, and for costs and effects a column for each option, i
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what `nestquad voi` takes, except for what all commands take."""
+    parser.set_defaults(seed=0)  # the same tables give the same numbers
     for kind in ("parameters", "costs", "effects"):
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
@@ -183,7 +184,9 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     for _, row in table.iterrows():
         numbers = "".join(f"{row[name]:>10,.4g}" for name in ("lower", "upper"))
         at = f"{row.wtp:>10,.0f}" if several else ""
-        share = f"{100 * row['evppi/evpi']:.0f} %"
+        share = (
+            "–" if row["evppi/evpi"] != row["evppi/evpi"] else f"{100 * row['evppi/evpi']:.0f} %"
+        )
         lines.append(
             f"{row.pars:<{width}}{at}{row.evppi:>10,.4g}{row.se:>9,.3g}{numbers}{share:>9}  "
             f"{row['flags']}".rstrip()

@@ -21,54 +21,18 @@ from nestquad.voi._figures import (
     plot_plane,
     plot_rank,
 )
+from nestquad.voi._report_words import (
+    EVSI_METHODS,
+    FLAG_WORDS,
+    METHODS,
+    POPULATION,
+    REFERENCES,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["money", "write_voi_report"]
-
-_METHODS = """\
-Values of information were estimated from {n} draws of a probabilistic sensitivity analysis with
-{p} parameters by nestquad {version}. The expected value of perfect information (EVPI) is the mean
-over draws of the largest net benefit, less the largest mean net benefit. The expected value of
-partial perfect information (EVPPI) is by nonparametric regression [1, 2]: conditional means of
-incremental costs and effects given the parameters of interest were estimated by Gaussian-process
-regression with noise on cubic-spline eigenfunctions of each parameter and products of them (an
-ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
-the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
-intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
-tells values that cannot be distinguished from zero, and fits that held-out draws contradict. \
-"""
-_EVSI_METHODS = """\
-The expected value of sample information (EVSI) is by the same regression on summaries of one
-simulated data set for each draw [5]; the expected net benefit of sampling (ENBS) is its value for
-the population less the costs of the study. """
-_POPULATION = """\
-Values for the population are for {per_year} people a year over {horizon} years, discounted at
-{discount} a year."""
-_REFERENCES = (
-    "Strong M, Oakley JE, Brennan A. Estimating multiparameter partial expected value of perfect "
-    "information from a probabilistic sensitivity analysis sample: a nonparametric regression "
-    "approach. Medical Decision Making 2014; 34: 311–326.",
-    "Heath A, Manolopoulou I, Baio G. A review of methods for analysis of the expected value of "
-    "information. Medical Decision Making 2017; 37: 747–758.",
-    "Wahba G. Spline models for observational data. Philadelphia: SIAM, 1990.",
-    "Rubin DB. The Bayesian bootstrap. Annals of Statistics 1981; 9: 130–134.",
-    "Strong M, Oakley JE, Brennan A, Breeze P. Estimating the expected value of sample information "
-    "using the probabilistic sensitivity analysis sample: a fast, nonparametric regression-based "
-    "method. Medical Decision Making 2015; 35: 570–583.",
-)
-_FLAG_WORDS = {
-    "not distinguishable from 0": "deciding by these parameters gained nothing in held-out draws "
-    "beyond what chance does; the value may well be zero.",
-    "misfit": "held-out draws contradict the regression; shown is what deciding by it gained in "
-    "them, which is rather too low than too high.",
-    "too few rows": "more draws are needed for a number to rely on.",
-    "above EVPI": "knowing part cannot be worth more than knowing all; the excess is noise.",
-    "below its member": "knowing more cannot be worth less; the difference is noise.",
-    "constant column": "a parameter that does not vary has no value of information.",
-    "repeats": "the column tells nothing that the other does not.",
-}
 
 
 def write_voi_report(
@@ -265,7 +229,7 @@ class _Page:
             )
             yield self._ranked(self.data.groups, "group")
         flags = " ".join([*self.data.singles["flags"], *self.data.groups["flags"]])
-        words = [f"<li><b>{k}</b>: {escape(v)}</li>" for k, v in _FLAG_WORDS.items() if k in flags]
+        words = [f"<li><b>{k}</b>: {escape(v)}</li>" for k, v in FLAG_WORDS.items() if k in flags]
         if words:
             yield f"<p>Flags:</p><ul>{''.join(words)}</ul>"
 
@@ -357,19 +321,19 @@ class _Page:
         from nestquad import __version__
 
         audience = self.data.audience
-        text = _METHODS.format(
+        text = METHODS.format(
             n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
         )
         if self.data.evsi is not None:
-            text += _EVSI_METHODS
-        text += _POPULATION.format(
+            text += EVSI_METHODS
+        text += POPULATION.format(
             per_year=f"{audience.per_year:,.0f}",
             horizon=f"{audience.horizon:g}",
             discount=f"{100 * audience.discount:g} %",
         )
         yield "<h2>Methods</h2>"
         yield paragraphs([" ".join(text.split())])
-        cited = _REFERENCES if self.data.evsi is not None else _REFERENCES[:4]
+        cited = REFERENCES if self.data.evsi is not None else REFERENCES[:4]
         yield "<ol>" + "".join(f"<li>{escape(one)}</li>" for one in cited) + "</ol>"
 
     def _figure(
