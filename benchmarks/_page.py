@@ -16,6 +16,7 @@ _HEAD = """\
 What nestquad promises and what it measures. `make bench` runs everything on this page and writes
 it, missed targets included; `python -m benchmarks --only NAME` reruns one study and
 `python -m benchmarks --redraw` makes page and figures again from the saved numbers in `data/`.
+The long studies keep every run in `data/NAME_runs.csv` and go on where they were left.
 Errors are absolute, against exact values, and averaged over seeds 0, 1, 2, …; what follows ± is
 the standard error of that average.
 """
@@ -31,7 +32,9 @@ def error(value: float) -> str:
 
 def limit(value: float) -> str:
     """A target: as `error`, without a digit that is zero."""
-    return error(value).replace(".0e", "e").removesuffix(".0")
+    if 0.01 <= abs(value) < 1000:
+        return f"{value:.2g}"
+    return error(value).replace(".0e", "e")
 
 
 def seconds(value: float) -> str:
@@ -44,11 +47,12 @@ def times(value: float) -> str:
 
 _FORMS: dict[str, Callable[[Any], str]] = {
     "text": str,
-    "count": lambda v: f"{v:,}",
+    "cell": str,  # as it is, to the right
+    "count": lambda v: f"{v:,.0f}",
     "error": error,
     "seconds": seconds,
     "times": times,
-    "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}",
+    "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}" if v < 1000 else error(v),
     "percent": lambda v: f"{100 * v:.0f} %",
 }
 
@@ -107,8 +111,9 @@ def _anchor(title: str) -> str:
 def _section(study: Study, result: Result) -> str:
     parts = [f"## {study.title}\n", study.about.strip() + "\n", _provenance(result)]
     parts += [markdown(table) for table in result.tables if table.shown]
-    if study.draw is not None:
-        parts.append(f"![{study.caption}](figures/bench_{study.name}.png)\n\n*{study.caption}*\n")
+    for drawing in study.drawings:
+        path = f"figures/{drawing.file(study.name)}"
+        parts.append(f"![{drawing.caption}]({path})\n\n*{drawing.caption}*\n")
     if result.notes:
         parts.append("\n".join(f"* {note}" for note in result.notes) + "\n")
     head = [["claim", "target", "measured", "verdict"], ["---"] * 4]
@@ -122,8 +127,16 @@ def _provenance(result: Result) -> str:
     env = result.environment
     threads = env.get("threads") or {}
     counts = " / ".join(dict.fromkeys(threads.values())) or "not fixed"
+    runs = env.get("runs")
+    took = f"took {result.seconds:.0f} s"
+    if runs is not None:
+        took = f"makes {runs:,} runs, which took {_duration(result.seconds)} of CPU time,"
     return (
-        f"`{result.command}` took {result.seconds:.0f} s on {env.get('cpus')} CPUs (BLAS threads: "
+        f"`{result.command}` {took} on {env.get('cpus')} CPUs (BLAS threads: "
         f"{counts}; Python {env.get('python')}, NumPy {env.get('numpy')}, "
         f"SciPy {env.get('scipy')}).\n"
     )
+
+
+def _duration(value: float) -> str:
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} minutes"

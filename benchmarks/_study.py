@@ -20,12 +20,34 @@ class Settings:
 
     seeds: int = 50
     quick: bool = False
+    # What follows is for the long studies, which keep every run in `data` and do what is missing.
+    other_seeds: int = 20
+    problems: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    budgets: tuple[float, ...] = ()
+    jobs: int = 1
+    fresh: bool = False
+    data: Path = Path("docs/data")
 
     @property
     def options(self) -> str:
         """The command-line options that say so."""
         seeds = "" if self.seeds == Settings.seeds else f" --seeds {self.seeds}"
-        return seeds + (" --quick" if self.quick else "")
+        others = self.other_seeds != Settings.other_seeds and not self.quick
+        other_seeds = f" --other-seeds {self.other_seeds}" if others else ""
+        return seeds + other_seeds + (" --quick" if self.quick else "")
+
+    def selects(self, problem: str, method: str, goal: float) -> bool:
+        """Whether a run is asked for; nothing given stands for everything."""
+        return (
+            (not self.problems or problem in self.problems)
+            and (not self.methods or method in self.methods)
+            and (not self.budgets or goal in self.budgets)
+        )
+
+    def share(self, part: float, of: int | None = None) -> int:
+        """A part of the seeds, for runs that take longer; two at least."""
+        return max(round(part * (self.seeds if of is None else of)), 2)
 
 
 @dataclass(frozen=True)
@@ -94,16 +116,26 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Study:
-    """A question and how to answer it.
+class Drawing:
+    """A figure, from a result alone, new or loaded: it is drawn again without running anything.
 
-    `about` is Markdown: what is run and what for. `draw` makes the figure from a result alone, new
-    or loaded, so that it can be drawn again without running anything.
+    `name` tells several figures of a study apart.
     """
+
+    draw: Callable[[Result], Figure]
+    caption: str
+    name: str = ""
+
+    def file(self, study: str) -> str:
+        return f"bench_{study}{'_' if self.name else ''}{self.name}.png"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question and how to answer it. `about` is Markdown: what is run and what for."""
 
     name: str
     title: str
     about: str
     run: Callable[[Settings], Result]
-    draw: Callable[[Result], Figure] | None = None
-    caption: str = ""
+    drawings: tuple[Drawing, ...] = ()

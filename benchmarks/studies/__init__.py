@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from benchmarks._study import Study
-from benchmarks.studies import defaults, imports, published, speed, tridiagonal, voi
+from benchmarks.studies import (
+    accuracy,
+    defaults,
+    imports,
+    multilevel,
+    published,
+    speed,
+    tolerance,
+    tridiagonal,
+    unseen,
+    voi,
+    voi_model,
+)
 
 STUDIES: tuple[Study, ...] = (
+    accuracy.STUDY,
+    tolerance.STUDY,
+    unseen.STUDY,
+    multilevel.STUDY,
     published.STUDY,
     defaults.STUDY,
     speed.STUDY,
     tridiagonal.STUDY,
     imports.STUDY,
     voi.STUDY,
+    voi_model.STUDY,
 )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import nestquad as nq
+from benchmarks._figures import errors_and_coverage
 from benchmarks._measure import replicate
 from benchmarks._page import error, limit
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
-from nestquad.plots import method_styles, new_axes
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,46 +82,7 @@ def _coverage_notes(rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _draw(result: Result) -> Figure:
-    rows = result.table("budgets").rows
-    problems = list(dict.fromkeys(row["problem"] for row in rows))[::-1]
-    budgets = sorted({row["budget"] for row in rows})
-    styles = method_styles(_METHODS)
-    figure, (left, right) = new_axes(12.0, 4.6, columns=2)
-    for row in rows:
-        look = styles[row["method"]]
-        last = row["budget"] == budgets[-1]
-        # A little apart, so that equal coverages can be told from each other.
-        y = problems.index(row["problem"]) + 0.24 * (1 - _METHODS.index(row["method"]))
-        dot = {
-            "marker": look.marker,
-            "color": look.color,
-            "markerfacecolor": look.color if last else "white",
-            "markersize": 6.5 if last else 5.5,
-            "zorder": 3 if last else 2,
-        }
-        left.plot(row["relative"], y, **dot)
-        right.plot(100 * row["coverage"], y, **dot)
-    for name, look in styles.items():
-        left.plot([], [], look.marker, color=look.color, label=name)
-    for budget in budgets:
-        face = "#222222" if budget == budgets[-1] else "white"
-        label = f"{budget:,} evaluations"
-        left.plot([], [], "o", color="#222222", markerfacecolor=face, label=label)
-    left.set_xscale("log")
-    left.set_xlabel("mean error relative to the exact value (log scale)", fontsize=9)
-    right.axvspan(90, 100, color="#DDDDDD", alpha=0.5, zorder=0)
-    right.set_xlim(min(78.0, 100 * min(row["coverage"] for row in rows) - 3), 101.5)
-    right.set_xlabel("runs whose 95 % interval covers the exact value (%)", fontsize=9)
-    for ax in (left, right):
-        ax.set_yticks(range(len(problems)), problems if ax is left else [""] * len(problems))
-        ax.set_ylim(-0.6, len(problems) - 0.4)
-        ax.grid(False, axis="y")
-        for y in np.arange(len(problems) - 1) + 0.5:
-            ax.axhline(y, color="#DDDDDD", linewidth=0.6)
-    figure.legend(
-        *left.get_legend_handles_labels(), loc="outside upper left", ncols=5, frameon=False
-    )
-    return figure
+    return errors_and_coverage(result.table("budgets").rows, _METHODS)
 
 
 STUDY = Study(
@@ -137,6 +96,10 @@ is how wide the interval is beside the error that it stands for (1.96 / 0.8 ≈ 
 error of known size).
 """,
     run=_run,
-    draw=_draw,
-    caption="Errors and coverage of all methods on every shipped problem; the band is 90–100 %.",
+    drawings=(
+        Drawing(
+            _draw,
+            "Errors and coverage of all methods on every shipped problem; the band is 90–100 %.",
+        ),
+    ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import nestquad as nq
 from benchmarks._measure import Replicates, replicate
 from benchmarks._page import error, limit
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.compare import Row
 from nestquad.plots import new_axes, plot_comparison
 
@@ -177,6 +177,10 @@ because one system of equations for each θ makes it slow; the numbers with a ta
 with i.i.d. points, rest on four times as many.
 """,
     run=_run,
-    draw=_draw,
-    caption="Mean error against evaluations of g; the exponent of each line beside it.",
+    drawings=(
+        Drawing(
+            _draw,
+            "Mean error against evaluations of g; the exponent of each line beside it.",
+        ),
+    ),
 )

@@ -10,7 +10,7 @@ from scipy.linalg import cho_factor, cho_solve
 import nestquad as nq
 from benchmarks._measure import Timings, interleaved
 from benchmarks._page import error, seconds
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.plots import new_axes
 from nestquad.points import Stream
 from nestquad.rules import kernel_rule
@@ -173,6 +173,10 @@ weights in O(N log N), sorting included. Timed is the whole call with checks and
 uniform and a normal law.
 """,
     run=_run,
-    draw=_draw,
-    caption="Time for all weights under a uniform law, tridiagonal and dense.",
+    drawings=(
+        Drawing(
+            _draw,
+            "Time for all weights under a uniform law, tridiagonal and dense.",
+        ),
+    ),
 )

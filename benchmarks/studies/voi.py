@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import pandas as pd
 from scipy.stats import norm
 
 import nestquad as nq
-from benchmarks._page import seconds
 from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
 from nestquad import voi
 from nestquad.plots import new_axes, series_styles
@@ -21,9 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NOTHING = "not distinguishable"
-_WTP = 1e4
+WTP = 1e4
 _SIZES = (1_000, 10_000)
-_EXACT = {
+EXACT = {
     "5,14": 247.912,
     "7,16": 536.520,
     "5,6,14,15": 841.23,
@@ -32,7 +29,6 @@ _EXACT = {
     "1,2,3,12": 0.0,
     "5,14 and 1,2,3,12,13": 247.912,
 }
-_PRINTED = {"5,14": (276.0, 20.0), "7,16": (546.0, 19.0), "5,6,14,15": (863.0, 18.0)}
 # The 19 parameters in the order of the published table: mean and standard deviation.
 _LAWS = (
     *((1000, 1), (0.1, 0.02), (5.2, 1), (400, 200), (0.7, 0.1), (0.3, 0.1), (3, 0.5)),
@@ -40,25 +36,15 @@ _LAWS = (
     *((0.3, 0.05), (3, 1), (0.2, 0.05), (-0.1, 0.02), (0.5, 0.2)),
 )
 _CORRELATED = (5, 7, 14, 16)
-_CHEMO_GROUPS = {
-    "side effects": ["p_side_effects_t1", "p_side_effects_t2"],
-    "costs": ["c_home_care", "c_hospital", "c_death"],
-    "utilities": ["u_recovery", "u_home_care", "u_hospital"],
-    "transitions": ["p_hospitalised_total", "p_died", "lambda_home", "lambda_hosp"],
-    "seven": [
-        *("logor_side_effects", "p_side_effects_t1", "u_home_care", "u_hospital"),
-        *("p_hospitalised_total", "p_died", "rate_longterm"),
-    ],
-}
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
     return [f"theta{k.strip()}" for k in text.replace(" and ", ",").split(",")]
 
 
 def _benefit(t: Any) -> list[Any]:
     effects, costs = _effects_and_costs(t)
-    return [_WTP * e - c for e, c in zip(effects, costs, strict=True)]
+    return [WTP * e - c for e, c in zip(effects, costs, strict=True)]
 
 
 def _effects_and_costs(t: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -68,7 +54,7 @@ def _effects_and_costs(t: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     return (old[0], new[0]), (old[1], new[1])
 
 
-_MODEL = voi.Model(
+MODEL = voi.Model(
     parameters={f"theta{k}": nq.Normal(*law) for k, law in enumerate(_LAWS, start=1)},
     net_benefit=_benefit,
     correlations={tuple(f"theta{k}" for k in _CORRELATED): 0.6},
@@ -81,8 +67,6 @@ def _run(settings: Settings) -> Result:
     rows = _fresh(count, _SIZES[:1] if settings.quick else _SIZES)
     null = _balanced(count)
     analytic = _analytic(count)
-    timings, timed = _times(settings.quick)
-    runs, model_verdicts = _models()
     verdicts = (
         *_fresh_verdicts(rows, count),
         Verdict(
@@ -92,9 +76,6 @@ def _run(settings: Settings) -> Result:
             all(r["distinguished"] <= 0.05 for r in null),
         ),
         *_analytic_verdicts(analytic),
-        *_printed_verdicts(),
-        *timed,
-        *model_verdicts,
     )
     columns = (
         Column("set", "parameters"),
@@ -120,24 +101,6 @@ def _run(settings: Settings) -> Result:
                 few,
                 analytic,
             ),
-            Table(
-                "times",
-                "Time of whole calls, standard errors and intervals included.",
-                (Column("what", "what"), Column("seconds", "time", "seconds")),
-                timings,
-            ),
-            Table(
-                "model",
-                "EVPPI of the response probabilities from the model, ± 1 asked for.",
-                (
-                    Column("method", "method"),
-                    Column("value", "value", "number"),
-                    Column("half", "half-width", "error"),
-                    Column("runs", "model runs", "count"),
-                    Column("seconds", "time", "seconds"),
-                ),
-                runs,
-            ),
         ),
         verdicts,
         (
@@ -147,27 +110,27 @@ def _run(settings: Settings) -> Result:
     )
 
 
-def _table(n: int, seed: int) -> tuple[voi.Outputs, pd.DataFrame]:
-    _, inputs = _MODEL.sample(n, seed)
+def fresh_table(n: int, seed: int) -> tuple[voi.Outputs, pd.DataFrame]:
+    _, inputs = MODEL.sample(n, seed)
     effects, costs = _effects_and_costs(inputs)
-    return voi.Outputs(np.column_stack(costs), np.column_stack(effects), _WTP), inputs
+    return voi.Outputs(np.column_stack(costs), np.column_stack(effects), WTP), inputs
 
 
 def _fresh(count: int, sizes: tuple[int, ...]) -> tuple[dict[str, Any], ...]:
     rows = []
     for n in sizes:
-        found: dict[str, list[Any]] = {label: [] for label in _EXACT}
-        spent: dict[str, list[float]] = {label: [] for label in _EXACT}
+        found: dict[str, list[Any]] = {label: [] for label in EXACT}
+        spent: dict[str, list[float]] = {label: [] for label in EXACT}
         for seed in range(count):
-            outputs, inputs = _table(n, seed)
-            for label in _EXACT:
+            outputs, inputs = fresh_table(n, seed)
+            for label in EXACT:
                 start = time.process_time()
-                found[label].append(voi.evppi(outputs, inputs, _names(label)).iloc[0])
+                found[label].append(voi.evppi(outputs, inputs, names(label)).iloc[0])
                 spent[label].append(time.process_time() - start)
         rows += [
             {"n": n, **_scores(label, found[label], "evppi", exact)}
             | {"seconds": float(np.median(spent[label]))}
-            for label, exact in _EXACT.items()
+            for label, exact in EXACT.items()
         ]
     return tuple(rows)
 
@@ -281,87 +244,6 @@ def _analytic_verdicts(rows: tuple[dict[str, Any], ...]) -> tuple[Verdict, ...]:
     )
 
 
-def _shared(*parts: str) -> pd.DataFrame | None:
-    """A published table, where the data are beside the clone or where the environment says."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    path = Path(os.environ.get("NESTQUAD_DATA", beside)).joinpath(*parts)
-    return pd.read_csv(path) if path.is_file() else None
-
-
-def _printed_verdicts() -> tuple[Verdict, ...]:
-    files = ("costs_2d.csv", "effects_2d.csv", "parameters.csv")
-    costs, effects, inputs = (_shared("brennan", name) for name in files)
-    verdicts = []
-    for label, (value, within) in _PRINTED.items():
-        measured, met = "–", None
-        if costs is not None and effects is not None and inputs is not None:
-            row = voi.evppi((costs, effects, _WTP), inputs, _names(label)).iloc[0]
-            measured = f"{row.evppi:.1f}, standard error {row.se:.1f}"
-            met = bool(abs(row.evppi - value) <= within)
-        verdicts.append(
-            Verdict(
-                f"published table of 10,000 rows, {{{label}}}",
-                f"{value:.0f} ± {within:.0f}",
-                measured,
-                met,
-            )
-        )
-    return tuple(verdicts)
-
-
-def _times(quick: bool) -> tuple[tuple[dict[str, Any], ...], tuple[Verdict, ...]]:
-    rows: list[dict[str, Any]] = []
-    parts = (_shared("chemo", f"chemo_{name}.csv") for name in ("costs", "effects", "pars"))
-    costs, effects, inputs = parts
-    measured, met = "–", None
-    if costs is not None and effects is not None and inputs is not None:
-        start = time.perf_counter()
-        voi.evppi((costs, effects, 2e4), inputs, [[n] for n in inputs])
-        singles = time.perf_counter() - start
-        start = time.perf_counter()
-        voi.evppi((costs, effects, 2e4), inputs, _CHEMO_GROUPS)
-        groups = time.perf_counter() - start
-        rows = [
-            {"what": "chemo, 10,000 rows: 14 parameters one by one", "seconds": singles},
-            {"what": "chemo: five groups of 2, 3, 3, 4 and 7", "seconds": groups},
-        ]
-        measured, met = seconds(singles + groups), singles + groups < 20
-    if not quick:
-        outputs, inputs = _table(100_000, 0)
-        for label in ("5,14", "5,6,7,8,9,10,14,15,16,17"):
-            start = time.perf_counter()
-            voi.evppi(outputs, inputs, _names(label))
-            spent = time.perf_counter() - start
-            members = len(_names(label))
-            rows.append({"what": f"100,000 rows, {members} parameters", "seconds": spent})
-    verdict = Verdict(
-        "chemo, 14 singles and five groups up to 7 with standard errors, one process",
-        "< 20 s",
-        measured,
-        met,
-    )
-    return tuple(rows), (verdict,)
-
-
-def _models() -> tuple[tuple[dict[str, Any], ...], tuple[Verdict, ...]]:
-    rows = []
-    for method in ("auto", "joint"):
-        est = _MODEL.evppi(["theta5", "theta14"], tol=1.0, method=method, rng=0)
-        half = 1.959964 * est.std_error
-        row = {"value": est.value, "half": half, "runs": est.n_evaluations}
-        used = method if est.method == method else f"{method} ({est.method})"
-        rows.append({"method": used, **row, "seconds": est.seconds})
-    joint = rows[-1]
-    verdict = Verdict(
-        "`voi.Model`, EVPPI of {5,14} to ± 1, method `joint`",
-        "≤ 20,000 model runs",
-        f"{joint['value']:.2f} ± {joint['half']:.2f} (exact {_EXACT['5,14']}) in "
-        f"{joint['runs']:,} runs",
-        bool(joint["runs"] <= 20_000 and abs(joint["value"] - _EXACT["5,14"]) < 1.0),
-    )
-    return tuple(rows), (verdict,)
-
-
 def _draw(result: Result) -> Figure:
     rows = result.table("fresh").rows
     sizes = sorted({row["n"] for row in rows})
@@ -404,8 +286,8 @@ STUDY = Study(
 `voi.evppi` on tables freshly drawn from the 19-parameter model of the paper's health problem (θ5
 and θ14 are the response probabilities, θ7 and θ16 the durations), against exact values. Sets are
 listed by the numbers of their parameters; in the last one five irrelevant parameters are added. At
-least 200 tables of each size. Then the analytic case, published tables (where they are beside the
-clone), and the model itself.
+least 200 tables of each size. Then the analytic case, for EVSI too.
+
 """,
     run=_run,
     draw=_draw,

@@ -28,6 +28,7 @@ from nestquad.errors import (
     NestquadError,
     NestquadWarning,
     NumericalError,
+    OutsideDomainError,
     UnsupportedError,
 )
 from nestquad.estimate import estimate
@@ -44,7 +45,7 @@ from nestquad.kernels import (
     Sum,
     Tensor,
 )
-from nestquad.methods import CKQ, LSMC, MLKQ, MLMC, NKQ, NMC, NQMC, JointLattice
+from nestquad.methods import CKQ, LSMC, MLKQ, MLMC, NKQ, NMC, NQMC, Auto, JointLattice
 from nestquad.points import IID, Given, Halton, Lattice, Sobol
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -65,6 +66,7 @@ __all__ = [
     "Additive",
     "Allocation",
     "Anova",
+    "Auto",
     "Comparison",
     "ConditionalEstimate",
     "Empirical",
@@ -87,6 +89,7 @@ __all__ = [
     "NestquadWarning",
     "Normal",
     "NumericalError",
+    "OutsideDomainError",
     "PeriodicSobolev",
     "Sampler",
     "Scaled",

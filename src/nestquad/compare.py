@@ -13,7 +13,7 @@ from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, MissingExtraError
 from nestquad.estimate import as_budget, estimate
-from nestquad.methods import METHODS, Goal, Method, as_method, choose_method
+from nestquad.methods import METHODS, Goal, Method, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import plain
@@ -152,10 +152,7 @@ def compare(
         raise InputError("replicates", repr(replicates), "a whole number of at least 1")
     if isinstance(methods, str | Method):
         methods = [methods]
-    chosen = [
-        choose_method(problem)[0] if m == "auto" else as_method(m)
-        for m in (METHODS if methods is None else methods)
-    ]
+    chosen = [as_method(m) for m in (METHODS if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
     for method in chosen:  # a budget that is too small is told before the first run, not after

@@ -19,6 +19,7 @@ __all__ = [
     "NestquadError",
     "NestquadWarning",
     "NumericalError",
+    "OutsideDomainError",
     "UnsupportedError",
     "unknown_name",
 ]
@@ -115,6 +116,10 @@ class EvaluationError(NestquadError, RuntimeError):
         if self.n_completed:
             text += f" {self.n_completed} evaluations had finished before."
         return f"{text} {self.advice}" if self.advice else text
+
+
+class OutsideDomainError(EvaluationError):
+    """f is not finite at a J that a method arrived at; another method may fare better."""
 
 
 class NestquadWarning(UserWarning):

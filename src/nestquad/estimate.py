@@ -15,7 +15,7 @@ from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.evaluate import Design, Evaluator
-from nestquad.methods import Goal, Method, as_method, choose_method
+from nestquad.methods import Goal, Method, as_method
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
@@ -81,12 +81,7 @@ def estimate(
         raise InputError(
             "executor", type(executor).__name__, "a concurrent.futures.Executor, or None"
         )
-    notes: list[str] = []
-    if method == "auto":
-        chosen, reason = choose_method(problem)
-        notes.append(reason)
-    else:
-        chosen = as_method(method)
+    chosen = as_method(method)
     adaptive = tol is not None or rtol is not None
     if adaptive and budget is None:
         budget = DEFAULT_BUDGET
@@ -114,11 +109,7 @@ def estimate(
         if isinstance(show, Progress):
             show.close()
     _warn_if_it_matters(found)
-    return replace(
-        found,
-        seconds=time.perf_counter() - started,
-        diagnostics={**found.diagnostics, "notes": [*notes, *found.diagnostics.get("notes", [])]},
-    )
+    return replace(found, seconds=time.perf_counter() - started)
 
 
 def _warn_if_it_matters(found: Estimate) -> None:

@@ -72,6 +72,8 @@ class Estimate:
         The problem's name, and its true value where known.
     trace
         The value after each turn of plan → evaluate → analyse.
+    candidates
+        What each method found that was tried on the way, by name; empty unless ``"auto"`` chose.
     sample
         θ, J and f(J) of the last turn (thinned to at most 4,096 rows), for plots.
     """
@@ -89,6 +91,9 @@ class Estimate:
     problem: str = ""
     exact: float | Array | None = None
     trace: tuple[Step, ...] = ()
+    candidates: Mapping[str, Estimate] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
     sample: OuterSample | None = field(default=None, repr=False)
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
@@ -174,6 +179,14 @@ class Estimate:
                 }
                 for s in self.trace
             ],
+            "candidates": {
+                name: {
+                    "n_evaluations": other.n_evaluations,
+                    "value": plain(other.value),
+                    "std_error": plain(other.std_error),
+                }
+                for name, other in self.candidates.items()
+            },
         }
 
     def to_json(self, indent: int | None = None) -> str:

@@ -140,5 +140,5 @@ def test_auto_says_what_it_chose_and_why():
         lambda x, theta: x[..., 0] + theta[..., 0],
     )
     est = nq.estimate(sampled, budget=1000, rng=0)
-    assert est.method == "nmc"
+    assert est.method in ("nmc", "mlmc")
     assert est.value == pytest.approx(1.0, abs=0.15)

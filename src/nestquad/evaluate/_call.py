@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
+from nestquad.errors import EvaluationError, OutsideDomainError
 from nestquad.problem import NestedExpectation
 
 __all__ = ["call_f", "call_g", "call_h"]
@@ -82,7 +82,7 @@ def call_f(
         )
     if require_finite and not np.isfinite(values).all():
         t = int(np.argmax(~np.isfinite(values).all(axis=-1)))
-        raise EvaluationError(
+        raise OutsideDomainError(
             f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for J = {j[t]}",
             theta=theta[t],
             advice="If f needs J > 0 (a logarithm), use more inner points or a method whose "

@@ -86,4 +86,17 @@ class Design:
 
     @property
     def n_evaluations(self) -> int:
-        return sum(grid.span.size for grid in self.grids)
+        """How many points there are; those that grids of one level share count once."""
+        tables: dict[tuple[Stream, int], list[Grid]] = {}
+        for grid in self.grids:
+            tables.setdefault((grid.stream, grid.level), []).append(grid)
+        return sum(_area(grids) for grids in tables.values())
+
+
+def _area(grids: list[Grid]) -> int:
+    """Of the union of rectangles that share a corner."""
+    area = width = 0
+    for grid in sorted(grids, key=lambda grid: -grid.n_outer):
+        area += grid.n_outer * max(grid.n_inner - width, 0)
+        width = max(width, grid.n_inner)
+    return area

@@ -2,8 +2,9 @@
 
 from nestquad.methods._dense import scores_of
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._names import METHODS, as_method, choose_method
+from nestquad.methods._names import METHODS, as_method
 from nestquad.methods._outer import kernel_outer
+from nestquad.methods.auto import Auto
 from nestquad.methods.ckq import CKQ
 from nestquad.methods.joint import JointLattice
 from nestquad.methods.lsmc import LSMC
@@ -22,11 +23,11 @@ __all__ = [
     "NKQ",
     "NMC",
     "NQMC",
+    "Auto",
     "Goal",
     "JointLattice",
     "Method",
     "as_method",
-    "choose_method",
     "kernel_outer",
     "scores_of",
 ]

@@ -70,9 +70,9 @@ class PeriodicKernel:
     nugget: float
 
     def __call__(self, steps: Array) -> Array:
-        """k at differences (d', M) of the leading d' coordinates, (M,)."""
+        """k at differences (d', …) of the leading d' coordinates, (…)."""
         # The product minus 1 without cancellation: an additive function has tiny scales.
-        excess = np.zeros(steps.shape[1])
+        excess = np.zeros(steps.shape[1:])
         for scale, step in zip(self.scales, steps, strict=False):
             excess += scale * omega(self.order, step) * (1.0 + excess)
         return excess
@@ -173,45 +173,66 @@ class LatticeProcess:
         Kernel and lattice steps (d, M).
     n_theta
         How many leading coordinates remain when the others are averaged out.
-    observed
-        Lattice indices of the values, or None for all in lattice order.
+    order
+        Lattice indices (n,) of the values.
     values
-        What was observed.
+        What was observed, (n,).
     """
 
     kernel: PeriodicKernel
     steps: Array
     n_theta: int
-    observed: NDArray[np.int64] | None
+    order: NDArray[np.int64]
     values: Array
 
     @property
     def size(self) -> int:
         return int(self.steps.shape[1])
 
-    def marginal(self, shift: Array | None = None) -> Array:
-        """Posterior mean over x at all lattice θ, which may be shifted by (n_theta,): (M,)."""
+    @property
+    def complete(self) -> bool:
+        """Whether there is a value at each lattice point, so that FFTs do everything."""
+        return self.order.size == self.size
+
+    def marginal(self, offsets: Array | None = None) -> Array:
+        """Posterior mean over x at all lattice θ, moved by each of (C, n_theta): (C, M)."""
         mean, dual = self._fitted
-        return np.asarray(mean + self._convolve(dual, shift))
+        if offsets is None:
+            return np.asarray(mean + self._convolve(dual))
+        steps = (self.steps[: self.n_theta, None, :] + offsets.T[:, :, None]) % 1.0
+        return np.asarray(mean + irfft(rfft(dual) * rfft(self.kernel(steps)), n=self.size))
 
-    def errors(self, n_paths: int, rng: np.random.Generator) -> Array:
-        """Draws (n_paths, M) from the posterior of truth minus `marginal()` at the lattice θ.
+    def marginal_at(self, theta: Array) -> Array:
+        """Posterior mean over x at any θ, (T, n_theta) less the shift of the lattice: (T,).
 
-        A function is drawn from the prior, observed where the values are, interpolated as they
-        are, and compared with itself: its error has the law of ours.
+        Cost
+        ----
+        O(T M), where `marginal` has O(M log M) for all lattice θ.
         """
-        draws = np.empty((n_paths, self.size))
-        amplitude = np.sqrt(self._amplitude)
-        noise = np.sqrt(self.kernel.noise)
-        roots = np.sqrt(self._marginal_spectrum), np.sqrt(self._rest_spectrum)
-        for draw in draws:
-            marginal, rest = (
-                irfft(root * rfft(rng.standard_normal(self.size)), n=self.size) for root in roots
-            )
-            whole = marginal + rest + noise * rng.standard_normal(self.size)
-            mean, dual = self._solve(whole if self.observed is None else whole[self.observed])
-            draw[:] = amplitude * (marginal - mean - self._convolve(dual, None))
-        return draws
+        mean, dual = self._fitted
+        own = self.steps[: self.n_theta]
+        return np.array(
+            [mean + dual @ self.kernel((point[:, None] - own) % 1.0) for point in theta]
+        )
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Functions from the prior: their means over x (m, M), and noisy values (m, n).
+
+        The values are where, and in the order in which, those of the process were observed.
+        """
+        amplitude, noise = np.sqrt(self._amplitude), np.sqrt(self.kernel.noise)
+        shape = (n_draws, self.size)
+        marginal, rest = (
+            irfft(np.sqrt(spectrum) * rfft(rng.standard_normal(shape)), n=self.size)
+            for spectrum in (self._marginal_spectrum, self._rest_spectrum)
+        )
+        whole = marginal + rest + noise * rng.standard_normal(shape)
+        return amplitude * marginal, amplitude * whole[:, self.order]
+
+    def predicted(self, values: Array) -> Array:
+        """What `marginal` would be for other values (m, n): (m, M)."""
+        mean, dual = self._solve(values)
+        return np.asarray(mean[:, None] + self._convolve(dual))
 
     @cached_property
     def spread(self) -> float:
@@ -222,28 +243,26 @@ class LatticeProcess:
 
     @cached_property
     def leave_one_out(self) -> Array:
-        """Values less what the others predict for them, at their lattice indices (M,)."""
-        dual = self._fitted[1]
-        if self.observed is None:
+        """Values less what the others predict for them, (n,)."""
+        dual = self._fitted[1][self.order]
+        if self.complete:
             inverse = 1.0 / self._spectrum
             inverse[0] = 0.0  # the mean is fitted to all values
             return np.asarray(dual / irfft(inverse, n=self.size)[0])
-        solved = self._factor.solve(np.ones(self.observed.size))
-        diagonal = self._factor.inverse_diagonal() - solved**2 / solved.sum()
-        residuals = np.zeros(self.size)
-        residuals[self.observed] = dual[self.observed] / diagonal
-        return residuals
+        solved = self._factor.solve(np.ones(self.order.size))
+        return np.asarray(dual / (self._factor.inverse_diagonal() - solved**2 / solved.sum()))
 
     @cached_property
     def _fitted(self) -> tuple[float, Array]:
-        return self._solve(self.values)
+        mean, dual = self._solve(self.values[None])
+        return float(mean[0]), dual[0]
 
     @cached_property
     def _amplitude(self) -> float:
         """σ², by which the kernel has to be multiplied."""
         mean, dual = self._fitted
-        weights = dual if self.observed is None else dual[self.observed]
-        return max(float((self.values - mean) @ weights), 0.0) / max(self.values.size - 1, 1)
+        square = float((self.values - mean) @ dual[self.order])
+        return max(square, 0.0) / max(self.values.size - 1, 1)
 
     @cached_property
     def _column(self) -> Array:
@@ -263,33 +282,27 @@ class LatticeProcess:
     def _rest_spectrum(self) -> Array:
         return np.asarray(np.maximum(rfft(self._column).real - self._marginal_spectrum, 0.0))
 
-    def _convolve(self, dual: Array, shift: Array | None) -> Array:
-        """Σ_l dual_l k(θ_i + shift - θ_l) for all lattice θ."""
-        if shift is None:
-            product = rfft(dual) * self._marginal_spectrum
-        else:
-            steps = (self.steps[: self.n_theta] + shift[:, None]) % 1.0
-            product = rfft(dual) * rfft(self.kernel(steps))
-        return np.asarray(irfft(product, n=self.size))
+    def _convolve(self, dual: Array) -> Array:
+        """Σ_l dual_l k(θ_i - θ_l) for all lattice θ."""
+        return np.asarray(irfft(rfft(dual) * self._marginal_spectrum, n=self.size))
 
-    def _solve(self, values: Array) -> tuple[float, Array]:
-        """Generalised least squares of a constant, and (K + λ)⁻¹ of the rest on the lattice."""
-        if self.observed is None:
-            mean = float(values.mean())
-            transform = rfft(values - mean) / self._spectrum
-            transform[0] = 0.0
+    def _solve(self, values: Array) -> tuple[Array, Array]:
+        """Generalised least squares of a constant (m,), and (K + λ)⁻¹ of the rest (m, M)."""
+        dual = np.zeros((values.shape[0], self.size))
+        if self.complete:
+            mean = values.mean(axis=1)
+            dual[:, self.order] = values - mean[:, None]
+            transform = rfft(dual) / self._spectrum
+            transform[:, 0] = 0.0
             return mean, np.asarray(irfft(transform, n=self.size))
-        ones = np.ones(values.size)
-        solved = self._factor.solve(np.stack([values, ones], axis=1))
-        mean = float(solved[:, 0].sum() / solved[:, 1].sum())
-        dual = np.zeros(self.size)
-        dual[self.observed] = solved[:, 0] - mean * solved[:, 1]
+        solved = self._factor.solve(np.concatenate([values, np.ones((1, values.shape[1]))]).T).T
+        mean = solved[:-1].sum(axis=1) / solved[-1].sum()
+        dual[:, self.order] = solved[:-1] - mean[:, None] * solved[-1]
         return mean, dual
 
     @cached_property
     def _factor(self) -> Factor:
-        assert self.observed is not None
-        differences = (self.observed[:, None] - self.observed) & (self.size - 1)
+        differences = (self.order[:, None] - self.order) & (self.size - 1)
         gram = self._column[differences]
         ridge = max(self.kernel.nugget, _DENSE_NUGGET) * float(self._column[0])
         while (factor := factorize(gram, ridge)) is None:
@@ -308,11 +321,8 @@ def interpolate(
     """
     n = values.size
     log2_size = (n - 1).bit_length()
-    order = reversed_bits(n, log2_size)
     steps = lattice_steps(vector, 1 << log2_size)
-    if n == 1 << log2_size:
-        return LatticeProcess(kernel, steps, n_theta, None, values[order])
-    return LatticeProcess(kernel, steps, n_theta, order, values)
+    return LatticeProcess(kernel, steps, n_theta, reversed_bits(n, log2_size), values)
 
 
 def reversed_bits(n: int, n_bits: int) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,14 @@ from nestquad.points import Sobol, Stream
 
 __all__ = ["DenseSet", "dense_sets", "scores_of"]
 
-# Points of one set on a grid in one and two dimensions, and of one scramble beyond.
-_LINE, _SQUARE, _SCRAMBLE = 2**13, 128, 2**13
+# Points of one set on a grid in one and two dimensions, and of one scramble beyond; the larger
+# ones are for answers that turn out to be limited by them.
+_LINES, _SQUARES, _SCRAMBLED = (2**12, 2**15), (96, 256), (2**11, 2**13)
 _SCRAMBLES = 4
 # Normal scores beyond this carry less than 1e-16 of the law.
 _REACH = 8.3
+# Gauss–Legendre points in one panel: enough for smooth functions to be exact.
+_PANEL = 8
 
 
 @dataclass(frozen=True)
@@ -32,28 +36,32 @@ class DenseSet:
         return np.asarray(self.weights @ values)
 
 
-def dense_sets(law: Law, stream: Stream) -> list[DenseSet]:
+def dense_sets(law: Law, stream: Stream) -> Iterator[list[DenseSet]]:
     """A few sets, each good by itself; how much they differ says how good their average is.
 
     In one and two dimensions grids in the scores: the trapezoidal rule with a normal density (two
-    offsets) converges at once and misses no tail, midpoints (two sizes) on a cube are of second
-    order, and kinks cost O(h²). Beyond, scrambled Sobol points.
+    offsets) converges at once and misses no tail, panels of Gauss–Legendre points (of two sizes)
+    do so on a cube, and kinks cost O(h²). Beyond, scrambled Sobol points. The second time that
+    the iterator is asked, larger ones come.
     """
     dim = law.base_dim
-    if dim > 2:
-        sets = [
-            Sobol().uniforms(stream.child(r), dim, (0, 1), (0, _SCRAMBLE))[0]
-            for r in range(_SCRAMBLES)
-        ]
-        return [DenseSet(scores_of(law, u), np.full(_SCRAMBLE, 1.0 / _SCRAMBLE)) for u in sets]
-    count = _LINE if dim == 1 else _SQUARE
     offset = float(stream.generator().random())
-    return [
-        _normal_grid(dim, count, (offset + r / 2) % 1.0)
-        if law.base == "normal"
-        else _midpoints(dim, int(count * 0.7**r))
-        for r in range(2)
-    ]
+    for size in range(2):
+        if dim > 2:
+            count = _SCRAMBLED[size]
+            sets = [
+                Sobol().uniforms(stream.child(r), dim, (0, 1), (0, count))[0]
+                for r in range(_SCRAMBLES)
+            ]
+            yield [DenseSet(scores_of(law, u), np.full(count, 1.0 / count)) for u in sets]
+        else:
+            count = _LINES[size] if dim == 1 else _SQUARES[size]
+            yield [
+                _normal_grid(dim, count, (offset + r / 2) % 1.0)
+                if law.base == "normal"
+                else _panels(dim, int(count * 0.7**r))
+                for r in range(2)
+            ]
 
 
 def scores_of(law: Law, uniform: Array) -> Array:
@@ -74,9 +82,12 @@ def _normal_grid(dim: int, count: int, offset: float) -> DenseSet:
     return _product(dim, line, density / density.sum())
 
 
-def _midpoints(dim: int, count: int) -> DenseSet:
-    line = np.sqrt(12.0) * ((np.arange(count) + 0.5) / count - 0.5)
-    return _product(dim, line, np.full(count, 1.0 / count))
+def _panels(dim: int, count: int) -> DenseSet:
+    nodes, weights = np.polynomial.legendre.leggauss(_PANEL)
+    panels = count // _PANEL
+    unit = (np.arange(panels)[:, None] + 0.5 * (nodes + 1.0)) / panels
+    line = np.sqrt(12.0) * (unit.ravel() - 0.5)
+    return _product(dim, line, np.tile(0.5 * weights / panels, panels))
 
 
 def _product(dim: int, line: Array, weights: Array) -> DenseSet:

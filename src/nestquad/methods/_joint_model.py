@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from nestquad.methods._circulant import (
     lattice_steps,
     reversed_bits,
 )
-from nestquad.methods._periodize import Periodization, density, moved
-from nestquad.methods._polynomials import Score, ScoreTable, Term, higher_terms
+from nestquad.methods._periodize import Periodization, density, moved, periodic
+from nestquad.methods._polynomials import Score, ScoreTable, Term
 from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
 
 __all__ = ["FLOOR", "ConditionalMeans", "Data", "Geometry", "JointModel", "fit_joint"]
@@ -33,10 +33,6 @@ FLOOR = 0.01
 # How far beyond the values of g (in ranges) Ĵ may be. Where the density is small, noise over it
 # is large.
 _MARGIN = 0.5
-# Draws for comparing what was expected with what happened, and the most that is made of it.
-_CHECK_PATHS = 16
-_TREND_DRAWS = 16
-_MOST_DOUBT = 3.0
 # Mean squared residual relative to the values' that is rounding and nothing else.
 _ROUNDING = 1e-24
 
@@ -50,10 +46,15 @@ class Geometry:
     n_theta: int
     periodization: Periodization
 
-    def points(self, size: int, offset: Array | float = 0.0) -> Array:
-        """Periodic coordinates of θ at the lattice of that size, moved by an offset: (M, d_θ)."""
+    def points(self, size: int, offsets: Array | None = None) -> Array:
+        """Periodic coordinates of θ on the lattice of that size, and on copies of it.
+
+        Copies are moved by each of C offsets (C, d_θ), and follow each other in (C M, d_θ).
+        """
         steps = lattice_steps(self.vector[: self.n_theta], size).T
-        return np.asarray((steps + self.shift[: self.n_theta] + offset) % 1.0)
+        moves = np.zeros((1, self.n_theta)) if offsets is None else offsets
+        points = (steps + self.shift[: self.n_theta] + moves[:, None, :]) % 1.0
+        return np.asarray(points.reshape(-1, self.n_theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +93,12 @@ class _Output:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalMeans:
-    """Ĵ (M, p) at some θ, the uniforms (M, d_θ) behind them and what each θ weighs (M,)."""
+    """Ĵ (M, p) at some θ, and what each θ weighs (M,).
 
+    The θ stem from uniforms (M, d_θ), and these from periodic coordinates (M, d_θ).
+    """
+
+    periodic: Array
     uniform: Array
     weights: Array
     j: Array
@@ -103,99 +108,116 @@ class ConditionalMeans:
 class JointModel:
     """What was learned of g from the first points of the lattice."""
 
-    geometry: Geometry
-    scores: tuple[Score, ...]
-    size: int
+    points: _Points
     outputs: tuple[_Output, ...]
 
-    def conditional(self, offset: Array | None = None, *, floor: float = FLOOR) -> ConditionalMeans:
-        """E[g | θ] at the lattice θ, or at those of a copy moved by `offset` (d_θ,)."""
+    @property
+    def geometry(self) -> Geometry:
+        return self.points.geometry
+
+    @property
+    def size(self) -> int:
+        """Of the smallest lattice that contains the points."""
+        return self.points.size
+
+    @property
+    def n_theta(self) -> int:
+        return self.geometry.n_theta
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Lattice indices of the points."""
+        return self.points.order
+
+    @property
+    def n_theta_terms(self) -> int:
+        """How many polynomials in θ alone there are."""
+        return sum(
+            all(coordinate < self.n_theta for coordinate, _ in term)
+            for output in self.outputs
+            for term in output.fit.terms
+        )
+
+    def conditional(
+        self, offsets: Array | None = None, *, floor: float = FLOOR
+    ) -> ConditionalMeans:
+        """E[g | θ] at the lattice θ, or at those of copies moved by offsets (C, d_θ)."""
         geometry = self.geometry
-        v = geometry.points(self.size, 0.0 if offset is None else offset)
+        v = geometry.points(self.size, offsets)
         uniform = moved(geometry.periodization, v)
         weights = density(geometry.periodization, v)
-        table = ScoreTable(uniform, self.scores[: geometry.n_theta])
+        table = self._theta_table(uniform)
         columns = []
         for output in self.outputs:
             j = output.fit.evaluate(table)
             if output.process is not None:
-                j += output.process.marginal(offset) / weights
+                j += output.process.marginal(offsets).reshape(-1) / weights
             columns.append(output.bounded(j, weights, floor))
-        return ConditionalMeans(uniform, weights, np.stack(columns, axis=1))
+        return ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
 
-    def paths(
-        self, base: ConditionalMeans, n_paths: int, rng: np.random.Generator, factors: Array
-    ) -> Array:
+    def conditional_at(self, uniform: Array) -> Array:
+        """E[g | θ] at any uniforms (T, d_θ) of θ: (T, p)."""
+        geometry = self.geometry
+        v = periodic(geometry.periodization, uniform)
+        weights = density(geometry.periodization, v)
+        table = self._theta_table(uniform)
+        columns = []
+        for output in self.outputs:
+            j = output.fit.evaluate(table)
+            if output.process is not None:
+                j += output.process.marginal_at(v - geometry.shift[: geometry.n_theta]) / weights
+            columns.append(output.bounded(j, weights, FLOOR))
+        return np.stack(columns, axis=1)
+
+    def paths(self, base: ConditionalMeans, n_paths: int, rng: np.random.Generator) -> Array:
         """Draws of J at the lattice θ, (n_paths, M, p), from its posterior about `base`.
 
-        Deviations of output c are multiplied by factors[c].
+        A function is drawn from the prior, observed where the values are, fitted as they are by
+        polynomial and process, and compared with itself: its error has the law of ours.
         """
         drawn = np.repeat(base.j[None], n_paths, axis=0)
+        table = self._theta_table(base.uniform)
         for c, output in enumerate(self.outputs):
-            if output.process is not None:
-                errors = output.process.errors(n_paths, rng)
-                drawn[:, :, c] += factors[c] * errors / base.weights
-                drawn[:, :, c] = output.bounded(drawn[:, :, c], base.weights, FLOOR)
-        return drawn
-
-    def reality(self, smaller: JointModel, rng: np.random.Generator) -> Array:
-        """By what the posterior deviations of each output are too large or too small, (p,).
-
-        `smaller` is fitted to fewer of the values. What the others changed in Ĵ is compared with
-        what the posterior expected them to change: posterior variances of nested data differ by
-        exactly that.
-        """
-        before, after = smaller.conditional(), self.conditional()
-        step = self.size // smaller.size
-        change = (after.j[::step] - before.j) * before.weights[:, None]
-        factors = np.zeros(len(self.outputs))
-        for c, (now, then) in enumerate(zip(self.outputs, smaller.outputs, strict=True)):
-            if now.process is None or then.process is None:
+            if output.process is None:
                 continue
-            left = float(np.mean(now.process.errors(_CHECK_PATHS, rng) ** 2))
-            was = float(np.mean(then.process.errors(_CHECK_PATHS, rng) ** 2))
-            expected = max(was - left, 0.25 * was)
-            if expected > 0:
-                factors[c] = np.sqrt(np.mean(change[:, c] ** 2) / expected)
-        return np.minimum(factors, _MOST_DOUBT)
-
-    def trend_doubts(self, base: ConditionalMeans, data: Data, rng: np.random.Generator) -> Array:
-        """J at the lattice θ, (m + 1, M, p), if the polynomials had come out otherwise.
-
-        First with what terms of one and two more degrees in θ find in the values less what all
-        others predict for them; then with coefficients that these residuals, multiplied by random
-        numbers, would have given.
-        """
-        drawn = np.repeat(base.j[None], _TREND_DRAWS + 1, axis=0)
-        n_theta = self.geometry.n_theta
-        scores = self.scores[:n_theta]
-        at_lattice = ScoreTable(base.uniform, scores)
-        n = min(data.weights.size, _COEFFICIENTS)
-        table, weights = ScoreTable(data.uniform[:n], self.scores), data.weights[:n]
-        order = reversed_bits(n, (self.size - 1).bit_length())
-        multipliers = rng.standard_normal((n, _TREND_DRAWS))
-        for c, output in enumerate(self.outputs):
-            if output.process is None or len(output.fit.terms) < 2:
-                continue
-            left = output.process.leave_one_out[order] / weights
-            few = min(n, _CHOICE)
-            more = higher_terms(output.fit.terms, n_theta, max(1, few // 10))
-            found = fit_terms(left[:few], table.first(few).leading(n_theta), more, weights[:few])
-            drawn[0, :, c] += found.evaluate(at_lattice)
-            change = output.fit.response(table, left[:, None] * multipliers)
-            for draw, coefficients in zip(drawn[1:, :, c], change.T, strict=True):
-                draw += replace(output.fit, coefficients=coefficients).evaluate(at_lattice)
+            marginal, values = output.process.draws(n_paths, rng)
+            weights = self.points.weights
+            found = output.fit.response(self.points.table, (values / weights).T)
+            trend = output.fit.with_coefficients(found)
+            values -= trend.evaluate(self.points.table).T * weights
+            drawn[:, :, c] += (marginal - output.process.predicted(values)) / base.weights
+            drawn[:, :, c] -= trend.evaluate(table).T
             drawn[:, :, c] = output.bounded(drawn[:, :, c], base.weights, FLOOR)
         return drawn
 
+    def residuals(self) -> Array:
+        """Values less what the others predict for them, (n, p)."""
+        n = self.points.weights.size
+        columns = [
+            np.zeros(n)
+            if output.process is None
+            else output.process.leave_one_out / self.points.weights
+            for output in self.outputs
+        ]
+        return np.stack(columns, axis=1)
+
+    def spreads(self, weights: Array) -> Array:
+        """Standard deviations of J at θ that weigh (M,): (M, p)."""
+        spreads = [0.0 if o.process is None else o.process.spread for o in self.outputs]
+        return np.asarray(np.array(spreads) / weights[:, None])
+
     def refitted(self, data: Data) -> JointModel:
         """The same terms and kernels, with coefficients from other data."""
-        points = _Points(self.geometry, ScoreTable(data.uniform, self.scores), data.weights)
+        table = ScoreTable(data.uniform, self.points.table.scores)
+        points = _Points(self.geometry, table, data.weights)
         outputs = [
             points.completed(column, output.fit.terms, output.kernel)
             for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
-        return replace(self, size=points.size, outputs=tuple(outputs))
+        return JointModel(points, tuple(outputs))
+
+    def _theta_table(self, uniform: Array) -> ScoreTable:
+        return ScoreTable(uniform, self.points.table.scores[: self.geometry.n_theta])
 
 
 def fit_joint(
@@ -237,7 +259,7 @@ def fit_joint(
             rest = column[:more] - fit.evaluate(ScoreTable(uniform[:more], scores))
             found, _ = points.kernel(rest * weights[:more], (found.order,), found)
         outputs.append(points.completed(column, fit.terms, found))
-    return JointModel(geometry, scores, points.size, tuple(outputs))
+    return JointModel(points, tuple(outputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +274,10 @@ class _Points:
     def size(self) -> int:
         """Of the smallest lattice that contains them."""
         return 1 << (self.weights.size - 1).bit_length()
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        return reversed_bits(self.weights.size, self.size.bit_length() - 1)
 
     def kernel(
         self, rest: Array, orders: tuple[int, ...], start: PeriodicKernel | None = None

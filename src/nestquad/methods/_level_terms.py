@@ -221,9 +221,15 @@ def _fit_inner(
 def _unsteadiness(fit: tuple[KernelQuadrature, list[Rule], list[Array]]) -> float:
     """How much the last two doublings of N changed J, over all θ that saw them."""
     j = fit[2][-3:]
-    spread = np.std(j[0], axis=0) + np.finfo(float).tiny
+    # Where θ has no influence there is no spread to compare with, but J itself.
+    spread = np.maximum(np.std(j[0], axis=0), 1e-8 * np.abs(j[0]).mean(axis=0)) + 1e-300
     changes = [(more - fewer[: len(more)]) / spread for fewer, more in pairwise(j)]
-    return float(np.sum([np.log(np.mean(change**2) + 1e-300) for change in changes]))
+    return float(np.sum([2.0 * np.log(_rms(change) + 1e-150) for change in changes]))
+
+
+def _rms(change: Array) -> float:
+    largest = float(np.abs(change).max())
+    return largest * float(np.sqrt(np.mean((change / max(largest, 1e-300)) ** 2)))
 
 
 def _tuned_outer(

@@ -21,12 +21,14 @@ class Goal:
     `budget` is the number of evaluations that must not be exceeded. With `adaptive` a tolerance
     decides when to stop: start small, and grow where the error is. `half_width` is what the
     half-width of the 95 % interval has to come down to; it is known from the second turn on.
+    `pilot` is how many evaluations a first design may take of a budget that is spent later.
     """
 
     stream: Stream
     budget: int | None = None
     adaptive: bool = False
     half_width: float | None = None
+    pilot: int | None = None
 
 
 class Method(ABC):
@@ -47,7 +49,10 @@ class Method(ABC):
         goal: Goal,
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
-        """The design to evaluate next, which contains the one so far; None if it cannot grow."""
+        """The design to evaluate next, which contains the one so far; None if it cannot grow.
+
+        Towards a tolerance (`goal.adaptive`) it grows by a step, else by all that is left.
+        """
 
     @abstractmethod
     def analyze(self, evaluations: Evaluations) -> Estimate:

@@ -14,6 +14,7 @@ from nestquad.accuracy import ErrorParts
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid, InnerRule, call_f
 from nestquad.methods._method import Goal, Method
+from nestquad.methods._shared import float_or_array
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -147,7 +148,7 @@ class NestedRule(Method):
         fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
         if n_outer is None or n_inner is None:
             if goal.adaptive or goal.budget is None:
-                first = self.start
+                first = self.start if goal.pilot is None else self.split(goal.pilot)
                 n_outer, n_inner = n_outer or first[0], n_inner or first[1]
                 if goal.budget is not None and n_outer * n_inner > goal.budget:
                     n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
@@ -174,6 +175,8 @@ class NestedRule(Method):
     def _grown(self, goal: Goal, design: Design, estimate: Estimate) -> Design | None:
         """Double the side that the larger error comes from, if the budget allows."""
         (grid,) = design.grids
+        if not goal.adaptive:
+            return self._spent(goal, grid)
         inner, outer = estimate.diagnostics["error_inner"], estimate.diagnostics["error_outer"]
         more_outer = replace(grid, n_outer=2 * grid.n_outer)
         more_inner = replace(grid, n_inner=2 * grid.n_inner)
@@ -187,6 +190,13 @@ class NestedRule(Method):
             if goal.budget is None or candidate.span.size <= goal.budget:
                 return Design((candidate,))
         return None
+
+    def _spent(self, goal: Goal, grid: Grid) -> Design | None:
+        """All of the budget, for a grid that was the pilot of it."""
+        n_outer, n_inner = self._sizes(replace(goal, pilot=None))
+        if n_outer < grid.n_outer or n_inner < grid.n_inner:
+            return None
+        return Design((replace(grid, n_outer=n_outer, n_inner=n_inner),))
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
@@ -231,7 +241,7 @@ class NestedRule(Method):
             },
             covariance=None if scalar else covariance,
             problem=problem.label,
-            exact=None if problem.exact is None else _float_or_array(problem.exact),
+            exact=float_or_array(problem.exact),
             sample=OuterSample(theta[::step], j[::step, 0], f_full[::step], outer.weights[::step]),
         )
 
@@ -263,8 +273,3 @@ def _inner_directions(
         largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
         directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
     return np.stack(directions, axis=1)
-
-
-def _float_or_array(value: Any) -> float | Array:
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array

@@ -11,13 +11,14 @@ from nestquad._typing import Array
 from nestquad.errors import unknown_name
 from nestquad.points import Lattice, Sequence, Stream
 
-__all__ = ["PERIODIZATIONS", "PeriodicLattice", "Periodization", "density", "moved"]
+__all__ = ["PERIODIZATIONS", "PeriodicLattice", "Periodization", "density", "moved", "periodic"]
 
 Periodization: TypeAlias = Literal["tent", "cubic", "quintic"]
 PERIODIZATIONS: tuple[Periodization, ...] = ("tent", "cubic", "quintic")
 
 # The open interval in which quantile functions are finite.
 _LOWEST, _HIGHEST = 2.0**-54, 1.0 - 2.0**-53
+_BISECTIONS = 60
 
 
 def moved(periodization: Periodization, v: Array) -> Array:
@@ -37,6 +38,20 @@ def moved(periodization: Periodization, v: Array) -> Array:
             u = near**3 * (10.0 - 15.0 * near + 6.0 * near**2)
         u = np.where(v <= 0.5, u, 1.0 - u)
     return np.asarray(np.clip(u, _LOWEST, _HIGHEST))
+
+
+def periodic(periodization: Periodization, u: Array) -> Array:
+    """The v in [0, ½] or [0, 1] with ``moved(periodization, v) == u``."""
+    if periodization == "tent":
+        return np.asarray(u / 2.0)
+    near = np.minimum(u, 1.0 - u)
+    v = np.full_like(near, 0.5)
+    low, high = np.zeros_like(near), np.full_like(near, 0.5)
+    for _ in range(_BISECTIONS):
+        v = (low + high) / 2.0
+        below = moved(periodization, v) < near
+        low, high = np.where(below, v, low), np.where(below, high, v)
+    return np.where(u <= 0.5, v, 1.0 - v)
 
 
 def density(periodization: Periodization, v: Array) -> Array:

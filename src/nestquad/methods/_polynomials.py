@@ -47,17 +47,21 @@ class ScoreTable:
         """The table of the first coordinates."""
         return ScoreTable(self._uniform[:, :dim], self.scores[:dim])
 
-    def column(self, term: Term) -> Array:
+    def column(self, term: Term, rows: slice = slice(None)) -> Array:
         """The product of the term's factors, (n,)."""
         if not term:
-            return np.ones(self.n_points)
-        value = self._polynomial(*term[0]).copy()
+            return np.ones(self._uniform[rows].shape[0])
+        value = self._polynomial(*term[0])[rows].copy()
         for coordinate, degree in term[1:]:
-            value *= self._polynomial(coordinate, degree)
+            value *= self._polynomial(coordinate, degree)[rows]
         return value
 
-    def matrix(self, terms: Sequence[Term]) -> Array:
-        return np.stack([self.column(term) for term in terms], axis=1)
+    def matrix(self, terms: Sequence[Term], rows: slice = slice(None)) -> Array:
+        """One column for each term, (n, p)."""
+        columns = np.empty((len(terms), self._uniform[rows].shape[0]))
+        for row, term in zip(columns, terms, strict=True):
+            row[:] = self.column(term, rows)
+        return columns.T
 
     def _polynomial(self, coordinate: int, degree: int) -> Array:
         columns = self._columns[coordinate]

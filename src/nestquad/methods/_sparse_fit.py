@@ -27,6 +27,7 @@ _PROGRESS = 0.999
 # Mean squared leave-one-out error, relative to that of the values, below which all is explained.
 _EXACT = 1e-24
 _MOST_CONDITION = 1e12
+_BLOCK = 1 << 11
 # Scores other than those in which the law is written have to be better by this factor.
 _BETTER_SCORES = 0.95
 
@@ -56,10 +57,22 @@ class PolynomialFit:
     weights: Array
 
     def response(self, table: ScoreTable, noise: Array) -> Array:
-        """By how much noise (n, m) in the values changes the coefficients, (p, m)."""
-        moments = table.matrix(self.terms).T @ (self.weights[:, None] * noise)
+        """By how much noise (n, m) in the values changes the coefficients, (p, m).
+
+        Values beyond those that were fitted do not count.
+        """
+        n = self.weights.size
+        weighted = self.weights[:, None] * noise[:n]
+        moments = np.empty((len(self.terms), noise.shape[1]))
+        for some in _blocks(n):
+            part = table.matrix(self.terms, some).T @ weighted[some]
+            moments = part if some.start == 0 else moments + part
         half = solve_triangular(self.lower, moments, lower=True)
         return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
+
+    def with_coefficients(self, coefficients: Array) -> PolynomialFit:
+        """The same terms with other coefficients (p,), or several sets of them (p, m)."""
+        return replace(self, coefficients=coefficients)
 
     def extended(self, terms: Sequence[Term], coefficients: Array) -> PolynomialFit:
         """With further terms, whose coefficients are given."""
@@ -70,12 +83,21 @@ class PolynomialFit:
         )
 
     def evaluate(self, table: ScoreTable) -> Array:
-        """The terms whose coordinates all are in the table: the whole, or its mean given θ."""
-        value = np.zeros(table.n_points)
-        for term, coefficient in zip(self.terms, self.coefficients, strict=True):
-            if all(coordinate < table.dim for coordinate, _ in term):
-                value += coefficient * table.column(term)
+        """The terms whose coordinates all are in the table: the whole, or its mean given θ.
+
+        (n,), or (n, m) for m sets of coefficients.
+        """
+        inside = [k for k, term in enumerate(self.terms) if all(j < table.dim for j, _ in term)]
+        terms, coefficients = [self.terms[k] for k in inside], self.coefficients[inside]
+        value = np.empty((table.n_points, *coefficients.shape[1:]))
+        for some in _blocks(table.n_points):
+            value[some] = table.matrix(terms, some) @ coefficients
         return value
+
+
+def _blocks(n: int) -> list[slice]:
+    """Rows in pieces whose columns fit into a cache, or at least into memory."""
+    return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
 
 
 def fit_terms(

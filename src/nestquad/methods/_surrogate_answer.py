@@ -9,10 +9,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.evaluate import Grid, call_f
+from nestquad.evaluate import Grid, call_f, outer_points
 from nestquad.methods._dense import DenseSet, dense_sets, scores_of
 from nestquad.methods._inner_means import InnerMeans
-from nestquad.points import Sobol
+from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.surrogate import Surrogate
 
@@ -20,11 +20,23 @@ __all__ = ["Answer", "SurrogateAnswers"]
 
 _PATHS = 64
 _SKETCH = 256
+_FORECAST = 128
+_TAIL, _TAIL_POINTS = 3.0, 64
+_FORECAST_OUTER = 256
 # Each part of the error alone is too small in some cases; these factors made the sum cover.
-_PATH_FACTOR = 2.0
-_BIAS_FACTOR = 2.0
+_PATH_FACTOR = 1.8
+_BIAS_FACTOR = 1.8
+# Two grids half a step apart have opposite errors at a kink, c B₂(x) and c B₂(x + ½): their mean
+# has 0.26 of the root mean square of half their difference.
+_OPPOSITE = 0.7
 # Student's t for the few sets that there are.
 _DENSE_FACTOR = 3.2
+# Where f cannot take Ĵ, θ of less weight than this are left out.
+_NEGLIGIBLE = 1e-9
+# A larger dense set is taken while it is more than this share of the error.
+_DENSE_SHARE = 0.1
+# Ways to grow that are compared: factors of T and N.
+_GROWTH = ((1, 2), (2, 1), (1, 8), (2, 4), (4, 2), (8, 1))
 
 
 @dataclass(frozen=True)
@@ -51,17 +63,15 @@ class SurrogateAnswers:
     grid: Grid
     scalar: bool
 
-    @cached_property
-    def dense(self) -> list[DenseSet]:
-        """Where f(Ĵ) is averaged."""
-        return dense_sets(self.problem.outer_law, self.grid.stream.child(self.grid.level, 7))
+    def stream(self, key: int) -> Stream:
+        """Randomness of this method's own, apart from that of the points."""
+        return self.grid.stream.child(self.grid.level, key)
 
     @cached_property
     def sketch(self) -> DenseSet:
         """A small set of the same kind, for error estimates that need many averages."""
         dim = self.problem.outer_law.base_dim
-        stream = self.grid.stream.child(self.grid.level, 9)
-        uniform = Sobol().uniforms(stream, dim, (0, 1), (0, _SKETCH))[0]
+        uniform = Sobol().uniforms(self.stream(9), dim, (0, 1), (0, _SKETCH))[0]
         scores = scores_of(self.problem.outer_law, uniform)
         return DenseSet(scores, np.full(_SKETCH, 1.0 / _SKETCH))
 
@@ -80,6 +90,11 @@ class SurrogateAnswers:
         seen = self.apply_f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():
             return False
+        if self.problem.outer_law.base == "normal":
+            # Averages reach further into the tails, where f has to take what is extrapolated.
+            tails = surrogate.mean(_TAIL * self.sketch.scores[:_TAIL_POINTS])
+            if not np.isfinite(self.apply_f(tails)).all():
+                return False
         low, high = seen.min(axis=0), seen.max(axis=0)
         margin = 2.0 * (high - low) + 1e-12 * np.abs(high)
         return bool(((dense >= low - margin) & (dense <= high + margin)).all())
@@ -88,22 +103,27 @@ class SurrogateAnswers:
         self, surrogate: Surrogate, sceptic: Surrogate, means: InnerMeans, uniform: Array
     ) -> Answer:
         """Averages and error bars; `sceptic` is a rougher model, whose doubts count as well."""
-        by_set = np.stack([self._average(surrogate, dense) for dense in self.dense])
-        answers = by_set.mean(axis=0)
-        value = self._final(answers)
-        dense_covariance = _covariance(np.stack([self._final(a) for a in by_set])) / len(by_set)
         paths = self._path_covariance(surrogate)
         if sceptic is not surrogate:
             doubts = self._path_covariance(sceptic)
             paths = max(paths, doubts, key=lambda covariance: float(np.trace(covariance)))
-        bias = self._bias(surrogate, means)
-        misfit = self._misfit(surrogate, means, uniform)
-        half_squared = (
-            _PATH_FACTOR**2 * paths
-            + _BIAS_FACTOR**2 * np.outer(bias, bias)
-            + np.diag(misfit**2)
-            + _DENSE_FACTOR**2 * dense_covariance
-        )
+        js = means.j
+        if surrogate.kind.logarithm:
+            js = js[: 1 + int((js[1:] > 0).all(axis=(1, 2)).cumprod().sum())]
+        for dense in dense_sets(self.problem.outer_law, self.stream(7)):
+            by_set = np.stack([self._averages(surrogate, js, part) for part in dense])
+            answers = by_set[:, 0].mean(axis=0)
+            finals = np.stack([self._final(a) for a in by_set[:, 0]])
+            dense_covariance = _covariance(finals) / len(dense)
+            if len(dense) == 2 and self.problem.outer_law.base == "normal":
+                dense_covariance *= _OPPOSITE**2
+            bias = self._bias(by_set.mean(axis=0), means.rate)
+            half_squared = _PATH_FACTOR**2 * paths + _BIAS_FACTOR**2 * np.outer(bias, bias)
+            allowed = _DENSE_SHARE**2 * np.diagonal(half_squared)
+            if np.all(np.diagonal(dense_covariance) <= allowed):
+                break
+        misfit = self._misfit(surrogate, means, uniform, answers)
+        half_squared = half_squared + np.diag(misfit**2) + _DENSE_FACTOR**2 * dense_covariance
         parts = {
             "surrogate": float(np.sqrt(np.diagonal(paths).max())),
             "inner": float(np.abs(bias).max()),
@@ -111,7 +131,7 @@ class SurrogateAnswers:
             "dense": float(np.sqrt(np.diagonal(dense_covariance).max())),
         }
         return Answer(
-            value,
+            self._final(answers),
             answers,
             half_squared / 1.959964**2,
             parts,
@@ -119,11 +139,41 @@ class SurrogateAnswers:
             error_outer=float(np.hypot(parts["surrogate"], parts["misfit"])),
         )
 
+    def forecast(
+        self, surrogate: Surrogate, means: InnerMeans, final: Answer
+    ) -> list[tuple[int, int, float]]:
+        """Predicted errors with more points: (factor of T, factor of N, error)."""
+        shrink = 2.0**-means.expected_rate
+        noisier = self.predicted_variance(surrogate, noise_ratio=shrink**-2)
+        # Half as many inner points also have more noise; only the rest of the change is bias.
+        bias = max(final.error_inner**2 - noisier, 0.0)
+        misfit = max(final.parts["misfit"] ** 2 - noisier, 0.0)
+        found = []
+        for outer, inner in _GROWTH:
+            less = shrink ** (2 * np.log2(inner))
+            variance = self._grown_variance(surrogate, outer, less)
+            # What the dense set leaves no design can lower: designs that only do so are equal.
+            rest = final.parts["dense"] ** 2
+            error = np.sqrt(variance + misfit / outer**2 + less * bias + rest)
+            found.append((outer, inner, float(error)))
+        return found
+
+    def _grown_variance(self, surrogate: Surrogate, outer: int, noise_ratio: float) -> float:
+        """The predicted variance with T multiplied by `outer`."""
+        more = replace(self.grid, n_outer=outer * self.grid.n_outer)
+        if outer == 1 or more.n_outer > _FORECAST_OUTER:
+            # Among many points, more of them are like less noise in each.
+            return self.predicted_variance(surrogate, noise_ratio=noise_ratio / outer)
+        uniform = outer_points(self.problem, more, 0, more.n_outer).uniform
+        assert uniform is not None
+        design = scores_of(self.problem.outer_law, uniform)
+        return self.predicted_variance(surrogate, design=design, noise_ratio=noise_ratio)
+
     def predicted_variance(
         self, surrogate: Surrogate, *, design: Array | None = None, noise_ratio: float = 1.0
     ) -> float:
         """Variance of the final answer with another design or less noise, to first order."""
-        z = self.sketch.scores
+        z = self.sketch.scores[:_FORECAST]
         slopes = self._slopes(surrogate, z)
         total = np.zeros(slopes.shape[0])
         for c, gp in enumerate(surrogate.outputs):
@@ -160,34 +210,32 @@ class SurrogateAnswers:
 
     def _path_covariance(self, surrogate: Surrogate) -> Array:
         """Covariance of the final answers over posterior paths pushed through f, (k, k)."""
-        rng = self.grid.stream.child(self.grid.level, 8).generator()
-        finals = []
-        for path in surrogate.paths(self.sketch.scores, _PATHS, rng):
-            f_values = self.apply_f(path)
-            usable = np.isfinite(f_values).all(axis=1)
-            finals.append(self._final(f_values[usable].mean(axis=0)))
-        return _covariance(np.stack(finals))
+        paths = surrogate.paths(self.sketch.scores, _PATHS, self.stream(8).generator())
+        f_values = self.apply_f(paths.reshape(-1, paths.shape[2])).reshape(*paths.shape[:2], -1)
+        usable = np.asarray(np.isfinite(f_values).all(axis=2))
+        kept = np.where(usable[:, :, None], f_values, 0.0).sum(axis=1)
+        averages = kept / np.maximum(usable.sum(axis=1), 1)[:, None]
+        return _covariance(np.stack([self._final(average) for average in averages]))
 
-    def _bias(self, surrogate: Surrogate, means: InnerMeans) -> Array:
-        """What halving the inner points changes, (k,): the larger of the last two halvings."""
-        finals = [self._final(self._average(surrogate, self.dense[0]))]
-        for j in means.j[1:]:
-            if surrogate.kind.logarithm and not (j > 0).all():
-                break
-            outputs = tuple(
-                replace(gp, y=np.log(j[:, c]) if surrogate.kind.logarithm else j[:, c])
-                for c, gp in enumerate(surrogate.outputs)
-            )
-            twin = replace(surrogate, outputs=outputs)
-            finals.append(self._final(self._average(twin, self.dense[0])))
+    def _bias(self, averages: Array, rate: float) -> Array:
+        """What halving the inner points changes, (k,): the larger of the last two halvings.
+
+        `averages` (views, q) come from N, N/2 and N/4 inner points.
+        """
+        finals = [self._final(average) for average in averages]
         if len(finals) < 2:
             return np.abs(finals[0])
         bias = np.abs(finals[0] - finals[1])
         if len(finals) > 2:
-            bias = np.maximum(bias, 2.0**-means.rate * np.abs(finals[1] - finals[2]))
+            bias = np.maximum(bias, 2.0**-rate * np.abs(finals[1] - finals[2]))
+        # At rate r the last change is 2^r - 1 times what is left. Slow rates are those of noise,
+        # which averages out over the halves instead.
+        bias = bias * min(1.0, 1.0 / (2.0 ** min(rate, 2.0) - 1.0))
         return np.asarray(np.nan_to_num(bias, nan=float(np.abs(finals[0]).max())))
 
-    def _misfit(self, surrogate: Surrogate, means: InnerMeans, uniform: Array) -> Array:
+    def _misfit(
+        self, surrogate: Surrogate, means: InnerMeans, uniform: Array, answers: Array
+    ) -> Array:
         """Standard error of the mean of f(J_t) - f(J predicted from the others), (k,).
 
         Design points are weighted by how likely the law makes them, since the design is wider.
@@ -195,7 +243,6 @@ class SurrogateAnswers:
         weights = self.design_weights(uniform)
         residual = self.apply_f(means.j[0]) - self.apply_f(surrogate.leave_one_out())
         spread = np.sqrt((weights[:, None] ** 2 * np.nan_to_num(residual) ** 2).sum(axis=0))
-        answers = self._average(surrogate, self.dense[0])
         return np.asarray(np.sqrt(self._gradient(answers) ** 2 @ spread**2))
 
     def design_weights(self, uniform: Array) -> Array:
@@ -204,8 +251,14 @@ class SurrogateAnswers:
         weights = np.exp(-0.5 * (1.0 - stretch**-2) * (ndtri(uniform) ** 2).sum(axis=1))
         return np.asarray(weights / weights.sum())
 
-    def _average(self, surrogate: Surrogate, dense: DenseSet) -> Array:
-        return dense.average(self.apply_f(surrogate.mean(dense.scores)))
+    def _averages(self, surrogate: Surrogate, js: Array, dense: DenseSet) -> Array:
+        """Averages (views, q) of f(Ĵ) by the model of J, fed with each of js (views, T, p)."""
+        predicted = surrogate.means(dense.scores, js)
+        f_values = np.stack([self.apply_f(j) for j in predicted])
+        lost = ~np.isfinite(f_values).all(axis=(0, 2))
+        if lost.any() and dense.weights[lost].sum() < _NEGLIGIBLE:
+            f_values[:, lost] = 0.0
+        return np.stack([dense.average(values) for values in f_values])
 
     def _final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))

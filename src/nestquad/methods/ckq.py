@@ -8,23 +8,25 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluations, Grid, OuterPoints, call_f, outer_points
+from nestquad.errors import InputError, unknown_name
+from nestquad.evaluate import Design, Evaluations, Grid, OuterPoints, call_f
 from nestquad.methods._dense import scores_of
-from nestquad.methods._inner_means import InnerMeans, inner_means
+from nestquad.methods._inner_means import MOST_KERNEL_NODES, InnerMeans, inner_means
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._surrogate_answer import Answer, SurrogateAnswers
+from nestquad.methods._surrogate_answer import SurrogateAnswers
+from nestquad.methods._surrogate_choice import choose_surrogate
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
-from nestquad.surrogate import Surrogate, SurrogateKind, candidate_kinds, fit_surrogate
 
-__all__ = ["CKQ", "chosen_surrogate"]
+__all__ = ["CKQ"]
 
 # More design points than this make the surrogate dearer than most g.
-_MOST_OUTER = 512
+_MOST_OUTER = 256
 # Kernel weights need few different point sets to be affordable.
 _POOL = 32
+# By how much a turn of a fixed budget grows, at most.
+_FACTOR = 9.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class CKQ(Method):
         surrogate extrapolates in the tails, and that is where the error then comes from.
     positive
         Model log J (True), J (False), or whichever predicts left-out points better (None).
+    noise
+        How stage II sees the errors of stage I. ``"fitted"``: a nugget found by likelihood, its
+        shape over θ from what halving the inner points changes. ``"stage1"``: the posterior
+        variances of Bayesian quadrature at each θ, as in conditional Bayesian quadrature (CBQ),
+        which the paper compares with; stage I then is kernel quadrature and nothing else.
     outer_points, inner_points
         Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
@@ -63,6 +70,7 @@ class CKQ(Method):
     n_inner: int | None = None
     inflation: float | None = None
     positive: bool | None = None
+    noise: Literal["fitted", "stage1"] = "fitted"
     outer_points: str | Sequence = "auto"
     inner_points: str | Sequence = "auto"
 
@@ -73,6 +81,8 @@ class CKQ(Method):
                 raise InputError(argument, repr(size), f"an integer of at least {least}")
         if self.inflation is not None and not self.inflation >= 1:
             raise InputError("inflation", repr(self.inflation), "a factor of at least 1, or None")
+        if self.noise not in ("fitted", "stage1"):
+            raise unknown_name("noise", self.noise, ("fitted", "stage1"))
 
     def plan(
         self,
@@ -84,7 +94,7 @@ class CKQ(Method):
             return self._grown(goal, *so_far)
         pooled = problem.inner_base_dim <= 3  # refuses laws that can only be sampled
         dim = problem.outer_law.base_dim
-        n_outer = self.n_outer or 2 ** int(np.ceil(np.log2(max(16, 2 * dim + 8))))
+        n_outer = self.n_outer or _first_outer(dim)
         n_inner = self.n_inner or 8
         if goal.budget is not None:
             if self.n_inner is None:
@@ -110,25 +120,38 @@ class CKQ(Method):
 
     def _grown(self, goal: Goal, design: Design, estimate: Estimate) -> Design | None:
         (grid,) = design.grids
-        order = ["n_inner", "n_outer"]
-        if estimate.diagnostics["grow"] == "outer":
-            order.reverse()
-        limits = {"n_inner": np.inf, "n_outer": _MOST_OUTER}
-        for side in order:
-            if getattr(self, side) is not None:
+        target = _next_size(grid.span.size, goal, estimate)
+        if target is None:
+            return None
+        sizes = self._sizes(grid, target, estimate)
+        if sizes[0] * sizes[1] < 1.1 * grid.span.size:
+            return None
+        return Design((replace(grid, n_outer=sizes[0], n_inner=sizes[1]),))
+
+    def _sizes(self, grid: Grid, target: int, estimate: Estimate) -> tuple[int, int]:
+        """T and N, whose product is about the target and whose predicted error is least."""
+        if self.n_outer is not None and self.n_inner is not None:
+            return grid.n_outer, grid.n_inner
+        if self.n_outer is not None:
+            return grid.n_outer, target // grid.n_outer
+        if self.n_inner is not None:
+            return max(grid.n_outer, min(target // grid.n_inner, _MOST_OUTER)), grid.n_inner
+        factor = target / grid.span.size
+        product = 2 if factor < 4 else 8
+        forecast = [f for f in estimate.diagnostics["forecast"] if f[0] * f[1] == product]
+        kernel = str(estimate.diagnostics["inner"]["rule"]).startswith("kernel")
+        for outer, inner, _ in sorted(forecast, key=_dearness):
+            # Inner points double, since sequences are even at powers of two; T takes what is left.
+            n_inner = grid.n_inner * inner
+            if kernel and outer == 1:
+                n_inner = target // grid.n_outer  # weights make up for uneven points
+            if kernel and n_inner > MOST_KERNEL_NODES:
                 continue
-            size = getattr(grid, side)
-            other = grid.span.size // size
-            larger = 2 * size
-            if goal.budget is not None and larger * other > goal.budget:
-                # The last step takes what is left, if that is worth another turn.
-                larger = goal.budget // other
-                if larger < 1.15 * size:
-                    continue
-            if larger <= limits[side]:
-                sizes = {"n_outer": grid.n_outer, "n_inner": grid.n_inner, side: int(larger)}
-                return Design((replace(grid, n_outer=sizes["n_outer"], n_inner=sizes["n_inner"]),))
-        return None
+            n_outer = target // n_inner
+            if grid.n_outer <= n_outer <= _MOST_OUTER:
+                return n_outer, n_inner
+        n_outer = min(max(grid.n_outer, target // grid.n_inner), _MOST_OUTER)
+        return n_outer, target // n_outer
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
@@ -137,17 +160,21 @@ class CKQ(Method):
         assert outer.uniform is not None
         scalar = evaluations.values(1).ndim == 2
         answers = SurrogateAnswers(problem, grid, scalar)
-        means = inner_means(evaluations, answers.design_weights(outer.uniform), answers.accepts)
+        means = inner_means(
+            evaluations,
+            answers.design_weights(outer.uniform),
+            answers.accepts,
+            bayesian=self.noise == "stage1",
+        )
         rows = means.j.shape[1]
         z = scores_of(problem.outer_law, outer.uniform[:rows])
         memo = evaluations.evaluator.memo(grid.stream)
-        chosen = chosen_surrogate(z, means, answers, self.positive, memo)
+        chosen = choose_surrogate(z, means, answers, self.positive, memo)
         if chosen is None:
             return self._without_surrogate(evaluations, answers, means, outer)
-        surrogate, sceptic, reason = chosen
-        memo["surrogate"] = surrogate
-        final = answers.answer(surrogate, sceptic, means, outer.uniform[:rows])
-        grow = self._side(problem, grid, surrogate, means, answers, final)
+        surrogate = memo["surrogate"] = chosen.surrogate
+        memo["j"] = lambda uniform: surrogate.mean(scores_of(problem.outer_law, uniform))
+        final = answers.answer(surrogate, chosen.sceptic, means, outer.uniform[:rows])
         value, std_error = final.value, final.std_error
         single = problem.finish(np.zeros(final.answers.size)).ndim == 0
         j_hat = surrogate.mean(z)
@@ -167,8 +194,8 @@ class CKQ(Method):
                 "surrogate": str(surrogate.kind),
                 "lengthscales": [gp.parameters.lengthscale for gp in surrogate.outputs],
                 "noise_sd": [float(gp.noise_sd.mean()) for gp in surrogate.outputs],
-                "grow": grow,
-                "notes": [f"J at each theta by {means.rule}", reason],
+                "forecast": answers.forecast(surrogate, means, final),
+                "notes": [f"J at each theta by {means.rule}", chosen.reason],
             },
             covariance=None if single else final.covariance,
             problem=problem.label,
@@ -207,7 +234,8 @@ class CKQ(Method):
             n_inner=grid.n_inner,
             method=self.name,
             diagnostics={
-                "grow": "inner",
+                "inner": {"rule": means.rule},
+                "forecast": [(1, 2, 0.0), (1, 4, 0.0)],  # a surrogate needs better values first
                 "notes": [
                     "no surrogate of J was plausible with these sizes, so there is no error bar; "
                     "use a larger budget, or method='nkq'"
@@ -217,92 +245,32 @@ class CKQ(Method):
             exact=_float_or_array(problem.exact),
         )
 
-    def _side(
-        self,
-        problem: NestedExpectation,
-        grid: Grid,
-        surrogate: Surrogate,
-        means: InnerMeans,
-        answers: SurrogateAnswers,
-        final: Answer,
-    ) -> Literal["inner", "outer"]:
-        """Whether twice as many inner or outer points are predicted to lower the error more."""
-        if grid.n_outer >= _MOST_OUTER:
-            return "inner"
-        more = replace(grid, n_outer=2 * grid.n_outer)
-        points = outer_points(problem, more, 0, more.n_outer)
-        assert points.uniform is not None
-        design = scores_of(problem.outer_law, points.uniform)
-        shrink = 2.0**-means.rate
-        noisier = answers.predicted_variance(surrogate, noise_ratio=shrink**-2)
-        # Half as many inner points also have more noise; only the rest of the change is bias.
-        bias = max(final.error_inner**2 - noisier, 0.0)
-        misfit = max(final.parts["misfit"] ** 2 - noisier, 0.0)
-        with_outer = answers.predicted_variance(surrogate, design=design) + misfit / 4.0 + bias
-        with_inner = answers.predicted_variance(surrogate, noise_ratio=shrink**2)
-        with_inner += misfit + shrink**2 * bias
-        return "inner" if with_inner < with_outer else "outer"
 
+def _next_size(size: int, goal: Goal, estimate: Estimate) -> int | None:
+    """How many evaluations the next design may have; None if that is no more worth a turn.
 
-def chosen_surrogate(
-    z: Array,
-    means: InnerMeans,
-    answers: SurrogateAnswers,
-    positive: bool | None,
-    memo: dict[str, Any],
-) -> tuple[Surrogate, Surrogate, str] | None:
-    """The candidate that predicts left-out points best, the best rough one, and why.
-
-    `memo` keeps hyperparameters between turns: the next fit starts where the last one ended.
+    Few turns save the time of fitting, several let the sizes follow what was learned: each has
+    up to nine times the evaluations of the last. Near a tolerance steps are shorter.
     """
-    j = means.j[0]
-    can_be_log = bool((means.j[:2] > 0).all())
-    if positive and not can_be_log:
-        raise InputError(
-            "positive",
-            "True, but some estimates of J are not positive",
-            "a problem whose J is positive",
-            "Use more inner points (n_inner), or positive=None.",
-        )
-    kinds = candidate_kinds(
-        z.shape[1],
-        z.shape[0],
-        positive=can_be_log and positive is not False,
-        only=(lambda kind: kind.logarithm) if positive else None,
-    )
-    behind: set[SurrogateKind] = memo.setdefault("behind", set())
-    starts: dict[SurrogateKind, Any] = memo.setdefault("starts", {})
-    fitted: list[tuple[float, float, Surrogate]] = []
-    for kind in kinds:
-        if kind in behind and len(kinds) > 2:
-            continue
-        surrogate = fit_surrogate(kind, z, j, means.change, starts.get(kind, ()))
-        if surrogate is None:
-            continue
-        starts[kind] = tuple((gp.parameters,) for gp in surrogate.outputs)
-        if not answers.plausible(surrogate, j):
-            continue
-        error_of_f = float(
-            np.sqrt(np.mean((answers.apply_f(surrogate.leave_one_out()) - answers.apply_f(j)) ** 2))
-        )
-        if np.isfinite(error_of_f):
-            fitted.append((surrogate.log_predictive_density(j), error_of_f, surrogate))
-    if not fitted:
+    ratio = np.inf if goal.budget is None else goal.budget / size
+    if ratio < 1.1:
         return None
-    smallest = min(error for _, error, _ in fitted)
-    sound = [entry for entry in fitted if entry[1] <= 3.0 * smallest]
-    best = max(sound, key=lambda entry: entry[0])
-    rough = [entry for entry in sound if entry[2].kind.shape == "matern52"]
-    sceptic = max(rough, key=lambda entry: entry[0], default=best)[2]
-    if z.shape[0] >= 24:
-        # Hopeless kinds are not fitted again: ten nats a point set apart do not come back.
-        limit = best[0] - 10.0 - 0.5 * z.shape[0]
-        behind |= {s.kind for score, _, s in fitted if score < limit and s is not sceptic}
-    return (
-        best[2],
-        sceptic,
-        f"surrogate of {best[2].kind}, the best of {len(fitted)} at left-out points",
-    )
+    if not goal.adaptive:
+        return int(size * ratio ** (1.0 / max(np.ceil(np.log(ratio) / np.log(_FACTOR) - 0.2), 1.0)))
+    half = 1.96 * float(np.max(estimate.std_error))
+    near = goal.half_width is not None and half <= 3.0 * goal.half_width
+    return int(size * min(2.0 if near else 4.0, ratio))
+
+
+def _first_outer(dim: int) -> int:
+    """How many θ to begin with: few enough to leave most of a small budget to the inner stage."""
+    return 12 if dim == 1 else 2 ** int(np.ceil(np.log2(2 * dim + 12)))
+
+
+def _dearness(forecast: tuple[int, int, float]) -> float:
+    """The predicted error; outer points, whose surrogate takes time, have to earn it."""
+    outer, _, error = forecast
+    return float(error * (1.0 + 0.05 * np.log2(outer)))
 
 
 def _sequence(points: str | Sequence, dim: int) -> Sequence:

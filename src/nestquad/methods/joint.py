@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError, NumericalError
+from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._joint_errors import JointErrors
 from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
-from nestquad.methods._lattice_average import CopySums, LatticeAverage
+from nestquad.methods._lattice_average import LatticeAverage
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._periodize import (
     PERIODIZATIONS,
@@ -21,6 +21,7 @@ from nestquad.methods._periodize import (
     density,
     moved,
 )
+from nestquad.methods._shared import assembled, require_transports, size_of
 from nestquad.points import lattice_vector
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -30,20 +31,16 @@ __all__ = ["JointLattice"]
 # Numbers of points below this need not be a power of two: a Cholesky factorisation is affordable.
 _DENSE_BELOW = 2048
 _FEWEST, _START = 16, 512
-# f(Ĵ) is averaged over a lattice of at least 2**16 points, and four times those of g; but over no
-# more than 64 copies of the latter.
-_LOG2_AVERAGE, _FINER, _LOG2_COPIES = 16, 2, 6
-# Differences of two answers need only every eighth copy.
-_LOG2_SKIP = 3
-# The largest lattices: finding a vector for more points takes longer than a few seconds.
-_LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 20, 18, 10
-_PATHS = 32
+# f(Ĵ) is averaged over so many independently shifted lattices of at least 2**14 points.
+_SHIFTS, _LOG2_AVERAGE = 8, 14
+# Models are compared on one lattice of at least so many.
+_LOG2_SKETCH = 12
+# Where the average limits the answer, this many numbers may be looked at instead.
+_AVERAGE_NUMBERS = 1 << 24
+# Vectors are made for at least so many points, and for no more, as finding one for more takes
+# longer than a few seconds.
+_LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
 _MOST_SAMPLE_ROWS = 4096
-# Each part of the error alone is too small in some cases; with these factors the sum covers.
-_PATH_FACTOR = 1.25
-_HALF_FACTOR = 0.5
-_MOST_OF_STEPS = 3.0
-_COARSER_FACTORS = np.array([1.0, 0.5])
 
 
 @dataclass(frozen=True)
@@ -114,13 +111,13 @@ class JointLattice(Method):
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
         if so_far is not None:
-            return self._grown(goal, so_far[0])
-        _require_transports(problem)
+            return self._grown(goal, *so_far)
+        require_transports(problem, self.name)
         dim = problem.outer_law.base_dim + problem.inner_base_dim
         size = self._size(goal)
         most = size if goal.budget is None or not goal.adaptive else goal.budget
         limit = _LOG2_MOST if dim <= _MANY else _LOG2_MOST_IN_MANY
-        log2_max = min(max(most.bit_length() - 1 + _FINER, _LOG2_AVERAGE), limit)
+        log2_max = min(max(most.bit_length() - 1, _LOG2_LEAST), limit)
         lattice = PeriodicLattice(max(log2_max, size.bit_length()), self._periodization(dim))
         return Design((Grid(size, 1, lattice, lattice, None, goal.stream, joint=True),))
 
@@ -133,7 +130,8 @@ class JointLattice(Method):
         if self.n_outer is not None:
             size = int(self.n_outer)
         elif goal.adaptive or goal.budget is None:
-            size = min(_START, goal.budget or _START)
+            start = goal.pilot or _START
+            size = _usable(min(start, goal.budget or start))
         else:
             size = _usable(goal.budget)
         if size < _FEWEST or (goal.budget is not None and size > goal.budget):
@@ -144,19 +142,20 @@ class JointLattice(Method):
             )
         return size
 
-    def _grown(self, goal: Goal, design: Design) -> Design | None:
+    def _grown(self, goal: Goal, design: Design, found: Estimate) -> Design | None:
         (grid,) = design.grids
-        larger = 1 << grid.n_outer.bit_length()
         lattice = grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
+        if self.n_outer is not None:
+            return None
+        if goal.adaptive or goal.budget is None:
+            larger = _next_size(grid.n_outer, _growth(goal, found))
+        else:
+            larger = _usable(goal.budget)
+        larger = min(larger, lattice.max_points)
         if goal.budget is not None and larger > goal.budget:
             larger = _usable(goal.budget)
-        if self.n_outer is not None or larger <= grid.n_outer:
-            return None
-        # The average over θ needs a lattice finer than that of g.
-        if larger > lattice.max_points >> _FINER:
-            return None
-        return Design((replace(grid, n_outer=larger),))
+        return Design((replace(grid, n_outer=larger),)) if larger > grid.n_outer else None
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         problem = evaluations.problem
@@ -170,75 +169,51 @@ class JointLattice(Method):
         scalar = raw.ndim == 2
         data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
         model = self._fitted(problem, data)
-        log2_average = min(lattice.log2_max, model.size.bit_length() - 1 + _LOG2_COPIES)
-        average = LatticeAverage(problem, scalar, log2_average)
-        copies = average.by_copy(model)
-        answers = copies.mean()
-        value = average.final(answers)
-
-        errors, sizes = self._errors(average, model, data, copies, grid)
-        covariance = errors @ errors.T
-        std_error = np.sqrt(np.diagonal(covariance))
-        single = problem.finish(answers).ndim == 0
-        return Estimate(
-            value=float(value[0]) if single else value,
-            std_error=float(std_error[0]) if single else std_error,
+        evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
+        average, by_shift, parts, rate = self._answered(problem, scalar, model, data, grid)
+        sizes = {name: size_of(part) for name, part in parts.items()}
+        return assembled(
+            problem,
+            by_shift.mean(axis=0),
+            parts,
+            {
+                "error_inner": float(np.hypot(sizes["paths"], sizes["misfit"])),
+                "error_outer": sizes["average"],
+                "rate": rate,
+                "outputs": [_described(model, c) for c in range(len(model.outputs))],
+                "notes": _notes(model, n, raw.shape[0]),
+            },
             n_evaluations=n,
             n_outer=n,
             n_inner=1,
             method=self.name,
-            diagnostics={
-                "answers": answers,
-                "error_inner": sizes["paths"],
-                "error_outer": sizes["average"],
-                "error_parts": sizes,
-                "outputs": [_described(model, c) for c in range(len(model.outputs))],
-                "notes": _notes(model, n, raw.shape[0]),
-            },
-            covariance=None if single else covariance,
-            problem=problem.label,
-            exact=None if problem.exact is None else _float_or_array(problem.exact),
-            sample=_sample(average, model, scalar),
+            sample=_sample(average, model),
         )
 
-    def _errors(
-        self, average: LatticeAverage, model: JointModel, data: Data, copies: CopySums, grid: Grid
-    ) -> tuple[Array, dict[str, float]]:
-        """Directions (k, m) whose products are the covariance of the answers, and their sizes."""
-        value = average.final(copies.mean())
-        half = 1 << int(np.log2(0.75 * data.values.shape[0]))
-        smaller = [_from_fewer(model, data.first(size)) for size in (half, half // 2)]
-        log2_skip = min(_LOG2_SKIP, average.log2_size - model.size.bit_length() + 1)
-        coarse = replace(average, log2_size=average.log2_size - log2_skip)
-        from_half, from_quarter = (coarse.twin(twin) for twin in smaller)
-        rng = grid.stream.child(grid.level, 5).generator()
-        base = model.conditional()
-        factors = np.ones(len(model.outputs))
-        if smaller[0] is not None:
-            factors = model.reality(smaller[0], rng)
-        paths = average.changes(base, model.paths(base, _PATHS, rng, factors))
-        paths *= _PATH_FACTOR / np.sqrt(_PATHS)
-        trend = average.changes(base, model.trend_doubts(base, data, rng))
-        # Errors at single θ may be large and yet cancel in the answer: the posterior does not see
-        # that, but what the last doublings changed in the answer does.
-        from_all = average.final(copies.mean(1 << log2_skip))
-        steps = np.stack([from_all - from_half, 0.5 * (from_half - from_quarter)])
-        most = _MOST_OF_STEPS * np.max(np.abs(steps), axis=0)
-        spread = np.sqrt((paths**2).sum(axis=1))
-        paths *= np.where(spread > most, most / np.maximum(spread, 1e-300), 1.0)[:, None]
-        parts = {
-            "paths": paths,
-            "half": _HALF_FACTOR * steps[0][:, None],
-            "degree": trend[:, :1],
-            "coefficients": trend[:, 1:] / np.sqrt(trend.shape[1] - 1),
-            "floor": average.of_floor(model, base)[:, None],
-            "average": _COARSER_FACTORS
-            * np.stack([value - average.final(copies.mean(step)) for step in (2, 4)], axis=1),
-        }
-        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
-        errors = np.concatenate(list(parts.values()), axis=1)
-        # A twin that left the domain of f altogether says that nothing is certain.
-        return np.nan_to_num(errors, nan=float(np.abs(value).max())), sizes
+    def _answered(
+        self, problem: NestedExpectation, scalar: bool, model: JointModel, data: Data, grid: Grid
+    ) -> tuple[LatticeAverage, Array, dict[str, Array], float]:
+        """How f(Ĵ) was averaged, the expectations by shift, their error and its rate."""
+        lattice = grid.outer_points
+        assert isinstance(lattice, PeriodicLattice)
+        log2_size = model.size.bit_length() - 1
+        shifts = grid.stream.child(grid.level, 6).generator().random((_SHIFTS, model.n_theta))
+        average = LatticeAverage(problem, scalar, max(_LOG2_AVERAGE, log2_size), shifts)
+        by_shift = average.by_shift(model)
+        sketch = replace(average, log2_size=max(_LOG2_SKETCH, log2_size))
+        parts, rate = JointErrors(sketch, model, data, by_shift.mean(axis=0)).parts(
+            grid.stream.child(grid.level, 5).generator()
+        )
+        # θ are free of g: where their number limits the answer, take as many as time allows.
+        affordable = int(
+            np.log2(_AVERAGE_NUMBERS / (_SHIFTS * (model.n_theta_terms + model.n_theta)))
+        )
+        affordable = min(affordable, lattice.log2_max)
+        by_theta = size_of(average.errors(by_shift))
+        if affordable > average.log2_size and by_theta > 0.5 * max(map(size_of, parts.values())):
+            average = replace(average, log2_size=affordable)
+            by_shift = average.by_shift(model)
+        return average, by_shift, parts | {"average": average.errors(by_shift)}, rate
 
     def _fitted(self, problem: NestedExpectation, data: Data) -> JointModel:
         periodization = data.geometry.periodization
@@ -249,6 +224,23 @@ class JointLattice(Method):
             trend=self.trend,
             orders=self.orders or ((1, 2) if periodization == "tent" else (1, 2, 3)),
         )
+
+
+def _growth(goal: Goal, found: Estimate) -> float:
+    """By what the number of points has to grow, as far as the last answer can tell."""
+    half_width = 1.959964 * float(np.max(found.std_error))
+    if not goal.half_width or not half_width > 0:
+        return 2.0
+    rate = float(found.diagnostics["rate"])
+    return float(np.clip(1.1 * (half_width / goal.half_width) ** (1.0 / rate), 1.25, 4.0))
+
+
+def _next_size(n: int, factor: float) -> int:
+    """About so many times more points, and a power of two where it has to be one."""
+    larger = int(n * factor)
+    if larger < _DENSE_BELOW:
+        return larger
+    return max(1 << round(float(np.log2(larger))), 1 << n.bit_length(), _DENSE_BELOW)
 
 
 def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, values: Array) -> Data:
@@ -263,42 +255,19 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     )
 
 
-def _from_fewer(model: JointModel, data: Data) -> JointModel | None:
-    """The model with coefficients from fewer points, if they determine them."""
-    try:
-        return model.refitted(data)
-    except NumericalError:
-        return None
-
-
-def _sample(average: LatticeAverage, model: JointModel, scalar: bool) -> OuterSample:
+def _sample(average: LatticeAverage, model: JointModel) -> OuterSample:
     means = model.conditional()
     step = -(-model.size // _MOST_SAMPLE_ROWS)
     rows = slice(None, None, step)
     f = average.f(means, require_finite=False)[rows]
     theta = average.problem.outer_law.from_uniform(means.uniform[rows])
     weights = np.repeat(means.weights[rows, None] / means.weights.sum(), f.shape[1], axis=1)
-    return OuterSample(theta, means.j[rows, 0] if scalar else means.j[rows], f, weights)
+    return OuterSample(theta, means.j[rows, 0] if average.scalar else means.j[rows], f, weights)
 
 
 def _usable(n: int) -> int:
     """How many of n points are used: all, or from some number on a power of two."""
     return n if n < _DENSE_BELOW else 1 << (n.bit_length() - 1)
-
-
-def _require_transports(problem: NestedExpectation) -> None:
-    law = problem.outer_law
-    if law.has_transport:
-        role, law = "inner", problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))
-    else:
-        role = "outer"
-    if not law.has_transport:
-        raise InputError(
-            role,
-            "a law that can only be sampled",
-            "a law that is a transport of uniforms, which method 'joint' places on a lattice",
-            "Use method='nmc', or describe the simulator by nq.Transport.",
-        )
 
 
 def _described(model: JointModel, c: int) -> dict[str, Any]:
@@ -334,8 +303,3 @@ def _notes(model: JointModel, n: int, n_given: int) -> list[str]:
     if n < n_given:
         notes.append(f"{n_given - n:,} evaluations beyond the last power of two were not used")
     return notes
-
-
-def _float_or_array(value: float | Sequence[float]) -> float | Array:
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
-from nestquad.evaluate import Design, Evaluations, Grid, call_f
+from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._method import Goal, Method
 from nestquad.methods._polynomials import Score, ScoreTable
 from nestquad.methods._regression import Link, Regression, regress, regress_log
+from nestquad.methods._regression_average import RegressionAverage
+from nestquad.methods._shared import assembled, require_transports, size_of
+from nestquad.methods._siblings import final_changes, replicate_errors, trust
 from nestquad.methods._sparse_fit import choose_scores
-from nestquad.points import Given, Sobol, Stream, as_sequence
+from nestquad.points import Given, Stream, as_sequence
 from nestquad.points import Sequence as PointSequence
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate, OuterSample
+from nestquad.result import Estimate
 
 __all__ = ["LSMC"]
 
 _FEWEST, _START, _MOST = 32, 512, 1 << 20
-# f(Ĵ) is averaged over so many scrambles of so many θ.
-_SCRAMBLES, _LOG2_DENSE = 4, 14
-# Draws of the coefficients, and θ on which they are compared.
-_DRAWS, _SKETCH = 32, 4096
+# Draws of the coefficients.
+_DRAWS = 24
 # What more terms and the second half of the points change, counted as errors.
 _DEGREE_FACTOR, _HALF_FACTOR = 1.0, 0.5
-# Student's t for three degrees of freedom over that of the normal law.
-_FEW_SCRAMBLES = 1.6
-_MOST_SAMPLE_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class LSMC(Method):
             if self.n_outer is not None or larger < 1.25 * grid.n_outer:
                 return None
             return Design((replace(grid, n_outer=larger),))
-        _require_transports(problem)
+        require_transports(problem, self.name)
         if self.n_outer is not None:
             size = int(self.n_outer)
         else:
@@ -127,43 +127,37 @@ class LSMC(Method):
         uniform = grid.outer_points.uniforms(grid.outer_stream, dim, (0, 1), (0, n))[0]
         scores = _scores(problem, values, uniform)
         table = ScoreTable(uniform, scores)
-        dense = _Dense(problem, scalar, scores[:n_theta], grid.stream.child(grid.level, 4))
+        dense = RegressionAverage(
+            problem, scalar, scores[:n_theta], grid.stream.child(grid.level, 4)
+        )
         models, notes = self._models(values, table, n_theta, dense)
 
         by_set = dense.answers(models)
         answers = by_set.mean(axis=0)
-        value = dense.final(answers)
-        parts = self._errors(models, values, table, dense, by_set, grid.stream.child(grid.level, 5))
-        errors = np.nan_to_num(
-            np.concatenate(list(parts.values()), axis=1), nan=float(np.abs(value).max())
-        )
-        covariance = errors @ errors.T
-        std_error = np.sqrt(np.diagonal(covariance))
-        sizes = {name: float(np.sqrt((part**2).sum(axis=1)).max()) for name, part in parts.items()}
-        single = problem.finish(answers).ndim == 0
-        return Estimate(
-            value=float(value[0]) if single else value,
-            std_error=float(std_error[0]) if single else std_error,
+        stream = grid.stream.child(grid.level, 5)
+        parts = self._errors(models, values, table, dense, answers, stream)
+        finals = np.stack([dense.final(one) for one in by_set], axis=1)
+        parts["average"] = replicate_errors(finals)
+        sizes = {name: size_of(part) for name, part in parts.items()}
+        return assembled(
+            problem,
+            answers,
+            parts,
+            {
+                "error_inner": float(np.hypot(sizes["coefficients"], sizes["half"])),
+                "error_outer": sizes["average"],
+                "outputs": [_described(model) for model in models],
+                "notes": notes,
+            },
             n_evaluations=n,
             n_outer=n,
             n_inner=1,
             method=self.name,
-            diagnostics={
-                "answers": answers,
-                "error_inner": float(np.hypot(sizes["coefficients"], sizes["half"])),
-                "error_outer": sizes["average"],
-                "error_parts": sizes,
-                "outputs": [_described(model) for model in models],
-                "notes": notes,
-            },
-            covariance=None if single else covariance,
-            problem=problem.label,
-            exact=None if problem.exact is None else _float_or_array(problem.exact),
             sample=dense.sample(models),
         )
 
     def _models(
-        self, values: Array, table: ScoreTable, n_theta: int, dense: _Dense
+        self, values: Array, table: ScoreTable, n_theta: int, dense: RegressionAverage
     ) -> tuple[list[Regression], list[str]]:
         models, notes = [], []
         for c, column in enumerate(values.T):
@@ -200,105 +194,48 @@ class LSMC(Method):
         models: Sequence[Regression],
         values: Array,
         table: ScoreTable,
-        dense: _Dense,
-        by_set: Array,
+        dense: RegressionAverage,
+        answers: Array,
         stream: Stream,
     ) -> dict[str, Array]:
         """Directions (k, m) of the error by what causes it."""
-        n = values.shape[0]
         center = dense.sketch(models)
+
+        final = partial(final_changes, dense.problem.finish, answers)
+        n = values.shape[0]
         multipliers = stream.generator().standard_normal((n, _DRAWS))
-        drawn = [model.perturbed(table, multipliers) for model in models]
-        draws = np.stack(
-            [dense.sketch(models, [c[:, s] for c in drawn]) for s in range(_DRAWS)], axis=1
-        )
-        raised = dense.sketch([model.raised(table) for model in models])
-        half = table.first(n // 2)
-        try:
-            fewer = [
-                model.refitted(column[: n // 2], half)
-                for model, column in zip(models, values.T, strict=True)
-            ]
-            from_half = dense.sketch(fewer)
-        except NumericalError:
-            from_half = np.full_like(center, np.nan)
-        scrambles = np.stack([dense.final(answers) for answers in by_set], axis=1)
-        deviations = scrambles - scrambles.mean(axis=1, keepdims=True)
+        history, draws = [center], [final(_drawn(models, table, dense, center, multipliers))]
+        for size in (n // 2, n // 4):
+            part = table.first(size)
+            try:
+                fewer = [m.refitted(y[:size], part) for m, y in zip(models, values.T, strict=True)]
+            except NumericalError:  # too few points for so many terms
+                break
+            history.append(dense.sketch(fewer))
+            changed = _drawn(fewer, part, dense, history[-1], multipliers[:size])
+            draws.append(final(changed))
+        steps = [final(a - b) for a, b in pairwise(history)]
+        factor = trust(steps, [np.mean(draw**2, axis=0) for draw in draws])
+        raised = final(center[0] - dense.sketch([model.raised(table) for model in models])[0])
+        half = steps[0][0] if steps else np.full_like(raised, np.nan)
         return {
-            "coefficients": (draws - center[:, None]) / np.sqrt(_DRAWS),
-            "degree": _DEGREE_FACTOR * (center - raised)[:, None],
-            "half": _HALF_FACTOR * (center - from_half)[:, None],
-            "average": _FEW_SCRAMBLES * deviations / np.sqrt(_SCRAMBLES * (_SCRAMBLES - 1)),
+            "coefficients": factor[:, None] * draws[0][:, 0].T / np.sqrt(_DRAWS),
+            "degree": _DEGREE_FACTOR * raised[:, None],
+            "half": _HALF_FACTOR * half[:, None],
         }
 
 
-@dataclass(frozen=True)
-class _Dense:
-    """Scrambled Sobol θ over which f(Ĵ) is averaged."""
-
-    problem: NestedExpectation
-    scalar: bool
-    scores: tuple[Score, ...]
-    stream: Stream
-
-    def answers(self, models: Sequence[Regression]) -> Array:
-        """The q expectations by each scramble, (scrambles, q)."""
-        return np.stack(
-            [self._average(models, s, 1 << _LOG2_DENSE, True) for s in range(_SCRAMBLES)]
-        )
-
-    def sketch(
-        self, models: Sequence[Regression], coefficients: Sequence[Array] | None = None
-    ) -> Array:
-        """The final answers on fewer θ, perhaps with other coefficients."""
-        return self.final(self._average(models, 0, _SKETCH, False, coefficients))
-
-    def positive(self, model: Regression) -> bool:
-        return all(
-            model.j(ScoreTable(self._uniform(s, 1 << _LOG2_DENSE), self.scores)).min() > 0
-            for s in range(_SCRAMBLES)
-        )
-
-    def sample(self, models: Sequence[Regression]) -> OuterSample:
-        uniform = self._uniform(0, _MOST_SAMPLE_ROWS)
-        j = self._j(models, uniform, None)
-        theta = self.problem.outer_law.from_uniform(uniform)
-        f = call_f(self.problem, j, theta, require_finite=False)
-        return OuterSample(theta, j, f, np.full(f.shape, 1.0 / len(f)))
-
-    def final(self, answers: Array) -> Array:
-        return np.atleast_1d(self.problem.finish(answers))
-
-    def _uniform(self, scramble: int, size: int) -> Array:
-        # Another matrix scramble for each, not only another shift.
-        stream = self.stream.child(scramble)
-        return np.asarray(Sobol().uniforms(stream, len(self.scores), (0, 1), (0, size))[0])
-
-    def _j(
-        self,
-        models: Sequence[Regression],
-        uniform: Array,
-        coefficients: Sequence[Array] | None,
-    ) -> Array:
-        table = ScoreTable(uniform, self.scores)
-        used = [None] * len(models) if coefficients is None else coefficients
-        columns = [model.j(table, c) for model, c in zip(models, used, strict=True)]
-        return columns[0] if self.scalar else np.stack(columns, axis=1)
-
-    def _average(
-        self,
-        models: Sequence[Regression],
-        scramble: int,
-        size: int,
-        require_finite: bool,
-        coefficients: Sequence[Array] | None = None,
-    ) -> Array:
-        uniform = self._uniform(scramble, size)
-        theta = self.problem.outer_law.from_uniform(uniform)
-        j = self._j(models, uniform, coefficients)
-        f = call_f(self.problem, j, theta, require_finite=require_finite)
-        # Twins that only serve the error bar may leave the domain of f at a few θ.
-        return np.asarray(f[np.isfinite(f).all(axis=1)].mean(axis=0))
+def _drawn(
+    models: Sequence[Regression],
+    table: ScoreTable,
+    dense: RegressionAverage,
+    center: Array,
+    multipliers: Array,
+) -> Array:
+    """What coefficients that other noise would have given change in the sketch, (m, S, q)."""
+    drawn = [model.perturbed(table, multipliers) for model in models]
+    changed = [dense.sketch(models, [c[:, s] for c in drawn]) for s in range(_DRAWS)]
+    return np.nan_to_num(np.stack(changed) - center)
 
 
 def _scores(problem: NestedExpectation, values: Array, uniform: Array) -> tuple[Score, ...]:
@@ -309,19 +246,6 @@ def _scores(problem: NestedExpectation, values: Array, uniform: Array) -> tuple[
     return choose_scores(values[some], uniform[some], groups)
 
 
-def _require_transports(problem: NestedExpectation) -> None:
-    law, role = problem.outer_law, "outer"
-    if law.has_transport:
-        law, role = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))), "inner"
-    if not law.has_transport:
-        raise InputError(
-            role,
-            "a law that can only be sampled",
-            "a law that is a transport of uniforms, in which method 'lsmc' regresses",
-            "Use method='nmc', or describe the simulator by nq.Transport.",
-        )
-
-
 def _described(model: Regression) -> dict[str, Any]:
     return {
         "link": model.link,
@@ -330,8 +254,3 @@ def _described(model: Regression) -> dict[str, Any]:
         "control_variates": len(model.fit.terms) - len(model.theta_terms),
         "leave_one_out": float(np.sqrt(model.fit.loo)),
     }
-
-
-def _float_or_array(value: float | Sequence[float]) -> float | Array:
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nestquad._typing import Array
 from nestquad.accuracy import Allocation, allocate
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._level_terms import assemble, shared_terms
 from nestquad.methods._level_terms_published import independent_terms
 from nestquad.methods._method import Goal, Method
+from nestquad.methods._shared import float_or_array
 from nestquad.methods._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.nkq import NKQ
 from nestquad.points import Sequence, as_sequence
@@ -123,7 +123,7 @@ class MLKQ(Method):
             return self._published(problem, goal, so_far)
         if so_far is not None:
             return self._grown(problem, goal, *so_far)
-        pilot = _PILOT_BUDGET
+        pilot = goal.pilot or _PILOT_BUDGET
         if goal.budget is not None:
             pilot = min(pilot, goal.budget // 3)
             if not goal.adaptive:
@@ -257,7 +257,7 @@ class MLKQ(Method):
             },
             covariance=None if scalar else covariance,
             problem=problem.label,
-            exact=_float_or_array(problem.exact),
+            exact=float_or_array(problem.exact),
             sample=terms.sample,
         )
 
@@ -265,10 +265,3 @@ class MLKQ(Method):
 def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:
     """One recipe for all answers: the one that asks for the least smoothness."""
     return min(recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0)
-
-
-def _float_or_array(value: Any) -> float | Array | None:
-    if value is None:
-        return None
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array

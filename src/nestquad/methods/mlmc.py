@@ -28,6 +28,7 @@ from nestquad.methods._levels import (
     summarize,
 )
 from nestquad.methods._method import Goal, Method
+from nestquad.methods._shared import float_or_array
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
@@ -244,7 +245,7 @@ class MLMC(Method):
             diagnostics={**found.describe(levels), "notes": notes},
             covariance=None if scalar else covariance,
             problem=problem.label,
-            exact=_float_or_array(problem.exact),
+            exact=float_or_array(problem.exact),
             sample=sample,
         )
 
@@ -317,10 +318,3 @@ def _refuse_too_few_levels(found: Mapping[str, Any], target: Array) -> None:
             f"{found['error_inner']:.2g} no number of outer draws removes. Use n_levels=None, "
             "which adds levels as they are needed."
         )
-
-
-def _float_or_array(value: Any) -> float | Array | None:
-    if value is None:
-        return None
-    array = np.asarray(value, dtype=float)
-    return float(array) if array.ndim == 0 else array

@@ -65,7 +65,8 @@ def plot_estimate(estimate: Any, ax: Any = None) -> Any:
         )
     ax = axes_or_new(ax)
     # A single expectation has no inner stage.
-    variable, integrand = ("x", "h(x)") if estimate.n_inner == 1 else ("θ", "f(J(θ))")
+    single = estimate.method == "kernel quadrature"
+    variable, integrand = ("x", "h(x)") if single else ("θ", "f(J(θ))")
     if sample.theta.shape[1] == 1:
         _draw_points(ax, estimate, variable, integrand)
     else:

@@ -114,8 +114,10 @@ def series_styles(count: int) -> list[MethodStyle]:
     return [looks[k % len(looks)] for k in range(count)]
 
 
-def new_axes(width: float = 6.4, height: float = 3.8, *, columns: int = 1) -> tuple[Figure, Any]:
-    """A figure (in inches) for saving, and a list of its styled axes, side by side.
+def new_axes(
+    width: float = 6.4, height: float = 3.8, *, columns: int = 1, rows: int = 1
+) -> tuple[Figure, Any]:
+    """A figure (in inches) for saving, and a list of its styled axes, row by row.
 
     The figure is not known to pyplot: it needs no display and goes with its last reference.
     """
@@ -123,7 +125,8 @@ def new_axes(width: float = 6.4, height: float = 3.8, *, columns: int = 1) -> tu
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, [style(figure.add_subplot(1, columns, k + 1)) for k in range(columns)]
+    places = range(1, rows * columns + 1)
+    return figure, [style(figure.add_subplot(rows, columns, place)) for place in places]
 
 
 def axes_or_new(ax: Any) -> Any:

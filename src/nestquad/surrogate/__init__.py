@@ -1,9 +1,16 @@
 """Surrogates of J over θ: Gaussian processes that know their uncertainty."""
 
 from nestquad.surrogate._correlation import Correlation
-from nestquad.surrogate._gp import GP, Hyperparameters, fit_gp
-from nestquad.surrogate._select import Surrogate, SurrogateKind, candidate_kinds, fit_surrogate
-from nestquad.surrogate._trend import Trend, trend_matrix, trend_size
+from nestquad.surrogate._gp import GP, fit_gp
+from nestquad.surrogate._likelihood import Hyperparameters
+from nestquad.surrogate._select import (
+    Surrogate,
+    SurrogateKind,
+    first_kinds,
+    fit_surrogate,
+    near_kinds,
+)
+from nestquad.surrogate._trend import Trend, trends
 
 __all__ = [
     "GP",
@@ -12,9 +19,9 @@ __all__ = [
     "Surrogate",
     "SurrogateKind",
     "Trend",
-    "candidate_kinds",
+    "first_kinds",
     "fit_gp",
     "fit_surrogate",
-    "trend_matrix",
-    "trend_size",
+    "near_kinds",
+    "trends",
 ]

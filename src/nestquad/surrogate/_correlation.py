@@ -9,11 +9,16 @@ import numpy as np
 
 from nestquad._typing import Array
 
-__all__ = ["Correlation", "Shape"]
+__all__ = ["Correlation", "Shape", "distances"]
 
 Shape = Literal["gaussian", "matern52"]
 
 _ROOT5 = np.sqrt(5.0)
+
+
+def distances(x: Array, y: Array) -> Array:
+    """|x_j - y_j| for each coordinate, (n, d), (m, d) → (d, n, m)."""
+    return np.abs(x.T[:, :, None] - y.T[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -29,41 +34,60 @@ class Correlation:
 
     def __call__(self, x: Array, y: Array, lengthscale: Array) -> Array:
         """(n, d), (m, d), (d,) → (n, m)."""
-        if self.additive:
-            total = np.zeros((x.shape[0], y.shape[0]))
-            for j, scale in enumerate(lengthscale):
-                total += self._factor((x[:, None, j] - y[None, :, j]) / scale)
-            return np.asarray(total / x.shape[1])
-        if self.shape == "gaussian":
-            a, b = x / lengthscale, y / lengthscale
+        a, b = x / lengthscale, y / lengthscale
+        if self.shape == "gaussian" and not self.additive:
             squared = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2.0 * a @ b.T
             return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))
-        total = np.ones((x.shape[0], y.shape[0]))
-        for j, scale in enumerate(lengthscale):
-            total *= self._factor((x[:, None, j] - y[None, :, j]) / scale)
-        return total
-
-    def derivatives(self, x: Array, lengthscale: Array) -> tuple[Array, Array]:
-        """The matrix (n, n) at x and its derivatives in the log lengthscales, (d, n, n)."""
-        scaled = [(x[:, None, j] - x[None, :, j]) / s for j, s in enumerate(lengthscale)]
-        factors = [self._factor(r) for r in scaled]
-        slopes = [self._slope(r) for r in scaled]  # derivative of the factor in log lengthscale
         if self.additive:
-            dim = len(factors)
-            return np.sum(factors, axis=0) / dim, np.stack(slopes) / dim
-        matrix = np.prod(factors, axis=0)
-        tiny = np.finfo(float).tiny
-        relative = [s / np.maximum(f, tiny) for s, f in zip(slopes, factors, strict=True)]
-        return matrix, np.stack([matrix * r for r in relative])
+            total = np.zeros((len(a), len(b)))
+            for j in range(a.shape[1]):
+                total += self._factor(np.abs(a[:, None, j] - b[None, :, j]))
+            return np.asarray(total / a.shape[1])
+        # One exponential for all coordinates: it is what a product of Matérn functions costs.
+        polynomial = np.ones((len(a), len(b)))
+        exponent = np.zeros((len(a), len(b)))
+        for j in range(a.shape[1]):
+            r = np.abs(a[:, None, j] - b[None, :, j])
+            r *= _ROOT5
+            polynomial *= 1.0 + r + r * r / 3.0
+            exponent -= r
+        np.exp(exponent, out=exponent)
+        polynomial *= exponent
+        return polynomial
+
+    def derivatives(self, apart: Array, lengthscale: Array) -> tuple[Array, Array]:
+        """The matrix (n, n) and its derivatives in the log lengthscales, (d, n, n).
+
+        `apart` are the `distances` of the points, (d, n, n).
+        """
+        r = apart / lengthscale[:, None, None]
+        if self.additive:
+            factor, slope = self._factor_and_slope(r)
+            return factor.sum(axis=0) / len(r), slope / len(r)
+        if self.shape == "gaussian":
+            r *= r
+            matrix = np.exp(-0.5 * r.sum(axis=0))
+            r *= matrix
+            return matrix, r
+        r *= _ROOT5
+        polynomial = 1.0 + r + r * r / 3.0
+        matrix = polynomial.prod(axis=0) * np.exp(-r.sum(axis=0))
+        return matrix, matrix * (r * r * (1.0 + r) / (3.0 * polynomial))
 
     def _factor(self, r: Array) -> Array:
         if self.shape == "gaussian":
             return np.asarray(np.exp(-0.5 * r * r))
-        a = _ROOT5 * np.abs(r)
+        a = _ROOT5 * r
         return np.asarray((1.0 + a + a * a / 3.0) * np.exp(-a))
 
-    def _slope(self, r: Array) -> Array:
+    def _factor_and_slope(self, r: Array) -> tuple[Array, Array]:
+        """The factor of each coordinate and its derivative in the logarithm of the lengthscale."""
         if self.shape == "gaussian":
-            return np.asarray(r * r * np.exp(-0.5 * r * r))
-        a = _ROOT5 * np.abs(r)
-        return np.asarray(a * a * (1.0 + a) / 3.0 * np.exp(-a))
+            squared = r * r
+            factor = np.exp(-0.5 * squared)
+            return factor, squared * factor
+        a = _ROOT5 * r
+        decay = np.exp(-a)
+        third = a * a * decay
+        third /= 3.0
+        return (1.0 + a) * decay + third, (1.0 + a) * third

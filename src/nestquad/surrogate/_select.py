@@ -1,18 +1,18 @@
-"""Which surrogate: candidates judged by how well each point is predicted from the others."""
+"""What a surrogate may be, and fitting one kind to all outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.surrogate._correlation import Correlation, Shape
-from nestquad.surrogate._gp import GP, Hyperparameters, fit_gp
-from nestquad.surrogate._trend import Trend, trend_size
+from nestquad.surrogate._gp import GP, fit_gp
+from nestquad.surrogate._likelihood import Hyperparameters
+from nestquad.surrogate._trend import Trend, trends
 
-__all__ = ["Surrogate", "SurrogateKind", "candidate_kinds", "fit_surrogate"]
+__all__ = ["Surrogate", "SurrogateKind", "fit_surrogate", "first_kinds", "near_kinds"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,12 @@ class Surrogate:
 
     def mean(self, z: Array) -> Array:
         return self._back(np.stack([gp.mean(z) for gp in self.outputs], axis=1))
+
+    def means(self, z: Array, js: Array) -> Array:
+        """What the same model predicts at z from other values js (m, T, p): (m, n, p)."""
+        modelled = np.log(js) if self.kind.logarithm else js
+        columns = [gp.means(z, modelled[:, :, c].T).T for c, gp in enumerate(self.outputs)]
+        return self._back(np.stack(columns, axis=2))
 
     def sd(self, z: Array) -> Array:
         """Standard deviation of Ĵ, to first order for log J."""
@@ -78,23 +84,29 @@ class Surrogate:
         return np.asarray(np.exp(np.clip(modelled, -700.0, 700.0)))
 
 
-def candidate_kinds(
-    dim: int, n_points: int, *, positive: bool, only: Callable[[SurrogateKind], bool] | None = None
-) -> list[SurrogateKind]:
-    """The models that T points in d dimensions can tell apart."""
-    trends: list[Trend] = ["constant", "linear", "quadratic"]
-    affordable = [t for t in trends if 1.6 * trend_size(t, dim) + 2 <= n_points]
-    # More trend than needed costs little; the two largest that fit are enough to choose from.
-    shapes: list[tuple[Shape, bool]] = [("gaussian", False), ("matern52", False)]
-    if dim > 1:
-        shapes.append(("matern52", True))
-    kinds = [
-        SurrogateKind(shape, trend, additive, logarithm)
+def first_kinds(dim: int, n_points: int, *, positive: bool) -> list[SurrogateKind]:
+    """Where to begin the search for a kind: rough and smooth, with and without logarithm."""
+    offered = [t for t in trends(dim, n_points) if t.degree <= 2]
+    linear = [t for t in offered if t.degree <= 1][-1]
+    pairs: list[tuple[Shape, Trend]] = [("matern52", linear), ("gaussian", offered[-1])]
+    return [
+        SurrogateKind(shape, trend, additive=dim > 3, logarithm=logarithm)
         for logarithm in ([False, True] if positive else [False])
-        for trend in (affordable[-2:] or trends[:1])
-        for shape, additive in shapes
+        for shape, trend in pairs
     ]
-    return kinds if only is None else [k for k in kinds if only(k)]
+
+
+def near_kinds(kind: SurrogateKind, dim: int, n_points: int) -> list[SurrogateKind]:
+    """Kinds that differ in one respect: the trend by one step, the shape, or how it combines."""
+    offered = trends(dim, n_points)
+    at = offered.index(kind.trend) if kind.trend in offered else len(offered)
+    steps = [offered[i] for i in (at + 1, at - 1) if 0 <= i < len(offered)]
+    other: Shape = "matern52" if kind.shape == "gaussian" else "gaussian"
+    near = [replace(kind, trend=trend) for trend in steps]
+    near.append(replace(kind, shape=other))
+    if dim > 1:
+        near.append(replace(kind, additive=not kind.additive))
+    return near
 
 
 def fit_surrogate(
@@ -102,24 +114,29 @@ def fit_surrogate(
     z: Array,
     j: Array,
     change: Array,
-    starts: tuple[tuple[Hyperparameters, ...], ...] = (),
+    starts: tuple[Hyperparameters, ...] | None = None,
+    variance: Array | None = None,
 ) -> Surrogate | None:
-    """Fit one kind to J (T, p); `change` (T, p) is what halving the inner points does to J."""
+    """Fit one kind to J (T, p); `change` (T, p) is what halving the inner points does to J.
+
+    `variance` (T, p), where given, is that of J, and the change is not looked at.
+    """
     outputs = []
     for c in range(j.shape[1]):
         y, noise = j[:, c], change[:, c]
+        given = None if variance is None else variance[:, c]
         if kind.logarithm:
-            y, noise = np.log(y), noise / y
-        noise_shape = _smooth_noise(z, noise)
-        guess = 0.3 * float(np.mean(noise**2))
+            noise, y = noise / y, np.log(y)
+            given = None if given is None else given / j[:, c] ** 2
         gp = fit_gp(
             Correlation(kind.shape, kind.additive),
             kind.trend,
             z,
             y,
-            noise_shape=noise_shape,
-            noise_guess=guess,
-            starts=starts[c] if starts else (),
+            noise_shape=_smooth_noise(z, noise),
+            noise_guess=0.3 * float(np.mean(noise**2)),
+            noise_variance=given,
+            start=starts[c] if starts else None,
         )
         if gp is None:
             return None

@@ -1,0 +1,222 @@
+"""Several methods side by side: their designs, how they stand, and who is continued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import NestquadError
+from nestquad.evaluate import Design
+from nestquad.methods._method import Goal, Method
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
+
+__all__ = ["Portfolio", "Race", "Standing", "leader", "touching"]
+
+# How fast a half-width falls with the number of evaluations, until two sizes have shown it.
+_USUAL_RATE = 1.2
+_PLAIN = ("nmc", "nqmc")
+_RATES = {"joint": 1.5, "nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
+# A runner-up whose prediction is this close is given a second chance, up to a share of the budget
+# or of what the leader has.
+_CLOSE, _SECOND_SHARE = 10.0, 0.1
+# The best is continued to the end at once if its half-width is this small beside the spread of
+# f(J); else by this factor, before it is compared again.
+_STEADY, _STEP = 0.1, 4
+# A pilot that is smaller than this share of what it may be is worth another turn.
+_SMALL_PILOT = 0.6
+# What a rival has to promise, relative to the leader, when the leader cannot grow any more.
+_WORTHWHILE = 0.7
+# A bar that is small by luck must not decide: with fewer evaluations it has to be this much
+# smaller than that of the candidate that was continued, and rest on this share of its number.
+_UPSET, _ENOUGH = 0.5, 0.1
+
+
+@dataclass(frozen=True)
+class Portfolio(Design):
+    """The designs of several methods, each with a stream of its own."""
+
+    parts: tuple[tuple[Method, Design], ...] = field(default=())
+
+    @classmethod
+    def of(cls, parts: tuple[tuple[Method, Design], ...]) -> Portfolio:
+        return cls(tuple(grid for _, design in parts for grid in design.grids), parts)
+
+    def grown(self, method: Method, design: Design) -> Portfolio:
+        """The same with another design for one of the methods."""
+        return Portfolio.of(
+            tuple((m, design if m is method else before) for m, before in self.parts)
+        )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A candidate, what it has evaluated, and what it makes of it."""
+
+    method: Method
+    design: Design
+    estimate: Estimate
+
+    @property
+    def n(self) -> int:
+        return self.design.n_evaluations
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval; the largest of several answers."""
+        return _half_width(self.estimate.std_error)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of f(J) over θ, the largest of several."""
+        sample = self.estimate.sample
+        if sample is None:
+            return 0.0
+        total = sample.weights.sum(axis=0)
+        mean = (sample.weights * sample.f).sum(axis=0) / total
+        variance = (sample.weights * (sample.f - mean) ** 2).sum(axis=0) / total
+        return float(np.sqrt(np.nan_to_num(np.maximum(variance, 0.0)).max()))
+
+    @property
+    def rate(self) -> float:
+        """The exponent at which the half-width falls: half from experience, half from theory."""
+        usual = _RATES.get(self.method.name, _USUAL_RATE)
+        steps = [(step.n_evaluations, _half_width(step.std_error)) for step in self.estimate.trace]
+        steps = [(n, half) for n, half in steps if 0 < half < np.inf]
+        if len(steps) < 2:
+            return usual
+        # Over a factor of at least two, or chance decides.
+        n, half = steps[-1]
+        n_before, before = next((s for s in steps[-2::-1] if 2 * s[0] <= n), steps[0])
+        seen = np.log(before / half) / np.log(n / n_before)
+        return float((usual + np.clip(seen, 0.5 * usual, 1.5 * usual)) / 2)
+
+    def predicted(self, n: int) -> float:
+        """The half-width to expect with n evaluations."""
+        return float(self.half_width * (self.n / max(n, self.n)) ** self.rate)
+
+    def needed(self, half_width: float) -> float:
+        """The evaluations to expect until the half-width is as small as this."""
+        ratio = max(self.half_width / max(half_width, 1e-300), 1.0)
+        return float(self.n * min(ratio ** (1.0 / self.rate), 1e30))
+
+    def next_design(
+        self, problem: NestedExpectation, goal: Goal, most: int, *, in_one_go: bool
+    ) -> Design | None:
+        """What the method would evaluate next, within so many evaluations of its own.
+
+        With `in_one_go` all of them may be spent at once; else the method grows as it does
+        towards a tolerance.
+        """
+        own = replace(goal, stream=self.design.grids[0].stream, budget=most, adaptive=not in_one_go)
+        larger = self.method.plan(problem, own, (self.design, self.estimate))
+        return None if larger is None or larger.n_evaluations <= self.n else larger
+
+
+def _half_width(std_error: float | Array) -> float:
+    return float(np.nan_to_num(1.959964 * np.atleast_1d(std_error), nan=np.inf).max())
+
+
+@dataclass(frozen=True)
+class Race:
+    """Who is to be continued, and how far. A pilot is to have `pilot` evaluations."""
+
+    problem: NestedExpectation
+    goal: Goal
+    standings: list[Standing]
+    spent: int
+    pilot: int
+
+    def toward_budget(self) -> tuple[Method, Design] | None:
+        """Pilots up to their share, the runner-up if it is close, then the best to the end."""
+        budget = self.goal.budget
+        if budget is None:
+            return None
+        left = budget - self.spent
+        for standing in self.standings[1:]:
+            if standing.n <= _SMALL_PILOT * self.pilot:
+                step = self._step(standing, min(self.pilot, standing.n + left))
+                if step is not None:
+                    return step
+        best, *rivals = sorted(self.standings, key=lambda s: s.predicted(s.n + left))
+        promise = best.predicted(best.n + left)
+        for rival in rivals[:1]:
+            if rival.predicted(rival.n + left) < _CLOSE * promise:
+                step = self._step(rival, min(int(_SECOND_SHARE * budget), rival.n + left))
+                if step is not None:
+                    return step
+        # Where the bar says that little was learned yet, it may be wrong about itself as well.
+        steady = best.half_width <= _STEADY * best.spread
+        most = best.n + left if steady else min(best.n + left, _STEP * best.n)
+        step = self._step(best, most, in_one_go=True)
+        if step is not None:
+            return step
+        for rival in rivals:
+            if rival.predicted(rival.n + left) < _WORTHWHILE * best.half_width:
+                step = self._step(rival, rival.n + left, in_one_go=True)
+                if step is not None:
+                    return step
+        return None
+
+    def toward_tolerance(self) -> tuple[Method, Design] | None:
+        """The candidate that needs the fewest more; rivals that are close are kept in sight."""
+        target = self.goal.half_width or 0.0
+        left = 2**62 if self.goal.budget is None else self.goal.budget - self.spent
+        best, *rivals = sorted(self.standings, key=lambda s: s.needed(target) - s.n)
+        close = [
+            rival
+            for rival in rivals
+            if rival.n < _SECOND_SHARE * best.n
+            and rival.needed(target) < _CLOSE * best.needed(target)
+        ]
+        for standing in [*close, best, *rivals]:
+            step = self._step(standing, standing.n + left)
+            if step is not None:
+                return step
+        return None
+
+    def _step(
+        self, standing: Standing, most: int, *, in_one_go: bool = False
+    ) -> tuple[Method, Design] | None:
+        if most <= standing.n:
+            return None
+        try:
+            larger = standing.next_design(self.problem, self.goal, most, in_one_go=in_one_go)
+        except NestquadError:  # it says why it cannot go on when it is asked for by name
+            return None
+        return None if larger is None else (standing.method, larger)
+
+
+def leader(standings: list[Standing]) -> Standing:
+    """The smallest bar, unless it rests on too few evaluations or is hardly smaller."""
+    continued = max(standings, key=lambda s: s.n)
+    enough = [s for s in standings if s.n >= _ENOUGH * continued.n]
+    smallest = min(enough, key=lambda s: s.half_width)
+    return smallest if smallest.half_width < _UPSET * continued.half_width else continued
+
+
+def touching(best: Standing, others: list[Standing]) -> Estimate:
+    """The best estimate, with an interval that reaches those of plain averages.
+
+    Models can be wrong about themselves; averages over random points have the bars that sampling
+    gives them, wide as they are. Where twice such a bar does not reach the best estimate, the
+    latter's bar is the one to doubt.
+    """
+    found = best.estimate
+    value, error = np.asarray(found.value), np.asarray(found.std_error)
+    reach = error
+    for other in others:
+        if other.method.name in _PLAIN:
+            apart = np.abs(value - np.asarray(other.estimate.value)) / 1.959964
+            reach = np.fmax(reach, apart - 2.0 * np.asarray(other.estimate.std_error))
+    if not (reach > error).any():
+        return found
+    factor = np.atleast_1d(reach / np.where(error > 0, error, 1.0))
+    covariance = found.covariance
+    return replace(
+        found,
+        std_error=float(reach) if reach.ndim == 0 else reach,
+        covariance=None if covariance is None else covariance * np.outer(factor, factor),
+    )
