@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.stats import norm
 
 import nestquad as nq
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad import voi
 from nestquad.plots import new_axes, series_styles
 
@@ -290,6 +290,5 @@ least 200 tables of each size. Then the analytic case, for EVSI too.
 
 """,
     run=_run,
-    draw=_draw,
-    caption="Bias and coverage of EVPPI; the bands are what is asked for.",
+    drawings=(Drawing(_draw, "Bias and coverage of EVPPI; the bands are what is asked for."),),
 )
