@@ -171,14 +171,15 @@ def test_irrelevant_parameters_are_seldom_distinguished():
 
 
 def test_misfit_is_flagged_and_the_held_out_value_is_reported():
-    # A rapidly changing product of three: the basis has only its multilinear part.
+    # Worth it only where all three are positive: not in a basis of lines, curves and their pairs.
     rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, size=(6000, 3))
-    gain = np.prod(np.sin(5.0 * x), axis=1) * 10.0 + 0.5 * x[:, 0]
-    inputs = pd.DataFrame(x, columns=list("abc"))
-    benefits = np.column_stack((np.zeros(6000), gain + rng.normal(0, 0.1, 6000)))
-    row = voi.evppi(benefits, inputs, list("abc")).iloc[0]
-    assert row.evppi < voi.evpi(benefits).evpi[0]
+    x = rng.normal(size=(4000, 3))
+    gain = np.where((x > 0).all(axis=1), 5.0, -0.6) + rng.normal(0, 0.5, 4000)
+    benefits = np.column_stack((np.zeros(4000), gain))
+    row = voi.evppi(benefits, pd.DataFrame(x, columns=list("abc")), list("abc")).iloc[0]
+    exact = 5.0 / 8 - (5.0 / 8 - 0.6 * 7 / 8)
+    assert "misfit" in row["flags"]
+    assert 0.7 * exact < row.evppi < exact < row.upper
 
 
 def test_constant_and_duplicated_columns():

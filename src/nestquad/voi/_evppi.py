@@ -24,7 +24,7 @@ __all__ = ["Answer", "evpi", "evppi", "value_of_knowing"]
 HALF_WIDTH = 1.959964
 # One-sided 5 % test of the gain in held-out rows.
 _DISTINGUISHED = 1.645
-_MISFIT, _MATTERS = 2.0, 0.25
+_MISFIT, _MATTERS, _MISSED = 2.0, 0.25, 2.0
 _DRAWS, _FEWER_DRAWS, _MANY_ROWS = 200, 100, 5_000
 _FEW_ROWS, _FEW_ROWS_EACH = 300, 100
 
@@ -215,13 +215,16 @@ def _answer(view: _Views, drawn: Array, flags: tuple[str, ...]) -> Answer:
     other = view.held_out_means.argmax(axis=1)
     errors = observed - held_out
     surprises = errors[rows, choice] - errors[rows, other]
+    missed = 0.0
     # Without noise in the table the smallest error stands out: it also has to matter.
     if abs(surprises.mean()) > max(_MISFIT * _mean_se(surprises), _MATTERS * se):
         flags = (*flags, Flag.MISFIT)
         value, se = max(gain, 0.0), max(se, gain_se)
+        # What the fit missed of its own choices, better choices may have missed again.
+        missed = _MISSED * abs(float(surprises.mean()))
     half = HALF_WIDTH * se
     low, high = np.quantile(drawn, (0.025, 0.975))
-    lower, upper = min(value - half, float(low)), max(value + half, float(high))
+    lower, upper = min(value - half, float(low)), max(value + half + missed, float(high))
     # Where no draw changes the choice, differences of means leave rounding errors.
     least = 1e-9 * float(np.abs(observed).mean())
     value, se, lower, upper = (
