@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -134,6 +137,35 @@ def test_no_workbook(tmp_path):
     path = written(tmp_path, "hello", "m.xlsx")
     with pytest.raises(nq.InputError, match="cannot be read"):
         voi.read_workbook(path)
+
+
+def test_without_openpyxl(tmp_path, monkeypatch):
+    monkeypatch.setattr("nestquad.voi._read.find_spec", lambda name: None)
+    with pytest.raises(nq.MissingExtraError, match="'voi'"):
+        voi.read_workbook(tmp_path / "m.xlsx")
+
+
+def test_without_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(nq.MissingExtraError, match="'voi'"):
+        voi.evpi(np.ones((30, 2)))
+
+
+def test_import_is_light():
+    code = "import sys, nestquad.voi; print('pandas' in sys.modules, 'matplotlib' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", "False"]
+
+
+def test_everything_public_is_documented():
+    for name in voi.__all__:
+        assert (getattr(voi, name).__doc__ or "").strip(), name
+
+
+def test_tables_too_large_are_refused_before_memory_is(monkeypatch):
+    monkeypatch.setattr("nestquad.voi._basis._MOST_NUMBERS", 1000)
+    with pytest.raises(nq.InputError, match="at most 47 rows"):
+        voi.evppi(np.random.default_rng(0).normal(size=(100, 2)), np.arange(100.0))
 
 
 def test_shared_tables_are_read_as_they_are():

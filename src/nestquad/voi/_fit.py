@@ -53,8 +53,19 @@ class Fit:
     scale: float
 
 
-def fit(moments: Moments, scales: Scales, start: Array | None = None) -> Fit:
+def fit(
+    moments: Moments, scales: Scales, start: Array | None = None, tolerance: float = 1e-3
+) -> Fit:
     """Fit one output.
+
+    Parameters
+    ----------
+    moments, scales
+        The rows, and how the prior is made.
+    start
+        Logarithms of scales to start from.
+    tolerance
+        Steps that gain less log likelihood than about this are the last.
 
     Notes
     -----
@@ -83,8 +94,8 @@ def fit(moments: Moments, scales: Scales, start: Array | None = None) -> Fit:
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        # Likelihoods grow with n; a thousandth of a unit tells no two fits apart.
-        options={"maxiter": _MOST_STEPS, "ftol": 1e-3 / unit.n, "gtol": 1e-3},
+        # Log likelihoods are of the size of n.
+        options={"maxiter": _MOST_STEPS, "ftol": tolerance / unit.n, "gtol": 1e-3},
     )
     prior = np.exp(scales.constant + scales.powers @ found.x[:-1])
     noise = float(np.exp(found.x[-1]))
