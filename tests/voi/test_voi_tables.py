@@ -186,6 +186,7 @@ def test_constant_and_duplicated_columns():
     benefits, inputs = models.two_normals(500, 0)
     inputs["fixed"], inputs["again"] = 3.0, 2.0 * inputs.p2 + 1.0
     table = voi.evppi(benefits, inputs, [["fixed"], ["p2", "again", "fixed"], ["p2"]])
+    assert "column again repeats p2" in flags(voi.evppi(benefits, inputs))[-1]
     first, second, third = flags(table)
     assert "constant column fixed" in first
     assert Flag.NOTHING in first

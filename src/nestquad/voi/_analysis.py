@@ -102,6 +102,7 @@ def analyze(
 ) -> Analysis:
     """EVPI, EVPPI of every parameter and of groups, and of a study, with curves over wtp."""
     audience = Audience() if audience is None else audience
+    _ = audience.size  # refused now rather than after the regressions
     asked = list(outputs.wtps)
     wide = outputs
     if outputs.net_benefit is None:
@@ -112,9 +113,6 @@ def analyze(
     given = parameter_sets(groups, names) if groups else {}
     # A group of one parameter is a single already.
     given = {label: members for label, members in given.items() if label not in sets}
-    table = evppi(wide, inputs, {**sets, **given}, rng=rng, progress=progress)
-    at = table["wtp"].isna() | table["wtp"].isin(asked)
-    single = table["pars"].isin(list(sets))
     found = costed = None
     if study is not None:
         found = evsi(outputs, inputs, study.design, study.sizes, rng=rng, progress=progress)
@@ -126,6 +124,9 @@ def analyze(
             fixed_cost=study.fixed_cost,
             cost_per_participant=study.cost_per_participant,
         )
+    table = evppi(wide, inputs, {**sets, **given}, rng=rng, progress=progress)
+    at = table["wtp"].isna() | table["wtp"].isin(asked)
+    single = table["pars"].isin(list(sets))
     return Analysis(
         outputs=outputs,
         n_parameters=len(names),

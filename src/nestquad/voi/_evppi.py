@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,7 +138,22 @@ def evppi(
     if hasattr(show, "close"):
         show.close()
     ceiling = perfect(known)
+    _mark_copies(frame, sets, found)
     return _tidy(known, sets, group_flags(sets, found, ceiling), ceiling)
+
+
+def _mark_copies(
+    frame: pd.DataFrame, sets: Mapping[str, tuple[str, ...]], found: dict[str, list[Answer]]
+) -> None:
+    """Flag sets with a parameter that is a copy of one in another set: they are worth the same."""
+    used = list(dict.fromkeys(name for members in sets.values() for name in members))
+    copies = columns_to_use(frame[used])[1]
+    for label, members in sets.items():
+        said = tuple(copies[name] for name in members if name in copies)
+        found[label] = [
+            replace(a, flags=(*(s for s in said if s not in a.flags), *a.flags))
+            for a in found[label]
+        ]
 
 
 def perfect(outputs: Outputs) -> list[Answer]:
@@ -157,7 +172,8 @@ def value_of_knowing(
     outputs: Outputs, known: pd.DataFrame, rng: np.random.Generator
 ) -> list[Answer]:
     """What it is worth to know these columns (parameters, or summaries of a study), by wtp."""
-    usable, flags = columns_to_use(known)
+    usable, left_out = columns_to_use(known)
+    flags = tuple(left_out.values())
     if outputs.n_rows < max(_FEW_ROWS, _FEW_ROWS_EACH * len(usable)):
         flags = (*flags, Flag.FEW_ROWS)
     if not usable:

@@ -29,7 +29,7 @@ class Flag:
     DUPLICATE = "column {} repeats {}"
 
 
-def columns_to_use(known: pd.DataFrame) -> tuple[list[str], tuple[str, ...]]:
+def columns_to_use(known: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
     """Columns that tell something, without constants and copies, and flags about the others.
 
     Examples
@@ -37,26 +37,28 @@ def columns_to_use(known: pd.DataFrame) -> tuple[list[str], tuple[str, ...]]:
     >>> import pandas as pd
     >>> table = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 8.0], "c": [5.0, 5.0, 5.0]})
     >>> columns_to_use(table)
-    (['a'], ('column b repeats a', 'constant column c'))
+    (['a'], {'b': 'column b repeats a', 'c': 'constant column c'})
     """
-    scaled: dict[str, Any] = {}
-    flags: list[str] = []
-    for name in known.columns:
-        values = known[name].to_numpy(dtype=float)
-        centered = values - values.mean()
-        spread = float(np.abs(centered).max())
-        if spread <= 1e-12 * float(np.abs(values).max()):
-            flags.append(Flag.CONSTANT.format(name))
-            continue
-        # Scaled twice: squares of very large or very small numbers leave the range of floats.
-        unit = centered / spread
-        unit = unit / np.linalg.norm(unit)
-        twin = next((k for k, other in scaled.items() if abs(unit @ other) > 1 - 1e-10), None)
-        if twin is None:
-            scaled[str(name)] = unit
+    names = [str(name) for name in known.columns]
+    values = known.to_numpy(dtype=float)
+    centered = values - values.mean(axis=0)
+    spread = np.abs(centered).max(axis=0)
+    constant = spread <= 1e-12 * np.abs(values).max(axis=0)
+    # Scaled twice: squares of very large or very small numbers leave the range of floats.
+    units = centered / np.where(constant, 1.0, spread)
+    units /= np.where(constant, 1.0, np.linalg.norm(units, axis=0))
+    alike = np.abs(units.T @ units) > 1 - 1e-10
+    usable: list[int] = []
+    flags: dict[str, str] = {}
+    for j, name in enumerate(names):
+        twin = next((k for k in usable if alike[j, k]), None)
+        if constant[j]:
+            flags[name] = Flag.CONSTANT.format(name)
+        elif twin is not None:
+            flags[name] = Flag.DUPLICATE.format(name, names[twin])
         else:
-            flags.append(Flag.DUPLICATE.format(name, twin))
-    return list(scaled), tuple(flags)
+            usable.append(j)
+    return [names[j] for j in usable], flags
 
 
 def group_flags(
