@@ -39,7 +39,7 @@ tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .numbers th, .numbers td { text-align: right; white-space: nowrap; }
 .numbers th:first-child, .numbers td:first-child, .numbers .words { text-align: left; }
-.numbers td.words { white-space: normal; min-width: 9rem; }
+.numbers td.words { white-space: normal; min-width: 14rem; }
 .best { font-weight: 600; }
 figure { margin: 1rem 0; break-inside: avoid; }
 img { max-width: 100%; height: auto; }
