@@ -18,6 +18,7 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
+    "_decision.py",
     "distributions",
     "kernels",
     "embeddings",
@@ -41,7 +42,9 @@ ORDER = (
     "plan.py",
     "problems",
     "plots",
+    "_page.py",
     "report.py",
+    "voi",
     "_target.py",
     "_options.py",
     "_plan_command.py",

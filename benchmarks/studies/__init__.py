@@ -15,6 +15,8 @@ from benchmarks.studies import (
     tolerance,
     tridiagonal,
     unseen,
+    voi,
+    voi_model,
 )
 
 STUDIES: tuple[Study, ...] = (
@@ -29,4 +31,6 @@ STUDIES: tuple[Study, ...] = (
     cluster.STUDY,
     tridiagonal.STUDY,
     imports.STUDY,
+    voi.STUDY,
+    voi_model.STUDY,
 )

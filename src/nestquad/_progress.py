@@ -38,6 +38,7 @@ class Progress:
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     interval: float = 0.1
+    unit: str = "evaluations"
     _started: float = field(default_factory=time.perf_counter)
     _written: float = 0.0
     _width: int = 0
@@ -47,7 +48,7 @@ class Progress:
         if now - self._written < self.interval and done < total:
             return
         self._written = now
-        self.show(done, total, described(done, total, now - self._started), message)
+        self.show(done, total, described(done, total, now - self._started, self.unit), message)
 
     def show(self, done: int, total: int, text: str, message: str) -> None:
         share = min(done / total, 1.0) if total else 1.0
@@ -92,8 +93,8 @@ class NotebookProgress(Progress):
             self.display.update(HTML(""))
 
 
-def described(done: int, total: int, seconds: float) -> str:
-    """Evaluations, rate and time left.
+def described(done: int, total: int, seconds: float, unit: str = "evaluations") -> str:
+    """How much is done, rate and time left.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def described(done: int, total: int, seconds: float) -> str:
     """
     rate = done / seconds if seconds > 0 else 0.0
     left = f", {_duration((total - done) / rate)} left" if rate and done < total else ""
-    return f"{done:,}/{total:,} evaluations, {rate:,.0f}/s{left}"
+    return f"{done:,}/{total:,} {unit}, {rate:,.0f}/s{left}"
 
 
 def _duration(seconds: float) -> str:
@@ -112,13 +113,15 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def as_progress(progress: ProgressLike) -> Callable[[int, int, str], None]:
+def as_progress(
+    progress: ProgressLike, unit: str = "evaluations"
+) -> Callable[[int, int, str], None]:
     """True: a line or an element; a callable (done, total, message): itself; False: nothing."""
     if callable(progress):
         return progress
     if not progress:
         return lambda done, total, message: None
-    return NotebookProgress() if _in_notebook() else Progress()
+    return NotebookProgress(unit=unit) if _in_notebook() else Progress(unit=unit)
 
 
 def _in_notebook() -> bool:

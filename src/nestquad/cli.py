@@ -24,6 +24,7 @@ from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
 from nestquad.report import write_report
 from nestquad.result import plain
+from nestquad.voi import _command as voi_command
 
 __all__ = ["main"]
 
@@ -42,6 +43,7 @@ examples:
   nestquad compare finance --budget 1e3,1e4
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
+  nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -291,6 +293,9 @@ def _parser() -> argparse.ArgumentParser:
         commands, "analyze", planning.run_analyze, planning.ANALYZE_SUMMARY, planning.ANALYZE_EPILOG
     )
     planning.add_analyze_options(values)
+    voi = _command(commands, "voi", voi_command.run, voi_command.SUMMARY, voi_command.EPILOG)
+    voi_command.add_options(voi)
+    _output_options(voi)
 
     listing = _command(
         commands,

@@ -1,14 +1,7 @@
-"""One self-contained HTML page: the answer, what it means, how it was found, how methods compare.
-
-Nothing is fetched: figures are embedded, styles are inline. Whatever comes from outside (names,
-notes, commands) is escaped.
-"""
+"""One self-contained HTML page: the answer, what it means, how it was found, methods compared."""
 
 from __future__ import annotations
 
-import base64
-import datetime
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -16,52 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
+from nestquad._page import embedded, footer, paragraphs, table, write_page
 from nestquad.compare import Comparison, Row
 from nestquad.errors import InputError, MissingExtraError
-from nestquad.plots import (
-    answer_text,
-    new_axes,
-    plot_comparison,
-    plot_estimate,
-    plot_trace,
-    to_png,
-)
+from nestquad.plots import answer_text, new_axes, plot_comparison, plot_estimate, plot_trace
 from nestquad.result import Estimate
 
 __all__ = ["write_report"]
-
-_STYLE = """
-body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 46rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.3rem; margin: .5rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #ddd; }
-.answer { font-size: clamp(1.5rem, 7vw, 2.6rem); font-weight: 600; margin: .5rem 0 0; }
-.answer { color: #0072b2; overflow-wrap: anywhere; line-height: 1.2; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; }
-caption { text-align: left; color: #6b6b6b; padding-bottom: .3rem; }
-th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
-tr { border-bottom: 1px solid #eee; }
-td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.numbers th, .numbers td { text-align: right; white-space: nowrap; }
-.numbers th:first-child, .numbers td:first-child { text-align: left; }
-.best { font-weight: 600; }
-figure { margin: 1rem 0; break-inside: avoid; }
-img { max-width: 100%; height: auto; }
-figcaption, footer { font-size: .9rem; color: #6b6b6b; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
-@media print {
-  body { font-size: 10pt; }
-  main { max-width: none; }
-  .scroll { overflow: visible; }
-  th, td { padding-right: .6rem; }
-  h2 { break-after: avoid; }
-  tr { break-inside: avoid; }
-  img { max-height: 7.5cm; }
-}
-"""
 
 _WORDS = {
     "answers": "expectations of f(J)",
@@ -137,23 +92,14 @@ def write_report(
         sections += _comparison_sections(comparison)
     if estimate is not None:
         sections.append("<h2>Settings and diagnostics</h2>")
-        sections.append(_table([*_settings(estimate), *_flat(estimate.diagnostics)]))
-    sections.append(_footer(command))
-    body = "\n".join(sections)
-    path = Path(path)
-    path.write_text(
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(heading)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
-        encoding="utf-8",
-    )
-    return path
+        sections.append(table([*_settings(estimate), *_flat(estimate.diagnostics)]))
+    sections.append(footer(command))
+    return write_page(path, heading, sections)
 
 
 def _answer_sections(estimate: Estimate) -> Iterator[str]:
     yield f'<p class="answer">{escape(answer_text(estimate))}</p>'
-    yield _paragraphs(_meaning(estimate))
+    yield paragraphs(_meaning(estimate))
     notes = [str(note) for note in estimate.diagnostics.get("notes", [])]
     if notes:
         yield "<h2>Notes</h2>\n<ul>" + "".join(f"<li>{escape(n)}</li>" for n in notes) + "</ul>"
@@ -201,7 +147,7 @@ def _settings(estimate: Estimate) -> Iterator[tuple[str, str]]:
 def _comparison_sections(comparison: Comparison) -> Iterator[str]:
     yield "<h2>Methods side by side</h2>"
     yield _comparison_table(comparison)
-    yield _paragraphs([_COLUMNS])
+    yield paragraphs([_COLUMNS])
     yield from _figures([_comparison_drawing(comparison)])
 
 
@@ -289,14 +235,10 @@ def _figures(drawings: Iterable[_Drawing]) -> Iterator[str]:
         try:
             figure, (ax,) = new_axes(5.6, 3.5)  # small enough to read on a phone
         except MissingExtraError as error:
-            yield _paragraphs([f"Figures are left out. {error}"])
+            yield paragraphs([f"Figures are left out. {error}"])
             return
         drawing.draw(drawing.result, ax)
-        data = base64.b64encode(to_png(figure)).decode("ascii")
-        yield (
-            f'<figure><img src="data:image/png;base64,{data}" alt="{escape(drawing.alt)}">'
-            f"<figcaption>{escape(drawing.caption)}</figcaption></figure>"
-        )
+        yield embedded(figure, drawing.caption, drawing.alt)
 
 
 def _flat(values: Mapping[str, Any], stage: str = "") -> Iterator[tuple[str, str]]:
@@ -320,23 +262,3 @@ def _text(value: Any, digits: int = 6) -> str:
         shown = ", ".join(_text(item, digits) for item in items[:_MOST_NUMBERS])
         return shown + (f", … ({len(items)} in all)" if len(items) > _MOST_NUMBERS else "")
     return str(value)
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>\n" for k, v in rows)
-    return f'<div class="scroll"><table>{body}</table></div>'
-
-
-def _paragraphs(texts: Iterable[str]) -> str:
-    return "\n".join(f"<p>{escape(text)}</p>" for text in texts)
-
-
-def _footer(command: str | None) -> str:
-    from nestquad import __version__
-
-    made_by = "" if command is None else f"<p>Made by</p><pre>{escape(command)}</pre>"
-    versions = (
-        f"nestquad {__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
-        f"scipy {scipy.__version__}; {datetime.date.today().isoformat()}"
-    )
-    return f"<footer>{made_by}<p>{escape(versions)}</p></footer>"

@@ -48,6 +48,7 @@ def smaller(line: str) -> list[str]:
         "demo": ["--tol", "2.0"],
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
+        "voi": [] if len(arguments) > 1 else ["--help"],
     }
     return arguments + extra.get(arguments[0], [])
 
@@ -59,6 +60,13 @@ def write_model() -> None:
     assert len(models) == 1
     with open("model.py", "w", encoding="utf-8") as file:
         file.write(models[0])
+
+
+def write_tables() -> None:
+    """The tables that the pages about value of information use."""
+    page = pages.ROOT / "docs" / "voi-from-a-table.md"
+    (makes,) = (b.text for b in pages.blocks(page, "python") if b.text.startswith("# tables.py"))
+    exec(compile(makes.replace("5_000", "400"), str(page), "exec"), {"__name__": "__page__"})
 
 
 def test_there_are_commands_to_test():
@@ -84,6 +92,8 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
     write_model()
     if " analyze" in line:
         write_values()
+    if line.startswith("nestquad voi"):
+        write_tables()
     if "demo" in line:  # which has no options for this
         quick = partial(nq.compare, methods=["nmc", "nkq"], replicates=2)
         monkeypatch.setattr(nq, "compare", quick)

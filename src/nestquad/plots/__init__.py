@@ -7,12 +7,35 @@ from __future__ import annotations
 
 from nestquad.plots._comparison import plot_comparison
 from nestquad.plots._estimate import plot_estimate, plot_trace
-from nestquad.plots._style import MethodStyle, method_styles, new_axes, save, style, to_png
+from nestquad.plots._style import (
+    AVERAGE,
+    INK,
+    SOFT,
+    TEXT_SIZE,
+    End,
+    MethodStyle,
+    axes_or_new,
+    label_ends,
+    method_styles,
+    new_axes,
+    save,
+    series_styles,
+    style,
+    title,
+    to_png,
+)
 from nestquad.plots._text import answer_text, plus_minus
 
 __all__ = [
+    "AVERAGE",
+    "INK",
+    "SOFT",
+    "TEXT_SIZE",
+    "End",
     "MethodStyle",
     "answer_text",
+    "axes_or_new",
+    "label_ends",
     "method_styles",
     "new_axes",
     "plot_comparison",
@@ -20,6 +43,8 @@ __all__ = [
     "plot_trace",
     "plus_minus",
     "save",
+    "series_styles",
     "style",
+    "title",
     "to_png",
 ]

@@ -34,6 +34,7 @@ __all__ = [
     "method_styles",
     "new_axes",
     "save",
+    "series_styles",
     "style",
     "title",
     "to_png",
@@ -98,6 +99,19 @@ def method_styles(labels: Iterable[str]) -> dict[str, MethodStyle]:
             own = free[0] if free else _SPARE[len(chosen) % len(_SPARE)]
         chosen[label] = own
     return chosen
+
+
+def series_styles(count: int) -> list[MethodStyle]:
+    """Styles for curves that are not methods, such as options of a decision; the same in order.
+
+    Examples
+    --------
+    >>> [look.marker for look in series_styles(3)]
+    ['D', 's', '^']
+    """
+    order = ("nkq", "nqmc", "ckq", "joint", "mlkq", "lsmc", "mlmc")
+    looks = [*(_STYLES[name] for name in order), *_SPARE]
+    return [looks[k % len(looks)] for k in range(count)]
 
 
 def new_axes(

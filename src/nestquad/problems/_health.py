@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from nestquad._decision import best_and_each, value_of_information
 from nestquad._typing import Array
 from nestquad.distributions import Normal
 from nestquad.errors import unknown_name
@@ -83,8 +84,8 @@ def health(known: str = "responses") -> NestedExpectation:
         outer=Normal(mean, cov=cov),
         inner=_GivenKnown(learned),
         g=_NetBenefit(learned),
-        f=_best_and_each,
-        combine=_value_of_information,
+        f=best_and_each,
+        combine=value_of_information,
         exact=exact,
         name=name,
         tags=("kinked", "high-dimensional", "several-outputs"),
@@ -145,12 +146,3 @@ class _NetBenefit:
             (_WILLINGNESS_TO_PAY * years_1 - cost_1, _WILLINGNESS_TO_PAY * years_2 - cost_2),
             axis=-1,
         )
-
-
-def _best_and_each(j: Array) -> Array:
-    return np.concatenate((j.max(axis=-1, keepdims=True), j), axis=-1)
-
-
-def _value_of_information(answers: Array) -> Array:
-    value: Array = answers[..., 0] - np.max(answers[..., 1:], axis=-1)
-    return value
