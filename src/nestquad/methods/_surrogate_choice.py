@@ -19,6 +19,8 @@ __all__ = ["Chosen", "choose_surrogate"]
 _MOVES = 4
 # A kind whose errors of f at left-out points exceed those of another by this factor is unsound.
 _UNSOUND = 3.0
+# Points for each coordinate of θ before a kind may be ruled out for good.
+_TELLING = 8
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,10 @@ def choose_surrogate(
     best = search.best()
     if best is None:
         return None
-    # Kinds of the other scale stay in the race unless they are hopeless.
+    # Kinds of the other scale stay in the race unless they are hopeless; few points cannot tell.
     limit = search.score(best) - 10.0 - 0.2 * count
+    if count < _TELLING * dim:
+        limit = -np.inf
     for family in {_family(kind) for kind in search.tried}:
         scores = [search.found[k][0] for k in search.found if _family(k) == family]
         if max(scores, default=-np.inf) < limit and family[0] != "matern52":
