@@ -34,12 +34,12 @@ _DENSE_BELOW = 2048
 _FEWEST, _START = 16, 512
 # Crossed points, and how many others there are at least where they are used.
 _CROSSED, _CROSSED_FROM = 64, 512
-# f(Ĵ) is averaged over so many independently shifted lattices of at least 2**14 points.
-_SHIFTS, _LOG2_AVERAGE = 8, 14
+# f(Ĵ) is averaged over so many independently shifted lattices of at least 2**13 points.
+_SHIFTS, _LOG2_AVERAGE = 16, 13
 # Models are compared on one lattice of at least so many.
 _LOG2_SKETCH = 12
 # Where the average limits the answer, this many numbers may be looked at instead.
-_AVERAGE_NUMBERS = 1 << 23
+_AVERAGE_NUMBERS = 1 << 22
 # Vectors are made for at least so many points, and for no more, as finding one for more takes
 # longer than a few seconds.
 _LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
