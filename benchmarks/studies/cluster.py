@@ -38,7 +38,7 @@ _LONG = task_seconds(1_000)[0]
 
 
 def _run(settings: Settings) -> Result:
-    overheads = _overheads(400 if settings.quick else 3_000)
+    overheads = _overheads(400 if settings.quick else 1_000)
     table = _executors(overheads)
     known = overheads.get("Dask, 2 worker processes")
     cost = known if known is not None else overheads["process pool, 2 workers"]
@@ -212,11 +212,11 @@ def _speedup() -> float:
     """How much faster two workers are than one, for a g of 20 ms."""
     problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), _sleeps, vectorized=False)
     taken = []
-    nq.estimate(nq.problems.synthetic(), method="nkq", budget=400, rng=0)  # late imports
+    nq.estimate(nq.problems.synthetic(), method="nqmc", budget=400, rng=0)  # late imports
     for workers in (1, 2):
         with ThreadPoolExecutor(workers) as pool:
             run = lambda pool=pool: nq.estimate(  # noqa: E731
-                problem, method="nkq", budget=400, rng=0, executor=pool
+                problem, method="nqmc", budget=400, rng=0, executor=pool
             )
             taken.append(_timed(run))
     return taken[0] / taken[1]
