@@ -264,7 +264,7 @@ STUDY = Study(
 What an executor adds to a task is measured here, on one machine. What that means for 10¹⁰
 evaluations on up to a thousand workers is simulated: one scheduler that hands out tasks one after
 the other, workers and tasks whose speed varies by 15 %, and tasks sized as nestquad sizes them:
-half a second for a few workers, five seconds for a thousand, smaller towards the end. The network,
+half a second for a few workers, ten seconds for a thousand, smaller towards the end. The network,
 the start of the workers and shared disks are not part of the model.
 """,
     run=_run,
