@@ -38,6 +38,8 @@ def limit(value: float) -> str:
 
 
 def seconds(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f} s"
     return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"
 
 

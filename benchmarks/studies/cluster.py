@@ -38,7 +38,7 @@ _LONG = task_seconds(1_000)[0]
 
 
 def _run(settings: Settings) -> Result:
-    overheads = _overheads(400 if settings.quick else 3_000)
+    overheads = _overheads(400 if settings.quick else 1_000)
     table = _executors(overheads)
     known = overheads.get("Dask, 2 worker processes")
     cost = known if known is not None else overheads["process pool, 2 workers"]
@@ -212,11 +212,11 @@ def _speedup() -> float:
     """How much faster two workers are than one, for a g of 20 ms."""
     problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), _sleeps, vectorized=False)
     taken = []
-    nq.estimate(nq.problems.synthetic(), method="nkq", budget=400, rng=0)  # late imports
+    nq.estimate(nq.problems.synthetic(), method="nqmc", budget=400, rng=0)  # late imports
     for workers in (1, 2):
         with ThreadPoolExecutor(workers) as pool:
             run = lambda pool=pool: nq.estimate(  # noqa: E731
-                problem, method="nkq", budget=400, rng=0, executor=pool
+                problem, method="nqmc", budget=400, rng=0, executor=pool
             )
             taken.append(_timed(run))
     return taken[0] / taken[1]
@@ -264,7 +264,7 @@ STUDY = Study(
 What an executor adds to a task is measured here, on one machine. What that means for 10¹⁰
 evaluations on up to a thousand workers is simulated: one scheduler that hands out tasks one after
 the other, workers and tasks whose speed varies by 15 %, and tasks sized as nestquad sizes them:
-half a second for a few workers, five seconds for a thousand, smaller towards the end. The network,
+half a second for a few workers, ten seconds for a thousand, smaller towards the end. The network,
 the start of the workers and shared disks are not part of the model.
 """,
     run=_run,

@@ -93,7 +93,7 @@ def _ratios(settings: Settings) -> Table:
                 name: partial(_estimated, problem, method) for name, method in methods.items()
             }
             tasks["g alone"] = _alone(g, n)
-            found = interleaved(tasks, 3 if n * n * per_point > 0.3 else 7)
+            found = interleaved(tasks, 2 if n * n * per_point > 0.3 else 5)
             alone = found.pop("g alone")
             for name, timings in found.items():
                 rows.append(

@@ -28,6 +28,7 @@ def script(name: str) -> ModuleType:
 
 
 readme, layout = script("update_readme"), script("update_layout")
+outgrowing = script("update_outgrowing")
 README = pages.read(pages.ROOT / "README.md")
 
 
@@ -112,6 +113,11 @@ def test_table_is_what_the_command_gives():
 def test_layout_is_current():
     page = pages.read(pages.ROOT / "docs" / "architecture.md")
     assert layout.with_layout(page) == page, "run `python docs/update_layout.py`"
+
+
+def test_measured_tables_of_a_page_are_current():
+    page = pages.read(outgrowing.PAGE)
+    assert outgrowing.with_tables(page) == page, "run `python docs/update_outgrowing.py`"
 
 
 def test_every_module_has_a_place_and_says_what_it_is_for():

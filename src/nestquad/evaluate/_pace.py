@@ -12,7 +12,7 @@ _STEP = 8.0
 # Of tasks of an executor: what they should take, and what is too little to be worth handing out.
 # One client feeds all workers, in milliseconds a task, so both grow with their number.
 _TASK, _LEAST = 0.5, 0.05
-_TASK_BY_WORKER, _LEAST_BY_WORKER = 0.005, 0.002
+_TASK_BY_WORKER, _LEAST_BY_WORKER = 0.01, 0.002
 
 
 def task_seconds(workers: int) -> tuple[float, float]:
@@ -21,7 +21,7 @@ def task_seconds(workers: int) -> tuple[float, float]:
     Examples
     --------
     >>> task_seconds(2), task_seconds(1_000)
-    ((0.5, 0.05), (5.0, 2.0))
+    ((0.5, 0.05), (10.0, 2.0))
     """
     return max(_TASK, _TASK_BY_WORKER * workers), max(_LEAST, _LEAST_BY_WORKER * workers)
 

@@ -37,7 +37,10 @@ def describe(problem: NestedExpectation, estimate: Estimate) -> list[str]:
     if positive:
         notes.append("f is defined for J > 0 only: errors of J near zero count most")
     j = sample.j.reshape(len(sample.j), -1)
-    if (j.std(axis=0) <= _NO_INFLUENCE * np.maximum(np.abs(j).mean(axis=0), 1e-300)).all():
+    weights = sample.weights.mean(axis=1) / sample.weights.mean(axis=1).sum()
+    mean = weights @ j
+    spread = np.sqrt(np.maximum(weights @ (j - mean) ** 2, 0.0))
+    if (spread <= _NO_INFLUENCE * np.maximum(np.abs(mean), 1e-300)).all():
         notes.append("theta has next to no influence on J")
     return notes
 

@@ -79,14 +79,25 @@ class JointErrors:
         single θ cancel) or not careful enough.
         """
         models = [self.model, *self._smaller()]
-        changes = []
+        changes, spreads = [], []
         for model in models:
             means = base if model is self.model else model.conditional()
             paths = model.paths(means, _PATHS, rng)
             changes.append(self._felt(means, paths))
+            spreads.append(np.median(np.mean((paths - means.j) ** 2, axis=0), axis=0)[None])
         variances = [np.mean(change**2, axis=0) for change in changes]
-        steps = self._steps(models, base)
-        factor = trust(steps, variances)
+        steps: list[Array] = []
+        if order_of_smoothness(self.sketch.problem, self._seen(base)) > 0:
+            answers = [self.sketch.sketch(model) for model in models]
+            steps = [self._final(more - fewer) for more, fewer in pairwise(answers)]
+            factor = trust(steps, variances)
+        else:
+            # Where f jumps, an answer changes by whole θ, and only because of J at some of them.
+            # So what is to be trusted is J itself.
+            few = base.uniform[:: -(-base.weights.size // _JUMP_ROWS)]
+            js = [model.conditional_at(few) for model in models]
+            moved = [np.sqrt(np.median((a - b) ** 2, axis=0))[None] for a, b in pairwise(js)]
+            factor = np.full(changes[0].shape[-1], trust(moved, spreads).max())
         directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
         if steps and not self.model.n_chosen_terms:
             # Terms that were chosen from all points flatter the models of fewer. Without them the
@@ -98,17 +109,6 @@ class JointErrors:
         if len(models) > 1 and (variances[0] > 0).any():
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
         return directions, float(np.clip(rate, _LEAST_RATE, _MOST_RATE))
-
-    def _steps(self, models: list[JointModel], base: ConditionalMeans) -> list[Array]:
-        """What the points that each next model lacks changed in the siblings, (S, k) each."""
-        if order_of_smoothness(self.sketch.problem, self._seen(base)) > 0:
-            answers = [self.sketch.sketch(model) for model in models]
-            return [self._final(more - fewer) for more, fewer in pairwise(answers)]
-        # Where f jumps, an answer changes by whole θ: what changed in J has to be magnified.
-        rows = slice(None, None, -(-base.weights.size // _JUMP_ROWS))
-        few = ConditionalMeans(*(array[rows] for array in vars(base).values()))
-        js = [model.conditional_at(few.uniform) for model in models]
-        return [-self._felt(replace(few, j=more), fewer[None])[0] for more, fewer in pairwise(js)]
 
     def _felt(self, means: ConditionalMeans, paths: Array) -> Array:
         """What paths (m, M, p) of J change in the final answers and their siblings, (m, S, k)."""

@@ -154,16 +154,15 @@ class JointLattice(Method):
         assert isinstance(lattice, PeriodicLattice)
         if self.n_outer is not None:
             return None
-        budget = goal.budget
-        if budget is not None and len(design.grids) > 1:  # crossed points stay as many as they are
-            budget -= _CROSSED
-        if goal.adaptive or budget is None:
-            larger = _next_size(grid.n_outer, _growth(goal, found))
-        else:
-            larger = self._within(budget)
-        larger = min(larger, lattice.max_points)
-        if budget is not None and larger > budget:
-            larger = self._within(budget)
+        most = lattice.max_points
+        if goal.budget is not None:
+            # Crossed points that are there already stay as many as they are.
+            crossed = len(design.grids) > 1
+            most = min(
+                most, _usable(goal.budget - _CROSSED) if crossed else self._within(goal.budget)
+            )
+        step = goal.adaptive or goal.budget is None
+        larger = min(most, _next_size(grid.n_outer, _growth(goal, found)) if step else most)
         if larger <= grid.n_outer:
             return None
         grown = replace(grid, n_outer=larger)
