@@ -15,7 +15,7 @@ import numpy as np
 
 import nestquad as nq
 from benchmarks._page import seconds, times
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.evaluate import Grid, Span
 from nestquad.evaluate._pace import task_seconds
 from nestquad.evaluate._task import Task, run_task
@@ -268,6 +268,10 @@ half a second for a few workers, ten seconds for a thousand, smaller towards the
 the start of the workers and shared disks are not part of the model.
 """,
     run=_run,
-    draw=_draw,
-    caption="Simulated run time of 10¹⁰ evaluations; in gray, g alone divided by the workers.",
+    drawings=(
+        Drawing(
+            _draw,
+            "Simulated run time of 10¹⁰ evaluations; in gray, g alone divided by the workers.",
+        ),
+    ),
 )

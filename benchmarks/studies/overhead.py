@@ -15,7 +15,7 @@ import numpy as np
 import nestquad as nq
 from benchmarks._measure import interleaved
 from benchmarks._page import times
-from benchmarks._study import Column, Result, Settings, Study, Table, Verdict
+from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from benchmarks.studies._peers import peers_table
 from nestquad.plots import method_styles, new_axes
 
@@ -237,6 +237,10 @@ pays beside a g of a tenth of that. Below, all methods as they grow, and other w
 answer on the same machine.
 """,
     run=_run,
-    draw=_draw,
-    caption="Overhead over g alone (left), time (middle) and memory (right) against evaluations.",
+    drawings=(
+        Drawing(
+            _draw,
+            "Overhead over g alone (left), time (middle) and memory (right) against evaluations.",
+        ),
+    ),
 )
