@@ -88,7 +88,7 @@ def _run(settings: Settings) -> Result:
         Column("half", "median half-width", "error"),
         Column("distinguished", "distinguished from 0", "percent"),
         Column("misfit", "misfit", "percent"),
-        Column("seconds", "median time", "seconds"),
+        Column("seconds", "median CPU time", "seconds"),
     )
     few = tuple(c for c in columns if c.key not in ("n", "misfit", "seconds", "distinguished"))
     return Result(
