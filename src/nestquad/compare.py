@@ -11,8 +11,9 @@ import numpy as np
 
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, MissingExtraError
+from nestquad.errors import InputError, MissingExtraError, UnsupportedError
 from nestquad.estimate import as_budget, estimate
+from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -130,7 +131,7 @@ def compare(
     budget
         Evaluations of g for each run; several budgets make a convergence table.
     methods
-        Names or configured methods; default: all.
+        Names or configured methods; default: all that apply to the problem and the budgets.
     replicates
         Runs of each, with independent randomness; the same for each method.
     rng
@@ -152,9 +153,11 @@ def compare(
         raise InputError("replicates", repr(replicates), "a whole number of at least 1")
     if isinstance(methods, str | Method):
         methods = [methods]
-    chosen = [as_method(m) for m in (METHODS if methods is None else methods)]
+    chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
+    if methods is None:  # of all methods, those that apply
+        chosen = [method for method in chosen if _applies(method, problem, stream, budgets)]
     for method in chosen:  # a budget that is too small is told before the first run, not after
         for one in budgets:
             method.plan(problem, Goal(stream, one))
@@ -181,6 +184,21 @@ def compare(
         show.close()
     exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
     return Comparison(problem.label, exact, replicates, tuple(rows))
+
+
+def _applies(
+    method: Method, problem: NestedExpectation, stream: Stream, budgets: list[int]
+) -> bool:
+    """Whether it can plan: some methods need transports, or more evaluations than others."""
+    try:
+        for one in budgets:
+            design = method.plan(problem, Goal(stream, one))
+            for grid in () if design is None else design.grids:
+                theta = outer_points(problem, grid, 0, 1).theta
+                inner_points(problem, grid, theta, Span(0, 1, 0, 1))
+    except (InputError, UnsupportedError):
+        return False
+    return True
 
 
 def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:

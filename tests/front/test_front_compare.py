@@ -61,7 +61,7 @@ def test_text_json_and_frame_say_the_same():
 
 def test_default_is_every_method():
     table = nq.compare(nq.problems.synthetic(), budget=512, replicates=1, rng=0)
-    assert {row.method for row in table.rows} == set(METHODS)
+    assert {row.method for row in table.rows} == {*METHODS, "auto"}
     assert all(np.isnan(row.spread) for row in table.rows)
 
 
@@ -114,3 +114,16 @@ def test_bad_input(options, argument):
     with pytest.raises(nq.InputError) as caught:
         nq.compare(nq.problems.synthetic(), **options)
     assert caught.value.argument == argument
+
+
+def test_of_all_methods_those_that_apply_are_compared():
+    sampled = nq.NestedExpectation(
+        nq.Sampler(lambda n, rng: rng.random((n, 1)), dim=1),
+        nq.Uniform(),
+        lambda x, theta: x[..., 0] + theta[..., 0],
+        exact=1.0,
+    )
+    table = nq.compare(sampled, budget=400, replicates=2, rng=0)
+    assert [row.method for row in table.rows] == ["nmc", "mlmc", "auto"]
+    with pytest.raises(nq.InputError, match="can only be sampled"):
+        nq.compare(sampled, budget=400, methods=["nmc", "joint"], replicates=2, rng=0)

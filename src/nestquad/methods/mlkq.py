@@ -14,7 +14,7 @@ from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._level_terms import assemble, shared_terms
 from nestquad.methods._level_terms_published import independent_terms
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._shared import float_or_array
+from nestquad.methods._shared import float_or_array, require_transports
 from nestquad.methods._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.nkq import NKQ
 from nestquad.points import Sequence, as_sequence
@@ -119,6 +119,7 @@ class MLKQ(Method):
         goal: Goal,
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
+        require_transports(problem, self.name)
         if not self.shared:
             return self._published(problem, goal, so_far)
         if so_far is not None:
