@@ -16,7 +16,7 @@ import numpy as np
 
 import nestquad as nq
 
-SIZES = {"nmc": nq.NMC(24, 50), "nkq": nq.NKQ(24, 50), "ckq": "ckq", "mlmc": "mlmc"}
+SIZES = {"nmc": nq.NMC(24, 50), "nkq": nq.NKQ(24, 50), "mlkq": "mlkq", "mlmc": "mlmc"}
 BUDGET = 1200
 
 

@@ -365,7 +365,7 @@ def killed(tmp_path, method, kills):
     return json.loads(run.stdout)
 
 
-@pytest.mark.parametrize(("method", "kills"), [("nmc", 21), ("nkq", 6), ("ckq", 6), ("mlmc", 6)])
+@pytest.mark.parametrize(("method", "kills"), [("nmc", 21), ("nkq", 6), ("mlkq", 6), ("mlmc", 6)])
 def test_killed_again_and_again(method, kills, tmp_path):
     expected = killing.estimate(method)
     found = killed(tmp_path, method, kills)
