@@ -9,6 +9,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -19,6 +20,7 @@ from nestquad._target import load_problem
 from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
 from nestquad.report import write_report
+from nestquad.reproduce._command import add_reproduce
 from nestquad.result import plain
 
 __all__ = ["main"]
@@ -36,6 +38,7 @@ examples:
   nestquad estimate finance --tol 0.01
   nestquad estimate model.py:problem --budget 1e5 --report page.html
   nestquad compare finance --budget 1e3,1e4
+  nestquad reproduce all --out results
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -283,6 +286,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     demo.add_argument("--no-progress", action="store_true", help="no progress bar")
+
+    add_reproduce(partial(_command, commands))
     return parser
 
 

@@ -7,12 +7,34 @@ from __future__ import annotations
 
 from nestquad.plots._comparison import plot_comparison
 from nestquad.plots._estimate import plot_estimate, plot_trace
-from nestquad.plots._style import MethodStyle, method_styles, new_axes, save, style, to_png
+from nestquad.plots._style import (
+    AVERAGE,
+    INK,
+    SOFT,
+    TEXT_SIZE,
+    End,
+    MethodStyle,
+    count_axis,
+    label_ends,
+    method_styles,
+    new_axes,
+    save,
+    style,
+    title,
+    to_png,
+)
 from nestquad.plots._text import answer_text, plus_minus
 
 __all__ = [
+    "AVERAGE",
+    "INK",
+    "SOFT",
+    "TEXT_SIZE",
+    "End",
     "MethodStyle",
     "answer_text",
+    "count_axis",
+    "label_ends",
     "method_styles",
     "new_axes",
     "plot_comparison",
@@ -21,5 +43,6 @@ __all__ = [
     "plus_minus",
     "save",
     "style",
+    "title",
     "to_png",
 ]
