@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -219,7 +220,7 @@ def _health(runs: Runs, effort: Effort) -> Content:
     )
 
 
-def _against(truth: float):  # type: ignore[no-untyped-def]
+def _against(truth: float) -> Callable[[Run], float]:
     def error(run: Run) -> float:
         return abs(run.value - truth)
 

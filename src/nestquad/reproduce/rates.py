@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from nestquad.accuracy import allocate
@@ -13,6 +15,9 @@ from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named
 from nestquad.reproduce._text import count
 from nestquad.reproduce.multilevel import COMPARED, PROBLEMS, comparison_tasks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["PARTS", "ranking"]
 
@@ -103,7 +108,7 @@ def ranking(problem: str, costs: dict[str, Cost]) -> Verdict:
     return Verdict(claim, "smallest exponent", words, status, reason)  # type: ignore[arg-type]
 
 
-def _draw(costs: dict[tuple[str, str], dict[float, Cost]]):  # type: ignore[no-untyped-def]
+def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
     figure, axes = new_axes(15.0, 4.4, columns=len(PROBLEMS))
     for ax, problem in zip(axes, PROBLEMS, strict=True):
         ax.set_xscale("log")
