@@ -109,11 +109,14 @@ class Curve:
         return fit_exponent(self.costs, self.means)
 
 
-def gain(one: Curve, other: Curve, cost: float) -> Interval:
-    """How many times smaller the mean error of the first is at the same cost."""
+def gain(one: Curve, other: Curve, cost: float, *, paired: bool = False) -> Interval:
+    """How many times smaller the mean error of the first is at the same cost.
+
+    `paired`: replicates of both had the same points, and are resampled together.
+    """
     rates = [
         other.at(cost, b) / one.at(cost, a)
-        for a, b in zip(one.resampled(0), other.resampled(1), strict=True)
+        for a, b in zip(one.resampled(0), other.resampled(0 if paired else 1), strict=True)
     ]
     return Interval(other.at(cost) / one.at(cost), *_ends(rates))
 

@@ -95,12 +95,16 @@ class Series:
         ``run(task, rng)``, where `rng` is a seed sequence of the task's own.
     seconds
         Roughly what a run of this size takes, to tell how much time is left.
+    stream
+        Series with the same stream draw the same points, for comparisons in pairs; default: its
+        name.
     """
 
     name: str
     label: str
     run: Callable[[Task, np.random.SeedSequence], Outcome]
     seconds: Callable[[int], float] = lambda size: 0.05
+    stream: str = ""
 
 
 @dataclass(frozen=True)

@@ -175,13 +175,14 @@ def collect(
 def _run(task: Task, seed: int) -> Run:
     from nestquad.reproduce._registry import series_named
 
-    name = zlib.crc32(f"{task.problem} {task.series}".encode())
+    series = series_named(task.series)
+    name = zlib.crc32(f"{task.problem} {series.stream or series.name}".encode())
     rng = np.random.SeedSequence([seed, task.size, task.replicate, name])
     start = time.process_time()
     with warnings.catch_warnings():
         # A warning is for the one who can change the settings; here they are what is studied.
         warnings.simplefilter("ignore")
-        found = series_named(task.series).run(task, rng)
+        found = series.run(task, rng)
     seconds = round(time.process_time() - start, 4)
     values = {**asdict(task), **asdict(found)}
     return Run(**values, seconds=seconds, seed=seed, sources=sources())

@@ -34,7 +34,8 @@ from nestquad.rules import Schedule, factorize, scheduled_lambda
 __all__ = ["PARTS", "decay", "ridge_regression"]
 
 # The size that is held fixed while the other grows, large enough not to matter.
-_FIXED = {"tiny": 24, "quick": 100, "full": 200}
+_FIXED_T = {"tiny": 24, "quick": 300, "full": 500}
+_FIXED_N = {"tiny": 24, "quick": 100, "full": 200}
 _LINES = {"ckq": "CKQ as published", "cbq": "CBQ"}
 
 
@@ -109,30 +110,30 @@ def _ours(task: Task, rng: np.random.SeedSequence) -> Outcome:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    fixed = _FIXED[effort.name]
+    fixed_t, fixed_n = _FIXED_T[effort.name], _FIXED_N[effort.name]
     reps = effort.pick(tiny=2, quick=30, full=100)
     growing_n = effort.pick(tiny=(4, 8, 16), quick=(8, 16, 32, 64), full=(8, 16, 32, 64, 128))
     growing_t = effort.pick(
         tiny=(6, 12, 24), quick=(8, 16, 32, 64, 128), full=(8, 16, 32, 64, 128, 256)
     )
-    budgets = effort.pick(tiny=(256, 512), quick=(256, 1024, 4096), full=(256, 1024, 4096, 16384))
+    budgets = effort.pick(tiny=(128, 256), quick=(256, 1024, 4096), full=(256, 1024, 4096, 16384))
     few = effort.pick(tiny=1, quick=8, full=100)
     tasks: list[Task] = []
     for kind in _LINES:
-        tasks += cells("synthetic", f"{kind} T={fixed}", growing_n, reps)
-        tasks += cells("synthetic", f"{kind} N={fixed}", growing_t, reps)
+        tasks += cells("synthetic", f"{kind} T={fixed_t}", growing_n, reps)
+        tasks += cells("synthetic", f"{kind} N={fixed_n}", growing_t, reps)
     return [*tasks, *cells("synthetic", "conditional ours", budgets, few)]
 
 
 def _analyze(runs: Runs, effort: Effort) -> Content:
-    fixed = _FIXED[effort.name]
-    over_n = {label: runs.curve("synthetic", f"{k} T={fixed}") for k, label in _LINES.items()}
-    over_t = {label: runs.curve("synthetic", f"{k} N={fixed}") for k, label in _LINES.items()}
+    fixed_t, fixed_n = _FIXED_T[effort.name], _FIXED_N[effort.name]
+    over_n = {label: runs.curve("synthetic", f"{k} T={fixed_t}") for k, label in _LINES.items()}
+    over_t = {label: runs.curve("synthetic", f"{k} N={fixed_n}") for k, label in _LINES.items()}
     ours = runs.curve("synthetic", "conditional ours")
     looks = dict(zip(_LINES.values(), (look("nkq"), look("nqmc")), strict=True))
-    by_t = Curve(over_t["CKQ as published"].costs / fixed, over_t["CKQ as published"].errors)
-    by_n = Curve(over_n["CKQ as published"].costs / fixed, over_n["CKQ as published"].errors)
-    cbq = Curve(over_t["CBQ"].costs / fixed, over_t["CBQ"].errors)
+    by_t = Curve(over_t["CKQ as published"].costs / fixed_n, over_t["CKQ as published"].errors)
+    by_n = Curve(over_n["CKQ as published"].costs / fixed_t, over_n["CKQ as published"].errors)
+    cbq = Curve(over_t["CBQ"].costs / fixed_n, over_t["CBQ"].errors)
     words = "L2 error of J over θ"
     return Content(
         (
@@ -144,14 +145,14 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
                 ),
                 drawing=Drawing(
                     "conditional",
-                    f"Error of J as a function. Left: N grows at T = {fixed}; right: T grows at "
-                    f"N = {fixed}; our nestquad.conditional chooses both.",
+                    f"Error of J as a function. Left: N grows at T = {fixed_t}; right: T grows at "
+                    f"N = {fixed_n}; our nestquad.conditional chooses both.",
                     lambda: error_figure(
                         {
-                            f"N grows, T = {fixed}": [
+                            f"N grows, T = {fixed_t}": [
                                 (label, curve, looks[label]) for label, curve in over_n.items()
                             ],
-                            f"T grows, N = {fixed}": [
+                            f"T grows, N = {fixed_n}": [
                                 *((label, curve, looks[label]) for label, curve in over_t.items()),
                                 ("ours (conditional)", ours, look("auto")),
                             ],
@@ -175,8 +176,8 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
                         "conditional",
                         "L2 error of J over θ.",
                         {
-                            **{f"{label}, T = {fixed}": c for label, c in over_n.items()},
-                            **{f"{label}, N = {fixed}": c for label, c in over_t.items()},
+                            **{f"{label}, T = {fixed_t}": c for label, c in over_n.items()},
+                            **{f"{label}, N = {fixed_n}": c for label, c in over_t.items()},
                             "ours (conditional)": ours,
                         },
                     ),
@@ -233,8 +234,8 @@ PARTS = (
             *(
                 Series(f"{kind} {side}={fixed}", label, _published(kind, f"{side}={fixed}"))
                 for kind, label in _LINES.items()
-                for fixed in _FIXED.values()
-                for side in "NT"
+                for side, sizes in (("T", _FIXED_T), ("N", _FIXED_N))
+                for fixed in sizes.values()
             ),
             Series("conditional ours", "ours (conditional)", _ours, lambda n: 0.5),
         ),
