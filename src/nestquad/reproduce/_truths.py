@@ -74,7 +74,7 @@ def evppi(known: str) -> float:
         ]
         return 3e3 * a * expected[0] + _OTHER[0], 3e3 * b * expected[1] + _OTHER[1]
 
-    return _value(_MEAN[here], np.linalg.cholesky(_COV[here, here]), benefits)
+    return _value(_MEAN[here], _factor(_COV[here, here]), benefits)
 
 
 def released_evppi() -> float:
@@ -83,15 +83,19 @@ def released_evppi() -> float:
     Each arm is conditional on its own θ alone, and θ is drawn as mean + u·L with the lower
     Cholesky factor L, whose covariance is LᵀL instead of LLᵀ.
     """
-    factor: Array = np.linalg.cholesky(_COV[:2, :2])
+    factor = _factor(_COV[:2, :2])
 
     def benefits(a: Array, b: Array) -> tuple[Array, Array]:
         first = 3.0 + 0.6 * 0.5 / 0.1 * (a - 0.7)
         second = 3.0 + 0.6 * 1.0 / 0.1 * (b - 0.8)
         return 3e3 * a * first + _OTHER[0], 3e3 * b * second + _OTHER[1]
 
-    drawn: Array = np.linalg.cholesky(factor.T @ factor)
-    return _value(_MEAN[:2], drawn, benefits)
+    return _value(_MEAN[:2], _factor(factor.T @ factor), benefits)
+
+
+def _factor(cov: Array) -> Array:
+    """The lower Cholesky factor."""
+    return np.asarray(np.linalg.cholesky(cov), dtype=float)
 
 
 def _value(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nestquad.reproduce._curve import Curve
 
-__all__ = ["PARTS"]
+__all__ = ["PARTS", "fastest"]
 
 _Sizes = dict[str, tuple[int, ...]]
 _NKQ = ("N=T", "N=√T", "N=2T", "N=T²")
@@ -108,8 +108,8 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
                     verdicts.exponent(
                         "NMC with N = √T realises cost ∝ Δ⁻³", nmc["N=√T"], 3.0, "r = 3"
                     ),
-                    _fastest("The theory's N : T is the fastest for NKQ", nkq, "N=T", ("N=2T",)),
-                    _fastest("The theory's N : T is the fastest for NMC", nmc, "N=√T"),
+                    fastest("The theory's N : T is the fastest for NKQ", nkq, "N=T", ("N=2T",)),
+                    fastest("The theory's N : T is the fastest for NMC", nmc, "N=√T"),
                     verdicts.improvement("Our default beside the published NKQ", auto, nkq["N=T"]),
                 ),
                 tables=(
@@ -128,7 +128,7 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
     )
 
 
-def _fastest(
+def fastest(
     claim: str, curves: dict[str, Curve], theory: str, same_rate: tuple[str, ...] = ()
 ) -> Verdict:
     """Whether no other split has a clearly smaller exponent; N = 2T has the same rate as N = T."""
