@@ -12,7 +12,6 @@ from benchmarks._page import error, limit
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.compare import Row
 from nestquad.plots import new_axes, plot_comparison
-from nestquad.reproduce._curve import fit_exponent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,6 +95,11 @@ def _within(problem: str, method: str, rows: list[dict[str, Any]], target: float
             measured = f"{error(row['error'])} ± {error(row['error_se'])}, {row['seeds']} seeds"
             return Verdict(claim, f"≤ {limit(target)}", measured, row["error"] <= target)
     return Verdict(claim, f"≤ {limit(target)}", "–", None)
+
+
+def fit_exponent(evaluations: Any, errors: Any) -> float:
+    """r of cost ∝ Δ^-r: least squares of log cost on log error."""
+    return -float(np.polyfit(np.log(errors), np.log(evaluations), 1)[0])
 
 
 def _bootstrap(errors: dict[int, np.ndarray], draws: int = 1000) -> tuple[float, float]:

@@ -42,16 +42,18 @@ class Cost:
 
 
 def fit_exponent(evaluations: Any, errors: Any) -> float:
-    """r of cost ∝ Δ^-r: least squares of log cost on log error; infinite if errors do not fall.
+    """r of cost ∝ Δ^-r: least squares of log error on log cost; infinite if errors do not fall.
+
+    Costs are known and errors are noisy. The other regression would make r too small.
 
     Examples
     --------
     >>> round(fit_exponent([10, 100, 1000], [0.1, 0.01, 0.001]), 6)
     1.0
     """
-    x, y = np.log(errors), np.log(evaluations)
-    slope = float(((x - x.mean()) * (y - y.mean())).sum())
-    return -slope / float(((x - x.mean()) ** 2).sum()) if slope < 0 else float("inf")
+    x, y = np.log(evaluations), np.log(errors)
+    slope = float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+    return -1.0 / slope if slope < 0 else float("inf")
 
 
 @dataclass(frozen=True)

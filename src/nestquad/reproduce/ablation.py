@@ -77,7 +77,7 @@ def _run(change: Change) -> Callable[[Task, np.random.SeedSequence], Outcome]:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=30, full=1000)
+    reps = effort.pick(tiny=2, quick=24, full=1000)
     sizes = effort.pick(
         tiny=(6, 10, 16), quick=(10, 18, 32, 56, 100), full=(10, 18, 32, 56, 100, 178, 316)
     )

@@ -111,13 +111,13 @@ def _ours(task: Task, rng: np.random.SeedSequence) -> Outcome:
 
 def _tasks(effort: Effort) -> list[Task]:
     fixed_t, fixed_n = _FIXED_T[effort.name], _FIXED_N[effort.name]
-    reps = effort.pick(tiny=2, quick=30, full=100)
+    reps = effort.pick(tiny=2, quick=20, full=100)
     growing_n = effort.pick(tiny=(4, 8, 16), quick=(8, 16, 32, 64), full=(8, 16, 32, 64, 128))
     growing_t = effort.pick(
         tiny=(6, 12, 24), quick=(8, 16, 32, 64, 128), full=(8, 16, 32, 64, 128, 256)
     )
     budgets = effort.pick(tiny=(128, 256), quick=(256, 1024, 4096), full=(256, 1024, 4096, 16384))
-    few = effort.pick(tiny=1, quick=8, full=100)
+    few = effort.pick(tiny=1, quick=5, full=100)
     tasks: list[Task] = []
     for kind in _LINES:
         tasks += cells("synthetic", f"{kind} T={fixed_t}", growing_n, reps)

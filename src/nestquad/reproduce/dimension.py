@@ -72,8 +72,8 @@ def _dimensions(effort: Effort) -> tuple[int, ...]:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=60, full=1000)
-    few = effort.pick(tiny=1, quick=4, full=100)
+    reps = effort.pick(tiny=2, quick=24, full=1000)
+    few = effort.pick(tiny=1, quick=3, full=100)
     tasks: list[Task] = []
     for dim in _dimensions(effort):
         for series in _LINES:

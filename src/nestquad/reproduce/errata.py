@@ -23,7 +23,7 @@ from nestquad.reproduce._part import (
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named
 from nestquad.reproduce._text import number
-from nestquad.reproduce.applications import application_tasks
+from nestquad.reproduce.applications import MLMC_BUDGETS, application_tasks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,12 +37,8 @@ _ROUNDING = 5e-4  # of a number printed with four digits
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    budgets = effort.pick(
-        tiny=(200, 400, 800),
-        quick=(300, 1000, 10_000, 100_000, 1_000_000),
-        full=(300, 1000, 10_000, 100_000, 1_000_000),
-    )
-    reps = effort.pick(tiny=3, quick=40, full=100)
+    budgets = MLMC_BUDGETS[effort.name]
+    reps = effort.pick(tiny=3, quick=36, full=100)
     return [
         *(t for t in application_tasks("health", effort) if t.series in _HEALTH),
         *cells("finance", ("mlmc published", "mlmc"), budgets, reps),

@@ -18,7 +18,7 @@ from nestquad.reproduce._part import (
 )
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._tables import curve_rows
-from nestquad.reproduce.applications import application_tasks, nested_sizes
+from nestquad.reproduce.applications import MLMC_BUDGETS, application_tasks, nested_sizes
 
 __all__ = ["COMPARED", "PARTS", "comparison_tasks"]
 
@@ -36,11 +36,11 @@ COMPARED = {
 
 def comparison_tasks(effort: Effort) -> list[Task]:
     """The three problems with every method; most runs are those of the other figures."""
-    reps = effort.pick(tiny=2, quick=40, full=100)
+    reps = effort.pick(tiny=2, quick=36, full=100)
     budgets = effort.pick(
         tiny=(128, 256), quick=(256, 1024, 4096, 16384), full=(256, 1024, 4096, 16384, 65536)
     )
-    few = effort.pick(tiny=1, quick=12, full=100)
+    few = effort.pick(tiny=1, quick=8, full=100)
     tasks: list[Task] = []
     for problem in PROBLEMS:
         if problem == "synthetic":
@@ -49,12 +49,7 @@ def comparison_tasks(effort: Effort) -> list[Task]:
                 tiny=(4, 6, 9), quick=(5, 10, 18, 32, 56, 100), full=(5, 10, 18, 32, 56, 100)
             )
             tasks += cells(problem, ("nmc N=√T", "nqmc N=√T"), means, reps)
-            large = effort.pick(
-                tiny=(200, 400, 800),
-                quick=(300, 1000, 10_000, 100_000, 1_000_000),
-                full=(300, 1000, 10_000, 100_000, 1_000_000),
-            )
-            tasks += cells(problem, "mlmc published", large, reps)
+            tasks += cells(problem, "mlmc published", MLMC_BUDGETS[effort.name], reps)
             tasks += cells(problem, "auto", budgets, effort.pick(tiny=1, quick=10, full=100))
         else:
             tasks += application_tasks(problem, effort)

@@ -34,12 +34,12 @@ _NMC = ("N=√T", "N=T", "N=2T")
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=3, quick=100, full=1000)
+    reps = effort.pick(tiny=3, quick=60, full=1000)
     sizes: _Sizes = effort.pick(
         tiny={"N=T": (6, 12, 24), "N=√T": (3, 5, 7), "N=2T": (5, 9, 17), "N=T²": (3, 4, 6)},
         quick={
             "N=T": (10, 18, 32, 56, 100, 178),
-            "N=√T": (5, 8, 12, 18, 27),
+            "N=√T": (5, 8, 12, 18),
             "N=2T": (7, 13, 23, 40, 71),
             "N=T²": (5, 8, 12, 18),
         },
@@ -66,7 +66,7 @@ def _tasks(effort: Effort) -> list[Task]:
 
     def fewer(size: int) -> int:
         # One system for each θ is O(N⁴) in all: the largest sizes take most of the time.
-        return reps if size <= 100 else effort.pick(tiny=2, quick=30, full=1000)
+        return reps if size <= 100 else effort.pick(tiny=2, quick=20, full=1000)
 
     tasks: list[Task] = []
     for ratio in _NKQ:

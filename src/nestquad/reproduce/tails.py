@@ -33,7 +33,7 @@ _SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=40, quick=500, full=10_000)
+    reps = effort.pick(tiny=40, quick=300, full=10_000)
     nkq = effort.pick(tiny=(6, 12), quick=(10, 32, 100), full=(10, 32, 100))
     nmc = effort.pick(tiny=(4,), quick=(10,), full=(10, 22))
     return [

@@ -74,7 +74,7 @@ def _size(problem: str, method: str, delta: float) -> int:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=60, full=1000)
+    reps = effort.pick(tiny=2, quick=50, full=1000)
     return [
         task
         for problem in ("synthetic", "finance")
