@@ -40,6 +40,7 @@ ORDER = (
     "problems",
     "plots",
     "report.py",
+    "reproduce",
     "_target.py",
     "cli.py",
 )

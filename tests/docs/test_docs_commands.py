@@ -45,6 +45,7 @@ def smaller(line: str) -> list[str]:
         "compare": ["--replicates", "2"] if len(arguments) > 1 else ["--help"],
         "estimate": [] if len(arguments) > 1 else ["--help"],
         "demo": ["--tol", "2.0"],
+        "reproduce": ["--help"],  # which takes minutes; tests/reproduce runs it tiny
     }
     return arguments + extra.get(arguments[0], [])
 

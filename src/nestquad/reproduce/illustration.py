@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.plots import INK, SOFT, TEXT_SIZE, End, label_ends, new_axes, title
+from nestquad.plots import AVERAGE, INK, SOFT, End, label_ends, new_axes, title
 from nestquad.quadrature import KernelQuadrature
 from nestquad.reproduce._draw import line_looks, look
 from nestquad.reproduce._part import Content, Drawing, Effort, Finding, Part, Table, Verdict
@@ -108,47 +108,39 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
 
 
 def _draw(found: _Picture) -> Figure:
-    figure, (left, right) = new_axes(13.5, 4.6, columns=2)
-    ends = []
-    for t, style in zip(_SHOWN, line_looks(3), strict=True):
-        sizes = 60.0 * _N * found.inner[t]
-        left.plot(found.x[t], found.g[t], color=style.color, linestyle=style.dashes, linewidth=0.9)
-        left.scatter(
-            found.x[t], found.g[t], sizes, color=style.color, marker=style.marker, zorder=3
-        )
-        center, width = np.log(found.theta[t]) - 0.045, 0.3
-        _hill(left, center, width, -62.0, 14.0, style.color)
-        left.annotate(
-            f"θ = {found.theta[t]:.0f}\nĴ = {found.j[t]:.1f}",
-            (float(np.exp(center - width**2)), -62.0 + 14.0),
-            xytext=(0, 2),
-            textcoords="offset points",
-            ha="center",
-            fontsize=TEXT_SIZE - 1,
-            color=style.color,
-        )
-    left.set_xlim(20, 300)
-    left.set_ylim(-63, 25)
-    left.set_xlabel("x, price at maturity")
-    left.set_ylabel("g(x), loss by the shock")
-    title(left, "", f"stage I: Ĵ(θ_t) = Σ w_n g(x_n), N = {_N}")
+    figure, (*inner, right) = new_axes(17.0, 4.0, columns=len(_SHOWN) + 1)
+    bottom = -27.0
+    for ax, t, style in zip(inner, _SHOWN, line_looks(len(_SHOWN)), strict=True):
+        dense = np.linspace(20.0, 280.0, 400)
+        problem = problem_named("finance")
+        ax.plot(dense, problem.g(dense[:, None], found.theta[:1]), color=SOFT, linewidth=0.9)
+        sizes = 45.0 * _N * np.abs(found.inner[t])
+        ax.scatter(found.x[t], found.g[t], sizes, color=style.color, marker=style.marker, zorder=3)
+        _hill(ax, float(np.log(found.theta[t])) - 0.045, 0.3, bottom, 9.0, style.color)
+        ax.set_ylim(bottom, 28.0)
+        ax.set_xlabel("x, price at maturity")
+        words = f"stage I, θ = {found.theta[t]:.0f}: Ĵ = Σ wₙ g(xₙ) = {found.j[t]:.1f}"
+        title(ax, "", words)
+    inner[0].set_ylabel("g(x), loss by the shock")
     style = look("nkq")
     right.plot(found.theta, found.j, color=SOFT, linewidth=1.0)
-    right.scatter(
-        found.theta, found.f, 60.0 * _T * found.outer, color=style.color, marker="o", zorder=3
+    sizes = 45.0 * _T * np.abs(found.outer)
+    right.scatter(found.theta, found.f, sizes, color=style.color, marker="o", zorder=3)
+    low = float(found.j.min())
+    _hill(right, float(np.log(100)) - 0.045, 0.3, low - 4.0, 3.5, style.color)
+    right.axhline(found.answer, color=INK, linewidth=0.9, linestyle=AVERAGE)
+    right.set_ylim(bottom=low - 4.0)
+    right.set_xlabel("θ, price at the shock")
+    right.set_ylabel("expected loss")
+    title(right, "", "stage II: Î = Σ wₜ F̂(θₜ)")
+    label_ends(
+        right,
+        [
+            End(float(found.f[-1]), "F̂ = max(Ĵ, 0)", style.color),
+            End(low, "Ĵ(θ)", SOFT),
+            End(found.answer, f"Î = {found.answer:.2f}", INK),
+        ],
     )
-    _hill(right, float(np.log(100) - 0.045), 0.3, -12.0, 5.0, style.color)
-    ends += [
-        End(float(found.f[-1]), "F̂(θ_t) = max(Ĵ, 0)", style.color),
-        End(float(found.j[-1]) - 1.2, "Ĵ(θ)", SOFT),
-        End(found.answer, f"Î = Σ w_t F̂ = {found.answer:.2f}", INK),
-    ]
-    right.axhline(found.answer, color=INK, linewidth=0.9, linestyle=(0, (8, 3)))
-    right.set_ylim(bottom=-12.0)
-    right.set_xlabel("θ, price at the time of the shock (area of a point: its weight)")
-    right.set_ylabel("F̂(θ), expected loss")
-    title(right, "", f"stage II: Î = Σ w_t F̂(θ_t), T = {_T}")
-    label_ends(right, ends)
     return figure
 
 

@@ -97,8 +97,7 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
                 drawing=Drawing(
                     "synthetic",
                     "Mean absolute error against evaluations of g, bands from the 25 % to the 75 % "
-                    "quantile; r is fitted to cost ∝ Δ^−r. Left NMC, right NKQ as published and "
-                    "our default.",
+                    "quantile; r is fitted to cost ∝ Δ^−r.",
                     lambda: _draw(nkq, nmc, auto),
                 ),
                 verdicts=(
@@ -151,28 +150,28 @@ def fastest(
 
 
 def _draw(nkq: dict[str, Curve], nmc: dict[str, Curve], auto: Curve) -> Figure:
-    figure, (left, right) = new_axes(13.0, 4.4, columns=2)
+    figure, axes = new_axes(17.0, 4.4, columns=3)
     looks = line_looks(4)
     first: list[Line] = [
-        (f"NMC, {r}", c, look("nmc") if r == "N=√T" else looks[i + 1])
-        for i, (r, c) in enumerate(nmc.items())
+        (r, c, look("nmc") if r == "N=√T" else looks[i + 1]) for i, (r, c) in enumerate(nmc.items())
     ]
-    second: list[Line] = [(f"NKQ, {r}", c, looks[i]) for i, (r, c) in enumerate(nkq.items())]
-    second.append(("ours (auto)", auto, look("auto")))
+    second: list[Line] = [(r, c, looks[i]) for i, (r, c) in enumerate(nkq.items())]
+    third: list[Line] = [
+        ("NMC, N=√T", nmc["N=√T"], look("nmc")),
+        ("NKQ, N=T", nkq["N=T"], look("nkq")),
+        ("ours (auto)", auto, look("auto")),
+    ]
     for ax, lines, r, heading in (
-        (left, first, 3.0, "NMC: theory Δ = cost^(−1/3)"),
-        (right, second, 1.0, "NKQ: theory Δ = 1/cost"),
+        (axes[0], first, 3.0, "NMC, by N : T"),
+        (axes[1], second, 1.0, "NKQ as published, by N : T"),
+        (axes[2], third, None, "the best of both, and our default"),
     ):
         log_axes(ax, [cost for _, curve, _ in lines for cost in curve.costs], "mean |error|")
-        ends = draw_lines(ax, lines, exponents=True)
-        _, curve, _ = lines[0]
-        guide(
-            ax,
-            (float(curve.costs[0]), 0.5 * float(curve.means[0])),
-            r,
-            float(curve.costs[-1]),
-            "theory, r = 3" if r == 3 else "theory, r = 1",
-        )
+        ends = draw_lines(ax, lines)
+        curve = lines[0][1]
+        if r is not None:
+            start = (float(curve.costs[0]), 0.4 * float(curve.means[0]))
+            guide(ax, start, r, float(curve.costs[-1]), f"theory, r = {r:.0f}")
         label_ends(ax, ends)
         title(ax, "", heading)
     return figure
