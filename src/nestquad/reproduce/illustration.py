@@ -117,6 +117,7 @@ def _draw(found: _Picture) -> Figure:
         sizes = 45.0 * _N * np.abs(found.inner[t])
         ax.scatter(found.x[t], found.g[t], sizes, color=style.color, marker=style.marker, zorder=3)
         _hill(ax, float(np.log(found.theta[t])) - 0.045, 0.3, bottom, 9.0, style.color)
+        ax.set_xlim(15.0, 285.0)
         ax.set_ylim(bottom, 28.0)
         ax.set_xlabel("x, price at maturity")
         words = f"stage I, θ = {found.theta[t]:.0f}: Ĵ = Σ wₙ g(xₙ) = {found.j[t]:.1f}"
@@ -137,7 +138,7 @@ def _draw(found: _Picture) -> Figure:
         right,
         [
             End(float(found.f[-1]), "F̂ = max(Ĵ, 0)", style.color),
-            End(low, "Ĵ(θ)", SOFT),
+            End(low, "grey: Ĵ(θ)", SOFT),
             End(found.answer, f"Î = {found.answer:.2f}", INK),
         ],
     )
