@@ -79,7 +79,7 @@ def _run(change: Change) -> Callable[[Task, np.random.SeedSequence], Outcome]:
 def _tasks(effort: Effort) -> list[Task]:
     reps = effort.pick(tiny=2, quick=24, full=1000)
     sizes = effort.pick(
-        tiny=(6, 10, 16), quick=(10, 18, 32, 56, 100), full=(10, 18, 32, 56, 100, 178, 316)
+        tiny=(6, 10, 16), quick=(10, 18, 32, 56, 100), full=(10, 18, 32, 56, 100, 178)
     )
     names = [f"ablation {label}" for panel in _changes().values() for label in panel]
     means = effort.pick(tiny=(4, 6, 9), quick=(5, 10, 18), full=(5, 10, 18, 32, 46))
@@ -220,7 +220,11 @@ PARTS = (
         analyze=_analyze,
         series=tuple(
             Series(
-                f"ablation {label}", label, _run(change), lambda n: 0.02 + 8e-10 * n**4, "nkq N=T"
+                f"ablation {label}",
+                label,
+                _run(change),
+                lambda n: 0.015 + 1.8e-7 * n**2.85,
+                "nkq N=T",
             )
             for panel in _changes().values()
             for label, change in panel.items()

@@ -65,6 +65,11 @@ def _run(name: str) -> Callable[[Task, np.random.SeedSequence], Outcome]:
     return run
 
 
+def _seconds(series: str) -> Callable[[int], float]:
+    slow = {"dimension auto": 2.0, "dimension nmc": 0.01, "dimension nqmc": 0.01}
+    return lambda size: slow.get(series, 0.1)
+
+
 def _dimensions(effort: Effort) -> tuple[int, ...]:
     return effort.pick(
         tiny=(1, 2, 4), quick=(1, 2, 3, 4, 5, 6, 8, 10, 14, 20), full=tuple(range(1, 21))
@@ -216,7 +221,7 @@ PARTS = (
         tasks=_tasks,
         analyze=_analyze,
         series=tuple(
-            Series(name, label, _run(name.split(" ")[1]), lambda n: 0.2)
+            Series(name, label, _run(name.split(" ")[1]), _seconds(name))
             for name, label in _LINES.items()
         ),
     ),
