@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nestquad.errors import InputError, unknown_name
-from nestquad.plots import save, to_png
+from nestquad.plots import save
 from nestquad.reproduce._page import Picture, Section, write_page
 from nestquad.reproduce._part import Content, Effort, Part, Table, Verdict
 from nestquad.reproduce._registry import absent, parts
@@ -106,7 +106,8 @@ def _section(part: Part, runs: Runs, effort: Effort, out: Path) -> Section:
             figure = finding.drawing.draw()
             (out / "figures").mkdir(parents=True, exist_ok=True)
             files = [save(figure, out / "figures" / f"{name}.{kind}") for kind in ("png", "svg")]
-            pictures[name] = Picture(to_png(figure), [f.relative_to(out).as_posix() for f in files])
+            names = [file.relative_to(out).as_posix() for file in files]
+            pictures[name] = Picture(files[0].read_bytes(), names)
     return Section(part, content, runs, pictures)
 
 

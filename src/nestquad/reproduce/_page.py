@@ -39,7 +39,7 @@ tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 figure { margin: 1rem 0; break-inside: avoid; }
-img { max-width: 100%; height: auto; }
+img { max-width: 100%; max-height: 28rem; width: auto; height: auto; }
 .v { white-space: nowrap; font-weight: 600; border-radius: .25rem; padding: .05rem .45rem; }
 .v.holds { background: #e2f1ea; color: #00573f; }
 .v.holds-better { background: #00805d; color: #fff; }
@@ -132,7 +132,7 @@ def _opening(
     yield _summary(sections)
     if absent:
         names = ", ".join(absent)
-        yield f"<p>Not there yet: {escape(names)}. It will appear on this page.</p>"
+        yield f"<p>Not there yet: {escape(names)}.</p>"
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
