@@ -140,8 +140,8 @@ def test_decay():
 
 
 def test_tails_of_known_laws():
-    normal = np.abs(RNG.standard_normal(20_000))
-    assert heaviness(RNG.standard_exponential(200_000)).value == pytest.approx(1.0, abs=0.05)
+    normal = np.abs(RNG.standard_normal(5_000))
+    assert heaviness(RNG.standard_exponential(200_000), draws=5).value == pytest.approx(1.0, abs=0.05)
     assert tail_is_light("normal", normal).status == "holds"
     assert tail_is_light("heavy", RNG.standard_exponential(5_000) ** 4).status == "does not hold"
 
