@@ -7,10 +7,13 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint bench docs clean
+.PHONY: demo reproduce test test-slow lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/nestquad demo --out demo-output
+
+reproduce: $(VENV)/.demo
+	$(BIN)/nestquad reproduce all --out results
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 -q
@@ -50,4 +53,4 @@ $(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo-output results .pytest_cache .mypy_cache .ruff_cache

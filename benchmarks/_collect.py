@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import nestquad as nq
 from benchmarks._ledger import Ledger, Outcome, Run, Task
-from benchmarks._measure import THREAD_VARIABLES
 from benchmarks._study import Settings
 from nestquad.methods import METHODS
+from nestquad.reproduce._workers import in_processes
 
 __all__ = ["ALL_METHODS", "ROUNDING", "collect", "measure", "open_ledger"]
 
@@ -50,7 +48,8 @@ def collect(ledger: Ledger, tasks: Iterable[Task], measure: Measure, settings: S
     todo = ledger.missing(selected)
     _say(f"  {len(todo):,} runs to do, {len(selected) - len(todo):,} there already")
     start = last = time.monotonic()
-    for done, run in enumerate(_runs(todo, measure, settings.jobs), 1):
+    found = in_processes(partial(_run, measure), todo, settings.jobs, _warm_up)
+    for done, run in enumerate(found, 1):
         ledger.append(run)
         now = time.monotonic()
         if now - last > _SECONDS_BETWEEN_LINES:
@@ -112,20 +111,6 @@ class _Clock:
             self.seconds += time.process_time() - start
 
 
-def _runs(tasks: list[Task], measure: Measure, jobs: int) -> Iterator[Run]:
-    if jobs == 0 or not tasks:
-        yield from (_run(measure, task) for task in tasks)
-        return
-    context = multiprocessing.get_context("spawn")
-    with _single_threads(), ProcessPoolExecutor(jobs, context, _warm_up) as pool:
-        try:
-            waiting = [pool.submit(_run, measure, task) for task in tasks]
-            for future in as_completed(waiting):
-                yield future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 def _run(measure: Measure, task: Task) -> Run:
     return Run.of(task, measure(task))
 
@@ -138,20 +123,6 @@ def _warm_up() -> None:
         for method in ALL_METHODS:
             with suppress(nq.NestquadError):
                 nq.estimate(problem, method=method, budget=500, rng=0)
-
-
-@contextmanager
-def _single_threads() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _say(text: str) -> None:

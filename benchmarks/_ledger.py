@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, fields
-from functools import lru_cache
 from pathlib import Path
 
 import nestquad as nq
+from nestquad.reproduce._runs import sources
 
 __all__ = ["Ledger", "Outcome", "Run", "Task", "sources"]
 
@@ -121,14 +120,3 @@ def _read(path: Path) -> Iterable[Run]:
         for row in csv.DictReader(file):
             if list(row) == list(_COLUMNS) and None not in row.values():
                 yield Run(**{name: kind(row[name]) for name, kind in _COLUMNS.items()})
-
-
-@lru_cache
-def sources() -> str:
-    """A hash of the package's own files: two runs with the same one ran the same code."""
-    folder = Path(nq.__file__).parent
-    digest = hashlib.blake2s(digest_size=4)
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

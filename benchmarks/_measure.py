@@ -13,8 +13,7 @@ import numpy as np
 import scipy
 
 import nestquad as nq
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from nestquad.reproduce._workers import THREAD_VARIABLES
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._study import Column, Result, Study, Table, Verdict
+from nestquad.reproduce._text import number as error
 
 _HEAD = """\
 <!-- Written by `python -m benchmarks`; change a study in benchmarks/studies, not this page. -->
@@ -20,14 +21,6 @@ The long studies keep every run in `data/NAME_runs.csv` and go on where they wer
 Errors are absolute, against exact values, and averaged over seeds 0, 1, 2, …; what follows ± is
 the standard error of that average.
 """
-
-
-def error(value: float) -> str:
-    """Two digits, without zeros that tell nothing: 7.2e-5, 0.013, 4.5, 58."""
-    if value == 0 or 0.01 <= abs(value) < 1000:
-        return f"{value:#.2g}".rstrip(".") if abs(value) < 100 else f"{value:.0f}"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
 
 
 def limit(value: float) -> str:

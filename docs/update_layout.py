@@ -45,6 +45,7 @@ ORDER = (
     "_page.py",
     "report.py",
     "voi",
+    "reproduce",
     "_target.py",
     "_options.py",
     "_plan_command.py",

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from nestquad._target import load_problem
 from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
 from nestquad.report import write_report
+from nestquad.reproduce._command import add_reproduce
 from nestquad.result import plain
 from nestquad.voi import _command as voi_command
 
@@ -44,6 +46,7 @@ examples:
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
+  nestquad reproduce all --out results
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -321,6 +324,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     demo.add_argument("--no-progress", action="store_true", help="no progress bar")
+
+    add_reproduce(partial(_command, commands))
     return parser
 
 

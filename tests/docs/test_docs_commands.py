@@ -49,6 +49,7 @@ def smaller(line: str) -> list[str]:
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
         "voi": [] if len(arguments) > 1 else ["--help"],
+        "reproduce": ["--help"],  # which takes minutes; tests/reproduce runs it tiny
     }
     return arguments + extra.get(arguments[0], [])
 

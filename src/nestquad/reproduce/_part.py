@@ -1,0 +1,193 @@
+"""What a part of the reproduction is, and what it hands to the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from nestquad.reproduce._runs import Runs
+
+__all__ = [
+    "Content",
+    "Drawing",
+    "Effort",
+    "Finding",
+    "Outcome",
+    "Part",
+    "Series",
+    "Status",
+    "Table",
+    "Task",
+    "Verdict",
+    "cells",
+]
+
+Value = TypeVar("Value")
+Status = Literal["holds", "holds better", "does not hold", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to run: ``tiny`` shows that it runs, ``quick`` what comes out, ``full`` the paper.
+
+    Examples
+    --------
+    >>> Effort("quick").pick(tiny=2, quick=50, full=1000)
+    50
+    """
+
+    name: Literal["tiny", "quick", "full"]
+
+    def pick(self, *, tiny: Value, quick: Value, full: Value) -> Value:
+        """What this effort stands for."""
+        return {"tiny": tiny, "quick": quick, "full": full}[self.name]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run to do. What `size` means (N, T or evaluations) is the series' affair."""
+
+    problem: str
+    series: str
+    size: int
+    replicate: int
+
+
+def cells(
+    problem: str,
+    series: str | Sequence[str],
+    sizes: Sequence[int],
+    replicates: int | Callable[[int], int],
+) -> Iterator[Task]:
+    """All tasks of some series at some sizes; `replicates` may depend on the size."""
+    for one in [series] if isinstance(series, str) else series:
+        for size in sizes:
+            count = replicates(size) if callable(replicates) else replicates
+            yield from (Task(problem, one, size, replicate) for replicate in range(count))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run found: its answer, how wrong it was, and what it cost."""
+
+    value: float
+    error: float
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """A method in one configuration, as a function of a task.
+
+    Attributes
+    ----------
+    name
+        What tasks and files call it.
+    label
+        What figures call it.
+    run
+        ``run(task, rng)``, where `rng` is a seed sequence of the task's own.
+    seconds
+        Roughly what a run of this size takes, to tell how much time is left.
+    stream
+        Series with the same stream draw the same points, for comparisons in pairs; default: its
+        name.
+    """
+
+    name: str
+    label: str
+    run: Callable[[Task, np.random.SeedSequence], Outcome]
+    seconds: Callable[[int], float] = lambda size: 0.05
+    stream: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim of the paper (or of ours), the numbers on both sides, and what they say."""
+
+    claim: str
+    paper: str
+    ours: str
+    status: Status
+    reason: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that become a CSV file, and on the page a table of the `columns` given.
+
+    `columns` maps keys of the rows to headings; without any, the table is only a file.
+    """
+
+    name: str
+    caption: str
+    rows: tuple[Mapping[str, Any], ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to be drawn, and what a reader should see in it."""
+
+    name: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What stands together on the page: words, a figure, tables, and the claims they support."""
+
+    title: str = ""
+    text: str = ""
+    drawing: Drawing | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that a part has to say."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [verdict for finding in self.findings for verdict in finding.verdicts]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the reproduction.
+
+    Attributes
+    ----------
+    name
+        As on the command line.
+    title
+        As on the page.
+    source
+        Where in the paper.
+    about
+        What is run, in a few sentences.
+    tasks
+        The runs that an effort asks for.
+    analyze
+        From exactly those runs to what is shown.
+    series
+        Configurations that only this part uses.
+    """
+
+    name: str
+    title: str
+    source: str
+    about: str
+    tasks: Callable[[Effort], Sequence[Task]]
+    analyze: Callable[[Runs, Effort], Content]
+    series: tuple[Series, ...] = ()

@@ -1,0 +1,204 @@
+"""Every run, a line each: what is there is not run again."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from nestquad.reproduce._curve import Curve
+from nestquad.reproduce._part import Outcome, Task
+from nestquad.reproduce._workers import in_processes
+
+__all__ = ["Ledger", "Run", "Runs", "collect", "sources"]
+
+
+@dataclass(frozen=True)
+class Run(Outcome, Task):
+    """A task, what came out, and which code and seed it was.
+
+    `seconds` is CPU time.
+    """
+
+    seconds: float
+    seed: int
+    sources: str
+
+    @property
+    def task(self) -> Task:
+        return Task(self.problem, self.series, self.size, self.replicate)
+
+
+_KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
+_COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
+
+
+@dataclass
+class Ledger:
+    """The runs in a CSV file. Those with another seed stay in the file and are not looked at."""
+
+    path: Path
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.runs: dict[Task, Run] = {}
+        self._others: list[Run] = []
+        self._file: TextIO | None = None
+        if self.path.exists():
+            for run in _read(self.path):
+                if run.seed == self.seed:
+                    self.runs[run.task] = run
+                else:
+                    self._others.append(run)
+
+    def missing(self, tasks: Iterable[Task]) -> list[Task]:
+        return [task for task in dict.fromkeys(tasks) if task not in self.runs]
+
+    def append(self, run: Run) -> None:
+        """Keep a run, on disk at once: an interruption loses none."""
+        if self._file is None:
+            self.tidy()  # leaves out a line that was cut short when something ended it
+            self._file = self.path.open("a", newline="", encoding="utf-8")
+        self.runs[run.task] = run
+        csv.writer(self._file).writerow(astuple(run))
+        self._file.flush()
+
+    def forget(self) -> None:
+        """Start over with this seed."""
+        self.runs = {}
+        self.tidy()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Write the file anew, in order: the same runs make the same file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        ordered = sorted(
+            [*self._others, *self.runs.values()],
+            key=lambda run: (run.seed, run.problem, run.series, run.size, run.replicate),
+        )
+        draft = self.path.with_suffix(".new")
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(_COLUMNS)
+            writer.writerows(astuple(run) for run in ordered)
+        draft.replace(self.path)
+
+
+def _read(path: Path) -> Iterable[Run]:
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if list(row) == list(_COLUMNS) and None not in row.values():
+                values = {name: kind(row[name]) for name, kind in _COLUMNS.items()}
+                yield Run(**values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one part, for reading."""
+
+    by_task: dict[Task, Run]
+
+    @classmethod
+    def of(cls, ledger: Ledger, tasks: Sequence[Task]) -> Runs:
+        return cls({task: ledger.runs[task] for task in tasks})
+
+    def of_cell(self, problem: str, series: str, size: int) -> list[Run]:
+        """Replicates of one cell, in order."""
+        key = (problem, series, size)
+        return [r for t, r in self.by_task.items() if (t.problem, t.series, t.size) == key]
+
+    def sizes(self, problem: str, series: str) -> list[int]:
+        return sorted({t.size for t in self.by_task if (t.problem, t.series) == (problem, series)})
+
+    def curve(
+        self, problem: str, series: str, error: Callable[[Run], float] | None = None
+    ) -> Curve:
+        """Error against cost; `error` measures another than the absolute one."""
+        found = [self.of_cell(problem, series, n) for n in self.sizes(problem, series)]
+        measure = error or (lambda run: run.error)
+        return Curve(
+            np.array([np.mean([run.evaluations for run in cell]) for cell in found]),
+            tuple(np.array([measure(run) for run in cell]) for cell in found),
+        )
+
+    @property
+    def seconds(self) -> float:
+        return sum(run.seconds for run in self.by_task.values())
+
+    @property
+    def sources(self) -> set[str]:
+        return {run.sources for run in self.by_task.values()}
+
+
+def collect(
+    ledger: Ledger,
+    tasks: Sequence[Task],
+    jobs: int,
+    tell: Callable[[int, int, float], None] = lambda done, total, left: None,
+) -> None:
+    """Do what the ledger lacks; `tell` hears how many are done, of how many, and seconds left."""
+    from nestquad.reproduce._registry import series_named
+
+    todo = ledger.missing(tasks)
+    expected = {task: series_named(task.series).seconds(task.size) for task in todo}
+    # One replicate of everything after the other, so that progress is even; the long ones first,
+    # so that no process waits for the last one.
+    todo.sort(key=lambda task: (task.replicate, -expected[task]))
+    total, done = sum(expected.values()), 0.0
+    start = time.monotonic()
+    tell(0, len(todo), total / max(jobs, 1))
+    try:
+        found = in_processes(partial(_run, seed=ledger.seed), todo, jobs)
+        for count, run in enumerate(found, 1):
+            ledger.append(run)
+            done += expected[run.task]
+            elapsed = time.monotonic() - start
+            tell(count, len(todo), elapsed * (total - done) / done)
+    finally:
+        ledger.close()
+
+
+def _run(task: Task, seed: int) -> Run:
+    from nestquad.reproduce._registry import series_named
+
+    series = series_named(task.series)
+    name = zlib.crc32(f"{task.problem} {series.stream or series.name}".encode())
+    rng = np.random.SeedSequence([seed, task.size, task.replicate, name])
+    start = time.process_time()
+    with warnings.catch_warnings():
+        # A warning is for the one who can change the settings; here they are what is studied.
+        warnings.simplefilter("ignore")
+        found = series.run(task, rng)
+    seconds = round(time.process_time() - start, 4)
+    values = {**asdict(task), **asdict(found)}
+    return Run(**values, seconds=seconds, seed=seed, sources=sources())
+
+
+@lru_cache
+def sources() -> str:
+    """A hash of the library's files: two runs with the same one ran the same code.
+
+    Without those that only draw, write and parse, which change no number.
+    """
+    folder, here = Path(__file__).parents[1], Path(__file__).parent
+    aside = {folder / "cli.py", folder / "report.py", *(folder / "plots").glob("*.py")}
+    aside |= set(here.glob("*.py")) - {here / "_series.py"}
+    digest = hashlib.blake2s(digest_size=4)
+    for path in sorted(set(folder.rglob("*.py")) - aside):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
