@@ -8,7 +8,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError
-from nestquad.evaluate import Design, Evaluator, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError
 from nestquad.methods import Goal, Method
 from nestquad.result import Estimate, Step
 
@@ -77,7 +77,7 @@ class Loop:
         """Evaluate and analyse one design; what to do next."""
         before, previous = self._half, self.found
         try:
-            found = self.method.analyze(self.evaluator.evaluate(design))
+            found = self.method.analyze(Evaluations(self.evaluator, design))
         except OutOfTimeError:
             if previous is None:
                 raise

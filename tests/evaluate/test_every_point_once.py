@@ -9,7 +9,7 @@ import pytest
 from counting import counting_problem
 
 import nestquad as nq
-from nestquad.evaluate import Design, Evaluator, Grid, Span, inner_points, outer_points
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, Span, inner_points, outer_points
 from nestquad.methods import Goal
 from nestquad.points import Sobol, Stream
 
@@ -45,7 +45,7 @@ def test_exactly_the_points_of_the_design(method, keep, chunk_points):
     method = METHODS[method]
     design = method.plan(problem, Goal(STREAM))
     evaluator = Evaluator(problem, keep=keep, chunk_points=chunk_points)
-    estimate = method.analyze(evaluator.evaluate(design))
+    estimate = method.analyze(Evaluations(evaluator, design))
     expected = design_points(problem, design.grids[0])
     assert g.n_evaluations == 23 * 17 == design.n_evaluations == evaluator.n_evaluations
     assert estimate.n_evaluations == 23 * 17
@@ -60,7 +60,7 @@ def test_growth_evaluates_only_what_is_new(outputs):
     sizes = [(8, 4), (16, 4), (16, 8), (16, 16), (32, 16), (33, 16), (33, 40)]
     for n_outer, n_inner in sizes:
         grid = replace(grid, n_outer=n_outer, n_inner=n_inner)
-        values = evaluator.evaluate(Design((grid,))).values(n_outer)
+        values = Evaluations(evaluator, Design((grid,))).values(n_outer)
         assert values.shape == (n_outer, n_inner, 2)[: 2 + (outputs > 1)]
         assert g.n_evaluations == n_outer * n_inner == evaluator.n_evaluations
     points = design_points(problem, grid)
@@ -78,7 +78,7 @@ def test_a_grown_design_gives_the_same_bits_as_a_fresh_one(inner):
     grown = Evaluator(problem, keep=True)
     small.analyze(grown.evaluate(small.plan(problem, Goal(STREAM))))
     after = large.analyze(grown.evaluate(large.plan(problem, Goal(STREAM))))
-    fresh = large.analyze(Evaluator(problem).evaluate(large.plan(problem, Goal(STREAM))))
+    fresh = large.analyze(Evaluations(Evaluator(problem), large.plan(problem, Goal(STREAM))))
     assert after.value == fresh.value
     assert after.std_error == fresh.std_error
     assert grown.n_evaluations == 32 * 32

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.evaluate import Design, Evaluator, Grid
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
 from nestquad.points import IID, Stream
 
 CHILD = """
@@ -64,7 +64,7 @@ def test_blocks_shrink_with_the_dimension():
     problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(np.zeros(dim), np.ones(dim)), g)
     evaluator = Evaluator(problem)
     grid = Grid(4, 10_000, IID(), IID(), None, Stream.from_rng(0))
-    values = evaluator.evaluate(Design((grid,))).values(4)
+    values = Evaluations(evaluator, Design((grid,))).values(4)
     assert values.shape == (4, 10_000)
     assert 8 * max(sizes) < 256e6 / 4
     assert abs(values.mean() - 500.5) < 5 * np.sqrt(dim / 12 / values.size) + 1.0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.evaluate import Evaluator
+from nestquad.evaluate import Evaluations, Evaluator
 from nestquad.methods import Goal
 from nestquad.points import Stream
 
@@ -98,7 +98,7 @@ def test_time_for_a_single_theta(method):
 
     evaluator.on_progress = stop_after_the_first_row
     design = method.plan(problem, Goal(Stream.from_rng(0)))
-    est = method.analyze(evaluator.evaluate(design))
+    est = method.analyze(Evaluations(evaluator, design))
     assert est.n_outer == 1
     assert evaluator.stopped == "time"
     assert est.std_error >= abs(est.value)  # one θ says nothing about the others

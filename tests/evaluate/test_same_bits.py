@@ -10,7 +10,7 @@ import pytest
 from counting import counting_problem
 
 import nestquad as nq
-from nestquad.evaluate import Evaluator, inner_points, outer_points
+from nestquad.evaluate import Evaluations, Evaluator, inner_points, outer_points
 from nestquad.methods import Goal
 from nestquad.points import IID, Stream
 
@@ -54,7 +54,7 @@ PROBLEMS = {name: nq.problems.get(name) for name in SHIPPED} | {
 
 def run(problem, method, **options):
     design = method.plan(problem, Goal(Stream.from_rng(3)))
-    estimate = method.analyze(Evaluator(problem, **options).evaluate(design))
+    estimate = method.analyze(Evaluations(Evaluator(problem, **options), design))
     return np.append(estimate.value, estimate.std_error)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.evaluate import Evaluator
+from nestquad.evaluate import Evaluations, Evaluator
 from nestquad.methods import Goal
 from nestquad.methods._audit import audited, unexplained
 from nestquad.methods._magnify import magnification
@@ -15,7 +15,7 @@ from nestquad.points import Stream
 def grid_of(problem, n_outer=200, n_inner=8):
     evaluator = Evaluator(problem, keep=True)
     method = nq.NQMC(n_outer=n_outer, n_inner=n_inner)
-    return evaluator.evaluate(method.plan(problem, Goal(Stream.from_rng(0))))
+    return Evaluations(evaluator, method.plan(problem, Goal(Stream.from_rng(0))))
 
 
 def noisy(amplitude):
@@ -78,7 +78,7 @@ def test_methods_tell_what_they_think_of_j(method, name, budget):
     problem = nq.problems.get(name)
     evaluator = Evaluator(problem, keep=True)
     goal = Goal(Stream.from_rng(0), budget)
-    method.analyze(evaluator.evaluate(method.plan(problem, goal)))
+    method.analyze(Evaluations(evaluator, method.plan(problem, goal)))
     theta = np.linspace(0.05, 0.95, 7)[:, None]
     found = evaluator.memo(goal.stream)["j"](theta)
     assert found.shape == (7, 1)

@@ -12,7 +12,7 @@ import pytest
 import nestquad as nq
 from nestquad.accuracy import allocate
 from nestquad.errors import EvaluationError, InputError
-from nestquad.evaluate import Design, Evaluator
+from nestquad.evaluate import Design, Evaluations, Evaluator
 from nestquad.kernels import Matern
 from nestquad.methods import Goal
 from nestquad.methods._level_terms import LevelTerm, assemble
@@ -51,7 +51,7 @@ def test_levels_on_the_same_theta_add_up_to_the_finest_level():
     goal = Goal(Stream.from_rng(0))
     grid = method.plan(problem, goal).grids[0]
     grids = tuple(replace(grid, n_outer=24, n_inner=n) for n in (8, 16, 32))
-    evaluations = Evaluator(problem).evaluate(Design(grids))
+    evaluations = Evaluations(Evaluator(problem), Design(grids))
     est = method.analyze(evaluations)
     outer = evaluations.outer(2)
     inner = evaluations.inner(outer.theta, (0, 24), 2)
@@ -68,7 +68,7 @@ def test_levels_on_the_same_theta_add_up_to_the_finest_level():
 def test_one_theta_and_one_inner_sequence_for_all_levels():
     problem = nq.problems.finance()
     design = MLKQ().plan(problem, Goal(Stream.from_rng(1), budget=1_000))
-    evaluations = Evaluator(problem).evaluate(design)
+    evaluations = Evaluations(Evaluator(problem), design)
     finest = len(design.grids) - 1
     theta, x = evaluations.outer(0), evaluations.inner(evaluations.outer(0).theta[:3], (0, 3), 0)
     few = evaluations.outer(finest).theta

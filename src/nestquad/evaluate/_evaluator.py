@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError
 from nestquad.evaluate._chunks import CHUNK_POINTS, chunks, columns
-from nestquad.evaluate._design import Design, Grid, Span
+from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._jobs import Job
 from nestquad.evaluate._memory import MEMORY, block_points
 from nestquad.evaluate._pace import Pace, task_seconds
@@ -25,9 +25,6 @@ from nestquad.evaluate._task import InnerRule, Task, run_task
 from nestquad.evaluate._workers import Workers
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
-
-if TYPE_CHECKING:
-    from nestquad.evaluate._evaluations import Evaluations
 
 __all__ = ["Evaluator"]
 
@@ -93,12 +90,6 @@ class Evaluator:
         seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
         self._pace = Pace(min(first, most), most, seconds)
         self._value_bytes = 8
-
-    def evaluate(self, design: Design) -> Evaluations:
-        """The evaluations of a design; none is made before it is asked for."""
-        from nestquad.evaluate._evaluations import Evaluations
-
-        return Evaluations(self, design)
 
     def memo(self, stream: Stream) -> dict[str, Any]:
         """What a method wants to remember from turn to turn to save time; no answer needs it."""

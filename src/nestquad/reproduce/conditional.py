@@ -60,6 +60,7 @@ def _two_stages(
     method: NKQ = published_nkq(problem, n_outer, n_inner)
     generator = np.random.default_rng(rng)
     theta, x = generator.random((n_outer, 1)), generator.random((n_outer, n_inner, 1))
+    assert problem.g is not None
     values = problem.g(x, theta[:, None, :])
     first = method.inner.tuned([(x[t], values[t, :, None]) for t in range(min(4, n_outer))])
     rules = [found[0] for found in first.rules_by_set(x, (n_inner,))]

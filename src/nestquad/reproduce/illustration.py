@@ -44,6 +44,7 @@ class _Picture:
 def _compute() -> _Picture:
     """NKQ on finance with i.i.d. points, those inside the same (as uniforms) for all θ."""
     problem = problem_named("finance")
+    assert problem.g is not None
     method = published_nkq(problem, _T, _N)
     assert isinstance(method.outer, KernelQuadrature)
     rng = np.random.default_rng(_SEED)
@@ -113,6 +114,7 @@ def _draw(found: _Picture) -> Figure:
     for ax, t, style in zip(inner, _SHOWN, line_looks(len(_SHOWN)), strict=True):
         dense = np.linspace(20.0, 280.0, 400)
         problem = problem_named("finance")
+        assert problem.g is not None
         ax.plot(dense, problem.g(dense[:, None], found.theta[:1]), color=SOFT, linewidth=0.9)
         sizes = 45.0 * _N * np.abs(found.inner[t])
         ax.scatter(found.x[t], found.g[t], sizes, color=style.color, marker=style.marker, zorder=3)
