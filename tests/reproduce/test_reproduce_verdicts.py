@@ -90,12 +90,13 @@ def test_ranking():
             "ours (auto)": 100,
         }.items()
     }
-    found = ranking("finance", costs)
+    found = ranking("finance", 0.01, costs)
     assert found.status == "holds"
     assert "fewer still" in found.reason
-    worse = ranking("finance", {**costs, "NKQ": Cost(5e4, "extrapolated")})
+    worse = ranking("finance", 0.01, {**costs, "NKQ": Cost(5e4, "extrapolated")})
     assert worse.status == "does not hold"
     assert "NKQ extrapolated" in worse.reason
+    assert ranking("finance", 0.01, {**costs, "NKQ": Cost(9e3, "measured")}).status == "cannot tell"
 
 
 def test_fastest_split():
@@ -141,7 +142,9 @@ def test_decay():
 
 def test_tails_of_known_laws():
     normal = np.abs(RNG.standard_normal(5_000))
-    assert heaviness(RNG.standard_exponential(200_000), draws=5).value == pytest.approx(1.0, abs=0.05)
+    assert heaviness(RNG.standard_exponential(200_000), draws=5).value == pytest.approx(
+        1.0, abs=0.05
+    )
     assert tail_is_light("normal", normal).status == "holds"
     assert tail_is_light("heavy", RNG.standard_exponential(5_000) ** 4).status == "does not hold"
 
