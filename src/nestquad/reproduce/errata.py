@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nestquad.plots import AVERAGE, INK, End, count_axis, label_ends, new_axes, title
+from nestquad.plots import AVERAGE, INK, TEXT_SIZE, End, count_axis, label_ends, new_axes, title
 from nestquad.reproduce import _truths as truths
 from nestquad.reproduce._draw import error_figure, look
 from nestquad.reproduce._part import (
@@ -100,7 +100,7 @@ def _health(runs: Runs) -> Finding:
             "The released code conditions each arm on its own θ only, and draws θ with u·L in the "
             "place of u·Lᵀ, so that its covariance is LᵀL. The same sum for that model gives "
             "524.07, which is what that code converges to. Runs of three methods on the stated "
-            "model are drawn below; they settle at 247.9."
+            "model are drawn below; they tend to 247.9, from above and from below."
         ),
         drawing=Drawing(
             "health_truth",
@@ -224,8 +224,8 @@ def _released(runs: Runs) -> Finding:
         ),
         drawing=Drawing(
             "mlmc_bias",
-            "MLMC on finance: with a fixed top level the error stops falling, with adapted levels "
-            "it does not.",
+            "MLMC on finance with a fixed top level, whose bias remains, and with levels that are "
+            "added as they are needed.",
             lambda: error_figure(
                 {
                     "finance, MLMC": [
@@ -262,10 +262,15 @@ def _draw_health(runs: Runs, levels: dict[str, float]) -> Figure:
         ax.plot(x, [v.mean() for v in values], **style.line, markersize=5, linewidth=1.4)
         low, high = ([np.quantile(v, q) for v in values] for q in (0.25, 0.75))
         ax.fill_between(x, low, high, color=style.color, alpha=0.13, linewidth=0)
+        offset = 6 if values[0].mean() > min(levels.values()) else -14
         ax.annotate(
-            label, (x[0], values[0].mean()), xytext=(4, 6 if label != "NKQ, QMC" else -14), textcoords="offset points",
-            fontsize=9, color=style.color,
-        )  # fmt: skip
+            label,
+            (x[0], values[0].mean()),
+            xytext=(4, offset),
+            textcoords="offset points",
+            fontsize=TEXT_SIZE,
+            color=style.color,
+        )
         costs += x
     for text, level in levels.items():
         ax.axhline(level, color=INK, linewidth=0.9, linestyle=AVERAGE)
