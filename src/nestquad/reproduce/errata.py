@@ -54,7 +54,7 @@ def agrees(claim: str, printed: float, computed: float, evidence: str) -> Verdic
     off = abs(printed - computed)
     status = "holds" if off <= _ROUNDING * abs(computed) else "does not hold"
     reason = f"{evidence} The difference is {number(off)}."
-    return Verdict(claim, f"{printed:g}", f"{computed:.6f}", status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, f"{printed:g}", f"{computed:.6g}", status, reason)  # type: ignore[arg-type]
 
 
 def _finance() -> Finding:
@@ -290,7 +290,7 @@ PARTS = (
         source="throughout",
         about=(
             "Small slips that matter to whoever compares numbers; none of them touches the idea of "
-            "the paper. Each comes with a computation that does not use our estimators."
+            "the paper. Exact values come from plain quadrature that uses none of our estimators."
         ),
         tasks=_tasks,
         analyze=_analyze,
