@@ -90,12 +90,13 @@ def test_ranking():
             "ours (auto)": 100,
         }.items()
     }
-    found = ranking("finance", costs)
+    found = ranking("finance", 0.01, costs)
     assert found.status == "holds"
     assert "fewer still" in found.reason
-    worse = ranking("finance", {**costs, "NKQ": Cost(5e4, "extrapolated")})
+    worse = ranking("finance", 0.01, {**costs, "NKQ": Cost(5e4, "extrapolated")})
     assert worse.status == "does not hold"
     assert "NKQ extrapolated" in worse.reason
+    assert ranking("finance", 0.01, {**costs, "NKQ": Cost(9e3, "measured")}).status == "cannot tell"
 
 
 def test_fastest_split():

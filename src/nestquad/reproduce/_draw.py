@@ -80,9 +80,10 @@ def guide(ax: Any, start: tuple[float, float], r: float, until: float, text: str
     ax.annotate(
         text,
         (until, last),
-        xytext=(-4, 5),
+        xytext=(-8, -1),
         textcoords="offset points",
         ha="right",
+        va="top",
         fontsize=TEXT_SIZE - 1,
         color=SOFT,
     )

@@ -24,12 +24,21 @@ def number(value: float) -> str:
 
 
 def factor(value: float) -> str:
-    """How many times: 1.3×, 24×, 1,900×, 3e8×."""
+    """How many times, in two digits.
+
+    Examples
+    --------
+    >>> factor(1.31), factor(38634), factor(3.2e9)
+    ('1.3×', '39,000×', '3e9×')
+    """
     if not math.isfinite(value):
         return "–"
     if value < 10:
         return f"{value:.2g}×"
-    return f"{value:,.0f}×" if value < 1e5 else f"{value:.0e}×".replace("e+0", "e")
+    if value < 1e5:
+        return f"{float(f'{value:.2g}'):,.0f}×"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}×"
 
 
 def count(value: float) -> str:

@@ -48,7 +48,7 @@ def outperforms(claim: str, one: Curve, other: Curve, paper: str, least: float =
         return Verdict(claim, paper, "no common cost", "cannot tell", "The costs do not overlap.")
     worst_cost, worst = min(found, key=lambda pair: pair[1].value)
     best_cost, best = max(found, key=lambda pair: pair[1].value)
-    ours = f"{factor(worst.value)} to {factor(best.value)} smaller error at equal cost"
+    ours = f"the other's error is {factor(worst.value)} to {factor(best.value)} its own"
     if worst.high < least:
         reason = f"At {worst_cost:,.0f} evaluations its error is {_beside(worst.value)}."
         if best.low > least:

@@ -132,10 +132,10 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
         (
             Finding(
                 text=(
-                    "Corollary 1 gives N and T up to constants and logarithms. Taken at its word, "
-                    "with constant 1: N = T = Δ^(−1/2) on the synthetic problem and Δ^(−1) on "
-                    "finance; for NMC N = √T = Δ^(−1). The rate is right if error / Δ does not "
-                    "grow as Δ falls; the constant is 1 if error / Δ is below 1."
+                    "Corollary 1 gives N and T up to constants and logarithms, which it leaves "
+                    "open. Taken at its word, with constant 1: N = T = Δ^(−1/2) on the synthetic "
+                    "problem and Δ^(−1) on finance; for NMC N = √T = Δ^(−1). The rate is right if "
+                    "error / Δ does not grow as Δ falls; the constant is 1 if error / Δ is below 1."
                 ),
                 drawing=Drawing(
                     "theory",
