@@ -76,8 +76,8 @@ def test_a_grown_design_gives_the_same_bits_as_a_fresh_one(inner):
     small = nq.NQMC(n_outer=8, n_inner=8, inner_points=points)
     large = nq.NQMC(n_outer=32, n_inner=32, inner_points=points)
     grown = Evaluator(problem, keep=True)
-    small.analyze(grown.evaluate(small.plan(problem, Goal(STREAM))))
-    after = large.analyze(grown.evaluate(large.plan(problem, Goal(STREAM))))
+    small.analyze(Evaluations(grown, small.plan(problem, Goal(STREAM))))
+    after = large.analyze(Evaluations(grown, large.plan(problem, Goal(STREAM))))
     fresh = large.analyze(Evaluations(Evaluator(problem), large.plan(problem, Goal(STREAM))))
     assert after.value == fresh.value
     assert after.std_error == fresh.std_error
