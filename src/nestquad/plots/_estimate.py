@@ -25,6 +25,8 @@ from nestquad.plots._text import HALF_WIDTH, answer_text, plus_minus
 __all__ = ["plot_estimate", "plot_trace"]
 
 _MOST_ANSWERS = 4
+# The smallest weight that is drawn, relative to the largest.
+_VISIBLE = 1e-2
 # Answers are told apart as methods are; J is drawn in grey.
 _ANSWER_STYLES = list(method_styles(["nkq", "nqmc", "ckq", "joint"]).values())
 
@@ -116,8 +118,11 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
 def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     sample = estimate.sample
     order = np.argsort(sample.theta[:, 0], kind="stable")
+    # Points that weigh next to nothing are far out, where nobody claims to know J.
+    size = np.abs(sample.weights[order]).max(axis=1)
+    order = order[size >= _VISIBLE * size.max()]
     theta, f, weights = sample.theta[order, 0], sample.f[order], sample.weights[order]
-    j = sample.j.reshape(len(order), -1)[order]
+    j = sample.j.reshape(len(sample.j), -1)[order]
     ends: list[End] = []
     for k, look in zip(range(f.shape[1]), _ANSWER_STYLES, strict=False):
         faces = np.where(weights[:, k] < 0, "white", look.color)
