@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import integrate, stats
@@ -88,6 +88,8 @@ def test_a_full_covariance_is_reproduced(root, mean):
 @given(
     root=arrays(float, (4, 2), elements=st.floats(-3, 3).filter(lambda v: v == 0 or abs(v) > 1e-2))
 )
+@example(root=np.array([[1.0, 0.0625], [0.4375, 0.0], [2.0, 0.375], [0.25, 2.0]]))
+@example(root=np.array([[1.0, 0.0625], [0.5, 0.0], [2.0, 0.375], [0.5, 2.0]]))
 def test_a_singular_covariance_is_fine(root):
     cov = root @ root.T
     if not cov.any():

@@ -84,10 +84,14 @@ def solve_rows(matrix: Array, rows: Array) -> Array:
 
 
 def is_singular(chol: Array) -> bool:
-    """Tell whether a factor has a zero pivot to within rounding."""
-    pivots = np.abs(np.diagonal(chol, axis1=-2, axis2=-1))
-    scale = np.sqrt(np.square(chol).sum(axis=-1))
-    return bool((pivots <= 1e-7 * scale).any())
+    """Tell whether the correlations of a factor are singular to within rounding."""
+    scale = np.sqrt(np.square(chol).sum(axis=-1, keepdims=True))
+    if (scale == 0.0).any():
+        return True
+    # Pivots that should be zero come out as the root of rounding errors, or some of them as zero
+    # and others not: singular values tell what they are together.
+    values = np.linalg.svd(chol / scale, compute_uv=False)
+    return bool((values[..., -1] <= 1e-5 * values[..., 0]).any())
 
 
 def _symmetric(covariance: Array) -> Array:
