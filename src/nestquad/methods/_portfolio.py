@@ -13,7 +13,7 @@ from nestquad.methods._method import Goal, Method
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-__all__ = ["Portfolio", "Race", "Standing", "leader", "touching"]
+__all__ = ["Portfolio", "Race", "Standing", "leader", "scaled", "touching"]
 
 # How fast a half-width falls with the number of evaluations, until two sizes have shown it.
 _USUAL_RATE = 1.2
@@ -36,19 +36,22 @@ _UPSET, _ENOUGH = 0.5, 0.1
 
 @dataclass(frozen=True)
 class Portfolio(Design):
-    """The designs of several methods, each with a stream of its own."""
+    """The designs of several methods, each with a stream of its own.
+
+    `selected` if a small error bar will end the growth.
+    """
 
     parts: tuple[tuple[Method, Design], ...] = field(default=())
+    selected: bool = False
 
     @classmethod
-    def of(cls, parts: tuple[tuple[Method, Design], ...]) -> Portfolio:
-        return cls(tuple(grid for _, design in parts for grid in design.grids), parts)
+    def of(cls, parts: tuple[tuple[Method, Design], ...], selected: bool) -> Portfolio:
+        return cls(tuple(grid for _, design in parts for grid in design.grids), parts, selected)
 
     def grown(self, method: Method, design: Design) -> Portfolio:
         """The same with another design for one of the methods."""
-        return Portfolio.of(
-            tuple((m, design if m is method else before) for m, before in self.parts)
-        )
+        parts = tuple((m, design if m is method else before) for m, before in self.parts)
+        return Portfolio.of(parts, self.selected)
 
 
 @dataclass(frozen=True)
@@ -220,3 +223,9 @@ def touching(best: Standing, others: list[Standing]) -> Estimate:
         std_error=float(reach) if reach.ndim == 0 else reach,
         covariance=None if covariance is None else covariance * np.outer(factor, factor),
     )
+
+
+def scaled(found: Estimate, factor: float) -> Estimate:
+    """The estimate with error bars multiplied by a factor."""
+    covariance = None if found.covariance is None else found.covariance * factor**2
+    return replace(found, std_error=found.std_error * factor, covariance=covariance)

@@ -18,7 +18,7 @@ from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._audit import audited, unexplained
 from nestquad.methods._character import describe
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._portfolio import Portfolio, Race, Standing, leader, touching
+from nestquad.methods._portfolio import Portfolio, Race, Standing, leader, scaled, touching
 from nestquad.methods.ckq import CKQ
 from nestquad.methods.joint import JointLattice
 from nestquad.methods.mlkq import MLKQ
@@ -41,6 +41,9 @@ _START, _JOIN = 96, 512
 _CONVINCING = 0.01
 # What comparing may cost of a budget: little, unless the first candidate is in trouble.
 _COMPARING, _COMPARING_IN_TROUBLE, _TROUBLE = 0.16, 0.4, 0.1
+# A tolerance ends at a turn whose error bar came out small. Such a bar is not a fair one, so all
+# bars on the way are multiplied by this.
+_SELECTED = 1.3
 
 _FAILURES = (NumericalError, UnsupportedError, OutsideDomainError)
 
@@ -89,6 +92,8 @@ class Auto(Method):
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
         methods = self.candidates or _candidates(problem)
+        if goal.half_width is not None:
+            goal = replace(goal, half_width=goal.half_width / _SELECTED)
         if so_far is None:
             return self._first(problem, goal, methods)
         portfolio, estimate = so_far
@@ -101,7 +106,7 @@ class Auto(Method):
         if len(portfolio.parts) == 1 and portfolio.parts[0][0] == methods[0]:
             pilots = _pilots(problem, goal, methods[1:], standings[0] if standings else None)
             if pilots:
-                return Portfolio.of((*portfolio.parts, *pilots))
+                return Portfolio.of((*portfolio.parts, *pilots), goal.adaptive)
         if not standings:
             raise estimate.diagnostics["failure"]
         race = Race(problem, goal, standings, portfolio.n_evaluations, _pilot(goal))
@@ -120,14 +125,14 @@ class Auto(Method):
                 refusal = refusal or error
                 continue
             if design is not None and design.n_evaluations <= (goal.budget or np.inf):
-                return Portfolio.of(((method, design),))
+                return Portfolio.of(((method, design),), goal.adaptive)
         if self.candidates is not None and refusal is not None:
             raise refusal
         # Too small a budget for a choice.
         last = NKQ() if is_transported(problem) else NMC()
         design = last.plan(problem, goal)
         assert design is not None
-        return Portfolio.of(((last, design),))
+        return Portfolio.of(((last, design),), goal.adaptive)
 
     def analyze(self, evaluations: Evaluations) -> Estimate:
         portfolio = evaluations.design
@@ -150,11 +155,12 @@ class Auto(Method):
         standings = _audited(evaluations, standings)
         best = leader(standings)
         others = [s for s in standings if s is not best]
-        found = touching(best, others)
+        touched = touching(best, others)
+        found = scaled(touched, _SELECTED) if portfolio.selected else touched
         notes = [_reason(best, others), *dropped, *describe(evaluations.problem, found)]
         if "unexplained_sd" in found.diagnostics:
             notes.append("the interval was widened: J varies with theta more than its model knows")
-        if found is not best.estimate:
+        if touched is not best.estimate:
             notes.append("the interval was widened, since a plain average disagrees")
         return replace(
             found,
