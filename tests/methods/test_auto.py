@@ -156,7 +156,7 @@ def test_tells_in_words_what_it_noticed(make, words):
 
 
 def test_tells_what_it_chose_and_why():
-    est = nq.estimate(nq.problems.finance(), budget=4096, rng=0)
+    est = nq.estimate(nq.problems.finance(), budget=5000, rng=0)
     assert est.diagnostics["chosen"] == est.method
     assert est.diagnostics["notes"][0].startswith(f"auto chose {est.method}: the smallest error")
     assert est.method in est.candidates
@@ -330,3 +330,13 @@ def test_plans_contain_what_was_evaluated():
     first = method.plan(problem, goal)
     assert first.n_evaluations <= 800
     assert first == method.plan(problem, goal)
+
+
+def test_a_comparison_does_not_halve_a_lattice():
+    # Joint lattices double: beside pilots, 4,096 evaluations would leave one of 2,048 points.
+    est = nq.estimate(nq.problems.finance(), budget=4096, rng=0)
+    assert est.method == "joint"
+    assert est.n_outer == 4096
+    beside = nq.estimate(nq.problems.finance(), budget=10_000, rng=0)
+    assert beside.n_outer == 8192
+    assert len(beside.candidates) == 4

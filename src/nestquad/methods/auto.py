@@ -44,6 +44,8 @@ _COMPARING, _COMPARING_IN_TROUBLE, _TROUBLE = 0.16, 0.4, 0.1
 # A tolerance ends at a turn whose error bar came out small. Such a bar is not a fair one, so all
 # bars on the way are multiplied by this.
 _SELECTED = 1.3
+# A comparison that lowers what the first candidate can evaluate by more than this is not worth it.
+_HALVED = 1.5
 
 _FAILURES = (NumericalError, UnsupportedError, OutsideDomainError)
 
@@ -66,7 +68,7 @@ class Auto(Method):
     --------
     >>> import nestquad as nq
     >>> problem = nq.problems.finance()
-    >>> est = nq.estimate(problem, budget=4096, rng=0)
+    >>> est = nq.estimate(problem, budget=5000, rng=0)
     >>> bool(abs(est.value - problem.exact) < 0.01), len(est.candidates)
     (True, 4)
     """
@@ -230,9 +232,28 @@ def _pilots(
         if design is not None and design.n_evaluations <= left:
             parts.append((method, design))
             left -= design.n_evaluations
-    if relative <= _CONVINCING and sum(d.n_evaluations for _, d in parts) > _cheap(goal):
+    cost = sum(design.n_evaluations for _, design in parts)
+    if relative <= _CONVINCING and cost > _cheap(goal):
+        return ()
+    if first is not None and relative < _TROUBLE and _spoils(problem, goal, first, cost):
         return ()
     return tuple(parts)
+
+
+def _spoils(problem: NestedExpectation, goal: Goal, first: Standing, cost: int) -> bool:
+    """Whether a comparison costs the first candidate far more points than it evaluates.
+
+    Lattices double: just short of a power of two, half of the budget is of no use to them.
+    """
+    if goal.adaptive or goal.budget is None:
+        return False
+    alone, beside = (
+        first.next_design(problem, goal, most, in_one_go=True)
+        for most in (goal.budget, goal.budget - cost)
+    )
+    if alone is None:
+        return False
+    return alone.n_evaluations > _HALVED * (first.n if beside is None else beside.n_evaluations)
 
 
 def _cheap(goal: Goal) -> float:

@@ -180,7 +180,9 @@ class JointLattice(Method):
 
     def _crossed(self, goal: Goal, grid: Grid, n_theta: int) -> Design:
         """With a few crossed points, where there are evaluations left for them."""
-        room = goal.budget is None or goal.budget - grid.n_outer >= _CROSSED
+        # A budget that a lattice will take up to a few points has no room for them.
+        last = grid.n_outer if goal.budget is None else max(grid.n_outer, self._within(goal.budget))
+        room = goal.budget is None or goal.budget - last >= _CROSSED
         if self.n_outer is not None or grid.n_outer < _CROSSED_FROM or not room:
             return Design((grid,))
         lattice = grid.outer_points
