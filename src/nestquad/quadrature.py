@@ -131,15 +131,22 @@ class KernelQuadrature:
         self, space: Space, groups: Sequence[tuple[Array, Array]]
     ) -> tuple[float, KernelQuadrature]:
         dim = groups[0][0].shape[1]
-        fits = [self._tuned(space, default_kernel(dim, nu), groups) for nu in (1.5, 2.5)]
-        return max(fits, key=lambda fit: fit[0])
+        rough = self._tuned(space, default_kernel(dim, 1.5), groups)
+        assert rough[1].kernel is not None
+        smooth = default_kernel(dim, 2.5).with_lengthscale(rough[1].kernel.lengthscale)
+        return max(rough, self._tuned(space, smooth, groups, near=True), key=lambda fit: fit[0])
 
     @property
     def _settled_space(self) -> Space:
         return "uniform" if self.space == "auto" else self.space
 
     def _tuned(
-        self, space: Space, kernel: Kernel, groups: Sequence[tuple[Array, Array]]
+        self,
+        space: Space,
+        kernel: Kernel,
+        groups: Sequence[tuple[Array, Array]],
+        *,
+        near: bool = False,
     ) -> tuple[float, KernelQuadrature]:
         """Lengthscale and λ_0 for one kernel on one space, and how likely they make the values."""
         if self.lengthscale == "likelihood":
@@ -147,10 +154,11 @@ class KernelQuadrature:
         if self.space == "auto" and space == "normal":
             groups = [(ndtri(nodes), values) for nodes, values in groups]
         likelihood = 0.0
-        if self.lengthscale == "median" or (self.kernel is None and self.lengthscale != "fixed"):
+        from_nodes = self.kernel is None and self.lengthscale != "fixed" and not near
+        if self.lengthscale == "median" or from_nodes:
             kernel = kernel.with_lengthscale(median_lengthscale(groups[0][0]))
         if self.lengthscale == "likelihood":
-            kernel, likelihood = fit_lengthscale(kernel, groups)
+            kernel, likelihood = fit_lengthscale(kernel, groups, near=near)
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))

@@ -311,7 +311,7 @@ def test_an_infinite_answer_is_refused():
         NumericalError, match=r"decreases like 2\^\(-0\.\d\d l\) only.*infinite.*budget="
     ):
         nq.estimate(problem, tol=0.01, method=MLMC(), rng=0)
-    est = nq.estimate(problem, budget=100_000, method=MLMC(), rng=0)
+    est = nq.estimate(problem, budget=1_000_000, method=MLMC(), rng=0)
     np.testing.assert_allclose(changes(est)[1:5], -0.5 * math.log(2.0), atol=0.05)
     assert est.std_error > 1.0
 

@@ -9,7 +9,7 @@ from nestquad.evaluate._design import Span
 __all__ = ["CHUNK_POINTS", "chunks", "columns"]
 
 # 2^16 points keep every temporary array of g in the processor's cache: larger blocks are slower.
-CHUNK_POINTS = 65_536
+CHUNK_POINTS = 32_768
 # Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.
 ROW_TILE = 65_536
 

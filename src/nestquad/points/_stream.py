@@ -12,7 +12,9 @@ from nestquad.errors import InputError
 
 __all__ = ["RandomRuns", "Stream"]
 
-_WORDS_PER_COUNTER = 4  # Philox makes four 64-bit words for each value of its counter
+# How far apart runs begin on the circle of 2**128 states: the golden section of it, since states
+# that are a power of two apart share their lower bits.
+_STRIDE = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Stream:
         return Stream(self.entropy + path)
 
     def generator(self) -> np.random.Generator:
-        """Fresh Philox generator at the beginning of the stream.
+        """Fresh PCG-64 DXSM generator at the beginning of the stream.
 
         Notes
         -----
@@ -85,33 +87,31 @@ class Stream:
         words = [len(self.entropy)]
         for number in self.entropy:
             words += [number & 0xFFFFFFFF, number >> 32]
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
+        return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(words)))
 
 
 class RandomRuns:
     """Random access to the uniforms of a stream.
 
-    The stream is seen as many runs of numbers, each long enough never to end.
-    Any stretch of any run is filled by jumping the counter of one generator,
-    which is ten times cheaper than making a generator for it.
+    The stream is seen as many runs of numbers, each long enough never to meet another.
+    Any stretch of any run is filled by moving one generator, which is ten times
+    cheaper than making a generator for it.
     """
 
     def __init__(self, stream: Stream) -> None:
         self._generator = stream.generator()
-        self._philox = self._generator.bit_generator
-        self._counter = 0
+        self._position = 0
 
     def fill(self, run: int, offset: int, out: Array) -> None:
         """Write numbers `offset`, `offset` + 1, … of a run into a contiguous array.
 
         Notes
         -----
-        Cost: a jump of about 4 µs, then a few ns for each number. Zeros occur.
+        Cost: a jump of about 3 µs, then some 3 ns for each number. Zeros occur.
         """
-        target = (run << 64) + offset // _WORDS_PER_COUNTER
-        self._philox.advance(target - self._counter)  # type: ignore[attr-defined]
-        skip = offset % _WORDS_PER_COUNTER
-        if skip:
-            self._generator.random(skip)
+        target = run * _STRIDE + offset
+        self._generator.bit_generator.advance(  # type: ignore[attr-defined]
+            (target - self._position) % 2**128
+        )
         self._generator.random(out=out)
-        self._counter = target + -(-(skip + out.size) // _WORDS_PER_COUNTER)
+        self._position = target + out.size
