@@ -303,6 +303,15 @@ def test_a_small_bar_on_few_evaluations_has_to_be_much_smaller():
     assert leader([large, tiny]) is tiny
 
 
+def test_a_tiny_bar_that_most_others_contradict_is_an_accident():
+    joint, ckq = standing(nq.JointLattice(), 0.35, 0.02, 700), standing(nq.CKQ(), 0.34, 0.03, 100)
+    lucky = standing(nq.NQMC(), 0.10, 0.001, 128)
+    assert leader([joint, ckq, lucky]) is joint
+    # One other alone may just as well be the one that is wrong.
+    assert leader([joint, lucky]) is lucky
+    assert leader([joint, ckq, standing(nq.NQMC(), 0.35, 0.001, 128)]).method == nq.NQMC()
+
+
 def test_a_plain_average_that_disagrees_widens_the_interval():
     best = standing(nq.CKQ(), 1.0, 0.001, 1000)
     far, near = standing(nq.NQMC(), 2.0, 0.1, 50), standing(nq.NQMC(), 1.1, 0.1, 50)

@@ -12,7 +12,7 @@ from nestquad.result import Estimate
 
 __all__ = ["describe", "order_of_smoothness"]
 
-_SEGMENTS, _COARSE, _FINER = 32, 256, 16
+_SEGMENTS, _COARSE, _FINER = 32, 128, 16
 # Spread of J over θ relative to J itself that is as good as none.
 _NO_INFLUENCE = 1e-3
 # What is said about J rests on an answer that is at least this accurate, relatively.

@@ -23,11 +23,13 @@ from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms
 
 __all__ = ["FLOOR", "ConditionalMeans", "Data", "Geometry", "JointModel", "fit_joint"]
 
-# Points that choose terms and orders, that determine coefficients, and that refine kernels (less
-# where there are many coordinates): more would cost time and change little.
+# Points that choose terms and orders, that determine coefficients, and that refine kernels (the
+# first and the last less where there are many coordinates): more would cost time, change little.
 _CHOICE, _COEFFICIENTS, _REFINEMENT = 2**13, 2**15, 2**15
-_REFINEMENT_NUMBERS = 2**18
-_MOST_TERMS = 500
+_CHOICE_NUMBERS, _REFINEMENT_NUMBERS = 2**17, 2**18
+# Terms of a polynomial: at most so many, and so many points for each of them. Fewer would leave
+# the choice to leave-one-out errors that were looked at too often.
+_MOST_TERMS, _POINTS_PER_TERM = 500, 5
 # Where g is positive, Ĵ is kept above this fraction of its standard deviation.
 FLOOR = 0.01
 # How far beyond the values of g (in ranges) Ĵ may be. Where the density is small, noise over it
@@ -256,12 +258,12 @@ def fit_joint(
     """
     geometry, uniform, weights = data.geometry, data.uniform, data.weights
     n, dim = uniform.shape
-    some = min(n, _CHOICE)
+    some = min(n, _CHOICE, 1 << ((_CHOICE_NUMBERS // dim).bit_length() - 1))
     groups = [(geometry.n_theta, written[0]), (dim - geometry.n_theta, written[1])]
     scores = choose_scores(data.values[:some], uniform[:some], groups, weights[:some])
     few = ScoreTable(uniform[:some], scores)
     points = _Points(geometry, ScoreTable(uniform, scores), weights)
-    most = min(some // 10, _MOST_TERMS) if trend else 1
+    most = min(some // _POINTS_PER_TERM, _MOST_TERMS) if trend else 1
     outputs = []
     for column in data.values.T:
         path = grow_polynomial(column[:some], few, weights[:some], max_terms=most)

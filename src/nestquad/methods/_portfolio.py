@@ -193,11 +193,27 @@ class Race:
 
 
 def leader(standings: list[Standing]) -> Standing:
-    """The smallest bar, unless it rests on too few evaluations or is hardly smaller."""
+    """The smallest bar, unless it rests on too few evaluations or is hardly smaller.
+
+    Nor if most of the others contradict it: bars made of differences vanish by accident.
+    """
     continued = max(standings, key=lambda s: s.n)
-    enough = [s for s in standings if s.n >= _ENOUGH * continued.n]
-    smallest = min(enough, key=lambda s: s.half_width)
+    enough = [s for s in standings if s.n >= _ENOUGH * continued.n and not _alone(s, standings)]
+    smallest = min(enough, key=lambda s: s.half_width, default=continued)
     return smallest if smallest.half_width < _UPSET * continued.half_width else continued
+
+
+def _alone(standing: Standing, standings: list[Standing]) -> bool:
+    """Whether its interval is apart from those of most others, of whom there are two at least."""
+    others = [other for other in standings if other is not standing]
+    apart = [_contradict(standing.estimate, other.estimate) for other in others]
+    return len(others) > 1 and sum(apart) > len(others) / 2
+
+
+def _contradict(one: Estimate, other: Estimate) -> bool:
+    distance = np.abs(np.asarray(one.value) - np.asarray(other.value))
+    reach = 1.959964 * (np.asarray(one.std_error) + np.asarray(other.std_error))
+    return bool((distance > reach).any())
 
 
 def touching(best: Standing, others: list[Standing]) -> Estimate:

@@ -41,9 +41,9 @@ _START, _JOIN = 96, 512
 _CONVINCING = 0.01
 # What comparing may cost of a budget: little, unless the first candidate is in trouble.
 _COMPARING, _COMPARING_IN_TROUBLE, _TROUBLE = 0.16, 0.4, 0.1
-# A tolerance ends at a turn whose error bar came out small. Such a bar is not a fair one, so all
-# bars on the way are multiplied by this.
-_SELECTED = 1.3
+# A tolerance ends at a turn whose error bar came out small. Such a bar is not a fair one, least of
+# all one that rests on few evaluations n, so all bars on the way are multiplied by a + b / √n.
+_SELECTED, _SELECTED_FEW = 1.3, 10.0
 # A comparison that lowers what the first candidate can evaluate by more than this is not worth it.
 _HALVED = 1.5
 
@@ -94,12 +94,12 @@ class Auto(Method):
         so_far: tuple[Design, Estimate] | None = None,
     ) -> Design | None:
         methods = self.candidates or _candidates(problem)
-        if goal.half_width is not None:
-            goal = replace(goal, half_width=goal.half_width / _SELECTED)
         if so_far is None:
             return self._first(problem, goal, methods)
         portfolio, estimate = so_far
         assert isinstance(portfolio, Portfolio)
+        if goal.half_width is not None:
+            goal = replace(goal, half_width=goal.half_width / _allowance(portfolio))
         standings = [
             Standing(method, design, estimate.candidates[method.name])
             for method, design in portfolio.parts
@@ -158,7 +158,7 @@ class Auto(Method):
         best = leader(standings)
         others = [s for s in standings if s is not best]
         touched = touching(best, others)
-        found = scaled(touched, _SELECTED) if portfolio.selected else touched
+        found = scaled(touched, _allowance(portfolio)) if portfolio.selected else touched
         notes = [_reason(best, others), *dropped, *describe(evaluations.problem, found)]
         if "unexplained_sd" in found.diagnostics:
             notes.append("the interval was widened: J varies with theta more than its model knows")
@@ -174,6 +174,11 @@ class Auto(Method):
                 "notes": [*notes, *found.diagnostics.get("notes", [])],
             },
         )
+
+
+def _allowance(portfolio: Portfolio) -> float:
+    """What bars on the way to a tolerance are multiplied by."""
+    return _SELECTED + _SELECTED_FEW / float(np.sqrt(portfolio.n_evaluations))
 
 
 def _candidates(problem: NestedExpectation) -> tuple[Method, ...]:

@@ -44,6 +44,8 @@ _AVERAGE_NUMBERS = 1 << 22
 # longer than a few seconds.
 _LOG2_LEAST, _LOG2_MOST, _LOG2_MOST_IN_MANY, _MANY = 16, 20, 18, 10
 _MOST_SAMPLE_ROWS = 4096
+# Towards a tolerance, fewer new points than this would agree with the old ones whatever the truth.
+_LEAST_GROWTH = 1.6
 
 
 @dataclass(frozen=True)
@@ -276,7 +278,7 @@ def _growth(goal: Goal, found: Estimate) -> float:
     if not goal.half_width or not half_width > 0:
         return 2.0
     rate = float(found.diagnostics["rate"])
-    return float(np.clip(1.1 * (half_width / goal.half_width) ** (1.0 / rate), 1.25, 4.0))
+    return float(np.clip(1.1 * (half_width / goal.half_width) ** (1.0 / rate), _LEAST_GROWTH, 4.0))
 
 
 def _next_size(n: int, factor: float) -> int:
