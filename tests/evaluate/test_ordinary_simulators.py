@@ -105,6 +105,26 @@ def test_jax():
     assert found.value == pytest.approx(expected.value, rel=1e-5)  # JAX computes in float32
 
 
+def read_only(values):
+    """As JAX lends its arrays."""
+    values = np.array(values)
+    values.flags.writeable = False
+    return values
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_arrays_that_are_lent_for_reading_only(method):
+    usual = problem(block)
+    lent = nq.NestedExpectation(
+        usual.outer,
+        usual.inner,
+        lambda x, theta: read_only(block(x, theta)),
+        lambda j: read_only(usual.f(j)),
+    )
+    expected = nq.estimate(usual, method=method, budget=600, rng=0)
+    assert nq.estimate(lent, method=method, budget=600, rng=0).value == expected.value
+
+
 class Flaky:
     """Fails at some points, and succeeds there when it is asked again."""
 

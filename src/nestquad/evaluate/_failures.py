@@ -37,7 +37,8 @@ def as_real(what: str, raw: Any) -> Array:
         values = np.asarray(raw)
         if values.dtype.kind not in "fiub":
             raise TypeError
-        return values.astype(float, copy=False)
+        # JAX lends its arrays for reading only; the caller may need to write.
+        return values.astype(float, copy=not values.flags.writeable)
     except (TypeError, ValueError):
         dtype = getattr(raw, "dtype", type(raw).__name__)
         raise EvaluationError(

@@ -173,14 +173,16 @@ def shared_terms(
         for level, (grid, one) in enumerate(zip(grids, f, strict=True))
         if level >= base
     ]
-    for level in range(base + 1, len(f)):  # what is plotted is the best that is known of each θ
-        j[base][: len(j[level])] = j[level]
-        f[base][: len(f[level])] = f[level]
+    # What is plotted is the best that is known of each θ.
+    best_j, best_f = j[base].copy(), f[base].copy()
+    for level in range(base + 1, len(f)):
+        best_j[: len(j[level])] = j[level]
+        best_f[: len(f[level])] = f[level]
     return Terms(
         levels,
         {"kernel": f"{inner.kernel!r} on {inner.space}", **describe_rules([inner_rules[-1]])},
         {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules([rules[n]])},
-        OuterSample(points.theta, j[base], f[base], repeated(rules[n].weights, f[base])),
+        OuterSample(points.theta, best_j, best_f, repeated(rules[n].weights, best_f)),
         []
         if base == 0
         else [f"f is not finite on the {base} coarsest level(s), which are left out"],
