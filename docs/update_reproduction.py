@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from nestquad.reproduce._part import Content, Effort, Part
+from nestquad.reproduce._part import Content, Part
 from nestquad.reproduce._registry import absent, parts
 from nestquad.reproduce._runs import Ledger, Runs
+from nestquad.reproduce._task import Effort
 from nestquad.reproduce._text import duration
 
 DOCS = Path(__file__).resolve().parent

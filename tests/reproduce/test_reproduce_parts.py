@@ -10,7 +10,7 @@ import pytest
 import nestquad as nq
 from nestquad.cli import main
 from nestquad.reproduce import _registry, part_names, reproduce
-from nestquad.reproduce._part import Effort
+from nestquad.reproduce._task import Effort
 
 STATUSES = {"holds", "holds better", "does not hold", "cannot tell"}
 ISSUE = {"synthetic", "dimension", "ablation", "finance", "health", "multilevel"}

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from nestquad.errors import InputError, unknown_name
 from nestquad.plots import save
+from nestquad.reproduce._collect import collect
 from nestquad.reproduce._page import Picture, Section, write_page
-from nestquad.reproduce._part import Content, Effort, Part, Table, Verdict
+from nestquad.reproduce._part import Content, Part, Table, Verdict
 from nestquad.reproduce._registry import absent, parts
-from nestquad.reproduce._runs import Ledger, Runs, collect
+from nestquad.reproduce._runs import Ledger, Runs
+from nestquad.reproduce._task import Effort
 
 __all__ = ["part_names", "reproduce"]
 
