@@ -10,4 +10,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("nestquad.botorch", "botorch") from error
 
-__all__: list[str] = []
+from nestquad.botorch._acquisitions import acquisition
+from nestquad.botorch._loop import optimize
+from nestquad.botorch._trace import Trace
+
+__all__ = ["Trace", "acquisition", "optimize"]

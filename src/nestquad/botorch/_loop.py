@@ -42,6 +42,7 @@ def optimize(
     vectorized: bool = False,
     restarts: int = 4,
     raw_samples: int = 64,
+    steps: int = 50,
     seed: int | None = None,
     max_seconds: float | None = None,
     progress: ProgressLike = False,
@@ -78,9 +79,9 @@ def optimize(
     noise
         Standard deviation of what is random in the objective, in its own units; 0 for a
         deterministic one; None: learned.
-    restarts, raw_samples
-        Of the search for the largest acquisition value: starting points, and points that they are
-        chosen from.
+    restarts, raw_samples, steps
+        Of the search for the largest acquisition value: starting points, points that they are
+        chosen from, and steps from each of them at most.
     seed
         The same seed gives the same points.
     max_seconds
@@ -108,7 +109,7 @@ def optimize(
     True
     """
     box = _box(bounds)
-    chooser = _Chooser(box, acquisition, kernel, mean, noise, restarts, raw_samples, seed)
+    chooser = _Chooser(box, acquisition, kernel, mean, noise, (restarts, raw_samples, steps), seed)
     if q < 1:
         raise InputError("q", repr(q), "a number of at least 1")
     known = _known(initial, box)
@@ -130,6 +131,7 @@ def optimize(
             if note:
                 history.notes.append(f"iteration {number}: {note}")
             history.evaluate(points, number)
+        show(history.count, total, f"best {max(history.y):.6g}")
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
@@ -150,17 +152,18 @@ class _Chooser:
     kernel: str
     mean: str
     noise: float | None
-    restarts: int
-    raw_samples: int
+    search: tuple[int, int, int]
     seed: int | None
 
     def __post_init__(self) -> None:
         check_names(self.kernel, self.mean)
         if self.noise is not None and not self.noise >= 0:
             raise InputError("noise", repr(self.noise), "a standard deviation, 0 or more")
-        if not 1 <= self.restarts <= self.raw_samples:
-            given = f"{self.restarts} and {self.raw_samples}"
-            raise InputError("restarts, raw_samples", given, "1 ≤ restarts ≤ raw_samples")
+        restarts, raw_samples, steps = self.search
+        if not (1 <= restarts <= raw_samples and steps >= 1):
+            given = f"{restarts}, {raw_samples} and {steps}"
+            expected = "1 ≤ restarts ≤ raw_samples and steps ≥ 1"
+            raise InputError("restarts, raw_samples, steps", given, expected)
         if isinstance(self.acquisition, str):
             self.make = acquisition_named(self.acquisition)
         elif callable(self.acquisition):
@@ -198,7 +201,7 @@ class _Chooser:
             model, note = fit(x, target, self.kernel, self.mean, noise)
             try:
                 acqf = self.make(model, best_f, q, seed)
-                found = propose(acqf, model, best_f, q, self.restarts, self.raw_samples, seed)
+                found = propose(acqf, model, best_f, q, *self.search, seed)
             except NUMERICAL as error:
                 what = f"{type(error).__name__} in the acquisition function: {_FELL_BACK}"
                 return self._uniform(q, iteration), f"{note}; {what}" if note else what

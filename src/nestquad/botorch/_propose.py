@@ -12,8 +12,6 @@ from botorch.utils.sampling import draw_sobol_samples
 
 __all__ = ["propose"]
 
-# L-BFGS-B stops here at the latest: later steps change a proposal less than the next value will.
-_MOST_STEPS = 50
 # Points that the starts are drawn from, and the share of starts that is uniform instead.
 _POOL = 512
 _UNIFORM = 0.25
@@ -27,6 +25,7 @@ def propose(
     q: int,
     restarts: int,
     raw_samples: int,
+    steps: int,
     seed: int,
 ) -> torch.Tensor:
     """The q points (q, d) of the unit cube that the acquisition function likes best.
@@ -50,7 +49,7 @@ def propose(
         q=q,
         num_restarts=restarts,
         batch_initial_conditions=chosen,
-        options={"maxiter": _MOST_STEPS},
+        options={"maxiter": steps},
     )
     return points.detach()
 

@@ -120,6 +120,8 @@ class Part:
         From exactly those runs to what is shown.
     series
         Configurations that only this part uses.
+    extra
+        The extra of nestquad that its runs need; drawing and judging them never does.
     """
 
     name: str
@@ -129,3 +131,4 @@ class Part:
     tasks: Callable[[Effort], Sequence[Task]]
     analyze: Callable[[Runs, Effort], Content]
     series: tuple[Series, ...] = ()
+    extra: str = ""

@@ -36,6 +36,8 @@ class Run(Outcome, Task):
 
 _KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
 _COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
+# Files of earlier versions have no traces; their runs are as good as ever.
+_EARLIER = [name for name in _COLUMNS if name != "trace"]
 
 
 @dataclass
@@ -97,8 +99,8 @@ class Ledger:
 def _read(path: Path) -> Iterable[Run]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            if list(row) == list(_COLUMNS) and None not in row.values():
-                values = {name: kind(row[name]) for name, kind in _COLUMNS.items()}
+            if list(row) in (list(_COLUMNS), _EARLIER) and None not in row.values():
+                values = {name: _COLUMNS[name](text) for name, text in row.items()}
                 yield Run(**values)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 __all__ = ["Effort", "Outcome", "Task", "cells"]
@@ -53,8 +53,12 @@ def cells(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run found: its answer, how wrong it was, and what it cost."""
+    """What one run found: its answer, how wrong it was, and what it cost.
+
+    `trace` is for what a part wants to keep besides, as JSON: the way to the answer.
+    """
 
     value: float
     error: float
     evaluations: int
+    trace: str = field(default="", kw_only=True)
