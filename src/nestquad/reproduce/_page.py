@@ -133,7 +133,7 @@ def _opening(
     yield _summary(sections)
     if absent:
         names = ", ".join(absent)
-        yield f"<p>Not there yet: {escape(names)}.</p>"
+        yield f"<p>Not on this page: {escape(names)}.</p>"
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

@@ -31,26 +31,27 @@ class Rival:
 
     label: str
     acquisition: str
-    power: int
+    powers: tuple[int, int]
     iterations: int
     seconds: float
 
-    def nodes(self, n: int) -> int:
-        """N = T."""
-        return int(n**self.power)
+    def sizes(self, n: int) -> tuple[int, int]:
+        """T and N."""
+        outer, inner = self.powers
+        return int(n**outer), int(n**inner)
 
 
 # As many iterations as make the times comparable; seconds are for one of them, roughly.
 RIVALS = {
-    "nkq": Rival("NKQ", "lookahead-kq", 1, 12, 0.8),
-    "qmc": Rival("QMC, same sizes", "lookahead-qmc", 1, 12, 0.8),
-    "nmc": Rival("NMC", "lookahead-nmc", 2, 5, 4.0),
-    "nmc small": Rival("NMC, NKQ's sizes", "lookahead-nmc", 1, 12, 0.8),
-    "mlmc": Rival("MLMC", "lookahead-mlmc", 1, 12, 1.0),
-    "multistep": Rival("qMultiStep, Sobol", "multistep", 1, 10, 1.0),
-    "multistep-kq": Rival("qMultiStep, our sampler", "multistep-kq", 1, 10, 1.0),
-    "qei": Rival("qEI", "qei", 2, 16, 0.4),
-    "random": Rival("random search", "random", 1, 16, 0.01),
+    "nkq": Rival("NKQ", "lookahead-kq", (1, 1), 12, 0.8),
+    "qmc": Rival("QMC, same sizes", "lookahead-qmc", (1, 1), 12, 0.8),
+    "nmc": Rival("NMC", "lookahead-nmc", (2, 2), 5, 4.0),
+    "nmc small": Rival("NMC, NKQ's sizes", "lookahead-nmc", (1, 1), 12, 0.8),
+    "mlmc": Rival("MLMC", "lookahead-mlmc", (2, 1), 12, 1.0),
+    "multistep": Rival("qMultiStep, Sobol", "multistep", (1, 1), 10, 1.0),
+    "multistep-kq": Rival("qMultiStep, our sampler", "multistep-kq", (1, 1), 10, 1.0),
+    "qei": Rival("qEI", "qei", (1, 2), 16, 0.4),
+    "random": Rival("random search", "random", (1, 1), 16, 0.01),
 }
 _PANELS = {
     "the paper's methods": ("nkq", "qmc", "nmc", "nmc small", "mlmc"),
@@ -96,7 +97,7 @@ def _run(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome:
         "Ackley": partial(Ackley, dim=2, negate=True),
         "Cosine8": Cosine8,
     }[task.problem]()
-    nodes = rival.nodes(task.size)
+    outer, inner = rival.sizes(task.size)
     short = task.size < 4
     found = optimize(
         lambda x: function(torch.from_numpy(x)).numpy(),
@@ -106,7 +107,7 @@ def _run(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome:
         acquisition=(
             "random"
             if rival.acquisition == "random"
-            else acquisition(rival.acquisition, outer=nodes, inner=nodes)
+            else acquisition(rival.acquisition, outer=outer, inner=inner)
         ),
         kernel="matern12",
         mean="zero",
@@ -174,7 +175,7 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
                         {
                             "function": "function",
                             "method": "method",
-                            "nodes": "N = T",
+                            "sizes": "T × N",
                             "runs": "runs",
                             "iterations": "iterations",
                             "nmse": "NMSE",
@@ -211,7 +212,8 @@ def _text(effort: Effort, busy: float) -> str:
         "1/√2 beside the norm, Cosine8 without the factor 0.1 and without the term −Σx². Their "
         "maxima are 1, 0 and 0.8.\n\n"
         f"Sizes are those of Δ = 1/{n}: N = T = {n} for NKQ, QMC and qMultiStepLookahead, "
-        f"N = T = {n * n} for NMC. The paper's Δ = 0.01 would mean 10,000 fantasies with 10,000 "
+        f"N = T = {n * n} for NMC, {n * n} fantasies on the coarsest of MLMC's levels and at most "
+        f"{n} samples on its finest. The paper's Δ = 0.01 would mean 10,000 fantasies with 10,000 "
         "samples in each for NMC; with a maximisation over z′ for each of them that is out of "
         "reach, and the released code has one fantasy, whose points share one uniform number. "
         "Here each fantasy has its own z′, found together with z, and the joint law of both points "
@@ -265,7 +267,7 @@ def _rows(races: Mapping[str, Mapping[str, Race]], n: int) -> list[dict[str, Any
                 {
                     "function": function,
                     "method": RIVALS[name].label,
-                    "nodes": RIVALS[name].nodes(n),
+                    "sizes": _words(RIVALS[name], n),
                     "runs": len(race.error),
                     "iterations": iterations,
                     "nmse": float(race.medians[-1]),
@@ -279,6 +281,11 @@ def _rows(races: Mapping[str, Mapping[str, Race]], n: int) -> list[dict[str, Any
                 }
             )
     return rows
+
+
+def _words(rival: Rival, n: int) -> str:
+    outer, inner = rival.sizes(n)
+    return {"qei": str(inner), "random": "–"}.get(rival.acquisition, f"{outer} × {inner}")
 
 
 def _trace_rows(races: Mapping[str, Mapping[str, Race]]) -> list[dict[str, Any]]:
