@@ -17,14 +17,13 @@ from botorch.acquisition import (
 from botorch.models.model import Model
 from botorch.sampling.normal import SobolQMCNormalSampler
 
-try:  # TODO
-    from nestquad.botorch._lookahead import NestedLookaheadEI
-    from nestquad.botorch._sampler import KQNormalSampler
-except ImportError:
-    NestedLookaheadEI = KQNormalSampler = None
+from nestquad.botorch._lookahead import NestedLookaheadEI
+from nestquad.botorch._sampler import KQNormalSampler
 from nestquad.errors import InputError, unknown_name
 
 __all__ = ["ACQUISITIONS", "MakesAcquisition", "acquisition"]
+
+_MOST_INNER_STEPS = 2
 
 MakesAcquisition: TypeAlias = Callable[[Model, float, int, int], AcquisitionFunction]
 """(model, best_f, q, seed) -> an acquisition function on the unit cube."""
@@ -71,6 +70,7 @@ def _best_so_far(model: Model, X: torch.Tensor) -> dict[str, Any]:
 def _lookahead(
     rule: str, sizes: _Sizes, model: Model, best_f: float, q: int, seed: int
 ) -> AcquisitionFunction:
+    dim = model.train_inputs[0].shape[-1]
     return NestedLookaheadEI(
         model,
         best_f=best_f,
@@ -79,6 +79,11 @@ def _lookahead(
         outer=sizes.outer,
         inner=sizes.inner,
         seed=seed,
+        bounds=torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, dim),
+        # For the rule that cannot seek z' and z together: the best of some, hardly improved, since
+        # it does so in every step of the search for z.
+        raw_samples=32,
+        maxiter=_MOST_INNER_STEPS,
     )
 
 
