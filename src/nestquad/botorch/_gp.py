@@ -17,7 +17,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
 
-from nestquad.errors import unknown_name
+from nestquad.errors import NumericalError, unknown_name
 
 __all__ = ["KERNELS", "MEANS", "NUMERICAL", "check_names", "fit"]
 
@@ -25,7 +25,13 @@ KERNELS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5, "rbf": math.inf}
 MEANS = {"constant": ConstantMean, "zero": ZeroMean}
 # What linear algebra raises where a matrix is too close to singular. Anything else is a mistake
 # that has to be seen.
-NUMERICAL = (ModelFittingError, NanError, NotPSDError, torch.linalg.LinAlgError)
+NUMERICAL = (
+    ModelFittingError,
+    NanError,
+    NotPSDError,
+    NumericalError,
+    torch.linalg.LinAlgError,
+)
 # Where no noise is wanted, this share of the variance keeps the matrix away from singular.
 _JITTER = 1e-6
 
