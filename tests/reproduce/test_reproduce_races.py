@@ -52,6 +52,7 @@ def test_equal_time_is_not_equal_iterations():
     assert (slow.medians[1:] < quick.medians[1:]).all()
     assert no_worse("", quick, slow, "").status == "holds"
     assert no_worse("", slow, quick, "").status == "does not hold"
+    assert no_worse("", slow.by_iteration, quick.by_iteration, "", "iterations").status == "holds"
 
 
 def test_verdicts():
@@ -60,9 +61,13 @@ def test_verdicts():
     worse = no_worse("", bad, good, "")
     assert worse.status == "does not hold"
     assert "20 pairs" in worse.reason
-    few = {"noise": 1.5, "replicates": 4}
+    few = {"noise": 1.5, "replicates": 8}
     alike = no_worse("", race(1.0, 0.5, **few), race(1.0, 0.5, seed=1, **few), "")
     assert alike.status == "cannot tell"
+    # Two runs each prove nothing.
+    assert no_worse("", race(1.0, 1.0, replicates=2), race(1.0, 0.1, replicates=2), "").status == (
+        "cannot tell"
+    )
     # The same numbers are no worse than themselves.
     assert no_worse("", good, good, "").status == "holds"
 

@@ -23,7 +23,7 @@ from nestquad.errors import InputError, unknown_name
 
 __all__ = ["ACQUISITIONS", "MakesAcquisition", "acquisition"]
 
-_MOST_INNER_STEPS = 2
+_MOST_INNER_STEPS = 0
 
 MakesAcquisition: TypeAlias = Callable[[Model, float, int, int], AcquisitionFunction]
 """(model, best_f, q, seed) -> an acquisition function on the unit cube."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,8 @@ __all__ = ["Race", "lead", "no_worse", "race_of"]
 # Below this an optimum is found, and how exactly says nothing about the method.
 _FLOOR = 1e-10
 _TIMES = 12
+# Fewer pairs of runs than this prove nothing, whatever a bootstrap of them says.
+_FEWEST = 6
 _DRAWS = 1000
 # A ratio within this of one is no difference that anybody would choose a method by.
 _SLACK = 0.9
@@ -37,6 +39,12 @@ class Race:
         done = np.maximum((self.wall <= seconds).sum(axis=1) - 1, 0)
         known: Array = self.error[np.arange(len(done)), done]
         return known
+
+    @property
+    def by_iteration(self) -> Race:
+        """The same with iterations in place of seconds."""
+        numbers = np.arange(self.error.shape[1], dtype=float)
+        return replace(self, wall=np.broadcast_to(numbers, self.error.shape))
 
     @property
     def first(self) -> float:
@@ -103,20 +111,22 @@ def _interval(value: float, draws: Array) -> Interval:
     return Interval(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)))
 
 
-def no_worse(claim: str, one: Race, other: Race, paper: str) -> Verdict:
-    """Whether the first has no larger error than the second at equal wall-clock time."""
+def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") -> Verdict:
+    """Whether the first has no larger error than the second at equal time (or iterations)."""
     found = lead(one, other)
     average, final = found.average, found.final
     ours = f"the other's error is {factor(average.value)} its own"
     status: Status
-    if average.high < 1:
+    if len(one.error) < _FEWEST:
+        status = "cannot tell"
+    elif average.high < 1:
         status = "does not hold"
     elif average.low >= _SLACK:
         status = "holds"
     else:
         status = "cannot tell"
     reason = (
-        f"Ratio of medians over {number(found.since)} to {number(found.until)} s: {average} on "
-        f"geometric average, {final} at the end, from {len(one.error)} pairs of runs."
+        f"Ratio of medians over {number(found.since)} to {number(found.until)} {unit}: {average} "
+        f"on geometric average, {final} at the end, from {len(one.error)} pairs of runs."
     )
     return Verdict(claim, paper, ours, status, reason)
