@@ -30,7 +30,7 @@ def hills(points):
 
 
 def small(name):
-    return name if name == "random" else acquisition(name, outer=3, inner=4)
+    return acquisition(name, outer=3, inner=4)
 
 
 @pytest.mark.parametrize("name", ACQUISITIONS)

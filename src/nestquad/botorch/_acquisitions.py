@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import torch
 from botorch.acquisition import (
@@ -17,13 +17,15 @@ from botorch.acquisition import (
 from botorch.models.model import Model
 from botorch.sampling.normal import SobolQMCNormalSampler
 
-from nestquad.botorch._lookahead import NestedLookaheadEI
+from nestquad.botorch._lookahead import LookaheadRule, NestedLookaheadEI
 from nestquad.botorch._sampler import KQNormalSampler
 from nestquad.errors import InputError, unknown_name
 
 __all__ = ["ACQUISITIONS", "MakesAcquisition", "acquisition"]
 
-_MOST_INNER_STEPS = 0
+# The rule "mlmc" cannot seek z' together with z, and does so anew in every step of the search for
+# z: the best of so many batches has to do.
+_CANDIDATES = 32
 
 MakesAcquisition: TypeAlias = Callable[[Model, float, int, int], AcquisitionFunction]
 """(model, best_f, q, seed) -> an acquisition function on the unit cube."""
@@ -68,7 +70,7 @@ def _best_so_far(model: Model, X: torch.Tensor) -> dict[str, Any]:
 
 
 def _lookahead(
-    rule: str, sizes: _Sizes, model: Model, best_f: float, q: int, seed: int
+    rule: LookaheadRule, sizes: _Sizes, model: Model, best_f: float, q: int, seed: int
 ) -> AcquisitionFunction:
     dim = model.train_inputs[0].shape[-1]
     return NestedLookaheadEI(
@@ -80,10 +82,8 @@ def _lookahead(
         inner=sizes.inner,
         seed=seed,
         bounds=torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, dim),
-        # For the rule that cannot seek z' and z together: the best of some, hardly improved, since
-        # it does so in every step of the search for z.
-        raw_samples=32,
-        maxiter=_MOST_INNER_STEPS,
+        raw_samples=_CANDIDATES,
+        maxiter=0,
     )
 
 
@@ -92,7 +92,7 @@ ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction] | None] = {
     "qlogei": partial(_qei, qLogExpectedImprovement),
     "multistep": partial(_multistep, SobolQMCNormalSampler),
     "multistep-kq": partial(_multistep, KQNormalSampler),
-    **{f"lookahead-{rule}": partial(_lookahead, rule) for rule in ("kq", "qmc", "nmc", "mlmc")},
+    **{f"lookahead-{rule}": partial(_lookahead, rule) for rule in get_args(LookaheadRule)},
     "random": None,  # the loop draws uniform points itself
 }
 

@@ -20,7 +20,7 @@ from nestquad.botorch._weights import KERNELS
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel
 
-__all__ = ["NestedLookaheadEI"]
+__all__ = ["LookaheadRule", "NestedLookaheadEI"]
 
 
 class NestedLookaheadEI(OneShotAcquisitionFunction):

@@ -34,7 +34,7 @@ def optimize(
     iterations: int | None = None,
     budget: int | None = None,
     q: int = 1,
-    acquisition: str | MakesAcquisition = "lookahead-kq",
+    acquisition: str | MakesAcquisition | None = "lookahead-kq",
     initial: int | ArrayLike | Trace = 2,
     kernel: str = "matern52",
     mean: str = "constant",
@@ -68,7 +68,7 @@ def optimize(
         A name, see `acquisition`, whose sizes are then the default ones; what that function
         returns; or a callable of your own, (model, best_f, q, seed) → a BoTorch acquisition
         function. The model lives on the unit cube, with values of mean 0 and standard deviation 1,
-        and `best_f` is in these units.
+        and `best_f` is in these units. None: uniform points.
     initial
         A number of uniform points, points (n, d) of your own, or a `Trace` to go on from: with the
         same seed as if there had been no pause between two iterations.
@@ -148,7 +148,7 @@ class _Chooser:
     """Chooses points: model, acquisition function, and the search for its maximum."""
 
     box: Array
-    acquisition: str | MakesAcquisition
+    acquisition: str | MakesAcquisition | None
     kernel: str
     mean: str
     noise: float | None
@@ -166,7 +166,7 @@ class _Chooser:
             raise InputError("restarts, raw_samples, steps", given, expected)
         if isinstance(self.acquisition, str):
             self.make = acquisition_named(self.acquisition)
-        elif callable(self.acquisition):
+        elif self.acquisition is None or callable(self.acquisition):
             self.make = self.acquisition
         else:
             expected = "a name, or a callable (model, best_f, q, seed)"
