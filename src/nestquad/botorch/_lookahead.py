@@ -115,7 +115,10 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
         _check_model(model, posterior_transform)
         if rule not in get_args(LookaheadRule):
             raise unknown_name("rule", rule, get_args(LookaheadRule))
-        for name, size in (("q", q), ("outer", outer), ("raw_samples", raw_samples)):
+        sizes = {"q": q, "outer": outer, "raw_samples": raw_samples}
+        if inner is not None:
+            sizes["inner"] = inner
+        for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise InputError(name, repr(size), "a whole number, at least 1")
         if inner is None and (q > 1 or rule == "mlmc"):
