@@ -119,7 +119,7 @@ def _interval(value: float, draws: Array) -> Interval:
 def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") -> Verdict:
     """Whether the first has no larger error than the second at equal time (or iterations)."""
     found = lead(one, other)
-    average, final = found.average, found.final
+    average = found.average
     ours = f"the other's error is {factor(average.value)} its own"
     status: Status
     if len(one.error) < _FEWEST:
@@ -130,8 +130,15 @@ def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") ->
         status = "holds"
     else:
         status = "cannot tell"
-    reason = (
-        f"Ratio of medians over {number(found.since)} to {number(found.until)} {unit}: {average} "
-        f"on geometric average, {final} at the end, from {len(one.error)} pairs of runs."
-    )
+    since, until = number(found.since), number(found.until)
+    when = f"over {since} to {until} {unit}" if found.since < found.until else f"at {until} {unit}"
+    reason = f"Ratio of medians {when}: {_words(found.average)}"
+    if found.since < found.until:
+        reason += f" on geometric average, {_words(found.final)} at the end"
+    reason += f"; {len(one.error)} pairs of runs."
     return Verdict(claim, paper, ours, status, reason)
+
+
+def _words(ratio: Interval) -> str:
+    """Ratios go over many orders of magnitude where one of two has found the optimum."""
+    return f"{number(ratio.value)} ({number(ratio.low)} to {number(ratio.high)})"

@@ -15,7 +15,6 @@ from nestquad.reproduce._part import Content, Drawing, Finding, Part, Series, Ta
 from nestquad.reproduce._races import Race, lead, no_worse, race_of
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._task import Effort, Outcome, Task, cells
-from nestquad.reproduce._text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -382,11 +381,12 @@ def _panel(
 
 
 def _plain(axis: Any) -> None:
-    """Numbers as one writes them, at 1, 2 and 5 of each decade."""
+    """Numbers as one writes them, at 1, 2 and 5 of each decade if there are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value).removesuffix(".0")))
+    decades = float(np.ptp(np.log10(axis.get_view_interval())))
+    axis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
