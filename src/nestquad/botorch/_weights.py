@@ -192,7 +192,7 @@ def _on_simplex(matrix: Array) -> Array:
     level = float(full @ derivative)
     if np.delete(derivative, kept).min(initial=np.inf) < (1.0 - 1e-6) * level:
         full = _least_squares(matrix)
-    return full / full.sum()
+    return np.asarray(full / full.sum())
 
 
 def _proportional(matrix: Array) -> Array:
