@@ -250,6 +250,26 @@ def test_nodes_are_made_once_for_all_iterations():
     assert (after.misses, after.hits) == (before.misses, before.hits + 2)
 
 
+def test_overwriting_nodes_leaves_those_of_others_alone():
+    first, second = (NestedLookaheadEI(small_model(), BEST, outer=4, inner=4, seed=7) for _ in "ab")
+    first.outer_nodes_0.zero_()
+    first.inner_weights_0.zero_()
+    third = NestedLookaheadEI(small_model(), BEST, outer=4, inner=4, seed=7)
+    for acqf in (second, third):
+        assert acqf.outer_nodes_0.abs().min() > 0
+        assert acqf.inner_weights_0.sum() > 3
+
+
+def test_large_searches_are_made_in_parts(monkeypatch):
+    import nestquad.botorch._stages as stages
+
+    acqf = NestedLookaheadEI(small_model(), BEST, outer=7, inner=4, seed=7, bounds=UNIT, maxiter=0)
+    X = batches(2, 1, 1)
+    whole = acqf.value(X)
+    monkeypatch.setattr(stages, "_BLOCK", 600)  # two fantasies at a time, and one at the end
+    torch.testing.assert_close(acqf.value(X), whole, rtol=0, atol=0)
+
+
 def test_levels_double_and_thin_out():
     sizes = level_sizes("mlmc", 100, 64)
     assert [n for _, n in sizes] == [2, 4, 8, 16, 32, 64]
@@ -289,6 +309,8 @@ def test_bad_points_are_named():
         acqf(batches(1, 4, 1))
     with pytest.raises(nq.InputError, match=r"X.*int64"):
         acqf(torch.ones(1, 5, 1, dtype=torch.long))
+    with pytest.raises(nq.InputError, match=r"X.*float32.*float64"):
+        acqf(torch.ones(1, 5, 1))
     with pytest.raises(nq.InputError, match="bounds"):
         acqf.value(batches(1, 1, 1))
     with pytest.raises(nq.InputError, match="q"):

@@ -11,7 +11,7 @@ from scipy.stats import norm, ortho_group
 
 import nestquad as nq
 from nestquad.botorch import normal_rule
-from nestquad.botorch._weights import _on_simplex, _spline
+from nestquad.botorch._weights import _least_squares, _on_simplex, _spline
 
 
 def sobol(dim, n=64, seed=0):
@@ -74,6 +74,15 @@ def test_the_weights_are_the_minimum_over_the_simplex(seed):
     assert rule.worst_case_error == pytest.approx(np.sqrt(rule.weights @ gram @ rule.weights))
     assert rule.equal_weights_error == pytest.approx(np.sqrt(gram.mean()))
     assert rule.worst_case_error < rule.equal_weights_error
+
+
+def test_both_ways_to_the_minimum_agree():
+    rng = np.random.default_rng(0)
+    for _ in range(50):  # wild matrices, where the nodes first left out are often the wrong ones
+        half = rng.standard_normal((12, 12)) + 1.5
+        matrix = half.T @ half + 1e-6 * np.eye(12)
+        weights, other = _on_simplex(matrix), _least_squares(matrix)
+        np.testing.assert_allclose(weights, other / other.sum(), atol=1e-7)
 
 
 def test_bounds_bind_where_they_must():

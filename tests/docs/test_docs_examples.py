@@ -17,13 +17,15 @@ from nestquad._target import load_problem
 
 EXAMPLES = pages.ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+# What a dependency of BoTorch does when it is imported.
+TORCH_IMPORT = "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_example_runs(script, tmp_path):
     source = str(Path(nq.__file__).parents[1])  # also where it is not installed
     run = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", "-W", TORCH_IMPORT, str(script)],
         capture_output=True,
         encoding="utf-8",
         timeout=120,

@@ -207,17 +207,14 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
 
     def _make_nodes(self) -> None:
         for k, (fantasies, size) in enumerate(self.levels):
-            first = drawn(self.rule, 1, fantasies, self.q, self.seed + 100 * k, self.kernel)
-            self.register_buffer(f"outer_nodes_{k}", first.points[0])
-            self.register_buffer(f"outer_weights_{k}", first.weights[0])
-            if size is None:
-                continue
-            # Seeds that no level and no other stage uses.
-            second = drawn(
-                self.rule, fantasies, size, self.q, self.seed + 100 * k + 50, self.kernel
-            )
-            self.register_buffer(f"inner_nodes_{k}", second.points)
-            self.register_buffer(f"inner_weights_{k}", second.weights)
+            seed = self.seed + 100 * k  # and 50 more inside: no stage of any level shares its nodes
+            found = {"outer": drawn(self.rule, 1, fantasies, self.q, seed, self.kernel)[0]}
+            if size is not None:
+                found["inner"] = drawn(self.rule, fantasies, size, self.q, seed + 50, self.kernel)
+            for stage, nodes in found.items():
+                # Copies: buffers may be overwritten, and what is kept for others must not be.
+                self.register_buffer(f"{stage}_nodes_{k}", nodes.points.clone())
+                self.register_buffer(f"{stage}_weights_{k}", nodes.weights.clone())
 
     def _nodes(self, level: int, like: Tensor) -> tuple[Nodes, Nodes | None]:
         outer = Nodes(*(getattr(self, f"outer_{part}_{level}") for part in ("nodes", "weights")))
@@ -284,6 +281,9 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
         if not isinstance(X, Tensor) or not X.is_floating_point():
             kind = X.dtype if isinstance(X, Tensor) else type(X).__name__
             raise InputError("X", str(kind), "a tensor of floating point numbers")
+        dtype = next((p.dtype for p in self.model.parameters()), X.dtype)
+        if X.dtype != dtype:
+            raise InputError("X", str(X.dtype), f"{dtype}, as the model has")
         if X.dim() < 2 or X.shape[-2] != points:
             raise InputError(
                 "X", f"shape {tuple(X.shape)}", f"(…, {points}, d)", _shape_advice(self, points)

@@ -30,6 +30,9 @@ class Nodes:
     points: Tensor
     weights: Tensor
 
+    def __getitem__(self, sets: int | slice) -> Nodes:
+        return Nodes(self.points[sets], self.weights[sets])
+
     def part(self, start: int, stop: int) -> Nodes:
         """Some of the points, with equal weights."""
         some = self.points[..., start:stop, :]

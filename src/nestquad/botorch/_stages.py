@@ -20,6 +20,7 @@ from nestquad.errors import NumericalError, UnsupportedError
 
 __all__ = ["Stages"]
 
+_BLOCK = 10_000_000  # numbers at a time where all candidates meet all fantasies
 # Relative to the largest variance of a batch. Points that coincide, or lie on data, make
 # covariances singular: then a value is known, and a deviation of 1e-5 stands for zero.
 _JITTERS = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -62,15 +63,21 @@ class Stages:
         theirs = torch.arange(q, q + count * q, device=now.device).view(count, q)
         blocks = torch.cat([ours, theirs], dim=-1)  # of the joint law, for each candidate
         points = outer.points.unsqueeze(-2)  # (T, 1, q), against candidates
+        size = 1
         if inner is not None:
+            size = inner.points.shape[-2]
             inner = Nodes(inner.points.unsqueeze(-3), inner.weights.unsqueeze(-2))
+        some = max(_BLOCK // (count * size * q), 1)
         chosen = []
         for one in now.reshape(-1, q, d):
             mean, covariance = self._law(torch.cat([one, candidates.reshape(-1, d)]))
             root = _root(covariance[blocks.unsqueeze(-1), blocks.unsqueeze(-2)])
-            _, second = self._improvements(mean[blocks], root, points, inner)
-            chosen.append(candidates[second.argmax(dim=-1)])
-        return torch.stack(chosen).view(*now.shape[:-2], len(points), q, d)
+            for start in range(0, len(points), some):
+                part = slice(start, start + some)
+                mine = None if inner is None else inner[part]
+                _, second = self._improvements(mean[blocks], root, points[part], mine)
+                chosen.append(candidates[second.argmax(dim=-1)])
+        return torch.cat(chosen).view(*now.shape[:-2], len(points), q, d)
 
     def _improvements(
         self, mean: Tensor, root: Tensor, normals: Tensor, inner: Nodes | None

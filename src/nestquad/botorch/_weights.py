@@ -168,7 +168,7 @@ def _spline(nodes: Array) -> Array:
     moment = scale * hyp1f1(-1.5, dim / 2, -squares / 2)
     slope = scale * 3.0 / dim * hyp1f1(-0.5, dim / 2 + 1, -squares / 2)  # ∇M(z) = slope × z
     mixed = -6.0 * (dim + 1) / dim * np.exp(gammaln((dim + 1) / 2) - gammaln(dim / 2))
-    spline = distances**3 - moment[:, None] - moment + 2.0**1.5 * scale
+    spline = distances * distances * distances - moment[:, None] - moment + 2.0**1.5 * scale
     spline += products * (slope[:, None] + slope + mixed)
     return np.asarray(spline * (n / np.trace(spline)) + products)
 
@@ -176,22 +176,44 @@ def _spline(nodes: Array) -> Array:
 def _on_simplex(matrix: Array) -> Array:
     """The w ≥ 0 with Σ w = 1 that minimises w' A w.
 
-    Without the bounds it is proportional to A⁻¹ 1. With them, A = C'C makes it the point of least
-    norm among the convex combinations of the columns of C. A row of ones appended, and (0, …, 0, 1)
-    asked for, turn that into non-negative least squares: x = t w leaves t² |C w|² + (t - 1)², whose
-    minimum over t increases with |C w|.
+    Without the bounds it is proportional to A⁻¹ 1. Where that is negative, nodes are left out until
+    none of the rest is; usually they are the right ones. It is the minimum if the derivative at
+    each node left out is no smaller than at the others, where it is w' A w.
     """
-    n = len(matrix)
+    kept = np.arange(len(matrix))
+    while True:
+        weights = _proportional(matrix[np.ix_(kept, kept)])
+        if weights.min() >= 0.0:
+            break
+        kept = kept[weights > 0.0]
+    full = np.zeros(len(matrix))
+    full[kept] = weights
+    derivative = matrix @ full
+    level = float(full @ derivative)
+    if np.delete(derivative, kept).min(initial=np.inf) < (1.0 - 1e-6) * level:
+        full = _least_squares(matrix)
+    return np.asarray(full / full.sum())
+
+
+def _proportional(matrix: Array) -> Array:
     factor = factorize(matrix, 0.0)
     if factor is None:
         raise NumericalError(
-            f"The Gram matrix of {n} nodes is not positive definite. Check that the kernel is "
-            "positive definite on the unit cube, and that the nodes are distinct."
+            f"The Gram matrix of {len(matrix)} nodes is not positive definite. Check that the "
+            "kernel is positive definite on the unit cube, and that the nodes are distinct."
         )
-    weights = factor.solve(np.ones(n))
-    if weights.min() < 0.0:
-        root = np.tril(factor.lower).T
-        target = np.append(np.zeros(n), 1.0)
-        size = np.sqrt(np.trace(matrix))  # neither the columns nor the row of ones dominates
-        weights, _ = nnls(np.vstack([root / size, np.ones(n)]), target)
+    weights = factor.solve(np.ones(len(matrix)))
     return np.asarray(weights / weights.sum())
+
+
+def _least_squares(matrix: Array) -> Array:
+    """The same, in any case.
+
+    With A = C'C it is the point of least norm among the convex combinations of the columns of C. A
+    row of ones appended, and (0, …, 0, 1) asked for, turn that into non-negative least squares:
+    x = t w leaves t² |C w|² + (t - 1)², whose minimum over t increases with |C w|.
+    """
+    n, size = len(matrix), np.sqrt(np.trace(matrix))  # neither columns nor row of ones dominate
+    root = np.linalg.cholesky(matrix).T / size
+    found, _ = nnls(np.vstack([root, np.ones(n)]), np.append(np.zeros(n), 1.0))
+    return np.asarray(found)
