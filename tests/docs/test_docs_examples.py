@@ -72,3 +72,13 @@ def test_example_finds_it(name, method, budget):
     est = nq.estimate(problem, budget=budget, method=method, rng=1)
     assert np.all(np.abs(est.value - np.asarray(problem.exact)) < 5 * est.std_error)
     assert np.all(np.abs(est.value - np.asarray(problem.exact)) < 0.05 * np.abs(problem.exact))
+
+
+def test_black_box_is_nearly_optimized(capsys):
+    import runpy
+
+    example = runpy.run_path(str(EXAMPLES / "black_box.py"), run_name="__main__")
+    (found,) = re.findall(r"profit (\S+) at", capsys.readouterr().out)
+    grid = np.meshgrid(*(np.linspace(*ends, 101) for ends in zip(example["LOW"], example["HIGH"])))
+    best = max(example["profit"](setting) for setting in zip(*map(np.ravel, grid), strict=True))
+    assert float(found) > 0.9 * best

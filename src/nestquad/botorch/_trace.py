@@ -124,6 +124,8 @@ class Trace:
         if len(self):
             label_ends(ax, [End(float(self.best[-1]), "best so far", look.color)])
             title(ax, "", f"best {self.best[-1]:.6g} after {len(self)} evaluations")
+        if against != "seconds":
+            ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_xlabel(words)
         ax.set_ylabel("objective")
         return ax
