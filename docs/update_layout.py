@@ -45,6 +45,7 @@ ORDER = (
     "_page.py",
     "report.py",
     "voi",
+    "botorch",
     "reproduce",
     "_target.py",
     "_options.py",

@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from nestquad.reproduce._part import Content, Effort, Part
+from nestquad.reproduce._part import Content, Part
 from nestquad.reproduce._registry import absent, parts
 from nestquad.reproduce._runs import Ledger, Runs
+from nestquad.reproduce._task import Effort
 from nestquad.reproduce._text import duration
 
 DOCS = Path(__file__).resolve().parent
@@ -39,6 +40,9 @@ whatever their number. One part alone:
 nestquad reproduce finance --jobs 2
 ```
 
+Bayesian optimisation (`nestquad reproduce bo`) takes as long as all others together and needs the
+extra `botorch`; without it `all` leaves it out, and the page says so.
+
 What follows is the quick run, seed {seed}: {runs:,} runs, {took} of CPU time.{absent}
 
 ## Verdicts
@@ -58,18 +62,22 @@ def main() -> None:
     ledger, effort = Ledger(results / "data" / "runs.csv", seed), Effort("quick")
     found: list[tuple[Part, Content]] = []
     used = {}
+    missing = absent()
     for part in parts().values():
         tasks = part.tasks(effort)
+        if ledger.missing(tasks):  # as where an extra that it needs was not installed
+            missing.append(part.title)
+            continue
         runs = Runs.of(ledger, tasks)
         used |= runs.by_task
         found.append((part, part.analyze(runs, effort)))
-    missing = f" Not there yet: {', '.join(absent())}." if absent() else ""
+    without = f" Not among them: {', '.join(missing)}." if missing else ""
     text = HEAD.format(
         command=COMMAND,
         seed=seed,
         runs=len(used),
         took=duration(sum(run.seconds for run in used.values())),
-        absent=missing,
+        absent=without,
     )
     for part, content in found:
         for v in content.verdicts:

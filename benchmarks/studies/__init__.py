@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks._study import Study
 from benchmarks.studies import (
     accuracy,
+    bo_accuracy,
     cluster,
     defaults,
     imports,
@@ -33,4 +34,5 @@ STUDIES: tuple[Study, ...] = (
     imports.STUDY,
     voi.STUDY,
     voi_model.STUDY,
+    bo_accuracy.STUDY,
 )

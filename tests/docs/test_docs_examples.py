@@ -17,13 +17,15 @@ from nestquad._target import load_problem
 
 EXAMPLES = pages.ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+# What a dependency of BoTorch does when it is imported.
+TORCH_IMPORT = "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_example_runs(script, tmp_path):
     source = str(Path(nq.__file__).parents[1])  # also where it is not installed
     run = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-W", "error", "-W", TORCH_IMPORT, str(script)],
         capture_output=True,
         encoding="utf-8",
         timeout=120,
@@ -70,3 +72,14 @@ def test_example_finds_it(name, method, budget):
     est = nq.estimate(problem, budget=budget, method=method, rng=1)
     assert np.all(np.abs(est.value - np.asarray(problem.exact)) < 5 * est.std_error)
     assert np.all(np.abs(est.value - np.asarray(problem.exact)) < 0.05 * np.abs(problem.exact))
+
+
+def test_black_box_is_nearly_optimized(capsys):
+    import runpy
+
+    example = runpy.run_path(str(EXAMPLES / "black_box.py"), run_name="__main__")
+    (found,) = re.findall(r"profit (\S+) at", capsys.readouterr().out)
+    ends = np.transpose([example["LOW"], example["HIGH"]])
+    grid = np.meshgrid(*(np.linspace(low, high, 101) for low, high in ends))
+    best = max(example["profit"](setting) for setting in zip(*map(np.ravel, grid), strict=True))
+    assert float(found) > 0.9 * best

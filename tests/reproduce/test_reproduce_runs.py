@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nestquad.reproduce import _runs
-from nestquad.reproduce._part import Task, cells
-from nestquad.reproduce._runs import Ledger, Runs, collect
+from nestquad.reproduce import _collect
+from nestquad.reproduce._collect import collect
+from nestquad.reproduce._runs import Ledger, Runs
 from nestquad.reproduce._series import RATIOS, SERIES, problem_named, published_nkq, run_method
+from nestquad.reproduce._task import Task, cells
 
 TASKS = [
     *cells("synthetic", ("nkq N=T", "nmc N=√T"), (6, 9), 2),
@@ -40,8 +41,8 @@ def test_same_seed_same_numbers_whatever_the_processes(tmp_path):
 def test_what_is_there_is_not_run_again(tmp_path, monkeypatch):
     path = tmp_path / "runs.csv"
     collect(Ledger(path, 0), TASKS[:5], jobs=0)
-    done, run = [], _runs._run
-    monkeypatch.setattr(_runs, "_run", lambda task, seed: done.append(task) or run(task, seed))
+    done, run = [], _collect._run
+    monkeypatch.setattr(_collect, "_run", lambda task, seed: done.append(task) or run(task, seed))
     resumed = Ledger(path, 0)
     collect(resumed, TASKS, jobs=0)
     assert sorted(done, key=str) == sorted(TASKS[5:], key=str)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError, MissingExtraError, unknown_name
 from nestquad.plots import save
+from nestquad.reproduce._collect import collect
 from nestquad.reproduce._page import Picture, Section, write_page
-from nestquad.reproduce._part import Content, Effort, Part, Table, Verdict
-from nestquad.reproduce._registry import absent, parts
-from nestquad.reproduce._runs import Ledger, Runs, collect
+from nestquad.reproduce._part import Content, Part, Table, Verdict
+from nestquad.reproduce._registry import absent, can_run, parts
+from nestquad.reproduce._runs import Ledger, Runs
+from nestquad.reproduce._task import Effort
 
 __all__ = ["part_names", "reproduce"]
 
@@ -48,7 +50,7 @@ def reproduce(
     Parameters
     ----------
     names
-        Parts, or ``"all"``.
+        Parts, or ``"all"`` of those whose extras are installed.
     out
         The folder to write to.
     effort
@@ -78,7 +80,10 @@ def reproduce(
     if jobs < 0:
         raise InputError("jobs", repr(jobs), "a number of processes, 0 for this one")
     level = Effort(effort)  # type: ignore[arg-type]
-    chosen = [p for name, p in known.items() if "all" in names or name in names]
+    chosen = [p for n, p in known.items() if n in names or ("all" in names and can_run(p))]
+    for part in chosen:
+        if not can_run(part):
+            raise MissingExtraError(f"The part {part.name!r} of the reproduction", part.extra)
     out = Path(out)
     ledger = Ledger(out / "data" / "runs.csv", seed)
     if fresh:
@@ -91,7 +96,13 @@ def reproduce(
             sections.append(_section(part, Runs.of(ledger, tasks), level, out))
     found = [(s.part.name, verdict) for s in sections for verdict in s.content.verdicts]
     _write_verdicts(out / "data" / "verdicts.csv", found)
-    page = write_page(out / "index.html", sections, absent(), level, seed, command)
+    shown = {section.part.name for section in sections}
+    missing = [
+        f"{part.title} (needs the extra {part.extra}: pip install '.[{part.extra}]' in a clone)"
+        for part in known.values()
+        if part.name not in shown and not can_run(part)
+    ]
+    page = write_page(out / "index.html", sections, [*absent(), *missing], level, seed, command)
     return page, found
 
 

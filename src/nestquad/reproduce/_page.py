@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from nestquad.reproduce._part import Content, Effort, Finding, Part, Table, Verdict
+from nestquad.reproduce._part import Content, Finding, Part, Table, Verdict
 from nestquad.reproduce._runs import Runs
+from nestquad.reproduce._task import Effort
 from nestquad.reproduce._text import count, duration, number
 
 __all__ = ["Picture", "Section", "write_page"]
@@ -132,7 +133,7 @@ def _opening(
     yield _summary(sections)
     if absent:
         names = ", ".join(absent)
-        yield f"<p>Not there yet: {escape(names)}.</p>"
+        yield f"<p>Not on this page: {escape(names)}.</p>"
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

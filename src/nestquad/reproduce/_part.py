@@ -2,83 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from nestquad.reproduce._runs import Runs
+from nestquad.reproduce._task import Effort, Outcome, Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from nestquad.reproduce._runs import Runs
+__all__ = ["Content", "Drawing", "Finding", "Part", "Series", "Status", "Table", "Verdict"]
 
-__all__ = [
-    "Content",
-    "Drawing",
-    "Effort",
-    "Finding",
-    "Outcome",
-    "Part",
-    "Series",
-    "Status",
-    "Table",
-    "Task",
-    "Verdict",
-    "cells",
-]
-
-Value = TypeVar("Value")
 Status = Literal["holds", "holds better", "does not hold", "cannot tell"]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much to run: ``tiny`` shows that it runs, ``quick`` what comes out, ``full`` the paper.
-
-    Examples
-    --------
-    >>> Effort("quick").pick(tiny=2, quick=50, full=1000)
-    50
-    """
-
-    name: Literal["tiny", "quick", "full"]
-
-    def pick(self, *, tiny: Value, quick: Value, full: Value) -> Value:
-        """What this effort stands for."""
-        return {"tiny": tiny, "quick": quick, "full": full}[self.name]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run to do. What `size` means (N, T or evaluations) is the series' affair."""
-
-    problem: str
-    series: str
-    size: int
-    replicate: int
-
-
-def cells(
-    problem: str,
-    series: str | Sequence[str],
-    sizes: Sequence[int],
-    replicates: int | Callable[[int], int],
-) -> Iterator[Task]:
-    """All tasks of some series at some sizes; `replicates` may depend on the size."""
-    for one in [series] if isinstance(series, str) else series:
-        for size in sizes:
-            count = replicates(size) if callable(replicates) else replicates
-            yield from (Task(problem, one, size, replicate) for replicate in range(count))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one run found: its answer, how wrong it was, and what it cost."""
-
-    value: float
-    error: float
-    evaluations: int
 
 
 @dataclass(frozen=True)
@@ -182,6 +120,8 @@ class Part:
         From exactly those runs to what is shown.
     series
         Configurations that only this part uses.
+    extra
+        The extra of nestquad that its runs need; drawing and judging them never does.
     """
 
     name: str
@@ -191,3 +131,4 @@ class Part:
     tasks: Callable[[Effort], Sequence[Task]]
     analyze: Callable[[Runs, Effort], Content]
     series: tuple[Series, ...] = ()
+    extra: str = ""

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from nestquad.reproduce._part import Part, Series
 from nestquad.reproduce._series import SERIES
 
-__all__ = ["PLACES", "absent", "parts", "series_named"]
+__all__ = ["PLACES", "absent", "can_run", "parts", "series_named"]
 
 # Modules of this folder with a tuple PARTS. One that does not exist is named on the page as not
 # there yet; writing it is all that is needed to add it.
@@ -27,6 +27,8 @@ PLACES = {
     "theory": "The corollary's sizes",
     "errata": "Errata",
 }
+# What an extra brings that parts need.
+_MODULES = {"": (), "botorch": ("torch", "botorch")}
 
 
 @lru_cache
@@ -42,6 +44,11 @@ def parts() -> dict[str, Part]:
 def absent() -> list[str]:
     """Titles of the parts that are not there yet."""
     return [title for place, title in PLACES.items() if not _exists(place)]
+
+
+def can_run(part: Part) -> bool:
+    """Whether what its runs need is installed."""
+    return all(find_spec(module) is not None for module in _MODULES[part.extra])
 
 
 def series_named(name: str) -> Series:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import time
-import warnings
-import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
-from functools import lru_cache, partial
+from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 
 from nestquad.reproduce._curve import Curve
-from nestquad.reproduce._part import Outcome, Task
-from nestquad.reproduce._workers import in_processes
+from nestquad.reproduce._task import Outcome, Task
 
-__all__ = ["Ledger", "Run", "Runs", "collect", "sources"]
+__all__ = ["Ledger", "Run", "Runs", "sources"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,8 @@ class Run(Outcome, Task):
 
 _KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
 _COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
+# Files of earlier versions have no traces; their runs are as good as ever.
+_EARLIER = [name for name in _COLUMNS if name != "trace"]
 
 
 @dataclass
@@ -101,8 +99,8 @@ class Ledger:
 def _read(path: Path) -> Iterable[Run]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            if list(row) == list(_COLUMNS) and None not in row.values():
-                values = {name: kind(row[name]) for name, kind in _COLUMNS.items()}
+            if list(row) in (list(_COLUMNS), _EARLIER) and None not in row.values():
+                values = {name: _COLUMNS[name](text) for name, text in row.items()}
                 yield Run(**values)  # type: ignore[arg-type]
 
 
@@ -142,50 +140,6 @@ class Runs:
     @property
     def sources(self) -> set[str]:
         return {run.sources for run in self.by_task.values()}
-
-
-def collect(
-    ledger: Ledger,
-    tasks: Sequence[Task],
-    jobs: int,
-    tell: Callable[[int, int, float], None] = lambda done, total, left: None,
-) -> None:
-    """Do what the ledger lacks; `tell` hears how many are done, of how many, and seconds left."""
-    from nestquad.reproduce._registry import series_named
-
-    todo = ledger.missing(tasks)
-    expected = {task: series_named(task.series).seconds(task.size) for task in todo}
-    # One replicate of everything after the other, so that progress is even; the long ones first,
-    # so that no process waits for the last one.
-    todo.sort(key=lambda task: (task.replicate, -expected[task]))
-    total, done = sum(expected.values()), 0.0
-    start = time.monotonic()
-    tell(0, len(todo), total / max(jobs, 1))
-    try:
-        found = in_processes(partial(_run, seed=ledger.seed), todo, jobs)
-        for count, run in enumerate(found, 1):
-            ledger.append(run)
-            done += expected[run.task]
-            elapsed = time.monotonic() - start
-            tell(count, len(todo), elapsed * (total - done) / done)
-    finally:
-        ledger.close()
-
-
-def _run(task: Task, seed: int) -> Run:
-    from nestquad.reproduce._registry import series_named
-
-    series = series_named(task.series)
-    name = zlib.crc32(f"{task.problem} {series.stream or series.name}".encode())
-    rng = np.random.SeedSequence([seed, task.size, task.replicate, name])
-    start = time.process_time()
-    with warnings.catch_warnings():
-        # A warning is for the one who can change the settings; here they are what is studied.
-        warnings.simplefilter("ignore")
-        found = series.run(task, rng)
-    seconds = round(time.process_time() - start, 4)
-    values = {**asdict(task), **asdict(found)}
-    return Run(**values, seconds=seconds, seed=seed, sources=sources())
 
 
 @lru_cache

@@ -13,7 +13,8 @@ from nestquad.estimate import estimate
 from nestquad.methods import MLKQ, MLMC, NKQ, NMC, NQMC, Method
 from nestquad.problem import NestedExpectation
 from nestquad.problems import finance, health, synthetic
-from nestquad.reproduce._part import Outcome, Series, Task
+from nestquad.reproduce._part import Series
+from nestquad.reproduce._task import Outcome, Task
 
 __all__ = ["RATIOS", "SERIES", "problem_named", "published_nkq", "run_method"]
 

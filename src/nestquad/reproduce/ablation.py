@@ -12,22 +12,11 @@ from nestquad.methods import NKQ
 from nestquad.quadrature import KernelQuadrature
 from nestquad.reproduce._curve import Curve, common_cost, gain
 from nestquad.reproduce._draw import error_figure, line_looks, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Outcome,
-    Part,
-    Series,
-    Table,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Series, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named, published_nkq, run_method
 from nestquad.reproduce._tables import curve_rows
+from nestquad.reproduce._task import Effort, Outcome, Task, cells
 from nestquad.reproduce._text import factor, number
 from nestquad.rules import Schedule
 

@@ -12,21 +12,11 @@ from nestquad.methods import NKQ
 from nestquad.reproduce import _verdicts as verdicts
 from nestquad.reproduce._curve import Curve
 from nestquad.reproduce._draw import error_figure, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Outcome,
-    Part,
-    Series,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Series, Verdict
 from nestquad.reproduce._runs import Run, Runs
 from nestquad.reproduce._series import problem_named, published_nkq, run_method
 from nestquad.reproduce._tables import curve_table
+from nestquad.reproduce._task import Effort, Outcome, Task, cells
 from nestquad.reproduce._text import number
 
 __all__ = ["APPLIED", "MLMC_BUDGETS", "PARTS", "application_tasks", "nested_sizes"]

@@ -13,21 +13,11 @@ from nestquad.quadrature import KernelQuadrature
 from nestquad.reproduce import _verdicts as verdicts
 from nestquad.reproduce._curve import Curve, Interval, common_cost, fit_exponent, gain
 from nestquad.reproduce._draw import error_figure, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Outcome,
-    Part,
-    Series,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Series, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named, published_nkq
 from nestquad.reproduce._tables import curve_table
+from nestquad.reproduce._task import Effort, Outcome, Task, cells
 from nestquad.reproduce._text import factor
 from nestquad.rules import Schedule, factorize, scheduled_lambda
 

@@ -12,21 +12,10 @@ from nestquad.plots import End, label_ends, new_axes, title
 from nestquad.problem import NestedExpectation
 from nestquad.reproduce._curve import Curve, Interval
 from nestquad.reproduce._draw import look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Outcome,
-    Part,
-    Series,
-    Table,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Series, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named, published_nkq, run_method
+from nestquad.reproduce._task import Effort, Outcome, Task, cells
 from nestquad.reproduce._text import factor
 
 if TYPE_CHECKING:

@@ -9,19 +9,10 @@ import numpy as np
 from nestquad.plots import AVERAGE, INK, TEXT_SIZE, End, count_axis, label_ends, new_axes, title
 from nestquad.reproduce import _truths as truths
 from nestquad.reproduce._draw import error_figure, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Part,
-    Table,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named
+from nestquad.reproduce._task import Effort, Task, cells
 from nestquad.reproduce._text import number
 from nestquad.reproduce.applications import MLMC_BUDGETS, application_tasks
 

@@ -12,9 +12,10 @@ from nestquad._typing import Array
 from nestquad.plots import AVERAGE, INK, SOFT, End, label_ends, new_axes, title
 from nestquad.quadrature import KernelQuadrature
 from nestquad.reproduce._draw import line_looks, look
-from nestquad.reproduce._part import Content, Drawing, Effort, Finding, Part, Table, Verdict
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named, published_nkq
+from nestquad.reproduce._task import Effort
 from nestquad.reproduce._text import number
 
 if TYPE_CHECKING:

@@ -5,19 +5,10 @@ from __future__ import annotations
 from nestquad.reproduce import _verdicts as verdicts
 from nestquad.reproduce._curve import Curve
 from nestquad.reproduce._draw import error_figure, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Part,
-    Table,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._tables import curve_rows
+from nestquad.reproduce._task import Effort, Task, cells
 from nestquad.reproduce.applications import MLMC_BUDGETS, application_tasks, nested_sizes
 
 __all__ = ["COMPARED", "PARTS", "comparison_tasks"]

@@ -10,9 +10,10 @@ from nestquad.accuracy import allocate
 from nestquad.plots import End, label_ends, new_axes, title
 from nestquad.reproduce._curve import Cost
 from nestquad.reproduce._draw import look
-from nestquad.reproduce._part import Content, Drawing, Effort, Finding, Part, Status, Table, Verdict
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Status, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named
+from nestquad.reproduce._task import Effort
 from nestquad.reproduce._text import count
 from nestquad.reproduce.multilevel import COMPARED, PROBLEMS, comparison_tasks
 

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING
 from nestquad.plots import label_ends, new_axes, title
 from nestquad.reproduce import _verdicts as verdicts
 from nestquad.reproduce._draw import Line, draw_lines, guide, line_looks, log_axes, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Part,
-    Status,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Status, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._tables import curve_table
+from nestquad.reproduce._task import Effort, Task, cells
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,18 +10,9 @@ from nestquad._typing import Array
 from nestquad.plots import SOFT, End, label_ends, new_axes, title
 from nestquad.reproduce._curve import Interval
 from nestquad.reproduce._draw import line_looks, look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Part,
-    Table,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Table, Verdict
 from nestquad.reproduce._runs import Runs
+from nestquad.reproduce._task import Effort, Task, cells
 from nestquad.reproduce._text import number
 
 if TYPE_CHECKING:

@@ -12,19 +12,10 @@ from nestquad.accuracy import allocate
 from nestquad.plots import AVERAGE, INK, End, label_ends, new_axes, title
 from nestquad.reproduce import _verdicts as verdicts
 from nestquad.reproduce._draw import look
-from nestquad.reproduce._part import (
-    Content,
-    Drawing,
-    Effort,
-    Finding,
-    Part,
-    Table,
-    Task,
-    Verdict,
-    cells,
-)
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Table, Verdict
 from nestquad.reproduce._runs import Runs
 from nestquad.reproduce._series import problem_named
+from nestquad.reproduce._task import Effort, Task, cells
 from nestquad.reproduce._text import number
 
 if TYPE_CHECKING:

@@ -1,0 +1,35 @@
+"""Kernel quadrature inside BoTorch: a sampler with weights, and look-ahead on top of it."""
+
+from __future__ import annotations
+
+import warnings
+
+from nestquad.errors import MissingExtraError
+
+try:
+    with warnings.catch_warnings():
+        # What BoTorch's own dependencies do when they are imported.
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        import botorch  # noqa: F401 - all below needs it, and this says so better than a traceback
+        import torch  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("nestquad.botorch", "botorch") from error
+
+from nestquad.botorch._acquisitions import acquisition
+from nestquad.botorch._lookahead import NestedLookaheadEI
+from nestquad.botorch._loop import optimize
+from nestquad.botorch._reduction import with_kq
+from nestquad.botorch._sampler import KQNormalSampler
+from nestquad.botorch._trace import Trace
+from nestquad.botorch._weights import NormalRule, normal_rule
+
+__all__ = [
+    "KQNormalSampler",
+    "NestedLookaheadEI",
+    "NormalRule",
+    "Trace",
+    "acquisition",
+    "normal_rule",
+    "optimize",
+    "with_kq",
+]
