@@ -59,7 +59,7 @@ def test_kq_is_closer_to_the_truth_than_qmc_and_nmc():
     for rule in ("kq", "qmc", "nmc"):
         made = [
             NestedLookaheadEI(
-                model, BEST, 1, rule, 16, 16, seed, bounds=UNIT, raw_samples=32, maxiter=10
+                model, BEST, 1, rule, 16, 16, seed, bounds=UNIT, raw_samples=256, maxiter=0
             )
             for seed in range(20)
         ]
@@ -184,7 +184,7 @@ def test_optimize_acqf_and_its_starting_points(rule):
     start = acqf.initial_conditions(num_restarts=2, raw_samples=6)
     assert start.shape == (2, acqf.get_augmented_q_batch_size(1), 1)
     candidate, value = optimize_acqf(
-        acqf, UNIT, q=1, num_restarts=2, batch_initial_conditions=start, options={"maxiter": 15}
+        acqf, UNIT, q=1, num_restarts=2, batch_initial_conditions=start, options={"maxiter": 8}
     )
     assert candidate.shape == (1, 1)
     assert value.item() >= acqf(start).max().item() - 1e-9
