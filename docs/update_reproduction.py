@@ -40,7 +40,7 @@ whatever their number. One part alone:
 nestquad reproduce finance --jobs 2
 ```
 
-Bayesian optimisation (`nestquad reproduce bo`) takes as long as all others together and needs the
+Bayesian optimisation (`nestquad reproduce bo`) takes longer than all others together and needs the
 extra `botorch`; without it `all` leaves it out, and the page says so.
 
 What follows is the quick run, seed {seed}: {runs:,} runs, {took} of CPU time.{absent}
