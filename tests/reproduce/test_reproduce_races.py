@@ -10,6 +10,7 @@ import pytest
 import nestquad as nq
 from nestquad.reproduce import _registry, bayesopt, reproduce
 from nestquad.reproduce._races import Race, lead, no_worse, race_of
+from nestquad.reproduce._rivals import FUNCTIONS, RIVALS
 from nestquad.reproduce._runs import Ledger, Run, Runs
 from nestquad.reproduce._task import Effort
 
@@ -108,7 +109,7 @@ def test_verdicts_of_the_part_follow_the_data(paces, rates, status):
     own = [v for v in content.verdicts if "NMC" in v.claim or "MLMC" in v.claim]
     assert len(own) == 9
     assert {v.status for v in own} == {status}
-    assert {v.claim.partition(":")[0] for v in own} == set(bayesopt.FUNCTIONS)
+    assert {v.claim.partition(":")[0] for v in own} == set(FUNCTIONS)
 
 
 def test_traces_survive_the_file(tmp_path):
@@ -148,7 +149,7 @@ def test_a_run_is_an_optimisation_like_any_other():
     again = optimize(
         lambda x: float(function(torch.from_numpy(x))),
         function.bounds.numpy(),
-        iterations=bayesopt.RIVALS["random"].iterations,
+        iterations=RIVALS["random"].iterations,
         q=2,
         acquisition="random",
         seed=int(np.random.SeedSequence(7).generate_state(1)[0]),
@@ -161,7 +162,7 @@ def test_a_run_is_an_optimisation_like_any_other():
     assert trace["error"][0] == 1.0
     assert trace["error"] == sorted(trace["error"], reverse=True)
     assert trace["wall"] == sorted(trace["wall"])
-    assert len(trace["wall"]) == bayesopt.RIVALS["random"].iterations + 1
+    assert len(trace["wall"]) == RIVALS["random"].iterations + 1
 
 
 def test_all_rivals_begin_at_the_same_points():

@@ -135,6 +135,8 @@ def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") ->
     reason = f"Ratio of medians {when}: {_words(found.average)}"
     if found.since < found.until:
         reason += f" on geometric average, {_words(found.final)} at the end"
+    else:
+        reason += ", where the slower of the two has hardly finished its first iteration"
     reason += f"; {len(one.error)} pairs of runs."
     return Verdict(claim, paper, ours, status, reason)
 

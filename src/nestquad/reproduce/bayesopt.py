@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad.plots import INK, End, MethodStyle, label_ends, method_styles, new_axes, title
-from nestquad.reproduce._part import Content, Drawing, Finding, Part, Series, Table, Verdict
+from nestquad.reproduce._part import Content, Drawing, Finding, Part, Table, Verdict
 from nestquad.reproduce._races import Race, lead, no_worse, race_of
+from nestquad.reproduce._rivals import FUNCTIONS, RIVALS, Rival, rival_series, series_name
 from nestquad.reproduce._runs import Runs
-from nestquad.reproduce._task import Effort, Outcome, Task, cells
+from nestquad.reproduce._task import Effort, Task, cells
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PARTS", "RIVALS"]
+__all__ = ["PARTS"]
 
-FUNCTIONS = ("Dropwave", "Ackley", "Cosine8")
-_BATCH = 2
 # Where the clock goes so much faster than the CPU's, it measures what others do.
 _SHARED = 1.15
 
-
-@dataclass(frozen=True)
-class Rival:
-    """A way to choose points: its acquisition function, its sizes for n = 1/Δ, and how long."""
-
-    label: str
-    acquisition: str
-    powers: tuple[int, int]
-    iterations: int
-    seconds: float
-
-    def sizes(self, n: int) -> tuple[int, int]:
-        """T and N."""
-        outer, inner = self.powers
-        return int(n**outer), int(n**inner)
-
-
-# As many iterations as make the times comparable; seconds are for one of them, roughly.
-RIVALS = {
-    "nkq": Rival("NKQ", "lookahead-kq", (1, 1), 18, 0.35),
-    "qmc": Rival("QMC, same sizes", "lookahead-qmc", (1, 1), 18, 0.35),
-    "nmc": Rival("NMC", "lookahead-nmc", (2, 2), 9, 0.8),
-    "nmc small": Rival("NMC, NKQ's sizes", "lookahead-nmc", (1, 1), 18, 0.35),
-    "mlmc": Rival("MLMC", "lookahead-mlmc", (2, 1), 2, 4.0),
-    "multistep": Rival("qMultiStep, Sobol", "multistep", (1, 1), 6, 1.0),
-    "multistep-kq": Rival("qMultiStep, our sampler", "multistep-kq", (1, 1), 6, 1.0),
-    "qei": Rival("qEI", "qei", (1, 2), 18, 0.3),
-    "random": Rival("random search", "random", (1, 1), 18, 0.001),
-}
 _PANELS = {
     "the paper's methods": ("nkq", "qmc", "nmc", "nmc small", "mlmc"),
     "others": ("nkq", "multistep", "multistep-kq", "qei", "random"),
@@ -68,10 +35,6 @@ def _looks() -> dict[str, MethodStyle]:
     return {**found, "random": MethodStyle(INK, "x", (0, (1, 3)))}
 
 
-def _series(name: str) -> str:
-    return f"bo {name}"
-
-
 def _size(effort: Effort) -> int:
     """n = 1/Δ."""
     return effort.pick(tiny=2, quick=16, full=16)
@@ -80,64 +43,10 @@ def _size(effort: Effort) -> int:
 def _tasks(effort: Effort) -> list[Task]:
     seeds = effort.pick(tiny=2, quick=10, full=100)
     functions = effort.pick(tiny=FUNCTIONS[:1], quick=FUNCTIONS, full=FUNCTIONS)
-    names = [_series(name) for name in RIVALS]
+    names = [series_name(name) for name in RIVALS]
     return [
         task for function in functions for task in cells(function, names, (_size(effort),), seeds)
     ]
-
-
-@lru_cache
-def _warm_up() -> None:
-    """What happens once in a process, such as imports at first use, counts for no method."""
-    from nestquad.botorch import acquisition, optimize
-
-    for name in ("lookahead-kq", "multistep-kq"):
-        make = acquisition(name, outer=2, inner=2)
-        optimize(lambda x: x[0], [[0.0], [1.0]], iterations=1, acquisition=make, steps=2, seed=0)
-
-
-def _run(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome:
-    """One optimisation; the trace has the NMSE after each iteration, and when it was known."""
-    import torch
-    from botorch.test_functions import Ackley, Cosine8, DropWave
-
-    from nestquad.botorch import acquisition, optimize
-
-    # In BoTorch's definitions, and so that all are to be made large.
-    function = {
-        "Dropwave": partial(DropWave, negate=True),
-        "Ackley": partial(Ackley, dim=2, negate=True),
-        "Cosine8": Cosine8,
-    }[task.problem]()
-    _warm_up()
-    outer, inner = rival.sizes(task.size)
-    short = task.size < 4
-    found = optimize(
-        lambda x: function(torch.from_numpy(x)).numpy(),
-        function.bounds.numpy(),
-        iterations=2 if short else rival.iterations,
-        q=_BATCH,
-        acquisition=acquisition(rival.acquisition, outer=outer, inner=inner),
-        kernel="matern12",
-        mean="zero",
-        noise=0.0,
-        vectorized=True,
-        restarts=1 if short else 2,
-        raw_samples=4 if short else 16,
-        steps=3 if short else 20,
-        seed=int(rng.generate_state(1)[0]),
-    )
-    # What is known after each iteration: its last evaluation.
-    ends = np.flatnonzero(np.diff(found.iteration, append=found.iteration[-1] + 1))
-    regret = (found.best[ends] - function.optimal_value) ** 2
-    error = regret / regret[0]
-    trace = {
-        "wall": np.round(found.seconds[ends], 4).tolist(),
-        "cpu": np.round(found.cpu_seconds[ends], 4).tolist(),
-        "error": [float(f"{e:.6g}") for e in error],
-    }
-    best = float(found.best[-1])
-    return Outcome(best, float(error[-1]), len(found), trace=json.dumps(trace))
 
 
 def _analyze(runs: Runs, effort: Effort) -> Content:
@@ -146,8 +55,8 @@ def _analyze(runs: Runs, effort: Effort) -> Content:
         races.setdefault(task.problem, {})
     for function, own in races.items():
         for name in RIVALS:
-            (size,) = runs.sizes(function, _series(name))
-            own[name] = race_of(runs.of_cell(function, _series(name), size))
+            (size,) = runs.sizes(function, series_name(name))
+            own[name] = race_of(runs.of_cell(function, series_name(name), size))
     busy = _busy(races)
     clock, unit = "wall-clock", "s"
     if busy > _SHARED:
@@ -403,16 +312,7 @@ PARTS = (
         ),
         tasks=_tasks,
         analyze=_analyze,
-        series=tuple(
-            Series(
-                _series(name),
-                rival.label,
-                partial(_run, rival),
-                partial(lambda one, n: one.iterations * one.seconds, rival),
-                stream="bo",  # the same initial points for all, so that they can be compared
-            )
-            for name, rival in RIVALS.items()
-        ),
+        series=rival_series(),
         extra="botorch",
     ),
 )
