@@ -20,7 +20,9 @@ __all__ = ["JointErrors"]
 _PATHS = 24
 # How often the points are halved to learn how far the posterior can be trusted.
 _HALVINGS = 2
-_FEWEST = 8
+# So many points, and so many for each term, are left at least: fits that hardly have a choice
+# swing between the points.
+_FEWEST, _FEWEST_PER_TERM = 8, 2.5
 # θ at which an f with jumps is looked at through a magnifying glass.
 _JUMP_ROWS = 512
 _LEAST_RATE, _MOST_RATE = 0.5, 3.0
@@ -125,9 +127,10 @@ class JointErrors:
         """The same terms and kernels, with coefficients from a half and a quarter of the points."""
         models = []
         n = self.data.weights.size
+        terms = max(len(output.fit.terms) for output in self.model.outputs)
         for _ in range(_HALVINGS):
             n //= 2
-            if n < _FEWEST:
+            if n < max(_FEWEST, _FEWEST_PER_TERM * terms):
                 break
             try:
                 models.append(self.model.refitted(self.data.first(n)))

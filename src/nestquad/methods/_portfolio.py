@@ -29,8 +29,8 @@ _STEADY, _STEP = 0.1, 4
 _SMALL_PILOT = 0.6
 # What a rival has to promise, relative to the leader, when the leader cannot grow any more.
 _WORTHWHILE = 0.7
-# A bar that is small by luck must not decide: with fewer evaluations it has to be this much
-# smaller than that of the candidate that was continued, and rest on this share of its number.
+# A bar that is small by luck must not decide: it has to be this much smaller than that of the
+# candidate that was continued, or tried first, and rest on this share of its number.
 _UPSET, _ENOUGH = 0.5, 0.1
 
 
@@ -143,7 +143,7 @@ class Race:
                 step = self._step(standing, min(self.pilot, standing.n + left))
                 if step is not None:
                     return step
-        best, *rivals = sorted(self.standings, key=lambda s: s.predicted(s.n + left))
+        best, *rivals = sorted(self.standings, key=lambda s: self._promise(s, left))
         promise = best.predicted(best.n + left)
         for rival in rivals[:1]:
             if rival.predicted(rival.n + left) < _CLOSE * promise:
@@ -162,6 +162,14 @@ class Race:
                 if step is not None:
                     return step
         return None
+
+    def _promise(self, standing: Standing, left: int) -> float:
+        """The half-width to expect in the end; for others than the first, twice as much.
+
+        The smallest of several predictions is too good to be true.
+        """
+        found = standing.predicted(standing.n + left)
+        return found if standing is self.standings[0] else found / _UPSET
 
     def toward_tolerance(self) -> tuple[Method, Design] | None:
         """The candidate that needs the fewest more; rivals that are close are kept in sight."""
