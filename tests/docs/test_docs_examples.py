@@ -59,7 +59,7 @@ def test_exact_value_of_the_example_is_right(name):
     # Against nested Monte Carlo, which shares nothing with the closed forms. f is steep or kinked,
     # so N is large enough for the bias to drown in the noise.
     problem = load_problem(f"{EXAMPLES / name}.py:problem")
-    est = nq.estimate(problem, method=nq.NMC(n_outer=4000, n_inner=400), rng=0)
+    est = nq.estimate(problem, method=nq.NMC(n_outer=10_000, n_inner=400), rng=0)
     assert np.all(np.abs(est.value - np.asarray(problem.exact)) < 4 * est.std_error)
     assert np.all(est.std_error < 0.1 * np.abs(problem.exact))
 
