@@ -83,6 +83,11 @@ class Standing:
         return float(np.sqrt(np.nan_to_num(np.maximum(variance, 0.0)).max()))
 
     @property
+    def steady(self) -> bool:
+        """Whether much was learned: if not, the bar may be wrong about itself as well."""
+        return self.half_width <= _STEADY * self.spread
+
+    @property
     def rate(self) -> float:
         """The exponent at which the half-width falls: half from experience, half from theory."""
         usual = _RATES.get(self.method.name, _USUAL_RATE)
@@ -150,9 +155,7 @@ class Race:
                 step = self._step(rival, min(int(_SECOND_SHARE * budget), rival.n + left))
                 if step is not None:
                     return step
-        # Where the bar says that little was learned yet, it may be wrong about itself as well.
-        steady = best.half_width <= _STEADY * best.spread
-        most = best.n + left if steady else min(best.n + left, _STEP * best.n)
+        most = best.n + left if best.steady else min(best.n + left, _STEP * best.n)
         step = self._step(best, most, in_one_go=True)
         if step is not None:
             return step
@@ -164,12 +167,13 @@ class Race:
         return None
 
     def _promise(self, standing: Standing, left: int) -> float:
-        """The half-width to expect in the end; for others than the first, twice as much.
+        """The half-width to expect in the end; half of it for the first, if it learned something.
 
         The smallest of several predictions is too good to be true.
         """
         found = standing.predicted(standing.n + left)
-        return found if standing is self.standings[0] else found / _UPSET
+        ahead = standing is self.standings[0] and standing.steady
+        return _UPSET * found if ahead else found
 
     def toward_tolerance(self) -> tuple[Method, Design] | None:
         """The candidate that needs the fewest more; rivals that are close are kept in sight."""
