@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks._page import times
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
-from nestquad.plots import new_axes
+from nestquad.plots import method_styles, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -299,20 +299,20 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _draw(result: Result) -> Figure:
+    from matplotlib.ticker import NullFormatter
+
     rows = result.table("errors").rows
     labels = ["q = 1", "q = 2", "q = 4", "two steps, q = 1", "two steps, q = 2"]
     figure, axes = new_axes(13.0, 3.4, columns=len(labels))
+    styles = method_styles(("nmc", "nqmc", "nkq")).values()
     for ax, label in zip(axes, labels, strict=True):
         mine = [row for row in rows if row["what"] == label]
-        for name, look in (
-            ("nmc", {"color": "#6B6B6B", "marker": "o", "linestyle": ":"}),
-            ("qmc", {"color": "#D55E00", "marker": "s", "linestyle": (0, (4, 2))}),
-            ("kq", {"color": "#0072B2", "marker": "D", "linestyle": "-"}),
-        ):
+        for name, look in zip(("nmc", "qmc", "kq"), styles, strict=True):
             x, y = [row["n"] for row in mine], [row[name] for row in mine]
-            ax.plot(x, y, label=_NAMES[name], markersize=5, linewidth=1.5, **look)
+            ax.plot(x, y, label=_NAMES[name], markersize=5, linewidth=1.5, **look.line)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
+        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_xticks(_SIZES, [str(n) for n in _SIZES])
         ax.set_title(label, loc="left", fontsize=10)
         ax.set_xlabel("nodes N", fontsize=9)
