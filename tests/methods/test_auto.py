@@ -1,6 +1,8 @@
 """The automatic choice: accuracy on problems of every kind, honesty, budgets, words."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from nestquad.methods import Auto, Goal
 from nestquad.methods._character import order_of_smoothness
 from nestquad.methods._portfolio import Standing, leader, touching
 from nestquad.points import IID, Stream
+from nestquad.result import OuterSample
 
 
 def bachelier(mean, sd=1.0):
@@ -301,6 +304,30 @@ def test_a_small_bar_on_few_evaluations_has_to_be_much_smaller():
     assert leader([large, standing(nq.NQMC(), 1.0, 0.01, 20)]) is large
     tiny = standing(nq.NQMC(), 1.0, 0.01, 200)
     assert leader([large, tiny]) is tiny
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_budget_is_kept_when_the_first_candidate_fails(seed):
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), lambda x, theta: x[..., 0], np.log)
+    calls = []
+
+    def g(x, theta):
+        calls.append(np.broadcast(x[..., 0], theta[..., 0]).size)
+        return x[..., 0] + 0.0 * theta[..., 0]
+
+    with suppress(OutsideDomainError):  # for some seeds all J happen to be positive
+        nq.estimate(replace(problem, g=g), budget=100, rng=seed)
+    assert 0 < sum(calls) <= 100
+
+
+def test_a_plain_average_that_saw_no_loss_is_not_believed():
+    theta = np.linspace(0, 1, 50)[:, None]
+    for loss, least in ((0.0, np.inf), (1.0, 0.5 / 50)):
+        f = np.where(np.arange(50) % 2, loss, 0.0)[:, None]
+        sample = OuterSample(theta, f[:, 0], f, np.full((50, 1), 0.02))
+        plain = standing(nq.NQMC(), 0.5 * loss, 0.0, 50)
+        plain = replace(plain, estimate=replace(plain.estimate, sample=sample))
+        assert plain.half_width == pytest.approx(least)
 
 
 def test_a_tiny_bar_that_most_others_contradict_is_an_accident():

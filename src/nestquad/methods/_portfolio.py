@@ -68,8 +68,18 @@ class Standing:
 
     @property
     def half_width(self) -> float:
-        """Of the 95 % interval; the largest of several answers."""
-        return _half_width(self.estimate.std_error)
+        """Of the 95 % interval; the largest of several answers.
+
+        Bars of plain averages are differences, which vanish by accident: of T points no better is
+        believed than an error of 1/T, and nothing if f(J) was the same at all of them, as that of
+        a rare loss is.
+        """
+        found = _half_width(self.estimate.std_error)
+        if self.method.name not in _PLAIN or self.estimate.sample is None:
+            return found
+        if np.ptp(self.estimate.sample.f, axis=0).max() == 0.0:
+            return np.inf
+        return max(found, self.spread / max(self.estimate.n_outer, 1))
 
     @property
     def spread(self) -> float:
@@ -239,7 +249,7 @@ def touching(best: Standing, others: list[Standing]) -> Estimate:
     value, error = np.asarray(found.value), np.asarray(found.std_error)
     reach = error
     for other in others:
-        if other.method.name in _PLAIN:
+        if other.method.name in _PLAIN and np.isfinite(other.half_width):
             apart = np.abs(value - np.asarray(other.estimate.value)) / 1.959964
             reach = np.fmax(reach, apart - 2.0 * np.asarray(other.estimate.std_error))
     if not (reach > error).any():

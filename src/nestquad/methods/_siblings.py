@@ -33,7 +33,8 @@ def siblings(f: Array, weights: Array, coordinates: Array) -> Array:
     angles = 2.0 * np.pi * coordinates[:, :_COORDINATES].T
     waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
     weighted = np.concatenate([weights[None], waves * weights])
-    return np.asarray(weighted @ np.where(usable[:, None], f, 0.0) / weights.sum())
+    total = weights.sum() if usable.any() else np.nan
+    return np.asarray(weighted @ np.where(usable[:, None], f, 0.0) / total)
 
 
 def trust(changes: Sequence[Array], variances: Sequence[Array]) -> Array:

@@ -106,7 +106,8 @@ class Auto(Method):
             if method.name in estimate.candidates
         ]
         if len(portfolio.parts) == 1 and portfolio.parts[0][0] == methods[0]:
-            pilots = _pilots(problem, goal, methods[1:], standings[0] if standings else None)
+            first = standings[0] if standings else None
+            pilots = _pilots(problem, goal, methods[1:], first, portfolio.n_evaluations)
             if pilots:
                 return Portfolio.of((*portfolio.parts, *pilots), goal.adaptive)
         if not standings:
@@ -218,14 +219,18 @@ def _own_goal(goal: Goal, i: int, budget: int | None) -> Goal:
 
 
 def _pilots(
-    problem: NestedExpectation, goal: Goal, methods: tuple[Method, ...], first: Standing | None
+    problem: NestedExpectation,
+    goal: Goal,
+    methods: tuple[Method, ...],
+    first: Standing | None,
+    spent: int,
 ) -> tuple[tuple[Method, Design], ...]:
     """First designs of the other candidates, as far as they apply and are worth it."""
     if goal.adaptive and first is not None and first.n < _JOIN:
         return ()
     relative = np.inf if first is None else first.half_width / max(first.spread, 1e-300)
     share = _COMPARING if relative < _TROUBLE else _COMPARING_IN_TROUBLE
-    left = np.inf if goal.budget is None else goal.budget - (0 if first is None else first.n)
+    left = np.inf if goal.budget is None else goal.budget - spent
     if goal.budget is not None and not goal.adaptive:
         left = min(left, share * goal.budget)
     parts: list[tuple[Method, Design]] = []
