@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-__all__ = ["count", "listed", "new_file", "refuse"]
+__all__ = ["add_goal", "count", "listed", "new_file", "refuse"]
 
 Value = TypeVar("Value")
+
+
+def add_goal(parser: argparse.ArgumentParser, target: str, methods: Iterable[str]) -> None:
+    """What is to be estimated, how well, and how: the same for an estimate and for a plan."""
+    parser.add_argument("target", metavar="TARGET", help=target)
+    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
+    parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
+    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
+    parser.add_argument(
+        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(methods)}"
+    )
 
 
 def count(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._options import count, new_file
+from nestquad._options import add_goal, new_file
 from nestquad._target import load_problem
 from nestquad._values import ValueRows, value_rows
 from nestquad.errors import InputError
@@ -45,13 +45,7 @@ _FORMAT, _VERSION = "nestquad plan", 1
 
 
 def add_plan_options(parser: argparse.ArgumentParser, target: str) -> None:
-    parser.add_argument("target", metavar="TARGET", help=target)
-    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
-    parser.add_argument("--tol", type=float, metavar="X", help="aim at a 95 %% half-width of X")
-    parser.add_argument("--rtol", type=float, metavar="X", help="aim at X times the value")
-    parser.add_argument(
-        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
-    )
+    add_goal(parser, target, METHODS)
     parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same points")
     parser.add_argument(
         "--out",

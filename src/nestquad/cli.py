@@ -19,7 +19,7 @@ import numpy as np
 
 import nestquad as nq
 from nestquad import _plan_command as planning
-from nestquad._options import count, listed, new_file
+from nestquad._options import add_goal, count, listed, new_file
 from nestquad._target import load_problem
 from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
@@ -254,13 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
     one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
-    one.add_argument("target", metavar="TARGET", help=_TARGET)
-    one.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
-    one.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
-    one.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
-    one.add_argument(
-        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
-    )
+    add_goal(one, _TARGET, METHODS)
     one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
     one.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"

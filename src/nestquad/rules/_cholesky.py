@@ -35,9 +35,6 @@ class Factor:
             raise ValueError(f"dpotrs failed with info = {info}")
         return np.asarray(solution).reshape(rhs.shape)
 
-    def log_determinant(self) -> float:
-        return 2.0 * float(np.sum(np.log(np.diagonal(self.lower))))
-
     def inverse_diagonal(self) -> Array:
         """Diagonal of the inverse, for leave-one-out residuals. Cost N³/3."""
         half, info = lapack.dtrtri(self.lower, lower=1)
