@@ -1,6 +1,8 @@
 """Write docs/reproduction.md from a quick run: `python docs/update_reproduction.py results`.
 
-Verdicts, captions and figures are those of the run; nothing is typed in by hand.
+Parts with more replicates than that are named with their number: `… results bo=40` takes the first
+40 of the full run. Verdicts, captions and figures are those of the runs; nothing is typed in by
+hand.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ nestquad reproduce finance --jobs 2
 Bayesian optimisation (`nestquad reproduce bo`) takes longer than all others together and needs the
 extra `botorch`; without it `all` leaves it out, and the page says so.
 
-What follows is the quick run, seed {seed}: {runs:,} runs, {took} of CPU time.{absent}
+What follows is the quick run, seed {seed}: {runs:,} runs, {took} of CPU time.{more}{absent}
 
 ## Verdicts
 
@@ -59,12 +61,15 @@ claim, and “cannot tell” that they leave it open.
 def main() -> None:
     """Write the page and copy its figures."""
     results, seed = Path(sys.argv[1] if len(sys.argv) > 1 else "results"), 0
-    ledger, effort = Ledger(results / "data" / "runs.csv", seed), Effort("quick")
+    larger = {name: int(n) for name, _, n in (word.partition("=") for word in sys.argv[2:])}
+    ledger = Ledger(results / "data" / "runs.csv", seed)
     found: list[tuple[Part, Content]] = []
     used = {}
     missing = absent()
     for part in parts().values():
-        tasks = part.tasks(effort)
+        wanted = larger.get(part.name)
+        effort = Effort("quick") if wanted is None else Effort("full", wanted)
+        tasks = effort.capped(part.tasks(effort))
         if ledger.missing(tasks):  # as where an extra that it needs was not installed
             missing.append(part.title)
             continue
@@ -76,12 +81,17 @@ def main() -> None:
             continue
         used |= runs.by_task
         found.append((part, content))
+    more = "".join(
+        f" `{name}` has {n} replicates (`nestquad reproduce {name} --full --replicates {n}`)."
+        for name, n in larger.items()
+    )
     without = f" Not among them: {', '.join(missing)}." if missing else ""
     text = HEAD.format(
         command=COMMAND,
         seed=seed,
         runs=len(used),
         took=duration(sum(run.seconds for run in used.values())),
+        more=more,
         absent=without,
     )
     for part, content in found:

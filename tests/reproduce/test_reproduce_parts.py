@@ -152,3 +152,13 @@ def test_command_says_how_to_go_on(tmp_path, capsys, monkeypatch):
 def test_unknown_effort():
     with pytest.raises(nq.InputError, match="effort"):
         reproduce(effort="huge")
+
+
+def test_fewer_replicates_of_a_larger_effort(tmp_path, capsys):
+    command = ["reproduce", "synthetic", "--tiny", "--jobs", "0", "--out", str(tmp_path)]
+    assert main([*command, "--replicates", "1"]) == 0
+    with (tmp_path / "data" / "runs.csv").open(newline="", encoding="utf-8") as file:
+        assert {row["replicate"] for row in csv.DictReader(file)} == {"0"}
+    assert "at most 1 of each cell" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert main([*command, "--replicates", "0"]) == 2
+    assert "replicates" in capsys.readouterr().err

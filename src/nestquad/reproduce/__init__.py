@@ -36,6 +36,7 @@ def reproduce(
     *,
     effort: str = "quick",
     seed: int = 0,
+    replicates: int | None = None,
     jobs: int = 1,
     fresh: bool = False,
     command: str | None = None,
@@ -59,6 +60,8 @@ def reproduce(
     seed, jobs
         The same seed gives the same numbers, whatever the number of processes; ``jobs=0`` runs in
         this process.
+    replicates
+        Run at most so many of each cell; None runs as many as the effort has.
     fresh
         Forget the runs of this seed that are there.
     command
@@ -79,7 +82,9 @@ def reproduce(
             raise unknown_name("part", name, ("all", *known))
     if jobs < 0:
         raise InputError("jobs", repr(jobs), "a number of processes, 0 for this one")
-    level = Effort(effort)  # type: ignore[arg-type]
+    if replicates is not None and replicates < 1:
+        raise InputError("replicates", repr(replicates), "a number of at least 1, or None")
+    level = Effort(effort, replicates)  # type: ignore[arg-type]
     chosen = [p for n, p in known.items() if n in names or ("all" in names and can_run(p))]
     for part in chosen:
         if not can_run(part):
@@ -88,10 +93,11 @@ def reproduce(
     ledger = Ledger(out / "data" / "runs.csv", seed)
     if fresh:
         ledger.forget()
-    collect(ledger, [task for part in chosen for task in part.tasks(level)], jobs, tell)
+    asked = {part.name: level.capped(part.tasks(level)) for part in known.values()}
+    collect(ledger, [task for part in chosen for task in asked[part.name]], jobs, tell)
     sections = []
     for part in known.values():
-        tasks = part.tasks(level)
+        tasks = asked[part.name]
         if part in chosen or (tasks and not ledger.missing(tasks)):
             sections.append(_section(part, Runs.of(ledger, tasks), level, out))
     found = [(s.part.name, verdict) for s in sections for verdict in s.content.verdicts]

@@ -21,6 +21,7 @@ examples:
   nestquad reproduce all --out results
   nestquad reproduce finance health --jobs 2
   nestquad reproduce all --full --out results-full
+  nestquad reproduce bo --full --replicates 40
 
 Every run is kept in DIR/data/runs.csv. Stop when you like: the same command goes on from there,
 and a quick run is the beginning of a full one. Open DIR/index.html in a browser.
@@ -59,6 +60,9 @@ def add_reproduce(
         metavar="N",
         help="processes, each with one BLAS thread (default: one for each CPU; 0: in this one)",
     )
+    parser.add_argument(
+        "--replicates", type=int, metavar="N", help="run at most so many of each cell"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     parser.add_argument(
         "--fresh", action="store_true", help="forget the runs that are there, and start over"
@@ -77,6 +81,7 @@ def _run(args: argparse.Namespace) -> int:
             args.out,
             effort=args.effort,
             seed=args.seed,
+            replicates=args.replicates,
             jobs=args.jobs,
             fresh=args.fresh,
             command=args.line,

@@ -120,6 +120,8 @@ def _opening(
         "quick": "fewer replicates than the paper and smaller top sizes; --full has the paper's",
         "full": "the paper's numbers of replicates (1000 and 100)",
     }[effort.name]
+    if effort.replicates is not None:
+        replicates += f", and at most {effort.replicates} of each cell"
     yield (
         "<p>Every figure and table of the experiments and appendices, computed anew: the published "
         "configuration first, our default beside it. This is the "

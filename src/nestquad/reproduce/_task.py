@@ -15,17 +15,27 @@ Value = TypeVar("Value")
 class Effort:
     """How much to run: ``tiny`` shows that it runs, ``quick`` what comes out, ``full`` the paper.
 
+    `replicates` is the most of each cell, None as many as the part has.
+
     Examples
     --------
     >>> Effort("quick").pick(tiny=2, quick=50, full=1000)
     50
+    >>> len(Effort("full", replicates=40).capped(list(cells("finance", "nmc", (100,), 1000))))
+    40
     """
 
     name: Literal["tiny", "quick", "full"]
+    replicates: int | None = None
 
     def pick(self, *, tiny: Value, quick: Value, full: Value) -> Value:
         """What this effort stands for."""
         return {"tiny": tiny, "quick": quick, "full": full}[self.name]
+
+    def capped(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks without those that are more replicates than wanted."""
+        most = self.replicates
+        return [task for task in tasks if most is None or task.replicate < most]
 
 
 @dataclass(frozen=True)
