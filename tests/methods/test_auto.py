@@ -18,7 +18,7 @@ from nestquad.methods import Auto, Goal
 from nestquad.methods._character import order_of_smoothness
 from nestquad.methods._portfolio import Standing, leader, touching
 from nestquad.points import IID, Stream
-from nestquad.result import OuterSample
+from nestquad.result import OuterSample, Step
 
 
 def bachelier(mean, sd=1.0):
@@ -376,3 +376,64 @@ def test_a_comparison_does_not_halve_a_lattice():
     beside = nq.estimate(nq.problems.finance(), budget=10_000, rng=0)
     assert beside.n_outer == 8192
     assert len(beside.candidates) == 4
+
+
+def test_levels_that_saw_no_loss_are_not_believed():
+    f = np.zeros((50, 1))
+    sample = OuterSample(np.linspace(0, 1, 50)[:, None], f[:, 0], f, np.full((50, 1), 0.02))
+    levels = standing(nq.MLKQ(), 0.0, 0.0, 50)
+    blind = replace(levels, estimate=replace(levels.estimate, sample=sample))
+    assert levels.half_width == 0.0
+    assert blind.half_width == np.inf
+
+
+def test_bars_are_wider_where_little_was_learned():
+    steady = nq.estimate(kinked_f(), budget=2000, rng=0)
+    assert steady.std_error == steady.candidates[steady.method].std_error
+    lost = nq.estimate(noise(), budget=1000, rng=0)
+    own = lost.candidates[lost.method].std_error
+    assert lost.std_error >= 1.6 * own > 0
+
+
+def test_a_rate_seen_over_a_small_step_counts_for_less():
+    def rate(n_before):
+        found = standing(nq.JointLattice(), 1.0, 0.01, 900)
+        steps = (Step(n_before, 1.0, 0.04), Step(900, 1.0, 0.01))
+        return replace(found, estimate=replace(found.estimate, trace=steps)).rate
+
+    usual = standing(nq.JointLattice(), 1.0, 0.01, 900).rate
+    assert usual < rate(800) < rate(600) < rate(450)
+    # Two doublings at the usual rate change nothing.
+    same = standing(nq.JointLattice(), 1.0, 0.01, 800)
+    steps = (Step(200, 1.0, 0.01 * 4**usual), Step(800, 1.0, 0.01))
+    assert replace(same, estimate=replace(same.estimate, trace=steps)).rate == pytest.approx(usual)
+
+
+def test_hopeless_pilots_stay_small():
+    est = nq.estimate(nq.problems.finance(), budget=1000, rng=1)
+    assert est.method == "joint"
+    assert est.n_outer >= 650
+
+
+def test_regression_is_asked_where_the_lattice_is_in_trouble():
+    # Twelve coordinates and an exponential: polynomials know it, lattices and kernels do not.
+    slope = np.full(6, 0.3)
+    problem = nq.NestedExpectation(
+        nq.Normal(dim=6),
+        nq.Normal(dim=6),
+        lambda x, theta: np.exp((slope * theta).sum(axis=-1) + 0.25 * x.sum(axis=-1)),
+        np.square,
+        exact=float(np.exp(2 * (slope**2).sum() + 6 * 0.25**2)),
+    )
+    est = nq.estimate(problem, budget=10_000, rng=2)
+    assert "lsmc" in est.candidates
+    assert abs(est.value - problem.exact) < min(0.2, 1.96 * 1.5 * est.std_error)
+    assert "lsmc" not in nq.estimate(nq.problems.finance(), budget=10_000, rng=2).candidates
+
+
+def test_a_rival_that_is_ahead_with_no_more_evaluations_needs_no_handicap():
+    problem = nq.problems.eig_linear()
+    runs = [nq.estimate(problem, budget=10_000, rng=seed) for seed in range(3)]
+    errors = [abs(run.value - problem.exact) for run in runs]
+    # The kernel has 3e-6 there, the lattice 2e-5.
+    assert np.mean(errors) < 1.2e-5

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
+from scipy.stats import norm
 
 import nestquad as nq
 from nestquad.errors import InputError
@@ -436,3 +437,42 @@ def test_error_bars_cover(name):
 @pytest.mark.parametrize("name", nq.problems.names())
 def test_error_bars_cover_everywhere(name, budget):
     assert coverage(nq.problems.get(name), budget, 40) >= 0.87
+
+
+def test_a_mean_of_what_is_never_negative_is_not():
+    # A stop-loss of a log-normal claim is often zero, and log1p takes nothing below -1.
+    def layer(mean, sd=0.6, retention=3.0):
+        forward = np.exp(mean + sd**2 / 2)
+        d = (np.log(forward / retention) + sd**2 / 2) / sd
+        return forward * ndtr(d) - retention * ndtr(d - sd)
+
+    exact = quad(lambda z: np.log1p(layer(0.5 * z + 0.2)) * norm.pdf(z), -12, 12)[0]
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        nq.Normal(),
+        lambda x, theta: np.maximum(np.exp(0.5 * theta[..., 0] + 0.2 + 0.6 * x[..., 0]) - 3.0, 0.0),
+        np.log1p,
+    )
+    for seed in range(8):
+        est = nq.estimate(problem, method="joint", budget=400, rng=seed)
+        assert abs(est.value - exact) < 0.01
+
+
+def test_densities_that_underflow_keep_their_logarithm():
+    z, w = np.polynomial.hermite_e.hermegauss(150)
+
+    def evidence(y):
+        return norm.pdf(y[:, None] - z**3 / 3) @ (w / w.sum())
+
+    nodes, weights = np.polynomial.legendre.leggauss(600)
+    at = evidence(20 * nodes)
+    exact = -20 * weights @ (at * np.log(np.maximum(at, 1e-300)))
+    problem = nq.NestedExpectation(
+        nq.Normal(dim=2),
+        nq.Normal(),
+        lambda x, theta: norm.pdf(theta[..., 0] ** 3 / 3 + theta[..., 1] - x[..., 0] ** 3 / 3),
+        lambda j: -np.log(j),
+    )
+    for seed in range(3):
+        est = nq.estimate(problem, method="joint", budget=2048, rng=seed)
+        assert abs(est.value - exact) < min(0.1, 2 * 1.96 * est.std_error)

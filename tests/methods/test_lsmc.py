@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import ndtr, ndtri
 
 import nestquad as nq
 from nestquad.errors import InputError, NumericalError
+from nestquad.methods import Goal
 from nestquad.methods._polynomials import (
     ScoreTable,
     higher_terms,
@@ -332,3 +334,14 @@ def test_error_bars_cover(name):
 @pytest.mark.parametrize("name", nq.problems.names())
 def test_error_bars_cover_everywhere(name, budget):
     assert coverage(nq.problems.get(name), budget, 40) >= 0.87
+
+
+def test_a_pilot_is_followed_by_the_whole_budget_at_once():
+    problem, method = nq.problems.finance(), nq.LSMC()
+    goal = Goal(Stream.from_rng(0), 5000, adaptive=True, pilot=128)
+    first = method.plan(problem, goal)
+    assert first.n_evaluations == 128
+    estimate = nq.Estimate(1.0, 0.1, 128, 128, 1, "lsmc")
+    assert method.plan(problem, goal, (first, estimate)).n_evaluations == 256
+    whole = replace(goal, adaptive=False)
+    assert method.plan(problem, whole, (first, estimate)).n_evaluations == 5000

@@ -84,11 +84,14 @@ def _second_difference(
     return float(np.where(size > 1e-11, size, 0.0).max())
 
 
-def _needs_positive(problem: NestedExpectation, j: Array) -> bool:
-    if j.min() <= 0:
-        return False
+def takes(problem: NestedExpectation, j: Array) -> bool:
+    """Whether f can take J (T,) or (T, p), all of it."""
     try:
-        f = call_f(problem, -j, j.reshape(len(j), -1), require_finite=False)
+        f = call_f(problem, j, j.reshape(len(j), -1), require_finite=False)
     except EvaluationError:
-        return True
-    return not np.isfinite(f).all()
+        return False
+    return bool(np.isfinite(f).all())
+
+
+def _needs_positive(problem: NestedExpectation, j: Array) -> bool:
+    return bool(j.min() > 0) and not takes(problem, -j)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,15 +61,21 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Values (N, p) at uniforms (N, d) of a lattice, and what each point weighs (N,)."""
+    """Values (N, p) at uniforms (N, d) of a lattice, and what each point weighs (N,).
+
+    `positive` if f cannot take zeros: where g has none below, those among its values are rounding.
+    """
 
     geometry: Geometry
     values: Array
     uniform: Array
     weights: Array
+    positive: bool = False
 
     def first(self, n: int) -> Data:
-        return Data(self.geometry, self.values[:n], self.uniform[:n], self.weights[:n])
+        return replace(
+            self, values=self.values[:n], uniform=self.uniform[:n], weights=self.weights[:n]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +87,16 @@ class _Output:
     process: LatticeProcess | None
     low: float
     high: float
+    positive: bool
 
     def bounded(self, j: Array, weights: Array, floor: float) -> Array:
         """Ĵ kept where a mean of g can be: near the values of g, and above zero if they are."""
         if self.process is None:
             return j
         margin = _MARGIN * (self.high - self.low)
-        j = np.clip(j, self.low - margin, self.high + margin)
-        if self.low > 0:
+        low = 0.0 if self.low == 0 else self.low - margin
+        j = np.clip(j, low, self.high + margin)
+        if self.positive:
             j = np.maximum(j, floor * self.process.spread / weights)
         return j
 
@@ -233,7 +241,7 @@ class JointModel:
     def refitted(self, data: Data) -> JointModel:
         """The same terms and kernels, with coefficients from other data."""
         table = ScoreTable(data.uniform, self.points.table.scores)
-        points = _Points(self.geometry, table, data.weights)
+        points = _Points(self.geometry, table, data.weights, data.positive)
         outputs = [
             points.completed(column, output.fit.terms, output.kernel)
             for column, output in zip(data.values.T, self.outputs, strict=True)
@@ -262,7 +270,7 @@ def fit_joint(
     groups = [(geometry.n_theta, written[0]), (dim - geometry.n_theta, written[1])]
     scores = choose_scores(data.values[:some], uniform[:some], groups, weights[:some])
     few = ScoreTable(uniform[:some], scores)
-    points = _Points(geometry, ScoreTable(uniform, scores), weights)
+    points = _Points(geometry, ScoreTable(uniform, scores), weights, data.positive)
     most = min(some // _POINTS_PER_TERM, _MOST_TERMS) if trend else 1
     outputs = []
     for column in data.values.T:
@@ -293,6 +301,7 @@ class _Points:
     geometry: Geometry
     table: ScoreTable
     weights: Array
+    positive: bool
 
     @property
     def size(self) -> int:
@@ -319,11 +328,12 @@ class _Points:
         enough = min(values.size, _COEFFICIENTS)
         fit = fit_terms(values[:enough], self.table.first(enough), terms, self.weights[:enough])
         low, high = float(values.min()), float(values.max())
+        positive = low > 0 or (low == 0 and self.positive)
         if kernel is None:
-            return _Output(fit, None, None, low, high)
+            return _Output(fit, None, None, low, high, positive)
         rest = (values - fit.evaluate(self.table)) * self.weights
         process = interpolate(kernel, self.geometry.vector, self.geometry.n_theta, rest)
-        return _Output(fit, kernel, process, low, high)
+        return _Output(fit, kernel, process, low, high, positive)
 
 
 def _explains_all(fit: PolynomialFit, values: Array) -> bool:

@@ -18,9 +18,11 @@ __all__ = ["Portfolio", "Race", "Standing", "leader", "scaled", "touching"]
 # How fast a half-width falls with the number of evaluations, until two sizes have shown it.
 _USUAL_RATE = 1.2
 _PLAIN = ("nmc", "nqmc")
-_RATES = {"joint": 1.5, "nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
+# These know f(J) only where they have been, so what they have not seen is not in their bars.
+_SAMPLED = (*_PLAIN, "mlkq")
+_RATES = {"joint": 1.5, "lsmc": 0.6, "nqmc": 0.6, "nmc": 0.4, "mlmc": 0.5}
 # A runner-up whose prediction is this close is given a second chance, up to a share of the budget
-# or of what the leader has.
+# or of what the leader has. Pilots further away than that are left as small as they are.
 _CLOSE, _SECOND_SHARE = 30.0, 0.09
 # The best is continued to the end at once if its half-width is this small beside the spread of
 # f(J); else by this factor, before it is compared again.
@@ -71,14 +73,16 @@ class Standing:
         """Of the 95 % interval; the largest of several answers.
 
         Bars of plain averages are differences, which vanish by accident: of T points no better is
-        believed than an error of 1/T, and nothing if f(J) was the same at all of them, as that of
-        a rare loss is.
+        believed than an error of 1/T. Nothing is believed if f(J) was the same at all of them, as
+        that of a rare loss is.
         """
         found = _half_width(self.estimate.std_error)
-        if self.method.name not in _PLAIN or self.estimate.sample is None:
+        if self.method.name not in _SAMPLED or self.estimate.sample is None:
             return found
         if np.ptp(self.estimate.sample.f, axis=0).max() == 0.0:
             return np.inf
+        if self.method.name not in _PLAIN:
+            return found
         return max(found, self.spread / max(self.estimate.n_outer, 1))
 
     @property
@@ -105,11 +109,12 @@ class Standing:
         steps = [(n, half) for n, half in steps if 0 < half < np.inf]
         if len(steps) < 2:
             return usual
-        # Over a factor of at least two, or chance decides.
+        # Over a factor of at least two, or chance decides: a smaller one counts for less.
         n, half = steps[-1]
         n_before, before = next((s for s in steps[-2::-1] if 2 * s[0] <= n), steps[0])
-        seen = np.log(before / half) / np.log(n / n_before)
-        return float((usual + np.clip(seen, 0.5 * usual, 1.5 * usual)) / 2)
+        doublings = np.log2(n / n_before)
+        seen = np.clip(np.log2(before / half) / doublings, 0.5 * usual, 1.5 * usual)
+        return float(usual + 0.5 * min(1.0, doublings) * (seen - usual))
 
     def predicted(self, n: int) -> float:
         """The half-width to expect with n evaluations."""
@@ -153,13 +158,14 @@ class Race:
         if budget is None:
             return None
         left = budget - self.spent
+        best, *rivals = sorted(self.standings, key=lambda s: self._promise(s, left))
+        promise = best.predicted(best.n + left)
         for standing in self.standings[1:]:
-            if standing.n <= _SMALL_PILOT * self.pilot:
+            hopeless = best.steady and standing.predicted(standing.n + left) > _CLOSE * promise
+            if standing.n <= _SMALL_PILOT * self.pilot and not hopeless:
                 step = self._step(standing, min(self.pilot, standing.n + left))
                 if step is not None:
                     return step
-        best, *rivals = sorted(self.standings, key=lambda s: self._promise(s, left))
-        promise = best.predicted(best.n + left)
         for rival in rivals[:1]:
             if rival.predicted(rival.n + left) < _CLOSE * promise:
                 step = self._step(rival, min(int(_SECOND_SHARE * budget), rival.n + left))
@@ -179,11 +185,17 @@ class Race:
     def _promise(self, standing: Standing, left: int) -> float:
         """The half-width to expect in the end; half of it for the first, if it learned something.
 
-        The smallest of several predictions is too good to be true.
+        The smallest of several predictions is too good to be true, unless a rival has come twice
+        as far already with no more evaluations.
         """
         found = standing.predicted(standing.n + left)
-        ahead = standing is self.standings[0] and standing.steady
-        return _UPSET * found if ahead else found
+        if standing is not self.standings[0] or not standing.steady:
+            return found
+        outdone = any(
+            rival.n <= standing.n and rival.half_width < _UPSET * standing.half_width
+            for rival in self.standings[1:]
+        )
+        return found if outdone else _UPSET * found
 
     def toward_tolerance(self) -> tuple[Method, Design] | None:
         """The candidate that needs the fewest more; rivals that are close are kept in sight."""

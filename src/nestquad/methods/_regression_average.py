@@ -59,6 +59,10 @@ class RegressionAverage:
         f = call_f(self.problem, j, theta, require_finite=False)
         return OuterSample(theta, j, f, np.full(f.shape, 1.0 / len(f)))
 
+    def conditional_at(self, models: Sequence[Regression], uniform: Array) -> Array:
+        """Ĵ at any uniforms (T, d_θ) of θ: (T, p)."""
+        return self._j(models, uniform, None).reshape(len(uniform), -1)
+
     def final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))
 

@@ -15,7 +15,7 @@ __all__ = ["final_changes", "replicate_errors", "siblings", "trust"]
 _COORDINATES = 4
 # How much an error bar is trusted beforehand, as a number of comparisons, and what is added for
 # there being few of them.
-_BEFOREHAND, _FEW = 0.5, 1.17
+_BEFOREHAND, _FEW = 0.5, 1.6
 
 
 def siblings(f: Array, weights: Array, coordinates: Array) -> Array:

@@ -21,6 +21,7 @@ from nestquad.methods._method import Goal, Method
 from nestquad.methods._portfolio import Portfolio, Race, Standing, leader, scaled, touching
 from nestquad.methods.ckq import CKQ
 from nestquad.methods.joint import JointLattice
+from nestquad.methods.lsmc import LSMC
 from nestquad.methods.mlkq import MLKQ
 from nestquad.methods.mlmc import MLMC
 from nestquad.methods.nkq import NKQ
@@ -43,7 +44,10 @@ _CONVINCING = 0.01
 _COMPARING, _COMPARING_IN_TROUBLE, _TROUBLE = 0.16, 0.4, 0.1
 # A tolerance ends at a turn whose error bar came out small. Such a bar is not a fair one, least of
 # all one that rests on few evaluations n, so all bars on the way are multiplied by a + b / √n.
+# Nor is the smallest of several bars where little was learned: it belongs to the luckiest.
 _SELECTED, _SELECTED_FEW = 1.3, 10.0
+# Regressions take long to fit and seldom win where lattices do well.
+_RESERVE = (LSMC(),)
 # A comparison that lowers what the first candidate can evaluate by more than this is not worth it.
 _HALVED = 1.5
 
@@ -62,7 +66,8 @@ class Auto(Method):
     ----------
     candidates
         The methods to choose from, the likeliest first; None takes `JointLattice`, `CKQ`, `MLKQ`
-        and `NQMC`, or `NMC` and `MLMC` where a law can only be sampled.
+        and `NQMC`, and `LSMC` where the first is in trouble, or `NMC` and `MLMC` where a law can
+        only be sampled.
 
     Examples
     --------
@@ -159,7 +164,8 @@ class Auto(Method):
         best = leader(standings)
         others = [s for s in standings if s is not best]
         touched = touching(best, others)
-        found = scaled(touched, _allowance(portfolio)) if portfolio.selected else touched
+        doubtful = portfolio.selected or not best.steady
+        found = scaled(touched, _allowance(portfolio)) if doubtful else touched
         notes = [_reason(best, others), *dropped, *describe(evaluations.problem, found)]
         if "unexplained_sd" in found.diagnostics:
             notes.append("the interval was widened: J varies with theta more than its model knows")
@@ -178,13 +184,13 @@ class Auto(Method):
 
 
 def _allowance(portfolio: Portfolio) -> float:
-    """What bars on the way to a tolerance are multiplied by."""
+    """What bars that were selected are multiplied by."""
     return _SELECTED + _SELECTED_FEW / float(np.sqrt(portfolio.n_evaluations))
 
 
 def _candidates(problem: NestedExpectation) -> tuple[Method, ...]:
     if is_transported(problem):
-        return (JointLattice(), CKQ(), MLKQ(), NQMC())
+        return (JointLattice(), CKQ(), MLKQ(), NQMC(), LSMC())
     return (NMC(), MLMC())
 
 
@@ -229,7 +235,9 @@ def _pilots(
     if goal.adaptive and first is not None and first.n < _JOIN:
         return ()
     relative = np.inf if first is None else first.half_width / max(first.spread, 1e-300)
-    share = _COMPARING if relative < _TROUBLE else _COMPARING_IN_TROUBLE
+    share = _COMPARING_IN_TROUBLE
+    if relative < _TROUBLE:
+        share, methods = _COMPARING, tuple(m for m in methods if m not in _RESERVE)
     left = np.inf if goal.budget is None else goal.budget - spent
     if goal.budget is not None and not goal.adaptive:
         left = min(left, share * goal.budget)

@@ -10,6 +10,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._character import takes
 from nestquad.methods._crossed import CrossedLattice, unexplained_variance
 from nestquad.methods._joint_errors import JointErrors
 from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
@@ -122,7 +123,7 @@ class JointLattice(Method):
         size = self._size(goal)
         most = size if goal.budget is None or not goal.adaptive else goal.budget
         limit = _LOG2_MOST if dim <= _MANY else _LOG2_MOST_IN_MANY
-        log2_max = min(max(most.bit_length() - 1, _LOG2_LEAST), limit)
+        log2_max = min(max(most.bit_length(), _LOG2_LEAST), limit)
         lattice = PeriodicLattice(max(log2_max, size.bit_length()), self._periodization(dim))
         grid = Grid(size, 1, lattice, lattice, None, goal.stream, joint=True)
         return self._crossed(goal, grid, problem.outer_law.base_dim)
@@ -203,7 +204,7 @@ class JointLattice(Method):
         if n < _FEWEST:
             raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
         scalar = raw.ndim == 2
-        data = _data(problem, grid, lattice, raw[:n, 0].reshape(n, -1))
+        data = _data(problem, grid, lattice, raw[:n, 0])
         model = self._fitted(problem, data)
         evaluations.evaluator.memo(grid.stream)["j"] = model.conditional_at
         unexplained = _unexplained(evaluations, model) if check else None
@@ -297,7 +298,11 @@ def _data(problem: NestedExpectation, grid: Grid, lattice: PeriodicLattice, valu
     # The first point of a shifted lattice is the shift.
     geometry = Geometry(vector, v[0], n_theta, lattice.periodization)
     return Data(
-        geometry, values, moved(lattice.periodization, v), density(lattice.periodization, v)
+        geometry,
+        values.reshape(len(values), -1),
+        moved(lattice.periodization, v),
+        density(lattice.periodization, v),
+        positive=not takes(problem, np.zeros((1, *values.shape[1:]))),
     )
 
 

@@ -98,7 +98,8 @@ class LSMC(Method):
     ) -> Design | None:
         if so_far is not None:
             (grid,) = so_far[0].grids
-            larger = min(2 * grid.n_outer, goal.budget or _MOST, _MOST)
+            step = 2 * grid.n_outer if goal.adaptive or goal.budget is None else goal.budget
+            larger = min(step, goal.budget or _MOST, _MOST)
             if self.n_outer is not None or larger < 1.25 * grid.n_outer:
                 return None
             return Design((replace(grid, n_outer=larger),))
@@ -106,7 +107,8 @@ class LSMC(Method):
         if self.n_outer is not None:
             size = int(self.n_outer)
         else:
-            size = min(goal.budget or _START, _START if goal.adaptive else _MOST)
+            start = goal.pilot or _START
+            size = min(goal.budget or start, start if goal.adaptive else _MOST)
         if size < _FEWEST or (goal.budget is not None and size > goal.budget):
             raise InputError(
                 "budget",
@@ -131,6 +133,7 @@ class LSMC(Method):
             problem, scalar, scores[:n_theta], grid.stream.child(grid.level, 4)
         )
         models, notes = self._models(values, table, n_theta, dense)
+        evaluations.evaluator.memo(grid.stream)["j"] = partial(dense.conditional_at, models)
 
         by_set = dense.answers(models)
         answers = by_set.mean(axis=0)
