@@ -7,6 +7,7 @@ nothing cancels: this is quadrature by splines, and as stable, where K has lost 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +15,13 @@ from scipy.linalg import lapack
 
 from nestquad._typing import Array, Mask
 from nestquad.rules._chain import Chain, line_chain
-from nestquad.rules._grid import LineLaws, line_grid
+from nestquad.rules._grid import LineLaws, joined, line_grid
 from nestquad.rules._panel import stationary
 
 __all__ = ["LineSolution", "line_solutions"]
 
-# Parts of the weights: what the last refinement may change (the error left is about its square),
-# and what rounding in the last sum may.
-_MOST_CHANGE, _MOST_ROUNDING = 1e-5, 1e-9
+# The part of Σ|w| that rounding may move.
+_SETTLED = 1e-7
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class LineSolution:
 
 
 def line_solutions(
-    order: int, rate: Array, nodes: Array, laws: LineLaws
-) -> list[LineSolution | None]:
-    """One solution for each of T sets of distinct nodes (T, N), None where rounding decides.
+    order: int, rate: Array, groups: Sequence[Array], laws: LineLaws
+) -> list[list[LineSolution | None]]:
+    """For each of T laws one solution for each group of node sets, None where rounding decides.
 
     All sets are one chain, so that many small ones take little more time than a large one.
 
@@ -57,21 +57,26 @@ def line_solutions(
         m = ν + 1/2.
     rate
         Of the kernels, from x to z, (T,).
+    groups
+        Sets of distinct nodes, each (T, N) with an N of its own.
 
     Cost
     ----
     O(T N log N): sorting, and a few microseconds for each point of the grid.
     """
-    sorting = np.argsort(nodes, axis=1, kind="stable")
-    grid = line_grid(np.take_along_axis(nodes, sorting, axis=1), rate, laws)
+    sortings = [np.argsort(nodes, axis=1, kind="stable") for nodes in groups]
+    ordered = (np.take_along_axis(x, by, axis=1) for x, by in zip(groups, sortings, strict=True))
+    grid = joined([line_grid(x, rate, laws) for x in ordered])
     chain = line_chain(order, grid, rate, laws)
     solved = _projected(chain, grid.known)
     if solved is None:
-        if len(nodes) == 1:
-            return [None]
-        alone = [np.array([i]) for i in range(len(nodes))]  # one of them is to blame
-        return [line_solutions(order, rate[i], nodes[i], laws.of(i))[0] for i in alone]
-    noise, weights, change, rounding = solved
+        if rate.size == 1:
+            return [[None] * len(groups)]
+        alone = [np.array([i]) for i in range(rate.size)]  # one of them is to blame
+        return [
+            line_solutions(order, rate[i], [x[i] for x in groups], laws.of(i))[0] for i in alone
+        ]
+    noise, weights, moved = solved
 
     intensity = 1.0 / stationary(order)[0, 0]  # of the noise that gives f unit variance
     missed = noise[0] - chain.noise
@@ -80,23 +85,27 @@ def line_solutions(
             np.einsum("ni,ni->n", missed, missed) + chain.rest,
             np.einsum("ni,ni->n", noise[1], noise[1]),
             np.abs(weights[0]) * grid.known,
-            np.abs(change) * grid.known,
-            rounding * grid.known,
+            np.abs(moved) * grid.known,
         ]
     )
-    variance, total, size, moved, lost = np.add.reduceat(sums, grid.first, axis=1)
-    settled = (moved <= _MOST_CHANGE * size) & (lost <= _MOST_ROUNDING * size)
+    variance, total, size, error = np.add.reduceat(sums, grid.first, axis=1)
     variance = (variance + chain.ends) * intensity
-    ordered = weights[:, grid.known].reshape(2, *nodes.shape)
-    given = np.empty_like(ordered)
-    np.put_along_axis(given, sorting[None], ordered, axis=2)
-    return [
-        LineSolution(w, p / intensity, float(t) / intensity, float(v)) if good else None
-        for w, p, t, v, good in zip(*given, total, variance, settled, strict=True)
-    ]
+    settled = error <= _SETTLED * size
+    at_nodes = weights[:, grid.known]
+    at_nodes[1] /= intensity
+    found: list[list[LineSolution | None]] = [[] for _ in range(rate.size)]
+    begin, s = 0, 0
+    for sorting in sortings:
+        for own, by in zip(found, sorting, strict=True):
+            given = np.empty((2, by.size))
+            given[:, by] = at_nodes[:, begin : begin + by.size]
+            sums_of = float(total[s]) / intensity, float(variance[s])
+            own.append(LineSolution(given[0], given[1], *sums_of) if settled[s] else None)
+            begin, s = begin + by.size, s + 1
+    return found
 
 
-def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array, Array] | None:
+def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
     """What each η contributes to the integral given the values, and to K⁻¹1.
 
     With B the steps, the integral is Σ u·η + Σ a·s for every u that adds up to the same integral:
@@ -105,11 +114,10 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array, Array] |
 
     Returns
     -------
-    u (2, n, m) and the weights at all points (2, n); of K⁻¹μ, what the last refinement changed and
-    a bound of what rounding may, (n,). None where BᵀB is not positive definite to rounding.
+    u (2, n, m), the weights at all points (2, n), and how far rounding may have moved those of the
+    integral, (n,). None where BᵀB is not positive definite to rounding.
     """
     n, order = chain.start.shape
-    value_to, value_back = chain.to[:, :, 0].copy(), chain.back[:, :, 0].copy()
     free = np.ones((n, order))
     free[known, 0] = 0.0
     to, back = chain.to * free[:, None, :], chain.back.copy()
@@ -118,30 +126,41 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array, Array] |
     if factor is None:
         return None
 
-    def at_values(u: Array, value_to: Array = value_to, value_back: Array = value_back) -> Array:
-        image = np.einsum("ni,rni->rn", value_to, u)
-        image[:, :-1] += np.einsum("ni,rni->rn", value_back[1:], u[:, 1:])
+    def shift(rhs: Array) -> Array:
+        """B (BᵀB)⁻¹ rhs."""
+        solved, _ = lapack.dpbtrs(factor, rhs.reshape(len(rhs), -1).T, lower=1)
+        states = solved.T.reshape(rhs.shape)
+        image = np.einsum("nki,rni->rnk", to, states)
+        image[:, 1:] += np.einsum("nki,rni->rnk", back[1:], states[:, :-1])
+        return np.asarray(image)
+
+    def at_values(u: Array) -> Array:
+        image = np.einsum("ni,rni->rn", chain.to[:, :, 0], u)
+        image[:, :-1] += np.einsum("ni,rni->rn", chain.back[1:, :, 0], u[:, 1:])
         return np.asarray(image / chain.units[:, 0])
 
     fixed = np.stack([chain.start * chain.units, np.zeros((n, order))])
     u = np.stack([chain.noise, chain.one])
-    change = u
-    # Each refinement squares what is left of the error of the normal equations. The number of
-    # them is fixed, so that a set has the same weights in whatever company it comes.
+    # Refinement makes the normal equations as good as an orthogonal factorisation. The number of
+    # turns is fixed, so that a set has the same weights in whatever company it comes.
     for _ in range(2 if order < 4 else 3):
-        residual = np.einsum("nki,rnk->rni", to, u)
-        residual[:, :-1] += np.einsum("nki,rnk->rni", back[1:], u[:, 1:])
-        residual += fixed
-        residual *= free
-        solved, _ = lapack.dpbtrs(factor, residual.reshape(2, -1).T, lower=1)
-        states = solved.T.reshape(2, n, order)
-        change = np.einsum("nki,rni->rnk", to, states)
-        change[:, 1:] += np.einsum("nki,rni->rnk", back[1:], states[:, :-1])
-        u -= change
+        u -= shift((fixed + _adjoint(to, back, u)) * free)
     weights = at_values(u)
     weights[0] += chain.start[:, 0]
-    largest = at_values(np.abs(u[:1]), np.abs(value_to), np.abs(value_back))[0]
-    return u, weights, at_values(change[:1])[0], np.finfo(float).eps * largest
+
+    # What is left of the residual, and rounding errors in it of alternating sign, as a probe.
+    left = fixed[:1] + _adjoint(to, back, u[:1])
+    size = np.abs(fixed[:1]) + _adjoint(np.abs(to), np.abs(back), np.abs(u[:1]))
+    size[:, 1::2] *= -1.0
+    moved = at_values(shift((left + np.finfo(float).eps * size) * free))[0]
+    return u, weights, moved
+
+
+def _adjoint(to: Array, back: Array, u: Array) -> Array:
+    """Bᵀu, (r, n, m)."""
+    image = np.einsum("nki,rnk->rni", to, u)
+    image[:, :-1] += np.einsum("nki,rnk->rni", back[1:], u[:, 1:])
+    return np.asarray(image)
 
 
 def _factor(to: Array, back: Array, known: Mask) -> Array | None:

@@ -42,7 +42,7 @@ class Chain:
         η for the function 1, (n, m).
     rest, ends
         Variances of what no state tells: of the gap before each point, (n,), and of what lies
-        beyond the outermost points of each set, (T,).
+        beyond the outermost points of each set, (S,).
     """
 
     units: Array
@@ -64,7 +64,7 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
     """
     n = grid.owner.size
     gaps = grid.length * rate[grid.owner]
-    left, right = gaps[grid.first], grid.beyond * rate
+    left, right = gaps[grid.first], grid.beyond * rate[grid.owner[grid.first]]
     gaps[grid.first] = np.inf
     units = _units(order, gaps)
     gaps[grid.first] = LONGEST  # before the first of a set there is no gap: any will do
@@ -76,7 +76,7 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
         noise=np.empty((n, order)),
         one=np.empty((n, order)),
         rest=np.empty(n),
-        ends=np.empty(rate.size),
+        ends=np.empty(grid.first.size),
     )
     for begin in range(0, n, _BLOCK):
         _fill(chain, grid, gaps, rate, laws, np.arange(begin, min(begin + _BLOCK, n)))
@@ -88,11 +88,18 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
     chain.one[grid.first] = whiten.sum(axis=1)
     chain.rest[grid.first] = 0.0
 
-    start, rest = _end(order, grid.position[grid.last], right, rate, laws, 1.0)
-    chain.start[grid.last], chain.ends[:] = start, rest
-    start, rest = _end(order, grid.position[grid.first], left, rate, laws, -1.0)
-    chain.start[grid.first] += np.einsum("tj,ji->ti", start, reversal(order))
-    chain.ends[:] += rest
+    u, _ = quadrature_nodes()
+    owner = grid.owner[grid.first]
+    for index, beyond, side in ((grid.last, right, 1.0), (grid.first, left, -1.0)):
+        points = grid.position[index, None] + side * (beyond / rate[owner])[:, None] * u
+        density = laws.density(points, owner) / rate[owner, None]
+        start, rest = free_panels(order, beyond, density)
+        start *= beyond[:, None] ** np.arange(order)
+        if side > 0:
+            chain.start[index], chain.ends[:] = start, rest
+        else:
+            chain.start[index] += np.einsum("sj,ji->si", start, reversal(order))
+            chain.ends[:] += rest
     return chain
 
 
@@ -120,14 +127,3 @@ def _fill(
     chain.start[before] = panels.start * powers
     chain.noise[block], chain.one[block] = panels.noise, panels.one
     chain.rest[block] = panels.rest
-
-
-def _end(
-    order: int, position: Array, gaps: Array, rate: Array, laws: LineLaws, side: float
-) -> tuple[Array, Array]:
-    """The integral over what lies on one side of a point, in terms of the state there."""
-    u, _ = quadrature_nodes()
-    points = position[:, None] + side * (gaps / rate)[:, None] * u
-    density = laws.density(points, np.arange(rate.size)) / rate[:, None]
-    start, rest = free_panels(order, gaps, density)
-    return start * gaps[:, None] ** np.arange(order), rest

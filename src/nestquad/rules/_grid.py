@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nestquad._typing import Array, Indices, Mask
 from nestquad.rules._panel import LONGEST
 
-__all__ = ["Grid", "LineLaws", "grid_sizes", "line_grid"]
+__all__ = ["Grid", "LineLaws", "grid_sizes", "joined", "line_grid"]
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,13 @@ class Grid:
     length
         Of the gap before it, (n,); for the first of a set, of what the law has to the left.
     owner
-        Index of its set, (n,).
+        Index of its law, (n,).
     known
         Whether it is a node, (n,).
     first, last
-        Indices of the first and last point of each set, (T,).
+        Indices of the first and last point of each set, (S,).
     beyond
-        Length of what the law has to the right of the last, (T,).
+        Length of what the law has to the right of the last, (S,).
     """
 
     position: Array
@@ -77,6 +78,18 @@ class Grid:
     first: Indices
     last: Indices
     beyond: Array
+
+
+def joined(grids: Sequence[Grid]) -> Grid:
+    """Grids for the same laws, one after the other."""
+    if len(grids) == 1:
+        return grids[0]
+    begins = np.cumsum([0, *(grid.owner.size for grid in grids[:-1])])
+    moved = [
+        replace(grid, first=grid.first + begin, last=grid.last + begin)
+        for grid, begin in zip(grids, begins, strict=True)
+    ]
+    return Grid(*map(np.concatenate, zip(*(vars(grid).values() for grid in moved), strict=True)))
 
 
 def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:

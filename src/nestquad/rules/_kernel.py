@@ -122,8 +122,8 @@ def prefix_rules(
             "nodes",
             f"{n} nodes",
             f"at most {_DENSE_LIMIT} for dense weights",
-            "Use fewer inner points and more outer ones. In one dimension weights of Matern kernels "
-            "cost O(N log N): for uniform and normal laws on nodes as evenly spread as Sobol "
+            "Use fewer inner points and more outer ones. In one dimension Matern kernels have "
+            "weights in O(N log N): for uniform and normal laws on nodes as evenly spread as Sobol "
             "points, and with Matern(0.5) for all laws and nodes.",
         )
     if rest:

@@ -24,7 +24,7 @@ _POINTS = 2**14
 # Normal laws end so many standard deviations from their mean: 2e-17 of the mass lies beyond.
 _REACH = 8.5
 # Quadrature integrates a normal density over so many standard deviations to rounding.
-_WIDTH = 0.5
+_WIDTH = 0.75
 
 
 def line_rules(
@@ -100,8 +100,10 @@ def _chain_solutions(
     points = grid_sizes(x, rate, laws)
     inside = (laws.low <= x.min(axis=1)) & (x.max(axis=1) <= laws.high) | (laws.curve > 0)
     for sets in _blocks(np.flatnonzero(inside & (points <= _most_points(n))), points):
-        by_size = [line_solutions(order, rate[sets], x[sets, :m], laws.of(sets)) for m in sizes]
-        for i, *found in zip(sets, *by_size, strict=True):
+        prefixes = [x[sets, :m] for m in sizes]
+        for i, found in zip(
+            sets, line_solutions(order, rate[sets], prefixes, laws.of(sets)), strict=True
+        ):
             solutions = [solution for solution in found if solution is not None]
             if len(solutions) == len(sizes):
                 yield int(i), solutions

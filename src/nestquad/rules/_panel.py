@@ -27,10 +27,10 @@ __all__ = [
     "two_sided_panels",
 ]
 
-LONGEST = 0.5
+LONGEST = 1.0
 """The longest gap in z that the quadrature nodes resolve to rounding."""
 
-_COUNT = 10
+_COUNT = 12
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,14 @@ def free_panels(order: int, gaps: Array, density: Array) -> tuple[Array, Array]:
     return start, np.asarray(gaps * np.einsum("nq,nq,q->n", response, response, weights))
 
 
+@cache
 def stationary(order: int) -> Array:
     """Covariance of the state under white noise of unit intensity, (m, m)."""
     degrees = range(order)[::-1]
     return np.array([[comb(i + j, i) / 2.0 ** (i + j + 1) for j in degrees] for i in degrees])
 
 
+@cache
 def reversal(order: int) -> Array:
     """The matrix that makes (1 - D)^j f, the state of the process read backwards, from s."""
     return np.array(
