@@ -79,28 +79,28 @@ def line_solutions(
     noise, weights, moved = solved
 
     intensity = 1.0 / stationary(order)[0, 0]  # of the noise that gives f unit variance
-    missed = noise[0] - chain.noise
+    missed = noise[..., 0] - chain.noise
     sums = np.stack(
         [
             np.einsum("ni,ni->n", missed, missed) + chain.rest,
-            np.einsum("ni,ni->n", noise[1], noise[1]),
-            np.abs(weights[0]) * grid.known,
+            np.einsum("ni,ni->n", noise[..., 1], noise[..., 1]),
+            np.abs(weights[:, 0]) * grid.known,
             np.abs(moved) * grid.known,
         ]
     )
     variance, total, size, error = np.add.reduceat(sums, grid.first, axis=1)
     variance = (variance + chain.ends) * intensity
     settled = error <= _SETTLED * size
-    at_nodes = weights[:, grid.known]
-    at_nodes[1] /= intensity
+    at_nodes = weights[grid.known] / (1.0, intensity)
     found: list[list[LineSolution | None]] = [[] for _ in range(rate.size)]
     begin, s = 0, 0
     for sorting in sortings:
         for own, by in zip(found, sorting, strict=True):
-            given = np.empty((2, by.size))
-            given[:, by] = at_nodes[:, begin : begin + by.size]
+            given = np.empty((by.size, 2))
+            given[by] = at_nodes[begin : begin + by.size]
             sums_of = float(total[s]) / intensity, float(variance[s])
-            own.append(LineSolution(given[0], given[1], *sums_of) if settled[s] else None)
+            mean, one = given.T.copy()
+            own.append(LineSolution(mean, one, *sums_of) if settled[s] else None)
             begin, s = begin + by.size, s + 1
     return found
 
@@ -114,62 +114,60 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
 
     Returns
     -------
-    u (2, n, m), the weights at all points (2, n), and how far rounding may have moved those of the
+    u (n, m, 2), the weights at all points (n, 2), and how far rounding may have moved those of the
     integral, (n,). None where BᵀB is not positive definite to rounding.
     """
     n, order = chain.start.shape
-    free = np.ones((n, order))
+    free = np.ones((n, order, 1))
     free[known, 0] = 0.0
-    to, back = chain.to * free[:, None, :], chain.back.copy()
-    back[1:] *= free[:-1, None, :]
+    to, back = chain.to * free.transpose(0, 2, 1), chain.back.copy()
+    back[1:] *= free[:-1].transpose(0, 2, 1)
     factor = _factor(to, back, known)
     if factor is None:
         return None
 
     def shift(rhs: Array) -> Array:
         """B (BᵀB)⁻¹ rhs."""
-        solved, _ = lapack.dpbtrs(factor, rhs.reshape(len(rhs), -1).T, lower=1)
-        states = solved.T.reshape(rhs.shape)
-        image = np.einsum("nki,rni->rnk", to, states)
-        image[:, 1:] += np.einsum("nki,rni->rnk", back[1:], states[:, :-1])
+        solved, _ = lapack.dpbtrs(factor, rhs.reshape(n * order, -1), lower=1)
+        states = solved.reshape(rhs.shape)
+        image = to @ states
+        image[1:] += back[1:] @ states[:-1]
         return np.asarray(image)
 
-    def at_values(u: Array) -> Array:
-        image = np.einsum("ni,rni->rn", chain.to[:, :, 0], u)
-        image[:, :-1] += np.einsum("ni,rni->rn", chain.back[1:, :, 0], u[:, 1:])
-        return np.asarray(image / chain.units[:, 0])
-
-    fixed = np.stack([chain.start * chain.units, np.zeros((n, order))])
-    u = np.stack([chain.noise, chain.one])
+    fixed = np.zeros((n, order, 2))
+    fixed[..., 0] = chain.start * chain.units
+    u = np.stack([chain.noise, chain.one], axis=-1)
     # Refinement makes the normal equations as good as an orthogonal factorisation. The number of
     # turns is fixed, so that a set has the same weights in whatever company it comes.
     for _ in range(2 if order < 4 else 3):
         u -= shift((fixed + _adjoint(to, back, u)) * free)
-    weights = at_values(u)
-    weights[0] += chain.start[:, 0]
 
     # What is left of the residual, and rounding errors in it of alternating sign, as a probe.
-    left = fixed[:1] + _adjoint(to, back, u[:1])
-    size = np.abs(fixed[:1]) + _adjoint(np.abs(to), np.abs(back), np.abs(u[:1]))
-    size[:, 1::2] *= -1.0
-    moved = at_values(shift((left + np.finfo(float).eps * size) * free))[0]
-    return u, weights, moved
+    left = fixed[..., :1] + _adjoint(to, back, u[..., :1])
+    size = np.abs(fixed[..., :1]) + _adjoint(np.abs(to), np.abs(back), np.abs(u[..., :1]))
+    size[1::2] *= -1.0
+    moved = shift((left + np.finfo(float).eps * size) * free)
+
+    every = np.concatenate([u, moved], axis=-1)
+    image = _adjoint(chain.to[:, :, :1], chain.back[:, :, :1], every)[:, 0] / chain.units[:, :1]
+    image[:, 0] += chain.start[:, 0]
+    return u, image[:, :2], image[:, 2]
 
 
 def _adjoint(to: Array, back: Array, u: Array) -> Array:
-    """Bᵀu, (r, n, m)."""
-    image = np.einsum("nki,rnk->rni", to, u)
-    image[:, :-1] += np.einsum("nki,rnk->rni", back[1:], u[:, 1:])
+    """Bᵀu, (n, m, r)."""
+    image = to.transpose(0, 2, 1) @ u
+    image[:-1] += back[1:].transpose(0, 2, 1) @ u[1:]
     return np.asarray(image)
 
 
 def _factor(to: Array, back: Array, known: Mask) -> Array | None:
     """Banded Cholesky factor of BᵀB as LAPACK stores it, with ones in place of known values."""
     n, order, _ = to.shape
-    diagonal = np.einsum("nki,nkj->nij", to, to)
-    diagonal[:-1] += np.einsum("nki,nkj->nij", back[1:], back[1:])
+    diagonal = to.transpose(0, 2, 1) @ to
+    diagonal[:-1] += back[1:].transpose(0, 2, 1) @ back[1:]
     diagonal[known, 0, 0] = 1.0
-    below = np.einsum("nki,nkj->nij", to[1:], back[1:])
+    below = to[1:].transpose(0, 2, 1) @ back[1:]
     band = np.zeros((n, order, 2 * order))
     for j in range(order):
         band[:, j, : order - j] = diagonal[:, j:, j]

@@ -142,7 +142,13 @@ def _line_laws(law: Law, count: int) -> LineLaws | None:
 
 
 def _most_points(n: int) -> float:
-    return np.inf
+    """The largest grid for N nodes that is worth its while.
+
+    Measured in batches on one core: 4.5 µs a point, and 250 + N²/55 µs for dense weights; up to 1.5
+    times the latter is a fair price for weights without a ridge. Where there are so many points
+    between the nodes, the Gram matrix is well conditioned. The second bound is for memory.
+    """
+    return min(80.0 + n * n / 170.0, 4.0 * n + 1e5)
 
 
 def _blocks(sets: Indices, points: Array) -> Iterator[Indices]:
