@@ -16,7 +16,7 @@ from nestquad.rules._grid import LineLaws, grid_sizes
 from nestquad.rules._markov import markov_solution
 from nestquad.rules._rule import Rule
 
-__all__ = ["line_rules"]
+__all__ = ["line_laws", "line_rules"]
 
 # A chain is made for so many points at a time: enough to hide what a call of NumPy costs, and few
 # enough to stay in the cache.
@@ -92,7 +92,7 @@ def _chain_solutions(
 ) -> Iterator[tuple[int, list[LineSolution]]]:
     x = nodes[..., 0]
     count, n = x.shape
-    laws = _line_laws(law, count)
+    laws = line_laws(law, count)
     if laws is None:
         return
     rate = np.broadcast_to(np.reshape(kernel.rate(0), (-1,)), (count,))
@@ -121,7 +121,7 @@ def _rule(nodes: Array, solution: LineSolution, double: float, exact: Exactness)
     return Rule(nodes, weights, 0.0, float("nan"), float(np.sqrt(variance)), float(variance))
 
 
-def _line_laws(law: Law, count: int) -> LineLaws | None:
+def line_laws(law: Law, count: int) -> LineLaws | None:
     def column(values: Array) -> Array:
         return np.broadcast_to(np.reshape(values, (-1,)), (count,))
 
