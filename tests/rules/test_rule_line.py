@@ -269,6 +269,17 @@ def test_other_laws_and_nodes_have_dense_weights(law, nodes):
     np.testing.assert_allclose(rule.weights, expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("lengthscale", [1e-9, 1e-3, 1e3, 1e9, 1e30, 1e100])
+@pytest.mark.parametrize("x", [[0.0, 0.5, 1.0], [0.0, 1e-300, 0.5], [0.3], [0.2, 0.2 + 1e-16, 0.7]])
+@pytest.mark.parametrize("law", [Uniform(), Normal()])
+@pytest.mark.parametrize("nu", ORDERS)
+def test_extreme_lengthscales_and_gaps(nu, law, x, lengthscale):
+    rule = kernel_rule(Matern(nu, lengthscale), law, np.unique(x)[:, None])
+    assert np.isfinite(rule.weights).all()
+    assert rule.weights.sum() == pytest.approx(1.0, abs=1e-9)
+    assert rule.sum_abs_weights <= 2.0
+
+
 def test_one_set_of_several_may_be_dense():
     rng = np.random.default_rng(0)
     even, wild = (np.arange(200) + 0.5) / 200, rng.random(200)

@@ -85,7 +85,7 @@ def line_solutions(
             np.einsum("ni,ni->n", missed, missed) + chain.rest,
             np.einsum("ni,ni->n", noise[..., 1], noise[..., 1]),
             np.abs(weights[:, 0]) * grid.known,
-            np.abs(moved) * grid.known,
+            moved * grid.known,
         ]
     )
     variance, total, size, error = np.add.reduceat(sums, grid.first, axis=1)
@@ -98,9 +98,9 @@ def line_solutions(
         for own, by in zip(found, sorting, strict=True):
             given = np.empty((by.size, 2))
             given[by] = at_nodes[begin : begin + by.size]
-            sums_of = float(total[s]) / intensity, float(variance[s])
             mean, one = given.T.copy()
-            own.append(LineSolution(mean, one, *sums_of) if settled[s] else None)
+            solution = LineSolution(mean, one, float(total[s] / intensity), float(variance[s]))
+            own.append(solution if settled[s] else None)
             begin, s = begin + by.size, s + 1
     return found
 
@@ -142,16 +142,17 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
     for _ in range(2 if order < 4 else 3):
         u -= shift((fixed + _adjoint(to, back, u)) * free)
 
-    # What is left of the residual, and rounding errors in it of alternating sign, as a probe.
+    # What is left of the residual and, as a probe, rounding errors in it of alternating sign.
     left = fixed[..., :1] + _adjoint(to, back, u[..., :1])
     size = np.abs(fixed[..., :1]) + _adjoint(np.abs(to), np.abs(back), np.abs(u[..., :1]))
-    size[1::2] *= -1.0
-    moved = shift((left + np.finfo(float).eps * size) * free)
+    size[::2] *= np.finfo(float).eps
+    size[1::2] *= -np.finfo(float).eps
+    moved = shift(np.concatenate([left, size], axis=-1) * free)
 
     every = np.concatenate([u, moved], axis=-1)
     image = _adjoint(chain.to[:, :, :1], chain.back[:, :, :1], every)[:, 0] / chain.units[:, :1]
     image[:, 0] += chain.start[:, 0]
-    return u, image[:, :2], image[:, 2]
+    return u, image[:, :2], np.abs(image[:, 2:]).sum(axis=1)
 
 
 def _adjoint(to: Array, back: Array, u: Array) -> Array:

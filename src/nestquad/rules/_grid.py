@@ -12,6 +12,9 @@ from nestquad.rules._panel import LONGEST
 
 __all__ = ["Grid", "LineLaws", "grid_sizes", "joined", "line_grid"]
 
+# In z. Squares of its power ν appear.
+_CLOSEST = 1e-30
+
 
 @dataclass(frozen=True)
 class LineLaws:
@@ -93,9 +96,15 @@ def joined(grids: Sequence[Grid]) -> Grid:
 
 
 def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:
-    """How many points the grids of sets of nodes (T, N) will have, (T,)."""
-    _, pieces = _pieces(np.sort(nodes, axis=1), rate, laws)
-    return np.asarray(pieces.sum(axis=1) - 1.0)
+    """How many points the grids of sets of nodes (T, N) will have, (T,).
+
+    Infinity for sets with gaps whose powers would leave the range of numbers.
+    """
+    edges, pieces = _pieces(np.sort(nodes, axis=1), rate, laws)
+    widths = np.diff(edges, axis=1)
+    gaps = widths * (rate[:, None] / pieces)
+    representable = ((widths == 0.0) | (gaps > _CLOSEST)).all(axis=1)
+    return np.where(representable, pieces.sum(axis=1) - 1.0, np.inf)
 
 
 def line_grid(x: Array, rate: Array, laws: LineLaws) -> Grid:

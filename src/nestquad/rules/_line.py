@@ -122,6 +122,8 @@ def _rule(nodes: Array, solution: LineSolution, double: float, exact: Exactness)
 
 
 def line_laws(law: Law, count: int) -> LineLaws | None:
+    """One law or so many, as densities on a line; None for other kinds than uniform and normal."""
+
     def column(values: Array) -> Array:
         return np.broadcast_to(np.reshape(values, (-1,)), (count,))
 
