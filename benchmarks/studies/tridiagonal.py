@@ -1,4 +1,4 @@
-"""Matérn-1/2 weights on a line: linear cost, and the same numbers as the dense solver."""
+"""Matérn weights on a line: linear cost, and the same numbers as the dense solver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks._page import error, seconds
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.plots import new_axes
 from nestquad.points import Stream
-from nestquad.rules import kernel_rule
+from nestquad.rules import Jitter, Rule, kernel_rule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,20 +22,23 @@ _LENGTHSCALE = 0.3
 _KERNEL = nq.Matern(0.5, _LENGTHSCALE)
 # A number for λ asks for the dense solver; zero adds nothing to the matrix.
 _DENSE = 0.0
+_RIDGE = Jitter().start
 _DENSE_SIZE, _LARGEST = 2_000, 1_000_000
 _SIZES = (100, 300, 1_000, _DENSE_SIZE, 10_000, 100_000, _LARGEST)
+_ORDERS, _ORDER_SIZES = (0.5, 1.5, 2.5), (30, 100, 300, 1_000, _DENSE_SIZE, 10_000, 100_000)
 _REPEATS = 5
 
 
 def _run(settings: Settings) -> Result:
     speed = _speed(_SIZES[:-1] if settings.quick else _SIZES)
+    orders = _orders(_ORDER_SIZES[:-1] if settings.quick else _ORDER_SIZES)
     equality = _equality()
     largest = [row for row in speed.rows if row["n"] == _LARGEST]
     slowest = max(largest, key=lambda row: row["fast"], default=None)
     gap = max(row["difference"] for row in equality.rows)
     relative = ", ".join(f"{error(row['relative'])} {row['nodes']}" for row in equality.rows)
     return Result(
-        tables=(speed, equality),
+        tables=(speed, orders, equality),
         notes=(
             "Where two nodes nearly coincide it is the dense solver that loses digits, so that the "
             "relative difference there says little about the tridiagonal one; the last two columns "
@@ -81,6 +84,41 @@ def _speed(sizes: tuple[int, ...]) -> Table:
     )
     caption = f"Time for `Matern(0.5, {_LENGTHSCALE})` and i.i.d. nodes, median of {_REPEATS}."
     return Table("sizes", caption, columns, tuple(rows))
+
+
+def _orders(sizes: tuple[int, ...]) -> Table:
+    law = nq.Uniform()
+    rows = []
+    for nu in _ORDERS:
+        kernel = nq.Matern(nu, _LENGTHSCALE)
+        for n in sizes:
+            nodes = nq.Sobol().uniforms(Stream.from_rng(n), 1, (0, 1), (0, n))[0]
+            row: dict[str, Any] = {"nu": f"{nu:g}", "n": n}
+            row["fast"] = _timed(law, nodes, None, kernel).median
+            row["error"] = _error_of_cosine(kernel_rule(kernel, law, nodes), nodes)
+            if n <= _DENSE_SIZE:
+                row["dense"] = _timed(law, nodes, _RIDGE / n, kernel).median
+                rule = kernel_rule(kernel, law, nodes, regularization=_RIDGE / n)
+                row["dense_error"] = _error_of_cosine(rule, nodes)
+            rows.append(row)
+    columns = (
+        Column("nu", "ν"),
+        Column("n", "N", "count"),
+        Column("fast", "banded", "seconds"),
+        Column("dense", "dense", "seconds"),
+        Column("error", "error, banded", "error"),
+        Column("dense_error", "error, dense", "error"),
+    )
+    caption = (
+        f"Matérn kernels of several orders with lengthscale {_LENGTHSCALE} on Sobol points under a "
+        f"uniform law: time, median of {_REPEATS}, and error for the integral of cos. Dense "
+        f"weights have the ridge that they start from, {error(_RIDGE)}."
+    )
+    return Table("orders", caption, columns, tuple(rows))
+
+
+def _error_of_cosine(rule: Rule, nodes: np.ndarray) -> float:
+    return abs(float(rule.integrate(np.cos(nodes[:, 0]))) - float(np.sin(1.0)))
 
 
 def _equality() -> Table:
@@ -130,9 +168,11 @@ def _refined(x: np.ndarray, start: np.ndarray) -> np.ndarray:
     return weights
 
 
-def _timed(law: Any, nodes: np.ndarray, regularization: float | None) -> Timings:
+def _timed(
+    law: Any, nodes: np.ndarray, regularization: float | None, kernel: nq.Matern = _KERNEL
+) -> Timings:
     def task(_: int) -> None:
-        kernel_rule(_KERNEL, law, nodes, regularization=regularization)
+        kernel_rule(kernel, law, nodes, regularization=regularization)
 
     return interleaved({"rule": task}, _REPEATS)["rule"]
 
@@ -170,7 +210,8 @@ STUDY = Study(
     about="""
 The Gram matrix of Matérn-1/2 on a line has a tridiagonal inverse, so `kernel_rule` finds all
 weights in O(N log N), sorting included. Timed is the whole call with checks and embeddings, for a
-uniform and a normal law.
+uniform and a normal law. Smoother Matérn kernels have a block-tridiagonal one for values and
+derivatives together: a banded system, which needs no ridge.
 """,
     run=_run,
     drawings=(

@@ -16,6 +16,8 @@ __all__ = ["KernelChoice", "kernel_choices"]
 
 # Lengthscales are tuned on the values at so many nodes: optima are flat, and N³ is dear.
 _TUNING_NODES = 32
+# Ridge for amplitudes where the weights had none.
+_RIDGE = 1e-9
 # Gram matrices of this many numbers are made at a time (16 MB).
 _GRAM_NUMBERS = 2**21
 
@@ -55,8 +57,9 @@ class KernelChoice:
         for s, points in enumerate(uniform):
             nodes = nodes_on(self.recipe.space, points, points)
             rule = self.recipe.rules_by_set(nodes[None], (len(nodes),))[0][0]
-            factor = factorize(kernel(nodes, nodes), rule.ridge)
-            assert factor is not None  # it was when the weights were made
+            # Weights on a line need no ridge; the Gram matrix, for the amplitude, does.
+            factor = factorize(kernel(nodes, nodes), rule.ridge or _RIDGE)
+            assert factor is not None  # it was when the weights were made, or the ridge is enough
             for t in range(s, len(values), len(uniform)):
                 out[t] = rule.posterior_variance * amplitude(factor, values[t])
         return out

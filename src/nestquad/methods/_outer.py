@@ -131,7 +131,7 @@ def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
     report: dict[str, object] = {
         "sum_abs_weights": worst,
         "ridge": ridge,
-        "condition": max(rule.condition for rule in rules),
+        "condition": float(np.fmax.reduce([rule.condition for rule in rules])),
         "worst_case_error": max(rule.worst_case_error for rule in rules),
     }
     notes = []

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions import Law, Uniform
+from nestquad.distributions import Law
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.errors import InputError, unknown_name
 from nestquad.kernels import Kernel, Matern
 from nestquad.rules._dense import DenseSystem, upper_gram
 from nestquad.rules._exactness import Exactness, basis, basis_means
 from nestquad.rules._guard import Jitter, Regularization
-from nestquad.rules._markov import markov_solve
+from nestquad.rules._line import line_rules
 from nestquad.rules._rule import Rule
 
 __all__ = ["kernel_rule", "kernel_rules", "prefix_rules"]
@@ -52,7 +52,8 @@ def kernel_rule(
 
     Cost
     ----
-    O(N³); O(N log N) for Matérn-1/2 in one dimension without explicit regularisation.
+    O(N³); O(N log N) for Matérn kernels in one dimension without explicit regularisation, on nodes
+    as evenly spread as Sobol points (any nodes for Matérn-1/2) of a uniform or normal law.
 
     Examples
     --------
@@ -100,7 +101,7 @@ def prefix_rules(
     """For each of T node sets, rules on its first nodes: all, half of them, and so on.
 
     The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
-    leading block, so prefixes cost next to nothing.
+    leading block, so prefixes cost next to nothing; where weights cost O(N log N), they cost that.
 
     Shapes
     ------
@@ -112,72 +113,41 @@ def prefix_rules(
     count, n, dim = nodes.shape
     kernel = kernel.for_law(law)
     regularization = Jitter() if regularization is None else regularization
-    means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
-    doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
-    if _is_markov(kernel, dim) and isinstance(regularization, Jitter) and exact != "linear":
-        scales = np.broadcast_to(np.reshape(kernel.lengthscale, (-1,)), (count,))
-        boxes = _boxes(law, count)
-        return [
-            [
-                _markov_rule(
-                    float(scales[i]), boxes[i], nodes[i, :m], means[i, :m], float(doubles[i]), exact
-                )
-                for m in sizes
-            ]
-            for i in range(count)
-        ]
-    if n > _DENSE_LIMIT:
+    found: list[list[Rule] | None] = [None] * count
+    if isinstance(kernel, Matern) and dim == 1 and isinstance(regularization, Jitter):
+        found = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
+    rest = [i for i, rules in enumerate(found) if rules is None]
+    if rest and n > _DENSE_LIMIT:
         raise InputError(
             "nodes",
             f"{n} nodes",
             f"at most {_DENSE_LIMIT} for dense weights",
-            "Use fewer inner points and more outer ones, or Matern(0.5) in one dimension, "
-            "whose weights cost O(N log N).",
+            "Use fewer inner points and more outer ones. In one dimension Matern kernels have "
+            "weights in O(N log N): for uniform and normal laws on nodes as evenly spread as Sobol "
+            "points, and with Matern(0.5) for all laws and nodes.",
         )
-    grams = upper_gram(kernel, nodes)
-    moments = np.broadcast_to(basis_means(exact, law), (count, basis(exact, nodes[0]).shape[1]))
-    smoothness = kernel.smoothness(dim)
-    found = []
-    for i in range(count):
-        system = DenseSystem(
-            nodes[i], grams[i], means[i], float(doubles[i]), basis(exact, nodes[i]), moments[i]
-        )
-        factor, ridge = system.factorized(regularization, smoothness)
-        found.append([system.rule(factor, ridge, m) for m in sizes])
-    return found
+    if rest:
+        systems = _systems(kernel, law, nodes, exact, rest)
+        for i, system in zip(rest, systems, strict=True):
+            factor, ridge = system.factorized(regularization, kernel.smoothness(dim))
+            found[i] = [system.rule(factor, ridge, m) for m in sizes]
+    return [rules for rules in found if rules is not None]
 
 
-def _boxes(law: Law, count: int) -> list[tuple[float, float] | None]:
-    """The interval of each of so many uniform laws on a line; None for laws of another kind."""
-    if not isinstance(law, Uniform):
-        return [None] * count
-    low, high = (np.broadcast_to(end.ravel(), (count,)) for end in (law.low, law.high))
-    return [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
-
-
-def _markov_rule(
-    lengthscale: float,
-    box: tuple[float, float] | None,
-    nodes: Array,
-    mean: Array,
-    double: float,
-    exact: Exactness,
-) -> Rule:
-    solution = markov_solve(nodes[:, 0], lengthscale, box, mean)
-    weights = solution.inverse_mean
-    variance = double - float(mean @ weights)
-    if exact == "constant":
-        missing = 1.0 - float(weights.sum())
-        total = float(solution.inverse_one.sum())
-        weights = weights + solution.inverse_one * (missing / total)
-        variance += missing**2 / total
-    variance = max(variance, np.finfo(float).eps * double)
-    # With no ridge the constrained minimum of the worst-case error is the posterior variance.
-    return Rule(nodes, weights, 0.0, float("nan"), float(np.sqrt(variance)), float(variance))
-
-
-def _is_markov(kernel: Kernel, dim: int) -> bool:
-    return isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1
+def _systems(
+    kernel: Kernel, law: Law, nodes: Array, exact: Exactness, sets: Sequence[int]
+) -> Iterator[DenseSystem]:
+    """The dense systems of some of T node sets (T, N, d)."""
+    count, n, _ = nodes.shape
+    means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
+    doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
+    functions = [basis(exact, nodes[i]) for i in sets]
+    moments = np.broadcast_to(basis_means(exact, law), (count, functions[0].shape[1]))
+    if kernel.batch_shape and len(sets) < count:
+        kernel = kernel.with_lengthscale(np.asarray(kernel.lengthscale)[sets])
+    grams = upper_gram(kernel, nodes[sets])
+    for i, gram, known in zip(sets, grams, functions, strict=True):
+        yield DenseSystem(nodes[i], gram, means[i], float(doubles[i]), known, moments[i])
 
 
 def _validated(nodes: Array) -> Array:

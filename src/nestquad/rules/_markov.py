@@ -7,33 +7,24 @@ positive, whatever N and ℓ. Other laws go through the tridiagonal inverse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.rules._banded import LineSolution
 
-__all__ = ["MarkovSolution", "markov_solve"]
-
-
-@dataclass(frozen=True)
-class MarkovSolution:
-    """K⁻¹μ and K⁻¹1 at nodes in their given order."""
-
-    inverse_mean: Array
-    inverse_one: Array
+__all__ = ["markov_solution"]
 
 
-def markov_solve(
-    nodes: Array, lengthscale: float, box: tuple[float, float] | None, mean: Array
-) -> MarkovSolution:
+def markov_solution(
+    nodes: Array, lengthscale: float, box: tuple[float, float] | None, mean: Array, double: float
+) -> LineSolution:
     """Solve with the Matérn-1/2 Gram matrix of distinct nodes on a line.
 
     `box` is the interval of a uniform law, None for any other.
 
     Shapes
     ------
-    nodes (N,), mean (N,) the kernel mean at the nodes.
+    nodes (N,), mean (N,) the kernel mean at the nodes, double its mean.
 
     Cost
     ----
@@ -68,4 +59,6 @@ def markov_solve(
 
     back = np.empty_like(order)
     back[order] = np.arange(order.size)
-    return MarkovSolution(weights[back], ones[back])
+    # A difference: below eps × double nothing is known.
+    variance = max(double - float(mu @ weights), np.finfo(float).eps * double)
+    return LineSolution(weights[back], ones[back], float(ones.sum()), variance)
