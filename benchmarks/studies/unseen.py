@@ -31,8 +31,9 @@ def _tasks(settings: Settings) -> Iterator[Task]:
     for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
         for name in unseen.names():
             for method in ALL_METHODS:
-                cheap = method in ("auto", *_SHOWN) or budget == _BUDGETS[0]
-                seeds = settings.share(1.0 if cheap else 0.5, settings.other_seeds)
+                cheap = method in _SHOWN or budget == _BUDGETS[0]
+                others = settings.share(1.0 if cheap else 0.5, settings.other_seeds)
+                seeds = settings.seeds if method == "auto" else others
                 yield from (Task(name, method, float(budget), seed) for seed in range(seeds))
 
 
