@@ -16,6 +16,7 @@ from nestquad.errors import InputError, MissingExtraError
 from nestquad.evaluate._call import call_g
 from nestquad.evaluate._chunks import chunks, row_end
 from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._memory import keep_freed_memory
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
 from nestquad.problem import NestedExpectation
 
@@ -115,6 +116,7 @@ class Task:
 
 def run_task(task: Task, span: Span) -> tuple[Array, float]:
     """Evaluate a span, and tell how long it took."""
+    keep_freed_memory()
     started = time.perf_counter()
     found = task(span)
     return found, time.perf_counter() - started
