@@ -7,8 +7,8 @@ from dataclasses import dataclass
 __all__ = ["Pace", "task_seconds"]
 
 # A step up or down is at most this factor: the first calls of a function are often slow, and what
-# a call costs beyond its points shows only in larger ones. While chunks are very short a step may be
-# larger, as long as it stays below the target by the same factor.
+# a call costs beyond its points shows only in larger ones. From very short chunks a step may be
+# larger, as long as what it leads to stays below the target by the same factor.
 _STEP = 8.0
 # Of tasks of an executor: what they should take, and what is too little to be worth handing out.
 # One client feeds all workers, in milliseconds a task, so both grow with their number.
