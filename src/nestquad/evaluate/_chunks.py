@@ -8,8 +8,10 @@ from nestquad.evaluate._design import Span
 
 __all__ = ["CHUNK_POINTS", "chunks", "columns", "row_end"]
 
-# 2^16 points keep every temporary array of g in the processor's cache: larger blocks are slower.
-CHUNK_POINTS = 32_768
+# Half a megabyte for each temporary array of g: they stay in the processor's cache, and what is done
+# once for each block, by an interpreter that they have driven out of its nearest cache, is little
+# beside them.
+CHUNK_POINTS = 65_536
 # Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.
 ROW_TILE = 65_536
 # Independent points are made for so many rows together, or for a multiple of it. A chunk that ends
