@@ -8,9 +8,8 @@ from nestquad.evaluate._design import Span
 
 __all__ = ["CHUNK_POINTS", "chunks", "columns", "row_end"]
 
-# Half a megabyte for each temporary array of g: they stay in the processor's cache, and what is done
-# once for each block, by an interpreter that they have driven out of its nearest cache, is little
-# beside them.
+# Half a megabyte for each temporary array of g. They stay in the processor's cache, and what is
+# done once for each block, by an interpreter that they drove out of the nearest one, is little.
 CHUNK_POINTS = 65_536
 # Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.
 ROW_TILE = 65_536

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -277,7 +278,7 @@ class Evaluator:
         if self.store is not None:
             self.store.write(task.grid, job.span, values)
         self._pace.observe(job.span.size, seconds)
-        self._value_bytes = max(self._value_bytes, 8 * int(np.prod(values.shape[2:], initial=1)))
+        self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 
     def _reuse(self, job: Job) -> None:
