@@ -87,16 +87,19 @@ class Timings:
         return float(np.median(self.cpu / other.cpu))
 
 
-def interleaved(tasks: Mapping[str, Callable[[int], Any]], repeats: int) -> dict[str, Timings]:
+def interleaved(
+    tasks: Mapping[str, Callable[[int], Any]], repeats: int, *, warm_up: bool = True
+) -> dict[str, Timings]:
     """Time tasks in turns.
 
     The tasks of one repeat run one after the other, so that whatever else the machine does in the
     meantime hits all of them; compare within a repeat and take the median of that. A task gets
     the number of the repeat, to seed with: the same seed again would find its weights in a cache.
+    A round that is not counted comes first, unless `warm_up` says no.
     """
     wall: dict[str, list[float]] = {name: [] for name in tasks}
     cpu: dict[str, list[float]] = {name: [] for name in tasks}
-    for repeat in range(repeats + 1):
+    for repeat in range(0 if warm_up else 1, repeats + 1):
         for name, task in tasks.items():
             start, start_cpu = time.perf_counter(), time.process_time()
             task(repeat)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -39,6 +39,10 @@ _TUNING_NODES = 48
 # the uniform one must be wrong about them, however accurate it believes itself to be. Functions
 # that are tame on the cube stay below: those seen were at 2.5 and more, and at 0.8 and less.
 _CLEAR_GAIN = 1.0
+# Lengthscales of Matérn-5/2 over those of Matérn-3/2 for the same values.
+_SMOOTHER = (0.25, 4.0)
+# So much further apart than uniforms are their normal scores: in the median, in any dimension.
+_WIDER = 3.3
 
 
 @dataclass(frozen=True)
@@ -113,28 +117,33 @@ class KernelQuadrature:
         settled for.
         """
         if self.kernel is not None:
-            return self._tuned(self._settled_space, self.kernel, groups)[1]
+            return self._tuned(self._settled_space, self.kernel, groups).recipe
         if self.lengthscale != "likelihood":
             kernel = default_kernel(groups[0][0].shape[1], 1.5)
-            return self._tuned(self._settled_space, kernel, groups)[1]
+            return self._tuned(self._settled_space, kernel, groups).recipe
+        best, other = self._orders(self._settled_space, groups)
         if self.space != "auto":
-            return self._best_order(self.space, groups)[1]
-        likelihood, uniform = self._best_order("uniform", groups)
-        assert uniform.kernel is not None
+            return best.recipe
+        normal = self._moved(best, _WIDER, groups)
         values = sum(min(len(v), _TUNING_NODES) * v.shape[1] for _, v in groups)
-        other, _ = self._tuned("normal", uniform.kernel, groups)
-        if other - likelihood <= _CLEAR_GAIN * values:
-            return uniform
-        return self._best_order("normal", groups)[1]
+        if normal.likelihood - best.likelihood <= _CLEAR_GAIN * values:
+            return best.recipe
+        wider = normal.kernel.lengthscale / best.kernel.lengthscale
+        return _likeliest(normal, self._moved(other, wider, groups))[0].recipe
 
-    def _best_order(
-        self, space: Space, groups: Sequence[tuple[Array, Array]]
-    ) -> tuple[float, KernelQuadrature]:
+    def _orders(self, space: Space, groups: Sequence[tuple[Array, Array]]) -> list[_Fit]:
+        """Fits of both orders of the default kernel, the likelier one first."""
         dim = groups[0][0].shape[1]
         rough = self._tuned(space, default_kernel(dim, 1.5), groups)
-        assert rough[1].kernel is not None
-        smooth = default_kernel(dim, 2.5).with_lengthscale(rough[1].kernel.lengthscale)
-        return max(rough, self._tuned(space, smooth, groups, near=True), key=lambda fit: fit[0])
+        smooth = default_kernel(dim, 2.5).with_lengthscale(rough.kernel.lengthscale)
+        return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_SMOOTHER))
+
+    def _moved(
+        self, fit: _Fit, wider: float | Array, groups: Sequence[tuple[Array, Array]]
+    ) -> _Fit:
+        """The kernel of a fit on the uniforms on the normal scale, where distances are larger."""
+        start = fit.kernel.with_lengthscale(wider * fit.kernel.lengthscale)
+        return self._tuned("normal", start, groups, near=True)
 
     @property
     def _settled_space(self) -> Space:
@@ -145,27 +154,29 @@ class KernelQuadrature:
         space: Space,
         kernel: Kernel,
         groups: Sequence[tuple[Array, Array]],
-        *,
-        near: bool = False,
-    ) -> tuple[float, KernelQuadrature]:
-        """Lengthscale and λ_0 for one kernel on one space, and how likely they make the values."""
+        **search: Any,
+    ) -> _Fit:
+        """Lengthscale and λ_0 for one kernel on one space, and how likely they make the values.
+
+        A kernel that starts from another fit comes with options of :func:`fit_lengthscale`.
+        """
         if self.lengthscale == "likelihood":
             groups = [(nodes[:_TUNING_NODES], values[:_TUNING_NODES]) for nodes, values in groups]
         if self.space == "auto" and space == "normal":
             groups = [(ndtri(nodes), values) for nodes, values in groups]
         likelihood = 0.0
-        from_nodes = self.kernel is None and self.lengthscale != "fixed" and not near
+        from_nodes = self.kernel is None and self.lengthscale != "fixed" and not search
         if self.lengthscale == "median" or from_nodes:
             kernel = kernel.with_lengthscale(median_lengthscale(groups[0][0]))
         if self.lengthscale == "likelihood":
-            kernel, likelihood = fit_lengthscale(kernel, groups, near=near)
+            kernel, likelihood = fit_lengthscale(kernel, groups, **search)
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))
         settled = replace(
             self, kernel=kernel, space=space, lengthscale="fixed", regularization=regularization
         )
-        return likelihood, settled
+        return _Fit(likelihood, kernel, settled)
 
     @property
     def needs_values(self) -> bool:
@@ -205,6 +216,19 @@ class KernelQuadrature:
             exact=self.exact,
         )
         return [[_standardized(r) for r in rules] for rules in found] if self.standardize else found
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A recipe that is settled, its kernel, and how likely that makes the values."""
+
+    likelihood: float
+    kernel: Kernel
+    recipe: KernelQuadrature
+
+
+def _likeliest(*fits: _Fit) -> list[_Fit]:
+    return sorted(fits, key=lambda fit: fit.likelihood, reverse=True)
 
 
 def _standardized(rule: Rule) -> Rule:

@@ -256,7 +256,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_only_the_damaged_chunk_is_evaluated_again(damage, tmp_path):
-    store, method = tmp_path / "store", nq.NMC(200, 50)
+    store, method = tmp_path / "store", nq.NMC(2000, 50)
     expected = nq.estimate(counting_problem()[0], method=method, rng=3, store=store)
     chunks = files(store)
     assert len(chunks) >= 3
@@ -305,15 +305,15 @@ def test_a_failure_keeps_what_is_finished(tmp_path):
     problem, _ = counting_problem()
     g = Fails()
     failing = nq.NestedExpectation(problem.outer, problem.inner, g, problem.f)
-    options = {"method": nq.NMC(100, 100), "rng": 3, "store": tmp_path / "store"}
+    options = {"method": nq.NMC(1000, 100), "rng": 3, "store": tmp_path / "store"}
     for executor in (None, ThreadPoolExecutor(2)):
         with pytest.raises(nq.EvaluationError, match="disk full"):
             nq.estimate(failing, executor=executor, **options)
     before = g.n_evaluations
     full.unlink()
     found = nq.estimate(failing, **options)
-    assert found.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value
-    assert g.n_evaluations == 10_000
+    assert found.value == nq.estimate(problem, method=nq.NMC(1000, 100), rng=3).value
+    assert g.n_evaluations == 100_000
     assert before > 1000
 
 

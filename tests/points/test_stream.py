@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -113,3 +114,22 @@ def test_runs_can_be_entered_anywhere_in_any_order(requests):
         runs.fill(run, offset, out)
         np.testing.assert_array_equal(out, whole[run, offset : offset + n])
     assert len(np.unique(whole)) == whole.size
+
+
+def test_an_interrupted_fill_changes_no_number_that_is_asked_for_later():
+    stream, expected, found = Stream.from_rng(3), np.empty(6), np.empty(6)
+    RandomRuns(stream).fill(2, 5, expected)
+    runs = RandomRuns.of(stream)
+    runs.fill(1, 0, np.empty(4))
+    with pytest.raises(TypeError):  # after the generator has moved, as Ctrl-C might
+        runs.fill(7, 1, np.empty(4, dtype=np.int64))
+    assert RandomRuns.of(stream) is runs
+    runs.fill(2, 5, found)
+    assert (found == expected).all()
+
+
+def test_threads_do_not_share_a_generator():
+    stream = Stream.from_rng(3)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(RandomRuns.of, stream).result()
+    assert other is not RandomRuns.of(stream)

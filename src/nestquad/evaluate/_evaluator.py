@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -144,7 +145,7 @@ class Evaluator:
             self.store.scan(task.grid)
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
-            if self.store is None and tile.size <= max(size(), self._row_limit()):
+            if self.store is None and tile.size <= self._row_limit(size()):
                 yield Job(tile, tile, reduced=True)
                 continue
             ready: list[tuple[Span, Array]] = []
@@ -157,11 +158,12 @@ class Evaluator:
                 for part in columns(rest, size):
                     yield Job(tile, part)
 
-    def _row_limit(self) -> int:
+    def _row_limit(self, size: int) -> int:
         """A row that takes no longer than twice what a chunk should is not worth cutting."""
         if self._pace.per_point == 0.0:
-            return 0
-        return int(min(2.0 * self._pace.seconds / self._pace.per_point, self.chunk_points))
+            return 2 * size
+        affordable = 2.0 * self._pace.seconds / self._pace.per_point
+        return max(size, int(min(affordable, self.chunk_points)))
 
     def _size(self, left: int, width: int, raw: bool) -> int:
         """How many points the next job should have, when so many are left in rows of a width."""
@@ -276,7 +278,7 @@ class Evaluator:
         if self.store is not None:
             self.store.write(task.grid, job.span, values)
         self._pace.observe(job.span.size, seconds)
-        self._value_bytes = max(self._value_bytes, 8 * int(np.prod(values.shape[2:], initial=1)))
+        self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 
     def _reuse(self, job: Job) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 __all__ = ["Pace", "task_seconds"]
 
 # A step up or down is at most this factor: the first calls of a function are often slow, and what
-# a call costs beyond its points shows only in larger ones.
-_STEP = 8.0
+# a call costs beyond its points shows only in larger ones. From very short chunks a step may be
+# larger, as long as it leads to no more than this part of the target.
+_STEP, _PART = 8.0, 0.25
 # Of tasks of an executor: what they should take, and what is too little to be worth handing out.
 # One client feeds all workers, in milliseconds a task, so both grow with their number.
 _TASK, _LEAST = 0.5, 0.05
@@ -61,5 +62,6 @@ class Pace:
         self.per_point = seconds / size
         if 2 * size < self.points and seconds < self.seconds:
             return  # what was left at the end of a row says nothing about larger chunks
-        factor = min(max(self.seconds / max(seconds, 1e-9), 1.0 / _STEP), _STEP)
+        ratio = self.seconds / max(seconds, 1e-9)
+        factor = min(max(ratio, 1.0 / _STEP), max(_STEP, _PART * ratio))
         self.points = min(max(int(size * factor), 1), self.most)

@@ -14,8 +14,9 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, MissingExtraError
 from nestquad.evaluate._call import call_g
-from nestquad.evaluate._chunks import chunks
+from nestquad.evaluate._chunks import chunks, row_end
 from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._memory import keep_freed_memory
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
 from nestquad.problem import NestedExpectation
 
@@ -76,8 +77,9 @@ class Task:
         width = max(1, min(span.n1 - span.n0, self.block_points))
         rows = max(1, self.block_points // width)
         parts = []
-        for t0 in range(span.t0, span.t1, rows):
-            t1 = min(t0 + rows, span.t1)
+        t0 = span.t0
+        while t0 < span.t1:
+            t1 = row_end(t0, rows, span.t1)
             theta = outer_points(self.problem, self.grid, t0, t1).theta
             row = []
             for n0 in range(span.n0, span.n1, width):
@@ -85,6 +87,7 @@ class Task:
                 x = inner_points(self.problem, self.grid, theta, block).x
                 row.append(call_g(self.problem, x, theta, self.retries))
             parts.append(row[0] if len(row) == 1 else np.concatenate(row, axis=1))
+            t0 = t1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def reduce(self, values: Array, span: Span) -> Array:
@@ -113,6 +116,7 @@ class Task:
 
 def run_task(task: Task, span: Span) -> tuple[Array, float]:
     """Evaluate a span, and tell how long it took."""
+    keep_freed_memory()
     started = time.perf_counter()
     found = task(span)
     return found, time.perf_counter() - started

@@ -46,16 +46,16 @@ class IID(Sequence):
         out = np.empty((b - a, stop - start, dim))
         if out.size == 0:
             return out
-        runs = RandomRuns(stream)
+        runs = RandomRuns.of(stream)
         for level, (first, end, together) in enumerate(_TILES):
             lo, hi = max(start, first), stop if end is None else min(stop, end)
             if lo >= hi:
                 continue
             for group in range(a // together, (b - 1) // together + 1):
                 base = group * together
-                here = slice(max(a, base) - base, min(b, base + together) - base)
+                one, last = max(a, base), min(b, base + together)
                 tile = np.empty((hi - lo, together, dim))
                 runs.fill(len(_TILES) * group + level, (lo - first) * together * dim, tile)
-                rows = slice(base + here.start - a, base + here.stop - a)
-                out[rows, lo - start : hi - start] = tile[:, here].swapaxes(0, 1)
+                here = tile[:, one - base : last - base].swapaxes(0, 1)
+                out[one - a : last - a, lo - start : hi - start] = here
         return np.maximum(out, SMALLEST, out=out)

@@ -24,7 +24,7 @@ def set_shifts(stream: Stream, dim: int, sets: tuple[int, int]) -> Array:
     """
     a, b = sets
     shifts = np.empty((b - a, dim))
-    RandomRuns(stream).fill(0, a * dim, shifts)
+    RandomRuns.of(stream).fill(0, a * dim, shifts)
     return shifts
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+import threading
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -95,12 +97,18 @@ class RandomRuns:
 
     The stream is seen as many runs of numbers, each long enough never to meet another.
     Any stretch of any run is filled by moving one generator, which is ten times
-    cheaper than making a generator for it.
+    cheaper than making a generator for it. One object serves one thread.
     """
 
     def __init__(self, stream: Stream) -> None:
         self._generator = stream.generator()
-        self._position = 0
+        self._start = self._generator.bit_generator.state
+        self._position: int | None = 0
+
+    @classmethod
+    def of(cls, stream: Stream) -> RandomRuns:
+        """The runs of a stream, with the generator that this thread has for it."""
+        return _KEPT.runs(stream)
 
     def fill(self, run: int, offset: int, out: Array) -> None:
         """Write numbers `offset`, `offset` + 1, … of a run into a contiguous array.
@@ -110,8 +118,23 @@ class RandomRuns:
         Cost: a jump of about 3 µs, then some 3 ns for each number. Zeros occur.
         """
         target = run * _STRIDE + offset
+        # Where the generator is is not known while it moves: Ctrl-C may come in between.
+        position, self._position = self._position, None
+        if position is None:
+            self._generator.bit_generator.state = self._start
+            position = 0
         self._generator.bit_generator.advance(  # type: ignore[attr-defined]
-            (target - self._position) % 2**128
+            (target - position) % 2**128
         )
         self._generator.random(out=out)
         self._position = target + out.size
+
+
+class _Kept(threading.local):
+    """The generators that a thread used last: every chunk asks for those of its grid."""
+
+    def __init__(self) -> None:
+        self.runs = lru_cache(maxsize=8)(RandomRuns)
+
+
+_KEPT = _Kept()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.linalg import lapack
 
 from nestquad._typing import Array
 from nestquad.kernels import Kernel
@@ -15,6 +16,11 @@ __all__ = ["amplitude", "fit_lengthscale", "restricted_likelihood"]
 # Relative ridge while tuning: large enough for every lengthscale to factorise.
 _RIDGE = 1e-9
 _GRID = 6
+# Where to look again around the best point of a grid with wide steps (of log factors).
+_BETWEEN = np.array([-2.0, -1.0, 1.0, 2.0]) / 3.0
+_WIDE = 1.0
+# Factors to try first for a kernel that is close.
+_NEAR = (0.25, 4.0)
 
 
 def amplitude(factor: Factor, values: Array) -> Array:
@@ -45,8 +51,9 @@ def fit_lengthscale(
 ) -> tuple[Kernel, float]:
     """The kernel with its lengthscale multiplied by the factor of highest likelihood, and that.
 
-    Per-coordinate lengthscales keep their ratios. Values are standardised by the profile itself,
-    so neither their level nor their scale matters.
+    Both are those of a parabola through the best factors tried: optima are flat. Per-coordinate
+    lengthscales keep their ratios. Values are standardised by the profile itself, so neither their
+    level nor their scale matters.
 
     Parameters
     ----------
@@ -60,13 +67,13 @@ def fit_lengthscale(
     most_nodes
         Only the first so many nodes are used: the optimum is flat, and N³ is dear.
     near
-        The kernel is close already, fitted to the same values with another order: only factors
-        between 1/4 and 4 are tried.
+        The kernel is close already, fitted to the same values with another order or elsewhere:
+        factors between 1/4 and 4 are tried first, and all only if the best is one of these.
 
     Cost
     ----
-    Thirteen Cholesky factorisations of min(N, most_nodes) for each group, in two batches; seven if
-    near.
+    Ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six in one
+    for bounds as narrow as (1/4, 4), or if the kernel is near.
     """
     informative = [
         (nodes[:most_nodes], centred)
@@ -80,32 +87,50 @@ def fit_lengthscale(
         parts = [_scaled_likelihoods(kernel, n, v, np.exp(log_factors)) for n, v in informative]
         return np.asarray(np.sum(parts, axis=0))
 
-    # A grid, a finer one around its best point, and the vertex of a parabola through the three
-    # best: many small factorisations at once cost little more than one.
-    coarse = np.linspace(np.log(bounds[0]), np.log(bounds[1]), _GRID)
-    step = coarse[1] - coarse[0]
-    centre = 0.0 if near else coarse[int(np.argmax(likelihoods(coarse)))]
-    fine = np.clip(np.linspace(centre - step, centre + step, _GRID), coarse[0], coarse[-1])
-    values = likelihoods(fine)
-    best = int(np.argmax(values))
-    log_factor, highest = float(fine[best]), float(values[best])
-    if 0 < best < _GRID - 1:
-        vertex = _vertex(fine[best - 1 : best + 2], values[best - 1 : best + 2])
-        at_vertex = float(likelihoods(np.array([vertex]))[0])
-        if at_vertex > highest:
-            log_factor, highest = vertex, at_vertex
+    tried, found = _searched(likelihoods, _NEAR if near else bounds)
+    if near and int(np.argmax(found)) in (0, len(found) - 1):
+        tried, found = _searched(likelihoods, bounds)
+    best = int(np.argmax(found))
+    around = slice(max(best - 1, 0), best + 2)
+    log_factor, highest = _vertex(tried[around], found[around], best - around.start)
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
 
 
-def _vertex(x: Array, y: Array) -> float:
-    """Where the parabola through three points is highest; the middle point if it is not concave."""
-    if not (np.isfinite(y).all() and np.all(np.diff(x) > 0)):
-        return float(x[1])
+def _searched(
+    likelihoods: Callable[[Array], Array], bounds: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Logarithms of factors in ascending order, and their likelihoods.
+
+    A grid, and a finer one around its best point if it is wide. Many small factorisations at once
+    cost little more than one, so factors are tried in batches.
+    """
+    low, high = np.log(bounds)
+    tried = np.linspace(low, high, _GRID)
+    found = likelihoods(tried)
+    step = tried[1] - tried[0]
+    if step < _WIDE:
+        return tried, found
+    between = tried[int(np.argmax(found))] + step * _BETWEEN
+    between = between[(between > low) & (between < high)]
+    tried, found = np.append(tried, between), np.append(found, likelihoods(between))
+    order = np.argsort(tried)
+    return tried[order], found[order]
+
+
+def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:
+    """Where the parabola through three points is highest, and how high; the best point at an end.
+
+    The middle one of three is the highest, so that the parabola opens downwards.
+    """
+    if len(x) < 3 or not np.isfinite(y).all():
+        return float(x[best]), float(y[best])
     slopes = np.diff(y) / np.diff(x)
-    if slopes[1] >= slopes[0]:
-        return float(x[1])
     curvature = (slopes[1] - slopes[0]) / (x[2] - x[0])
-    return float(np.clip(0.5 * (x[0] + x[1]) - slopes[0] / (2.0 * curvature), x[0], x[2]))
+    if not curvature < 0:
+        return float(x[best]), float(y[best])
+    at = 0.5 * (x[0] + x[1]) - slopes[0] / (2.0 * curvature)
+    height = y[0] + (at - x[0]) * (slopes[0] + curvature * (at - x[1]))
+    return float(at), float(height)
 
 
 def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Array) -> Array:
@@ -116,8 +141,9 @@ def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Ar
     diagonals = np.einsum("fii->fi", grams)
     diagonals += _RIDGE * diagonals.mean(axis=1, keepdims=True)
     lower = _lower_factors(grams)
-    # All factors at once: for so few nodes a loop over them would cost more than its arithmetic.
-    half = np.linalg.solve(lower, np.column_stack([values, np.ones(n)])[None])
+    right = np.column_stack([values, np.ones(n)])
+    # Row by row in memory, a lower factor is what LAPACK calls the transpose of an upper one.
+    half = np.stack([lapack.dtrtrs(low.T, right, lower=0, trans=1)[0] for low in lower])
     whitened, one = half[..., :-1], half[..., -1]
     total = np.einsum("fi,fi->f", one, one)
     explained = np.einsum("fim,fi->fm", whitened, one) ** 2 / total[:, None]
