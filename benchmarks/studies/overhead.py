@@ -253,10 +253,10 @@ STUDY = Study(
     about="""
 A whole `nq.estimate` makes points, calls g in blocks, reduces, tunes, weighs and estimates the
 error. How much that is beside g alone depends on how much g costs, so there are three of them. NMC
-and NQMC cost a little for each point. NKQ tunes and factorises in N and in T on top: milliseconds
-that small designs do not repay, and with T = N work that grows as N³ beside N² evaluations, so that
-its overhead has a minimum and then rises again. The cheapest g is run up to N·T = 1e8, the others
-as far as seconds allow. Below, all methods as they grow, and other ways to the same answer on the
+and NQMC cost a little for each point. NKQ tunes and weighs in N and in T on top: milliseconds that
+small designs do not repay. On a line, as here, its weights cost O(N log N); in more dimensions they
+cost N³ beside N² evaluations. The cheapest g is run up to N·T = 1e8, the others as far as seconds
+allow. Below, all methods as they grow, and other ways to the same answer on the
 same machine.
 """,
     run=_run,
