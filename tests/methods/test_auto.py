@@ -409,37 +409,49 @@ def test_a_rate_seen_over_a_small_step_counts_for_less():
     assert replace(same, estimate=replace(same.estimate, trace=steps)).rate == pytest.approx(usual)
 
 
-def test_hopeless_pilots_stay_small():
-    est = nq.estimate(nq.problems.finance(), budget=1000, rng=1)
-    assert est.method == "joint"
-    assert est.n_outer >= 650
+def learned(found, spread=1.0):
+    """The standing with a sample of f(J) of about this spread."""
+    f = spread * np.linspace(-1.7, 1.7, 50)[:, None]
+    sample = OuterSample(f, f[:, 0], f, np.full((50, 1), 0.02))
+    return replace(found, estimate=replace(found.estimate, sample=sample))
 
 
-def test_regression_is_asked_where_the_lattice_is_in_trouble():
-    # Twelve coordinates and an exponential: polynomials know it, lattices and kernels do not.
-    slope = np.full(6, 0.3)
-    problem = nq.NestedExpectation(
-        nq.Normal(dim=6),
-        nq.Normal(dim=6),
-        lambda x, theta: np.exp((slope * theta).sum(axis=-1) + 0.25 * x.sum(axis=-1)),
-        np.square,
-        exact=float(np.exp(2 * (slope**2).sum() + 6 * 0.25**2)),
-    )
-    est = nq.estimate(problem, budget=10_000, rng=2)
-    assert "lsmc" in est.candidates
-    assert abs(est.value - problem.exact) < min(0.2, 1.96 * 1.5 * est.std_error)
-    assert "lsmc" not in nq.estimate(nq.problems.finance(), budget=10_000, rng=2).candidates
+def planned(method, value, std_error, budget):
+    """A standing whose method can go on from its design."""
+    goal = Goal(Stream.from_rng(0), 10_000, adaptive=True, pilot=budget)
+    design = method.plan(nq.problems.finance(), goal)
+    n = design.n_evaluations
+    estimate = nq.Estimate(value, std_error, n, n, 1, method.name, diagnostics={"rate": 1.5})
+    return Standing(method, design, estimate)
+
+
+@pytest.mark.parametrize(("std_error", "grows"), [(0.05, "lsmc"), (50.0, "joint")])
+def test_hopeless_pilots_stay_small(std_error, grows):
+    first = learned(planned(nq.JointLattice(), 1.0, 0.01, 400))
+    small = learned(planned(nq.LSMC(), 1.0, std_error, 64))
+    race = Race(nq.problems.finance(), Goal(Stream.from_rng(0), 2000), [first, small], 464, 400)
+    method, design = race.toward_budget()
+    assert method.name == grows
+    assert design.n_evaluations > 64
+
+
+@pytest.mark.parametrize(("std_error", "asked"), [(0.01, False), (0.2, True)])
+def test_regression_is_asked_where_the_lattice_is_in_trouble(std_error, asked):
+    problem, goal = nq.problems.finance(), Goal(Stream.from_rng(0), 20_000)
+    method = Auto()
+    pilot = method.plan(problem, goal)
+    first = nq.JointLattice()
+    found = learned(standing(first, 1.0, std_error, pilot.n_evaluations)).estimate
+    found = replace(found, candidates={"joint": found}, diagnostics={"rate": 1.5})
+    names = [part.name for part, _ in method.plan(problem, goal, (pilot, found)).parts]
+    assert names[:4] == ["joint", "ckq", "mlkq", "nqmc"]
+    assert ("lsmc" in names) == asked
 
 
 def test_a_rival_that_is_ahead_with_no_more_evaluations_has_no_handicap():
     def handicap(rival_error, rival_n):
-        f = np.linspace(0.0, 2.0, 50)[:, None]
-        first, rival = (
-            standing(nq.JointLattice(), 1.0, 1e-3, 900),
-            standing(nq.CKQ(), 1.0, rival_error, rival_n),
-        )
-        sample = OuterSample(f, f[:, 0], f, np.full((50, 1), 0.02))
-        first = replace(first, estimate=replace(first.estimate, sample=sample))
+        first = learned(standing(nq.JointLattice(), 1.0, 1e-3, 900))
+        rival = standing(nq.CKQ(), 1.0, rival_error, rival_n)
         goal = Goal(Stream.from_rng(0), 10_000)
         race = Race(nq.problems.eig_linear(), goal, [first, rival], 2600, 400)
         assert race._promise(rival, 5000) == rival.predicted(rival.n + 5000)
