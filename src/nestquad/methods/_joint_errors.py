@@ -103,10 +103,11 @@ class JointErrors:
         directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
         if steps and not self.model.n_chosen_terms:
             # Terms that were chosen from all points flatter the models of fewer. Without them the
-            # last step is as large as an error was, and those of smaller models were larger.
+            # last step is as large as an error was, and those of smaller models were larger. But
+            # it is one step, which may be small by chance: where it is, both count alike.
             last = np.sqrt(np.mean(steps[0] ** 2, axis=0))
             claimed = np.sqrt((directions**2).sum(axis=1))
-            directions *= np.minimum(1.0, last / np.maximum(claimed, 1e-300))[:, None]
+            directions *= np.sqrt(np.minimum(1.0, last / np.maximum(claimed, 1e-300)))[:, None]
         rate = _MOST_RATE
         if len(models) > 1 and (variances[0] > 0).any():
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))

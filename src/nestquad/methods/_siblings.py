@@ -14,7 +14,8 @@ __all__ = ["final_changes", "replicate_errors", "siblings", "trust"]
 # Coordinates of θ that give an answer its siblings.
 _COORDINATES = 4
 # How much an error bar is trusted beforehand, as a number of comparisons, and what is added for
-# there being few of them.
+# there being few of them, and since errors of all sizes may have a part in common that no step
+# between them shows.
 _BEFOREHAND, _FEW = 0.5, 1.6
 
 
