@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 _SMALL, _MIDDLE, _LARGE = 1_000, 10_000, 100_000
 _BUDGETS = (_SMALL, _MIDDLE, _LARGE)
-# Parts of the seeds of methods other than `auto`: long runs get fewer, and rivals, which are mostly
-# the best single method, more.
-_OTHER_SEEDS = {_SMALL: 1.0, _MIDDLE: 0.5, _LARGE: 0.2}
-_RIVALS, _RIVAL_SEEDS = ("ckq", "joint"), {_SMALL: 1.0, _MIDDLE: 1.0, _LARGE: 0.5}
+# Regressions of 100,000 points take up to half a minute, and get a part of the seeds.
+_FEWER = {("lsmc", _LARGE): 0.2}
 
 _ERRORS = {
     "synthetic": 1e-6,
@@ -56,10 +54,7 @@ def _tasks(settings: Settings) -> Iterator[Task]:
     for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
         for name in nq.problems.names():
             for method in ALL_METHODS:
-                seeds = settings.seeds
-                if method != "auto":
-                    part = (_RIVAL_SEEDS if method in _RIVALS else _OTHER_SEEDS)[budget]
-                    seeds = settings.share(part, settings.other_seeds)
+                seeds = settings.share(_FEWER.get((method, budget), 1.0), settings.seeds)
                 yield from (Task(name, method, float(budget), seed) for seed in range(seeds))
 
 

@@ -22,8 +22,7 @@ def _run(settings: Settings) -> Result:
     ledger = open_ledger("multilevel", settings)
     rmse = 10 * _RMSE if settings.quick else _RMSE
     tasks = [Task("synthetic", "mlkq", _BUDGET, seed) for seed in range(settings.seeds)]
-    seeds = settings.share(1.0, settings.other_seeds)
-    tasks += [Task("finance", "mlmc", rmse, seed) for seed in range(seeds)]
+    tasks += [Task("finance", "mlmc", rmse, seed) for seed in range(settings.seeds)]
     collect(ledger, tasks, _measure, settings)
     return tabulate(ledger.runs)
 
