@@ -10,7 +10,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.methods._character import order_of_smoothness
-from nestquad.methods._joint_model import FLOOR, ConditionalMeans, Data, JointModel
+from nestquad.methods._joint_model import ConditionalMeans, Data, JointModel
 from nestquad.methods._lattice_average import LatticeAverage
 from nestquad.methods._magnify import magnification
 from nestquad.methods._siblings import final_changes, trust
@@ -28,8 +28,6 @@ _JUMP_ROWS = 512
 _LEAST_RATE, _MOST_RATE = 0.5, 3.0
 # Share of the variance of an output that a model leaves, above which it has not learned it.
 _MOST_UNEXPLAINED = 0.5
-# The answer with this floor under a positive Ĵ is compared with that with the usual one.
-_HIGH_FLOOR = 10.0 * FLOOR
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +64,7 @@ class JointErrors:
             "paths": paths,
             "misfit": self._misfit(base),
             "unlearned": self._unlearned(base),
-            "floor": self._floor(base),
+            "tail": self._tail(base),
         }
         if self.unexplained is not None and self.unexplained[0].any():
             parts["rough"] = self._rough(base, self.unexplained[0])
@@ -153,7 +151,7 @@ class JointErrors:
             sides = np.repeat(at_data.j[None], 2, axis=0)
             sides[0, :, c] += steps[:, c]
             sides[1, :, c] -= steps[:, c]
-            sides[:, :, c] = self.model.outputs[c].bounded(sides[:, :, c], at_data.weights, FLOOR)
+            sides[:, :, c] = self.model.bounded(sides[:, :, c], at_data, int(c))
             up, down = (
                 self.sketch.f(replace(at_data, j=side), require_finite=False) for side in sides
             )
@@ -183,7 +181,7 @@ class JointErrors:
         for c in np.flatnonzero(unlearned):
             j = at_data.j.copy()
             j[:, c] += residuals[:, c]
-            j[:, c] = self.model.outputs[c].bounded(j[:, c], at_data.weights, FLOOR)
+            j[:, c] = self.model.bounded(j[:, c], at_data, int(c))
             share = 1.0
             if self.unexplained is not None:
                 share = min(1.0, self.unexplained[1][c] * (weights**2).sum() / left[c])
@@ -213,13 +211,14 @@ class JointErrors:
             columns.append(self._final(change))
         return np.stack(columns, axis=1)
 
-    def _floor(self, base: ConditionalMeans) -> Array:
-        """What a higher floor under a positive Ĵ changes, (k, 1)."""
-        higher = self.model.conditional(floor=_HIGH_FLOOR)
-        if np.array_equal(higher.j, base.j):
-            return np.zeros((self.sketch.final(self.answers).size, 1))
-        change = self.sketch.siblings(higher)[0] - self.sketch.siblings(base)[0]
-        return self._final(np.nan_to_num(change))[:, None]
+    def _tail(self, base: ConditionalMeans) -> Array:
+        """What other tails of a positive J change, the largest change (k, 1)."""
+        center = self.sketch.siblings(base)[0]
+        changes = np.zeros((2, self.sketch.final(self.answers).size))
+        for change, other in zip(changes, self.model.with_other_tails(), strict=True):
+            if not np.array_equal(other.j, base.j):
+                change[:] = self._final(np.nan_to_num(self.sketch.siblings(other)[0] - center))
+        return np.asarray(np.abs(changes).max(axis=0)[:, None])
 
     def _final(self, changes: Array) -> Array:
         return final_changes(self.sketch.problem.finish, self.answers, changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,9 @@ from nestquad.methods._circulant import (
 from nestquad.methods._periodize import Periodization, density, moved, periodic
 from nestquad.methods._polynomials import Score, ScoreTable, Term
 from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
+from nestquad.methods._tail import KnownMeans, Tail
 
-__all__ = ["FLOOR", "ConditionalMeans", "Data", "Geometry", "JointModel", "fit_joint"]
+__all__ = ["ConditionalMeans", "Data", "Geometry", "JointModel", "fit_joint"]
 
 # Points that choose terms and orders, that determine coefficients, and that refine kernels (the
 # first and the last less where there are many coordinates): more would cost time, change little.
@@ -30,8 +32,8 @@ _CHOICE_NUMBERS, _REFINEMENT_NUMBERS = 2**17, 2**18
 # Terms of a polynomial: at most so many, and so many points for each of them. Fewer would leave
 # the choice to leave-one-out errors that were looked at too often.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
-# Where g is positive, Ĵ is kept above this fraction of its standard deviation.
-FLOOR = 0.01
+# Nothing positive is smaller.
+_LOWEST = 1e-300
 # How far beyond the values of g (in ranges) Ĵ may be. Where the density is small, noise over it
 # is large.
 _MARGIN = 0.5
@@ -89,16 +91,13 @@ class _Output:
     high: float
     positive: bool
 
-    def bounded(self, j: Array, weights: Array, floor: float) -> Array:
-        """Ĵ kept where a mean of g can be: near the values of g, and above zero if they are."""
+    def near_values(self, j: Array) -> Array:
+        """Ĵ kept where a mean of g can be: near the values of g."""
         if self.process is None:
             return j
         margin = _MARGIN * (self.high - self.low)
-        low = 0.0 if self.low == 0 else self.low - margin
-        j = np.clip(j, low, self.high + margin)
-        if self.positive:
-            j = np.maximum(j, floor * self.process.spread / weights)
-        return j
+        low = self.low - margin if self.low < 0 else max(self.low - margin, 0.0)
+        return np.clip(j, low, self.high + margin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,10 +115,14 @@ class ConditionalMeans:
 
 @dataclass(frozen=True, eq=False)
 class JointModel:
-    """What was learned of g from the first points of the lattice."""
+    """What was learned of g from the first points of the lattice.
+
+    Its tails have the form of those of the model that it is a smaller copy of, if it is one.
+    """
 
     points: _Points
     outputs: tuple[_Output, ...]
+    original: JointModel | None = None
 
     @property
     def geometry(self) -> Geometry:
@@ -153,10 +156,62 @@ class JointModel:
             for term in output.fit.terms
         )
 
-    def conditional(
-        self, offsets: Array | None = None, *, floor: float = FLOOR
-    ) -> ConditionalMeans:
+    def conditional(self, offsets: Array | None = None) -> ConditionalMeans:
         """E[g | θ] at the lattice θ, or at those of copies moved by offsets (C, d_θ)."""
+        return self._with_tails(self._unbounded(offsets), self._tails)
+
+    def with_other_tails(self) -> list[ConditionalMeans]:
+        """The same at the lattice θ, with tails of J that are nearly as good a guess."""
+        base = self._unbounded(None)
+        pairs = [
+            (None, None) if tail is None else tail.others(self._known(base, c))
+            for c, tail in enumerate(self._tails)
+        ]
+        return [self._with_tails(base, tails) for tails in zip(*pairs, strict=True)]
+
+    def bounded(self, j: Array, means: ConditionalMeans, c: int) -> Array:
+        """Other J (…, M) of output c at the same θ, kept where a mean of g can be."""
+        return self._bounded(j, means, c, self._tails[c])
+
+    def _with_tails(
+        self, means: ConditionalMeans, tails: Sequence[Tail | None]
+    ) -> ConditionalMeans:
+        columns = [self._bounded(means.j[:, c], means, c, tail) for c, tail in enumerate(tails)]
+        return replace(means, j=np.stack(columns, axis=1))
+
+    def _bounded(self, j: Array, means: ConditionalMeans, c: int, tail: Tail | None) -> Array:
+        output = self.outputs[c]
+        j = output.near_values(j)
+        if tail is None:
+            return j
+        table = self._theta_table(means.uniform)
+        return tail.mended(j, self._deviations(means, c), table, max(output.low, _LOWEST))
+
+    @cached_property
+    def _tails(self) -> list[Tail | None]:
+        """One for each output that has to be positive."""
+        if not any(output.positive for output in self.outputs):
+            return [None] * len(self.outputs)
+        base = self._unbounded(None)
+        tails: list[Tail | None] = []
+        for c, output in enumerate(self.outputs):
+            form = None if self.original is None else self.original._tails[c]
+            if not output.positive or output.process is None:
+                tails.append(None)
+            elif form is None:
+                tails.append(Tail.learned(self._known(base, c)))
+            else:
+                tails.append(Tail.like(form, self._known(base, c)))
+        return tails
+
+    def _known(self, means: ConditionalMeans, c: int) -> KnownMeans:
+        table = self._theta_table(means.uniform)
+        return KnownMeans(means.j[:, c], self._deviations(means, c), means.weights, table)
+
+    def _deviations(self, means: ConditionalMeans, c: int) -> Array:
+        return np.asarray(self.spreads(means.weights)[:, c])
+
+    def _unbounded(self, offsets: Array | None) -> ConditionalMeans:
         geometry = self.geometry
         v = geometry.points(self.size, offsets)
         uniform = moved(geometry.periodization, v)
@@ -167,7 +222,7 @@ class JointModel:
             j = output.fit.evaluate(table)
             if output.process is not None:
                 j += output.process.marginal(offsets).reshape(-1) / weights
-            columns.append(output.bounded(j, weights, floor))
+            columns.append(j)
         return ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
 
     def conditional_at(self, uniform: Array) -> Array:
@@ -181,8 +236,9 @@ class JointModel:
             j = output.fit.evaluate(table)
             if output.process is not None:
                 j += output.process.at(v - geometry.shift[: geometry.n_theta]) / weights
-            columns.append(output.bounded(j, weights, FLOOR))
-        return np.stack(columns, axis=1)
+            columns.append(j)
+        means = ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
+        return self._with_tails(means, self._tails).j
 
     def at(self, v: Array) -> Array:
         """g at any periodic coordinates (T, d): (T, p)."""
@@ -219,7 +275,7 @@ class JointModel:
             values -= trend.evaluate(self.points.table).T * weights
             drawn[:, :, c] += (marginal - output.process.predicted(values)) / base.weights
             drawn[:, :, c] -= trend.evaluate(table).T
-            drawn[:, :, c] = output.bounded(drawn[:, :, c], base.weights, FLOOR)
+            drawn[:, :, c] = self.bounded(drawn[:, :, c], base, c)
         return drawn
 
     def residuals(self) -> Array:
@@ -246,7 +302,7 @@ class JointModel:
             points.completed(column, output.fit.terms, output.kernel)
             for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
-        return JointModel(points, tuple(outputs))
+        return JointModel(points, tuple(outputs), original=self)
 
     def _theta_table(self, uniform: Array) -> ScoreTable:
         return ScoreTable(uniform, self.points.table.scores[: self.geometry.n_theta])
@@ -328,7 +384,7 @@ class _Points:
         enough = min(values.size, _COEFFICIENTS)
         fit = fit_terms(values[:enough], self.table.first(enough), terms, self.weights[:enough])
         low, high = float(values.min()), float(values.max())
-        positive = low > 0 or (low == 0 and self.positive)
+        positive = low >= 0 and self.positive
         if kernel is None:
             return _Output(fit, None, None, low, high, positive)
         rest = (values - fit.evaluate(self.table)) * self.weights

@@ -13,6 +13,7 @@ from math import comb
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from nestquad._typing import Array
@@ -42,6 +43,10 @@ class ScoreTable:
     def first(self, n: int) -> ScoreTable:
         """The table of the first n points."""
         return self if n == self.n_points else ScoreTable(self._uniform[:n], self.scores)
+
+    def rows(self, which: NDArray[np.int64]) -> ScoreTable:
+        """The table of some of the points."""
+        return ScoreTable(self._uniform[which], self.scores)
 
     def leading(self, dim: int) -> ScoreTable:
         """The table of the first coordinates."""
