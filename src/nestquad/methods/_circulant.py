@@ -21,11 +21,11 @@ from nestquad.rules import Factor, factorize
 
 __all__ = ["LatticeProcess", "PeriodicKernel", "fit_kernel", "interpolate", "lattice_steps"]
 
-# B_2, B_4 and B_6, from the highest power down.
+# B_2, B_4 and B_6 as polynomials in x (1 - x), from the highest power down.
 _BERNOULLI = {
-    1: (1.0, -1.0, 1.0 / 6.0),
-    2: (1.0, -2.0, 1.0, 0.0, -1.0 / 30.0),
-    3: (1.0, -3.0, 2.5, 0.0, -0.5, 0.0, 1.0 / 42.0),
+    1: (-1.0, 1.0 / 6.0),
+    2: (1.0, 0.0, -1.0 / 30.0),
+    3: (-1.0, -0.5, 0.0, 1.0 / 42.0),
 }
 _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 # Bounds of log γ and of the logarithm of the nugget (relative to the variance).
@@ -38,9 +38,15 @@ _DENSE_NUGGET = 1e-12
 
 
 def omega(order: int, x: Array) -> Array:
-    """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx) for x in [0, 1): a scaled Bernoulli polynomial."""
+    """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx) for x in [0, 1]: a scaled Bernoulli polynomial."""
     scale = (-1.0) ** (order + 1) * (2.0 * np.pi) ** (2 * order) / _FACTORIAL[order]
-    return np.asarray(scale * np.polyval(_BERNOULLI[order], x))
+    t = x * (1.0 - x)
+    first, *others = (scale * coefficient for coefficient in _BERNOULLI[order])
+    value = first * t + others[0]
+    for coefficient in others[1:]:
+        value *= t
+        value += coefficient
+    return np.asarray(value)
 
 
 def lattice_steps(vector: NDArray[np.int64], size: int) -> Array:

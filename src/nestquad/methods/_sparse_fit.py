@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import comb
 from typing import Any
 
@@ -28,6 +29,8 @@ _PROGRESS = 0.999
 _EXACT = 1e-24
 _MOST_CONDITION = 1e12
 _BLOCK = 1 << 11
+# Terms that are looked at together.
+_TOGETHER = 64
 # Scores other than those in which the law is written have to be better by this factor.
 _BETTER_SCORES = 0.95
 
@@ -200,9 +203,9 @@ def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
     return np.asarray(np.maximum(robust, 0.5 * plain))
 
 
-def _by_chance(term: Term, dim: int) -> float:
+@cache
+def _by_chance(degree: int, dim: int) -> float:
     """What the strongest of all terms of that degree reaches where there is only noise."""
-    degree = total_degree(term)
     return float(np.sqrt(2.0 * np.log(comb(dim + degree, degree))))
 
 
@@ -263,18 +266,28 @@ class _LeastSquares:
             if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
                 found[tuple(sorted((*term, factor)))] = float(t[row, column])
         # Higher degrees in a coordinate that a term has already.
-        for term in {_raised(t, i, k) for t in self.terms for i in range(len(t)) for k in (1, 2)}:
-            if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term):
-                column = table.column(term) * self._root
-                squares = column**2
-                found[term] = float(
-                    _strength(column @ residuals, squares @ residuals**2, size**2 * squares.sum())
-                )
-        for term in self.terms:
+        known = set(self.terms)
+        higher = {_raised(t, i, k) for t in self.terms for i in range(len(t)) for k in (1, 2)}
+        higher = {
+            term
+            for term in higher - known
+            if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term)
+        }
+        ordered = sorted(higher)
+        for start in range(0, len(ordered), _TOGETHER):
+            some = ordered[start : start + _TOGETHER]
+            rows = table.matrix(some).T * self._root
+            covariance = rows @ residuals
+            rows *= rows
+            t = _strength(covariance, rows @ residuals**2, size**2 * rows.sum(axis=1))
+            found.update(zip(some, t.tolist(), strict=True))
+        for term in known:
             found.pop(term, None)
         order = sorted(found, key=lambda term: (-found[term], term))
         return [
-            term for term in order if found[term] > max(_SIGNIFICANT, _by_chance(term, table.dim))
+            term
+            for term in order
+            if found[term] > max(_SIGNIFICANT, _by_chance(total_degree(term), table.dim))
         ]
 
     def solve(self) -> PolynomialFit:
