@@ -42,6 +42,9 @@ _PILOT_OUTER, _PILOT_LEVELS = 512, 4
 # small samples at first, and must not send the whole budget the wrong way.
 _STEEPEST = 1.0 / 3.0
 _MOST_NEW_LEVELS = 2
+# A turn aims at this part of what is asked for: growth ends where an estimate of the error is small
+# enough, which is more often one that is too small than one that is too large.
+_AIM = 0.93
 # Corrections that over so many levels decrease no faster than 2^(-_SLOWEST l) will not get there:
 # ten times the accuracy would take a thousand times the inner draws.
 _LEVELS_TO_JUDGE, _SLOWEST = 5, 0.33
@@ -186,8 +189,7 @@ class MLMC(Method):
         target = error / 2 if goal.half_width is None else np.array(goal.half_width / _NORMAL_95)
         if self.n_levels is not None:
             _refuse_too_few_levels(found, target)
-        # A little less than asked for, or the last turn would be repeated for a per mille.
-        target = 0.99 * np.maximum(target, _STEEPEST * error)
+        target = _AIM * np.maximum(target, _STEEPEST * error)
         have = np.array([grid.n_outer for grid in design.grids], dtype=float)
         if not (target > 0).all() or have.size != len(found["levels"]):
             return None
