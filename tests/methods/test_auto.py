@@ -425,11 +425,22 @@ def planned(method, value, std_error, budget):
     return Standing(method, design, estimate)
 
 
-@pytest.mark.parametrize(("std_error", "grows"), [(0.05, "lsmc"), (50.0, "joint")])
-def test_hopeless_pilots_stay_small(std_error, grows):
-    first = learned(planned(nq.JointLattice(), 1.0, 0.01, 400))
+@pytest.mark.parametrize(
+    ("std_error", "first_error", "share", "grows"),
+    [
+        (0.05, 0.01, 0.5, "lsmc"),
+        (50.0, 0.01, 0.5, "joint"),  # hopeless
+        (0.05, 0.01, 0.03, "joint"),  # it has had its share
+        (0.05, 0.20, 0.03, "lsmc"),  # where the first learned little, they may cost more
+    ],
+)
+def test_pilots_that_are_hopeless_or_have_cost_enough_stay_small(
+    std_error, first_error, share, grows
+):
+    first = learned(planned(nq.JointLattice(), 1.0, first_error, 400))
     small = learned(planned(nq.LSMC(), 1.0, std_error, 64))
-    race = Race(nq.problems.finance(), Goal(Stream.from_rng(0), 2000), [first, small], 464, 400)
+    goal = Goal(Stream.from_rng(0), 2000)
+    race = Race(nq.problems.finance(), goal, [first, small], 464, 400, share)
     method, design = race.toward_budget()
     assert method.name == grows
     assert design.n_evaluations > 64
@@ -453,7 +464,7 @@ def test_a_rival_that_is_ahead_with_no_more_evaluations_has_no_handicap():
         first = learned(standing(nq.JointLattice(), 1.0, 1e-3, 900))
         rival = standing(nq.CKQ(), 1.0, rival_error, rival_n)
         goal = Goal(Stream.from_rng(0), 10_000)
-        race = Race(nq.problems.eig_linear(), goal, [first, rival], 2600, 400)
+        race = Race(nq.problems.eig_linear(), goal, [first, rival], 2600, 400, 0.16)
         assert race._promise(rival, 5000) == rival.predicted(rival.n + 5000)
         return race._promise(first, 5000) / first.predicted(first.n + 5000)
 

@@ -144,13 +144,18 @@ def _half_width(std_error: float | Array) -> float:
 
 @dataclass(frozen=True)
 class Race:
-    """Who is to be continued, and how far. A pilot is to have `pilot` evaluations."""
+    """Who is to be continued, and how far.
+
+    A pilot is to have `pilot` evaluations, unless the best does well and others have had their
+    `share` of the budget.
+    """
 
     problem: NestedExpectation
     goal: Goal
     standings: list[Standing]
     spent: int
     pilot: int
+    share: float
 
     def toward_budget(self) -> tuple[Method, Design] | None:
         """Pilots up to their share, the runner-up if it is close, then the best to the end."""
@@ -160,10 +165,11 @@ class Race:
         left = budget - self.spent
         best, *rivals = sorted(self.standings, key=lambda s: self._promise(s, left))
         promise = best.predicted(best.n + left)
+        room = self.share * budget - (self.spent - best.n) if best.steady else left
         for standing in self.standings[1:]:
             hopeless = best.steady and standing.predicted(standing.n + left) > _CLOSE * promise
             if standing.n <= _SMALL_PILOT * self.pilot and not hopeless:
-                step = self._step(standing, min(self.pilot, standing.n + left))
+                step = self._step(standing, min(self.pilot, standing.n + max(int(room), 0)))
                 if step is not None:
                     return step
         for rival in rivals[:1]:

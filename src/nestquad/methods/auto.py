@@ -117,7 +117,7 @@ class Auto(Method):
                 return Portfolio.of((*portfolio.parts, *pilots), goal.adaptive)
         if not standings:
             raise estimate.diagnostics["failure"]
-        race = Race(problem, goal, standings, portfolio.n_evaluations, _pilot(goal))
+        race = Race(problem, goal, standings, portfolio.n_evaluations, _pilot(goal), _COMPARING)
         step = race.toward_tolerance() if goal.adaptive else race.toward_budget()
         return None if step is None else portfolio.grown(*step)
 
