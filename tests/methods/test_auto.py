@@ -438,12 +438,12 @@ def test_pilots_that_are_hopeless_or_have_cost_enough_stay_small(
     std_error, first_error, share, grows
 ):
     first = learned(planned(nq.JointLattice(), 1.0, first_error, 400))
-    small = learned(planned(nq.LSMC(), 1.0, std_error, 64))
+    small = learned(planned(nq.LSMC(), 1.0, std_error, 200))
     goal = Goal(Stream.from_rng(0), 2000)
-    race = Race(nq.problems.finance(), goal, [first, small], 464, 400, share)
+    race = Race(nq.problems.finance(), goal, [first, small], first.n + small.n, 400, share)
     method, design = race.toward_budget()
     assert method.name == grows
-    assert design.n_evaluations > 64
+    assert design.n_evaluations > 200
 
 
 @pytest.mark.parametrize(("std_error", "asked"), [(0.01, False), (0.2, True)])
