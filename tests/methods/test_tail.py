@@ -96,6 +96,7 @@ def test_the_evidence_of_normal_data_keeps_its_logarithm(signal, budget, most):
     problem = nq.problems.eig_linear(1, design=[[signal]])
     for seed in range(3):
         found = nq.estimate(problem, method="joint", budget=budget, rng=seed)
+        assert "where J is tiny" in " ".join(found.diagnostics["notes"])
         error = abs(found.value - problem.exact)
         assert error < most
         assert error <= 1.96 * found.std_error

@@ -156,6 +156,11 @@ class JointModel:
             for term in output.fit.terms
         )
 
+    @property
+    def continues_tails(self) -> bool:
+        """Whether some Ĵ is continued to where it is lost."""
+        return any(tail is not None and tail.quadratic is not None for tail in self._tails)
+
     def conditional(self, offsets: Array | None = None) -> ConditionalMeans:
         """E[g | θ] at the lattice θ, or at those of copies moved by offsets (C, d_θ)."""
         return self._with_tails(self._unbounded(offsets), self._tails)

@@ -363,6 +363,8 @@ def _notes(model: JointModel, n: int, n_given: int, unexplained: Array | None) -
             else f" and a kernel of order {output.kernel.order}, nugget {output.kernel.nugget:.1g}"
         )
         notes.append(f"output {c + 1}: {trend}{rest}")
+    if model.continues_tails:
+        notes.append("where J is tiny, its logarithm is continued as a quadratic in theta")
     if unexplained is not None and unexplained.any():
         size = float(np.sqrt(unexplained.max()))
         notes.append(f"J varies by {size:.2g} about its model, which the error bar allows for")
