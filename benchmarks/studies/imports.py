@@ -23,7 +23,9 @@ import json, sys, time
 start = time.perf_counter()
 {statement}
 elapsed = time.perf_counter() - start
-tops = sorted({{name.partition(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names))
+# `multiprocessing` gives the main module a second name.
+known = {{"__main__", "__mp_main__", *sys.stdlib_module_names}}
+tops = sorted({{name.partition(".")[0] for name in sys.modules}} - known)
 print(json.dumps([elapsed, len(sys.modules), tops]))
 """
 
