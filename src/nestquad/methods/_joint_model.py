@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -216,34 +216,31 @@ class JointModel:
     def _deviations(self, means: ConditionalMeans, c: int) -> Array:
         return np.asarray(self.spreads(means.weights)[:, c])
 
-    def _unbounded(self, offsets: Array | None) -> ConditionalMeans:
-        geometry = self.geometry
-        v = geometry.points(self.size, offsets)
-        uniform = moved(geometry.periodization, v)
-        weights = density(geometry.periodization, v)
-        table = self._theta_table(uniform)
-        columns = []
-        for output in self.outputs:
-            j = output.fit.evaluate(table)
-            if output.process is not None:
-                j += output.process.marginal(offsets).reshape(-1) / weights
-            columns.append(j)
-        return ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
-
     def conditional_at(self, uniform: Array) -> Array:
         """E[g | θ] at any uniforms (T, d_θ) of θ: (T, p)."""
-        geometry = self.geometry
-        v = periodic(geometry.periodization, uniform)
-        weights = density(geometry.periodization, v)
+        v = periodic(self.geometry.periodization, uniform)
+        away = v - self.geometry.shift[: self.n_theta]
+        means = self._means(v, uniform, lambda process: process.at(away))
+        return self._with_tails(means, self._tails).j
+
+    def _unbounded(self, offsets: Array | None) -> ConditionalMeans:
+        v = self.geometry.points(self.size, offsets)
+        uniform = moved(self.geometry.periodization, v)
+        return self._means(v, uniform, lambda process: process.marginal(offsets).reshape(-1))
+
+    def _means(
+        self, v: Array, uniform: Array, of: Callable[[LatticeProcess], Array]
+    ) -> ConditionalMeans:
+        """Polynomials and what is taken `of` the processes, without bounds."""
+        weights = density(self.geometry.periodization, v)
         table = self._theta_table(uniform)
         columns = []
         for output in self.outputs:
             j = output.fit.evaluate(table)
             if output.process is not None:
-                j += output.process.at(v - geometry.shift[: geometry.n_theta]) / weights
+                j += of(output.process) / weights
             columns.append(j)
-        means = ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
-        return self._with_tails(means, self._tails).j
+        return ConditionalMeans(v, uniform, weights, np.stack(columns, axis=1))
 
     def at(self, v: Array) -> Array:
         """g at any periodic coordinates (T, d): (T, p)."""
