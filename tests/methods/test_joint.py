@@ -458,6 +458,20 @@ def test_a_mean_of_what_is_never_negative_is_not():
         assert abs(est.value - exact) < 0.01
 
 
+def test_a_mean_of_what_is_positive_has_a_root():
+    """g is above zero with values close to it, and a root takes zero but nothing below."""
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        nq.Normal(),
+        lambda x, theta: np.exp(2.0 * theta[..., 0] + x[..., 0]),
+        np.sqrt,
+    )
+    exact = np.exp(0.25 + 0.5)  # √J = exp(θ + 1/4)
+    for seed in range(4):
+        est = nq.estimate(problem, method="joint", budget=400, rng=seed)
+        assert abs(est.value - exact) < 0.005 * exact
+
+
 def test_densities_that_underflow_keep_their_logarithm():
     z, w = np.polynomial.hermite_e.hermegauss(150)
 

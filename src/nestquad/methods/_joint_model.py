@@ -32,7 +32,7 @@ _CHOICE_NUMBERS, _REFINEMENT_NUMBERS = 2**17, 2**18
 # Terms of a polynomial: at most so many, and so many points for each of them. Fewer would leave
 # the choice to leave-one-out errors that were looked at too often.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
-# Nothing positive is smaller.
+# Logarithms of nothing smaller are asked for.
 _LOWEST = 1e-300
 # How far beyond the values of g (in ranges) Ĵ may be. Where the density is small, noise over it
 # is large.
@@ -203,10 +203,10 @@ class JointModel:
             form = None if self.original is None else self.original._tails[c]
             if not output.positive or output.process is None:
                 tails.append(None)
-            elif form is None:
-                tails.append(Tail.learned(self._known(base, c)))
-            else:
+            elif form is not None:
                 tails.append(Tail.like(form, self._known(base, c)))
+            else:
+                tails.append(Tail.learned(self._known(base, c)))
         return tails
 
     def _known(self, means: ConditionalMeans, c: int) -> KnownMeans:
