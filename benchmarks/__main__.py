@@ -127,7 +127,8 @@ def _parser() -> argparse.ArgumentParser:
         "--other-seeds",
         type=int,
         metavar="N",
-        help=f"replicates of methods other than auto (default {Settings.other_seeds})",
+        help="replicates of methods other than auto in tolerance and unseen "
+        f"(default {Settings.other_seeds})",
     )
     long.add_argument(
         "--jobs",
