@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError
-from nestquad.methods import Goal, Method
+from nestquad.methods import Goal, Method, Turn
 from nestquad.result import Estimate, Step
 
 __all__ = ["Loop"]
@@ -24,16 +25,16 @@ _STEADY = 6.0
 class Loop:
     """One estimation, from the first plan to the last answer.
 
-    `design` is what is to be evaluated next, None at the end; `found` is the answer so far.
+    `design` is what is to be evaluated next, None at the end; `last` is the last complete turn.
     """
 
-    method: Method
+    method: Method[Any]
     goal: Goal
     evaluator: Evaluator
     tol: float | None = None
     rtol: float | None = None
     design: Design | None = None
-    found: Estimate | None = None
+    last: Turn[Any] | None = None
     status: str = "done"
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
@@ -60,13 +61,15 @@ class Loop:
     def turn(self) -> None:
         """Evaluate and analyse the design, and plan the next one."""
         assert self.design is not None
-        self.status = self._evaluated(self.design)
-        so_far, self.design = self.design, None
+        self.status, self.design = self._evaluated(self.design), None
         if self.status == "go on":
-            assert self.found is not None
             self.status = "budget" if self.goal.adaptive else "done"
-            plan = self.method.plan
-            self.design = plan(self.evaluator.problem, self.goal, (so_far, self.found))
+            self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
+
+    @property
+    def found(self) -> Estimate | None:
+        """The answer so far."""
+        return None if self.last is None else self.last.estimate
 
     def answer(self, status: str) -> Estimate:
         if self.found is None:
@@ -75,18 +78,19 @@ class Loop:
 
     def _evaluated(self, design: Design) -> str:
         """Evaluate and analyse one design; what to do next."""
-        before, previous = self._half, self.found
+        before, last, previous = self._half, self.last, self.found
         try:
-            found = self.method.analyze(Evaluations(self.evaluator, design))
+            turn = self.method.analyze(Evaluations(self.evaluator, design), last)
         except OutOfTimeError:
-            if previous is None:
+            if last is None:
                 raise
-            found = previous
+            turn = last
         stopped = self.evaluator.stopped
-        if previous is not None and stopped is not None and found.n_outer < previous.n_outer:
-            found = previous  # cut off by time: the design before it was larger, and complete
-        found = replace(found, n_evaluations=self.evaluator.n_evaluations)
-        self.found = found
+        if last is not None and stopped is not None:
+            if turn.estimate.n_outer < last.estimate.n_outer:
+                turn = last  # cut off by time: the last design was larger, and complete
+        found = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
+        self.last = replace(turn, estimate=found)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
         self._half = 1.959964 * np.asarray(found.std_error)
         if stopped is not None:

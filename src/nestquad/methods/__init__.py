@@ -1,7 +1,7 @@
 """The methods, one file each, and their names."""
 
 from nestquad.methods._dense import scores_of
-from nestquad.methods._method import Goal, Method
+from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods._names import METHODS, as_method
 from nestquad.methods._outer import kernel_outer
 from nestquad.methods._surrogate_choice import Chosen
@@ -29,6 +29,7 @@ __all__ = [
     "Goal",
     "JointLattice",
     "Method",
+    "Turn",
     "as_method",
     "kernel_outer",
     "scores_of",
