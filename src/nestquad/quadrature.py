@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from nestquad._typing import Array
 from nestquad.distributions import Law, Normal, Uniform
 from nestquad.errors import InputError
+from nestquad.gp import fit_lengthscale, median_lengthscale
 from nestquad.kernels import Anova, Kernel, Matern
 from nestquad.rules import (
     Exactness,
@@ -26,7 +27,7 @@ from nestquad.rules import (
     Schedule,
     prefix_rules,
 )
-from nestquad.tuning import best_lambda0, fit_lengthscale, median_lengthscale
+from nestquad.tuning import best_lambda0
 
 __all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
 

@@ -8,7 +8,6 @@ from nestquad.evaluate import Evaluations, Evaluator
 from nestquad.methods import Goal
 from nestquad.methods._audit import audited, unexplained
 from nestquad.methods._magnify import magnification
-from nestquad.methods._periodize import PERIODIZATIONS, moved, periodic
 from nestquad.points import Stream
 
 
@@ -64,12 +63,6 @@ def test_a_logarithm_that_cannot_take_one_side():
     estimate = nq.Estimate(0.0, 0.01, 100, 50, 2, "joint", sample=sample)
     wide = audited(problem, estimate, np.array([4.0]))
     assert wide.std_error == pytest.approx(np.hypot(0.01, np.log(3.0)))
-
-
-@pytest.mark.parametrize("periodization", PERIODIZATIONS)
-def test_periodic_inverts_moved(periodization):
-    u = np.concatenate([np.linspace(0.001, 0.999, 97), [1e-9, 0.5, 1 - 1e-9]])
-    np.testing.assert_allclose(moved(periodization, periodic(periodization, u)), u, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "budget"), [("synthetic", 600), ("synthetic", 4096)])

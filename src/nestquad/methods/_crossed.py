@@ -14,8 +14,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.methods._joint_model import JointModel
-from nestquad.methods._periodize import PeriodicLattice, moved
-from nestquad.points import Sequence, Stream
+from nestquad.points import PeriodicLattice, Sequence, Stream, moved
 
 __all__ = ["CrossedLattice", "unexplained_variance"]
 

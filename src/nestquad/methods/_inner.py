@@ -8,8 +8,8 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import InnerPoints, Span
+from nestquad.gp import median_lengthscale
 from nestquad.quadrature import KernelQuadrature, nodes_on
-from nestquad.tuning import median_lengthscale
 
 __all__ = ["KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
 

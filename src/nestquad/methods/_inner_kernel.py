@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.gp import amplitude, fit_lengthscale, median_lengthscale
 from nestquad.kernels import Gaussian, Kernel, Matern
 from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
 from nestquad.rules import factorize
-from nestquad.tuning import amplitude, fit_lengthscale, median_lengthscale
 
 __all__ = ["KernelChoice", "kernel_choices"]
 

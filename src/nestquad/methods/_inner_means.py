@@ -10,11 +10,10 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.evaluate import Evaluations
-from nestquad.methods._control import ControlVariates, fit_controls
 from nestquad.methods._inner import weighted_sum
 from nestquad.methods._inner_kernel import KernelChoice, kernel_choices
-from nestquad.methods._polynomials import Score
 from nestquad.quadrature import Space
+from nestquad.regression import ControlVariates, Score, fit_controls
 
 __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
 

@@ -10,18 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nestquad._typing import Array
-from nestquad.methods._circulant import (
+from nestquad.gp import (
     LatticeProcess,
     PeriodicKernel,
-    fit_kernel,
+    fit_periodic,
     interpolate,
     lattice_steps,
     reversed_bits,
 )
-from nestquad.methods._periodize import Periodization, density, moved, periodic
-from nestquad.methods._polynomials import Score, ScoreTable, Term
-from nestquad.methods._sparse_fit import PolynomialFit, choose_scores, fit_terms, grow_polynomial
 from nestquad.methods._tail import KnownMeans, Tail
+from nestquad.points import Periodization, density, moved, periodic
+from nestquad.regression import (
+    PolynomialFit,
+    Score,
+    ScoreTable,
+    Term,
+    choose_scores,
+    fit_terms,
+    grow_polynomial,
+)
 
 __all__ = ["ConditionalMeans", "Data", "Geometry", "JointModel", "fit_joint"]
 
@@ -377,7 +384,7 @@ class _Points:
         log2_size = rest.size.bit_length() - 1
         lattice = rest[reversed_bits(1 << log2_size, log2_size)]
         steps = lattice_steps(self.geometry.vector, 1 << log2_size)
-        return fit_kernel(lattice, steps, orders, start)
+        return fit_periodic(lattice, steps, orders, start)
 
     def completed(
         self, values: Array, terms: Sequence[Term], kernel: PeriodicKernel | None

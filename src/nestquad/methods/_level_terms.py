@@ -12,6 +12,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import ErrorParts
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
+from nestquad.gp import median_lengthscale
 from nestquad.methods._decay import fit_decay
 from nestquad.methods._inner import weighted_sum
 from nestquad.methods._outer import describe_rules
@@ -19,7 +20,6 @@ from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
 from nestquad.rules import Rule
-from nestquad.tuning import median_lengthscale
 
 __all__ = [
     "Assembled",

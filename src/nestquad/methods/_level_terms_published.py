@@ -8,6 +8,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations, InnerPoints, Span, call_f
+from nestquad.gp import median_lengthscale
 from nestquad.kernels import Kernel
 from nestquad.methods._inner import weighted_sum
 from nestquad.methods._level_terms import (
@@ -23,7 +24,6 @@ from nestquad.methods._outer import describe_rules
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
 from nestquad.rules import Rule
-from nestquad.tuning import median_lengthscale
 
 __all__ = ["independent_terms"]
 

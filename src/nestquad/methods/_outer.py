@@ -12,10 +12,10 @@ from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.distributions import Law
 from nestquad.evaluate import OuterPoints
+from nestquad.gp import amplitude, restricted_likelihood
 from nestquad.methods._nested import OuterFit
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.rules import Rule, factorize
-from nestquad.tuning import amplitude, restricted_likelihood
 
 __all__ = ["kernel_outer", "random_mean_outer", "spread_mean_outer"]
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import call_f
-from nestquad.methods._polynomials import Score, ScoreTable
-from nestquad.methods._regression import Regression
 from nestquad.methods._siblings import siblings
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
+from nestquad.regression import Regression, Score, ScoreTable
 from nestquad.result import OuterSample
 
 __all__ = ["RegressionAverage"]

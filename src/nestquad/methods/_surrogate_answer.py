@@ -10,12 +10,12 @@ from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.evaluate import Grid, call_f, outer_points
+from nestquad.gp import Surrogate
 from nestquad.methods._dense import DenseSet, dense_sets, scores_of
 from nestquad.methods._inner_means import InnerMeans
 from nestquad.methods._magnify import magnification
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.surrogate import Surrogate
 
 __all__ = ["Answer", "SurrogateAnswers"]
 

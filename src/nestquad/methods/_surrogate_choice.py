@@ -9,9 +9,9 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
+from nestquad.gp import Surrogate, SurrogateKind, first_kinds, fit_surrogate, near_kinds
 from nestquad.methods._inner_means import InnerMeans
 from nestquad.methods._surrogate_answer import SurrogateAnswers
-from nestquad.surrogate import Surrogate, SurrogateKind, first_kinds, fit_surrogate, near_kinds
 
 __all__ = ["Chosen", "choose_surrogate"]
 

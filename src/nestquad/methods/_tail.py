@@ -8,8 +8,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.methods._polynomials import ScoreTable, total_degree_terms
-from nestquad.methods._sparse_fit import PolynomialFit, fit_terms
+from nestquad.regression import PolynomialFit, ScoreTable, fit_terms, total_degree_terms
 
 __all__ = ["KnownMeans", "Tail"]
 

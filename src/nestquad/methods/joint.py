@@ -16,15 +16,15 @@ from nestquad.methods._joint_errors import JointErrors
 from nestquad.methods._joint_model import Data, Geometry, JointModel, fit_joint
 from nestquad.methods._lattice_average import LatticeAverage
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._periodize import (
+from nestquad.methods._shared import assembled, require_transports, size_of
+from nestquad.points import (
     PERIODIZATIONS,
     PeriodicLattice,
     Periodization,
     density,
+    lattice_vector,
     moved,
 )
-from nestquad.methods._shared import assembled, require_transports, size_of
-from nestquad.points import lattice_vector
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample
 

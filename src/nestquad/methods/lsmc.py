@@ -14,15 +14,21 @@ from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._method import Goal, Method
-from nestquad.methods._polynomials import Score, ScoreTable
-from nestquad.methods._regression import Link, Regression, regress, regress_log
 from nestquad.methods._regression_average import RegressionAverage
 from nestquad.methods._shared import assembled, require_transports, size_of
 from nestquad.methods._siblings import final_changes, replicate_errors, trust
-from nestquad.methods._sparse_fit import choose_scores
 from nestquad.points import Given, Stream, as_sequence
 from nestquad.points import Sequence as PointSequence
 from nestquad.problem import NestedExpectation
+from nestquad.regression import (
+    Link,
+    Regression,
+    Score,
+    ScoreTable,
+    choose_scores,
+    regress,
+    regress_log,
+)
 from nestquad.result import Estimate
 
 __all__ = ["LSMC"]

@@ -1,4 +1,4 @@
-"""What a surrogate may be, and fitting one kind to all outputs."""
+"""Surrogates of J over θ: kinds of dense Gaussian processes, and fitting one to all outputs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.surrogate._correlation import Correlation, Shape
-from nestquad.surrogate._gp import GP, fit_gp
-from nestquad.surrogate._likelihood import Hyperparameters
-from nestquad.surrogate._trend import Trend, trends
+from nestquad.gp._correlation import Correlation, Shape
+from nestquad.gp._dense import GP, Hyperparameters, fit_gp
+from nestquad.gp._trend import Trend, trends
 
 __all__ = ["Surrogate", "SurrogateKind", "fit_surrogate", "first_kinds", "near_kinds"]
 

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.methods._polynomials import Score, ScoreTable, Term, total_degree
+from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree
 from nestquad.rules import factorize
 
 __all__ = ["PolynomialFit", "choose_scores", "fit_terms", "grow_polynomial"]

@@ -19,7 +19,14 @@ from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.rules import Factor, factorize
 
-__all__ = ["LatticeProcess", "PeriodicKernel", "fit_kernel", "interpolate", "lattice_steps"]
+__all__ = [
+    "LatticeProcess",
+    "PeriodicKernel",
+    "fit_periodic",
+    "interpolate",
+    "lattice_steps",
+    "reversed_bits",
+]
 
 # B_2, B_4 and B_6 as polynomials in x (1 - x), from the highest power down.
 _BERNOULLI = {
@@ -89,7 +96,7 @@ class PeriodicKernel:
         return self.nugget * float(self(np.zeros((self.scales.size, 1)))[0])
 
 
-def fit_kernel(
+def fit_periodic(
     values: Array,
     steps: Array,
     orders: Sequence[int] = (1, 2),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nestquad._typing import Array
-from nestquad.methods._polynomials import (
+from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
     Term,

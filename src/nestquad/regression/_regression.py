@@ -11,14 +11,14 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.methods._polynomials import (
+from nestquad.regression._least_squares import PolynomialFit, fit_terms, grow_polynomial
+from nestquad.regression._polynomials import (
     ScoreTable,
     Term,
     higher_terms,
     total_degree,
     total_degree_terms,
 )
-from nestquad.methods._sparse_fit import PolynomialFit, fit_terms, grow_polynomial
 
 __all__ = ["Link", "Regression", "regress", "regress_log"]
 

@@ -1,4 +1,4 @@
-"""Lattices whose points are moved so that what is evaluated on them becomes periodic."""
+"""Periodization: lattices transformed so that integrands become periodic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import unknown_name
-from nestquad.points import Lattice, Sequence, Stream
+from nestquad.points._lattice import Lattice
+from nestquad.points._sequence import Sequence
+from nestquad.points._stream import Stream
 
 __all__ = ["PERIODIZATIONS", "PeriodicLattice", "Periodization", "density", "moved", "periodic"]
 

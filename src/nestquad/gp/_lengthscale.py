@@ -1,4 +1,4 @@
-"""Lengthscales and amplitudes by (restricted) marginal likelihood, pooled over θ."""
+"""Lengthscales and amplitudes of kernels: restricted likelihood pooled over θ, median heuristic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nestquad._typing import Array
 from nestquad.kernels import Kernel
 from nestquad.rules import Factor
 
-__all__ = ["amplitude", "fit_lengthscale", "restricted_likelihood"]
+__all__ = ["amplitude", "fit_lengthscale", "median_lengthscale", "restricted_likelihood"]
 
 # Relative ridge while tuning: large enough for every lengthscale to factorise.
 _RIDGE = 1e-9
@@ -21,6 +21,31 @@ _BETWEEN = np.array([-2.0, -1.0, 1.0, 2.0]) / 3.0
 _WIDE = 1.0
 # Factors to try first for a kernel that is close.
 _NEAR = (0.25, 4.0)
+# Nodes whose distances enter the median heuristic.
+_MEDIAN_NODES = 256
+
+
+def median_lengthscale(nodes: Array) -> float:
+    """Median Euclidean distance between distinct nodes (N, d).
+
+    Cost: O(min(N, 256)² d); the first nodes stand for all, which for iid and low-discrepancy
+    points is a fair sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> median_lengthscale(np.array([[0.0], [1.0], [3.0]]))
+    2.0
+    """
+    nodes = np.asarray(nodes, dtype=float)[:_MEDIAN_NODES]
+    n, dim = nodes.shape
+    if n < 2:
+        return 1.0
+    squared = np.zeros((n, n))
+    for j in range(dim):
+        squared += (nodes[:, None, j] - nodes[None, :, j]) ** 2
+    distance = float(np.median(np.sqrt(squared[np.triu_indices(n, 1)])))
+    return distance if distance > 0 else 1.0
 
 
 def amplitude(factor: Factor, values: Array) -> Array:
