@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -253,6 +253,21 @@ class GP:
         alpha, _ = self._solution
         _, spread = self._scale
         return self.y - spread * alpha[:, 0] / precision, spread / np.sqrt(precision)
+
+    def refitted(self, n: int) -> GP:
+        """The same process from the first n points only."""
+        y = self.y[:n]
+        spread = float(y.std()) or self._scale[1]
+        # Variances are in units of that of the values.
+        ratio = (self._scale[1] / spread) ** 2
+        parameters = replace(
+            self.parameters,
+            signal=ratio * self.parameters.signal,
+            noise=ratio * self.parameters.noise,
+        )
+        return replace(
+            self, z=self.z[:n], y=y, noise_shape=self.noise_shape[:n], parameters=parameters
+        )
 
     @property
     def noise_sd(self) -> Array:

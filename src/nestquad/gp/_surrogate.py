@@ -73,6 +73,10 @@ class Surrogate:
         """Each design point predicted from the others, (T, p)."""
         return self._back(np.stack([gp.leave_one_out[0] for gp in self.outputs], axis=1))
 
+    def refitted(self, n: int) -> Surrogate:
+        """The same processes from the first n design points only."""
+        return replace(self, outputs=tuple(gp.refitted(n) for gp in self.outputs))
+
     def log_predictive_density(self, j: Array) -> float:
         """Leave-one-out log density of the values j (T, p) themselves, whatever was modelled."""
         total = 0.0

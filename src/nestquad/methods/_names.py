@@ -5,9 +5,7 @@ from __future__ import annotations
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.auto import Auto
-from nestquad.methods.ckq import CKQ
-from nestquad.methods.joint import JointLattice
-from nestquad.methods.lsmc import LSMC
+from nestquad.methods.learned import CKQ, LSMC, JointLattice
 from nestquad.methods.mlkq import MLKQ
 from nestquad.methods.mlmc import MLMC
 from nestquad.methods.nkq import NKQ

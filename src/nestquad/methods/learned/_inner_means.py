@@ -17,33 +17,33 @@ from nestquad.regression import ControlVariates, Score, fit_controls
 
 __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
 
-# A rule with more freedom has to earn it: it replaces the simpler one only if it brings the change
-# from N/2 to N below this share.
-_GAIN = 0.8
-# Faster rates than this are seen among few points, and do not last.
-_BELIEVED_RATE = 1.5
-# Kernel weights see nothing of a function of more coordinates than this.
-_MOST_KERNEL_COORDINATES = 3
-_LEAST_KERNEL_NODES = 8
-MOST_KERNEL_NODES = 1024
-# Kernels are compared on so many point sets, of at most so many points.
-_TRIAL_SETS = 3
-_TRIAL_NODES = 256
-_TRIALS = 2
-_TUNING_ROWS = 2
+# Kernel weights cost N³, and see nothing of a function of more coordinates than these.
+MOST_KERNEL_NODES, _MOST_KERNEL_COORDINATES = 1024, 3
+# Limits of time: θ and nodes on which a kernel is tuned, and on which kernels are compared.
+_TUNING, _TRIAL = (2, 32), (3, 256)
 
 
 @dataclass(frozen=True)
 class InnerMeans:
     """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
 
-    `variance` (T, p) is the posterior variance of J where it was asked for.
+    `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
+    control variates that were fitted, whether the rule uses them or not.
     """
 
     j: Array
     rule: str
     dim: int
     variance: Array | None = None
+    controls: ControlVariates | None = None
+
+    @property
+    def by_kernel(self) -> bool:
+        return self.rule.startswith("kernel")
+
+    def first(self, n: int) -> InnerMeans:
+        variance = None if self.variance is None else self.variance[:n]
+        return replace(self, j=self.j[:, :n], variance=variance)
 
     @property
     def change(self) -> Array:
@@ -65,7 +65,7 @@ class InnerMeans:
         At rate r the change is 2^r - 1 times as large. Slow rates are those of noise, for which
         half the points err by as much more as all of them.
         """
-        return float(min(1.0, 1.0 / (2.0 ** min(self.rate, _BELIEVED_RATE) - 1.0)))
+        return float(min(1.0, 1.0 / (2.0 ** min(self.rate, 1.5) - 1.0)))
 
     @property
     def expected_rate(self) -> float:
@@ -115,15 +115,15 @@ def inner_means(
         if controls is not None:
             candidates["mean after control variates"] = work.apply(plain, True)
         few = uniform.shape[-1] <= _MOST_KERNEL_COORDINATES and grid.n_sets is not None
-        if few and _LEAST_KERNEL_NODES <= grid.n_inner <= MOST_KERNEL_NODES:
+        if few and 8 <= grid.n_inner <= MOST_KERNEL_NODES:
             choice, residual = work.best_kernel(sizes)
             name = "kernel after control variates" if residual else "kernel"
             candidates[name] = work.apply(choice.weights(uniform, sizes), residual)
     best = "mean"
     for name, j in candidates.items():
-        if usable(j[0]) and judge.change(j) < _GAIN * judge.change(candidates[best]):
+        if usable(j[0]) and judge.change(j) < 0.8 * judge.change(candidates[best]):
             best = name
-    return InnerMeans(candidates[best], best, inner.x.shape[-1])
+    return InnerMeans(candidates[best], best, inner.x.shape[-1], controls=controls)
 
 
 def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
@@ -140,7 +140,7 @@ def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) 
             "Fix n_inner, lower the budget, or use noise='fitted'.",
         )
     sets = uniform[: len(values)]
-    rows = min(_TUNING_ROWS, len(sets))
+    rows = min(_TUNING[0], len(sets))
     (choice,) = kernel_choices(sets, values[:rows], ("uniform", "normal"), 1)
     j = _apply(choice.weights(sets, sizes), values)
     return InnerMeans(j, "kernel", dim, choice.posterior_variance(sets, values))
@@ -166,13 +166,13 @@ class _Work:
 
     def best_kernel(self, sizes: list[int]) -> tuple[KernelChoice, bool]:
         """The kernel that changes J least, and whether on g itself or on what controls leave."""
-        few = slice(0, min(_TRIAL_SETS, len(self.uniform)))
-        n = min(sizes[0], _TRIAL_NODES)
+        few = slice(0, min(_TRIAL[0], len(self.uniform)))
+        n = min(sizes[0], _TRIAL[1])
         parts = [n, n // 2, n // 4]
         trials = []
         for residual in (False, True) if self.controls is not None else (False,):
             values = self._sample(residual)
-            for choice in kernel_choices(self.uniform, values, self.spaces, _TRIALS):
+            for choice in kernel_choices(self.uniform, values, self.spaces, 2):
                 weights = choice.weights(self.uniform[few, :n], parts)
                 small = replace(
                     self,
@@ -187,11 +187,79 @@ class _Work:
 
     def _sample(self, residual: bool) -> Array:
         """g at a few θ, or what controls leave of it."""
-        rows = range(min(_TUNING_ROWS, len(self.uniform), len(self.values)))
+        rows = range(min(_TUNING[0], len(self.uniform), len(self.values)))
         if not residual or self.controls is None:
             return self.values[: len(rows)]
         fitted = [self.controls.values(self.uniform[t], self.outer[t], t) for t in rows]
         return np.asarray(self.values[: len(rows)] - np.stack(fitted))
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """A tuned recipe, and how likely it makes the values."""
+
+    recipe: KernelQuadrature
+    likelihood: float
+
+    def weights(self, uniform: Array, sizes: list[int]) -> Array:
+        """Weights (views, S, N) on prefixes of the S point sets (S, N, d)."""
+        n_sets, n, _ = uniform.shape
+        weights = np.zeros((len(sizes), n_sets, n))
+        usable = [size for size in sizes if size >= 2]
+        nodes = nodes_on(self.recipe.space, uniform, uniform)
+        block = max(1, 2**21 // n**2)  # 16 MB of Gram matrices
+        for s in range(0, n_sets, block):
+            found = self.recipe.rules_by_set(nodes[s : s + block], usable)
+            for i, rules in enumerate(found, start=s):
+                for view, rule in enumerate(rules):
+                    weights[view, i, : usable[view]] = rule.weights
+        for view in range(len(usable), len(sizes)):
+            weights[view, :, : sizes[view]] = 1.0 / sizes[view]
+        return weights
+
+    def posterior_variance(self, uniform: Array, values: Array) -> Array:
+        """Variance of J given the values (T, N, p), as Bayesian quadrature has it: (T, p).
+
+        That of a function of unit amplitude, which depends on the nodes alone, times the amplitude
+        of g at each θ.
+        """
+        kernel = self.recipe.kernel
+        assert kernel is not None
+        out = np.empty((values.shape[0], values.shape[2]))
+        for s, points in enumerate(uniform):
+            nodes = nodes_on(self.recipe.space, points, points)
+            rule = self.recipe.rules_by_set(nodes[None], (len(nodes),))[0][0]
+            # Weights on a line need no ridge; the Gram matrix, for the amplitude, does.
+            factor = factorize(kernel(nodes, nodes), rule.ridge or 1e-9)
+            assert factor is not None  # it was when the weights were made, or the ridge is enough
+            for t in range(s, len(values), len(uniform)):
+                out[t] = rule.posterior_variance * amplitude(factor, values[t])
+        return out
+
+
+def kernel_choices(
+    uniform: Array, values: Array, spaces: tuple[Space, ...], most: int
+) -> list[KernelChoice]:
+    """The likeliest kernels for values (T, N, p) at the first T of the sets (S, N, d).
+
+    Kernels of finite smoothness for g with kinks or ends, the Gaussian for g without.
+    """
+    dim = uniform.shape[-1]
+    spread = values.std(axis=(0, 1))
+    columns = (values / np.where(spread > 0, spread, 1.0))[:, :_TUNING[1]]
+    kernels: list[Kernel] = [default_kernel(dim, 1.5), default_kernel(dim, 2.5)]
+    if dim <= 2:
+        kernels += [Matern(3.5), Gaussian()]
+    choices = []
+    for space in spaces:
+        nodes = nodes_on(space, uniform, uniform)[: len(columns), :_TUNING[1]]
+        groups = list(zip(nodes, columns, strict=True))
+        scale = median_lengthscale(nodes[0])
+        for kernel in kernels:
+            tuned, likelihood = fit_lengthscale(kernel.with_lengthscale(scale), groups)
+            recipe = KernelQuadrature(tuned, space, "fixed")
+            choices.append(KernelChoice(recipe, likelihood))
+    return sorted(choices, key=lambda choice: -choice.likelihood)[:most]
 
 
 @dataclass(frozen=True)

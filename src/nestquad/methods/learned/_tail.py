@@ -1,4 +1,4 @@
-"""Where a positive Ĵ is lost in its own uncertainty, it is continued from where it is known."""
+"""The tail of a positive J: continued where Ĵ is lost in its own uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of problem it is, in words: what f does to J, and what θ does."""
+"""Smoothness of f where J can be: jumps, kinks, domain, and the step size that shows them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,21 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError
 from nestquad.evaluate import call_f
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate
+from nestquad.result import NORMAL_95, Estimate
 
-__all__ = ["describe", "order_of_smoothness"]
-
-_SEGMENTS, _COARSE, _FINER = 32, 128, 16
-# Spread of J over θ relative to J itself that is as good as none.
-_NO_INFLUENCE = 1e-3
-# What is said about J rests on an answer that is at least this accurate, relatively.
-_SURE = 0.5
+__all__ = ["characteristics", "order_of_smoothness", "step_size", "takes"]
 
 
-def describe(problem: NestedExpectation, estimate: Estimate) -> list[str]:
+def characteristics(problem: NestedExpectation, estimate: Estimate) -> list[str]:
     """Notes for the user on what makes the problem hard or easy."""
     sample = estimate.sample
     if sample is None or len(sample.j) < 4:
         return []
-    half, value = 1.959964 * np.asarray(estimate.std_error), np.abs(np.asarray(estimate.value))
-    if not (half <= _SURE * value).all():
+    half, value = NORMAL_95 * np.asarray(estimate.std_error), np.abs(np.asarray(estimate.value))
+    if not (half <= 0.5 * value).all():  # too little is known of J to describe it
         return []
     notes = []
-    positive = _needs_positive(problem, sample.j)
+    positive = bool(sample.j.min() > 0) and not takes(problem, -sample.j)
     order = order_of_smoothness(problem, sample.j, logarithmic=positive)
     if order == 0:
         notes.append("f is discontinuous where J can be: quadrature of f(J) would be slow")
@@ -40,7 +34,7 @@ def describe(problem: NestedExpectation, estimate: Estimate) -> list[str]:
     weights = sample.weights.mean(axis=1) / sample.weights.mean(axis=1).sum()
     mean = weights @ j
     spread = np.sqrt(np.maximum(weights @ (j - mean) ** 2, 0.0))
-    if (spread <= _NO_INFLUENCE * np.maximum(np.abs(mean), 1e-300)).all():
+    if (spread <= 1e-3 * np.maximum(np.abs(mean), 1e-300)).all():
         notes.append("theta has next to no influence on J")
     return notes
 
@@ -53,16 +47,14 @@ def order_of_smoothness(problem: NestedExpectation, j: Array, *, logarithmic: bo
     two steps tell which. `logarithmic` steps are equal in log J.
     """
     order = np.argsort(j.reshape(len(j), -1)[:, 0], kind="stable")
-    picked = np.linspace(0, len(j) - 1, _SEGMENTS + 1).astype(int)
+    picked = np.linspace(0, len(j) - 1, 33).astype(int)
     # Pairs far apart, so that together the segments cross most of what J can be.
     ends = j[order[picked[:-1]]], j[order[picked[::-1][:-1]]]
     low, high = (np.log(end) for end in ends) if logarithmic else ends
-    sizes = [
-        _second_difference(problem, low, high, n, logarithmic) for n in (_COARSE, _COARSE * _FINER)
-    ]
+    sizes = [_second_difference(problem, low, high, n, logarithmic) for n in (128, 2048)]
     if not np.isfinite(sizes).all() or sizes[1] <= 0:
         return 2
-    exponent = np.log(sizes[0] / sizes[1]) / np.log(_FINER)
+    exponent = np.log(sizes[0] / sizes[1]) / np.log(16.0)
     return int(np.clip(np.round(exponent), 0, 2))
 
 
@@ -93,5 +85,15 @@ def takes(problem: NestedExpectation, j: Array) -> bool:
     return bool(np.isfinite(f).all())
 
 
-def _needs_positive(problem: NestedExpectation, j: Array) -> bool:
-    return bool(j.min() > 0) and not takes(problem, -j)
+def step_size(j: Array, deviations: Array) -> float:
+    """Step for finite differences of a discontinuous f, in multiples (≥ 1) of deviations of J.
+
+    Deviations (m, T, p) that carry none of a few hundred θ across a jump seem to change nothing.
+    The change of an average is linear in small deviations, so they are taken larger, a tenth of
+    the spread of J (T, p), and the change is divided by the same number.
+    """
+    # The median, since few θ in the tails may have deviations of another order.
+    size = np.median(np.sqrt(np.mean(deviations**2, axis=0)), axis=0)
+    visible = 0.1 * j.std(axis=0)
+    seen = size > 0
+    return max(1.0, float((visible[seen] / size[seen]).min(initial=1e12))) if seen.any() else 1.0
