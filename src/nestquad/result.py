@@ -15,7 +15,9 @@ from scipy.special import ndtri
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Estimate", "OuterSample", "Step", "plain", "summary"]
+__all__ = ["NORMAL_95", "Estimate", "OuterSample", "Step", "plain", "summary"]
+
+NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 
 _STATUS_TEXT = {
     "done": "the sizes or the budget asked for were used",
@@ -196,7 +198,7 @@ class Estimate:
 
 def summary(value: float | Array, std_error: float | Array) -> str:
     """Value ± half-width of the 95 % interval, with the digits that mean something."""
-    half = 1.959964 * np.atleast_1d(np.asarray(std_error))
+    half = NORMAL_95 * np.atleast_1d(np.asarray(std_error))
     values = np.atleast_1d(np.asarray(value))
     return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(values, half, strict=True))
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from nestquad.accuracy._allocation import Allocation, Level, allocate
-from nestquad.accuracy._errors import ErrorParts, linearized_covariance
+from nestquad.accuracy._errors import linearized_covariance
 
-__all__ = ["Allocation", "ErrorParts", "Level", "allocate", "linearized_covariance"]
+__all__ = ["Allocation", "Level", "allocate", "linearized_covariance"]

@@ -11,9 +11,9 @@ from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.evaluate import Evaluations
 from nestquad.methods._control import ControlVariates, fit_controls
-from nestquad.methods._inner import weighted_sum
 from nestquad.methods._inner_kernel import KernelChoice, kernel_choices
 from nestquad.methods._polynomials import Score
+from nestquad.methods.nested import weighted_sum
 from nestquad.quadrature import Space
 
 __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]

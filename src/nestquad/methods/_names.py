@@ -8,11 +8,8 @@ from nestquad.methods.auto import Auto
 from nestquad.methods.ckq import CKQ
 from nestquad.methods.joint import JointLattice
 from nestquad.methods.lsmc import LSMC
-from nestquad.methods.mlkq import MLKQ
-from nestquad.methods.mlmc import MLMC
-from nestquad.methods.nkq import NKQ
-from nestquad.methods.nmc import NMC
-from nestquad.methods.nqmc import NQMC
+from nestquad.methods.multilevel import MLKQ, MLMC
+from nestquad.methods.nested import NKQ, NMC, NQMC
 
 __all__ = ["METHODS", "as_method"]
 
