@@ -11,7 +11,7 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError
 from nestquad.methods import Goal, Method, Turn
-from nestquad.result import Estimate, Step
+from nestquad.result import NORMAL_95, Estimate, Step
 
 __all__ = ["Loop"]
 
@@ -92,7 +92,7 @@ class Loop:
         found = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
         self.last = replace(turn, estimate=found)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
-        self._half = 1.959964 * np.asarray(found.std_error)
+        self._half = NORMAL_95 * np.asarray(found.std_error)
         if stopped is not None:
             return stopped
         if self.goal.adaptive:

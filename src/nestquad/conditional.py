@@ -16,7 +16,7 @@ from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Evaluator, Store
-from nestquad.methods import CKQ, Chosen, Goal, scores_of
+from nestquad.methods import CKQ, Goal, Learned, LearnedMethod
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 

@@ -17,8 +17,7 @@ from nestquad.errors import InputError
 
 __all__ = ["NORMAL_95", "Estimate", "OuterSample", "Step", "plain", "summary"]
 
-# Standard errors from the middle to the end of a 95 % interval.
-NORMAL_95 = 1.959963984540054
+NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 
 _STATUS_TEXT = {
     "done": "the sizes or the budget asked for were used",

@@ -9,12 +9,11 @@ from nestquad.accuracy._calibration import (
     propagated,
     replicate_errors,
 )
-from nestquad.accuracy._errors import ErrorParts, linearized_covariance
+from nestquad.accuracy._errors import linearized_covariance
 from nestquad.accuracy._smoothness import characteristics, order_of_smoothness, step_size, takes
 
 __all__ = [
     "Allocation",
-    "ErrorParts",
     "Level",
     "allocate",
     "calibration_factor",

@@ -6,11 +6,8 @@ from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.auto import Auto
 from nestquad.methods.learned import CKQ, LSMC, JointLattice
-from nestquad.methods.mlkq import MLKQ
-from nestquad.methods.mlmc import MLMC
-from nestquad.methods.nkq import NKQ
-from nestquad.methods.nmc import NMC
-from nestquad.methods.nqmc import NQMC
+from nestquad.methods.multilevel import MLKQ, MLMC
+from nestquad.methods.nested import NKQ, NMC, NQMC
 
 __all__ = ["METHODS", "as_method"]
 

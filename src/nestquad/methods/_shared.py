@@ -1,4 +1,4 @@
-"""What methods with a model of J have in common."""
+"""Parts common to all methods: requirements of laws, sizes of errors, the estimate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
@@ -49,20 +49,28 @@ def assembled(
     diagnostics: Mapping[str, Any],
     **fields: Any,
 ) -> Estimate:
-    """The estimate from q expectations and directions (k, m) of each part of their error."""
-    value = np.atleast_1d(problem.finish(answers))
-    # What could not be computed says that nothing is certain.
-    errors = np.nan_to_num(
-        np.concatenate(list(parts.values()), axis=1), nan=float(np.abs(value).max())
-    )
-    covariance = errors @ errors.T
-    std_error = np.sqrt(np.diagonal(covariance))
-    single = problem.finish(answers).ndim == 0
+    """The estimate from q expectations and the parts of its error.
+
+    `parts` are directions (k, m) of the k final answers by source: their squares add up to
+    variances, their products to covariances.
+    """
+    found = problem.finish(answers)
+    value = np.atleast_1d(found)
+    if not np.isfinite(value).all():
+        raise EvaluationError(f"combine returned {found} for I = {answers}")
+    errors = np.concatenate(list(parts.values()), axis=1)
+    # An error that could not be computed is taken to be as large as the answer.
+    errors = np.where(np.isnan(errors), np.abs(value).max(), errors)
+    std_error = np.sqrt((errors**2).sum(axis=1))
+    covariance = None
+    if found.ndim:
+        with np.errstate(invalid="ignore"):  # an infinite error is correlated with nothing
+            covariance = np.nan_to_num(errors @ errors.T, nan=0.0, posinf=np.inf, neginf=-np.inf)
     sizes = {name: size_of(part) for name, part in parts.items()}
     return Estimate(
-        value=float(value[0]) if single else value,
-        std_error=float(std_error[0]) if single else std_error,
-        covariance=None if single else covariance,
+        value=value if found.ndim else float(value[0]),
+        std_error=std_error if found.ndim else float(std_error[0]),
+        covariance=covariance,
         problem=problem.label,
         exact=float_or_array(problem.exact),
         diagnostics={"answers": answers, "error_parts": sizes, **diagnostics},

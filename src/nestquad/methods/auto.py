@@ -18,10 +18,8 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods.learned import CKQ, JointLattice
-from nestquad.methods.mlkq import MLKQ
-from nestquad.methods.mlmc import MLMC
-from nestquad.methods.nkq import NKQ
-from nestquad.methods.nmc import NMC
+from nestquad.methods.multilevel import MLKQ, MLMC
+from nestquad.methods.nested import NKQ, NMC
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 

@@ -20,8 +20,8 @@ __all__ = ["DenseAverage"]
 _REPLICATES = 16
 # Numbers that may be computed for the average: at first (a tenth of a second), and where the
 # average limits the answer.
-_NUMBERS, _MOST_NUMBERS = 1 << 22, 1 << 25
-_LOG2_SIZES = (9, 13, 18)  # θ of a lattice: fewest, most at first, most
+_NUMBERS, _MOST_NUMBERS = 1 << 22, 1 << 24
+_LOG2_SIZES = (9, 13, 16)  # θ of a lattice: fewest, most at first, most
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.evaluate import Evaluations
-from nestquad.methods._inner import weighted_sum
-from nestquad.methods._inner_kernel import KernelChoice, kernel_choices
-from nestquad.quadrature import Space
+from nestquad.gp import amplitude, fit_lengthscale, median_lengthscale
+from nestquad.kernels import Gaussian, Kernel, Matern
+from nestquad.methods.nested import weighted_sum
+from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
 from nestquad.regression import ControlVariates, Score, fit_controls
+from nestquad.rules import factorize
 
 __all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
 

@@ -89,7 +89,8 @@ class SurrogateModel(ModelOfJ):
 
     @property
     def cost(self) -> int:
-        return self.n_points * len(self.surrogate.outputs)
+        # An exponential takes as long as several products.
+        return 8 * self.n_points * len(self.surrogate.outputs)
 
     @cached_property
     def sketch(self) -> DenseSet:

@@ -11,21 +11,16 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.evaluate import Evaluations, InnerPoints, OuterPoints
 from nestquad.kernels import Gaussian, Kernel, Matern
-from nestquad.methods._inner import KernelRuleByTheta, WeightedRule
-from nestquad.methods._nested import InnerFit, NestedRule, OuterFit, Sharing
-from nestquad.methods._outer import describe_rules, kernel_outer
-from nestquad.methods.nqmc import balanced_split
+from nestquad.methods.nested._base import NestedRule, Sharing
+from nestquad.methods.nested._inner import InnerFit, KernelRuleByTheta, WeightedRule
+from nestquad.methods.nested._outer import OuterFit, describe_rules, kernel_outer
+from nestquad.methods.nested.nqmc import balanced_split
 from nestquad.points import Sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, Space, nodes_on
 from nestquad.rules import Schedule
 
 __all__ = ["NKQ"]
-
-# Rows of values on which the inner kernel is tuned, for each point set.
-_TUNING_ROWS = 8
-# Seconds that solving for more point sets may cost beside evaluating g, whatever the sizes.
-_FREE_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -109,22 +104,21 @@ class NKQ(NestedRule):
             return None  # weights depend on θ anyway
         if problem.inner_is_shared:
             return 1
-        # A pool of point sets averages out inner errors; each set costs a factorisation, which
-        # must stay small beside T N evaluations of some 30 ns for each coordinate.
-        evaluating = 0.3 * n_outer * n_inner * 30e-9
-        factorizing = n_inner**3 / 3 / 1e10
-        return int(min(8, max(1, max(evaluating, _FREE_SECONDS) // factorizing)))
+        # A pool of point sets averages out inner errors. Each set costs a factorisation (10 Gflop
+        # a second), all of them at most 30 % of T N evaluations of 30 ns, or 0.02 s.
+        seconds = max(0.3 * n_outer * n_inner * 30e-9, 0.02)
+        return int(min(8, max(1, seconds // (n_inner**3 / 3 / 1e10))))
 
     def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
         (grid,) = evaluations.design.grids
         by_theta = grid.n_sets is None or self.inner.space == "native"
         sets = 1 if by_theta or grid.n_sets is None else grid.n_sets
-        rows = min(_TUNING_ROWS * sets, grid.n_outer)
+        rows = min(8 * sets, grid.n_outer)  # enough to tune a kernel: 8 for each point set
         points = evaluations.inner(theta[:rows], (0, rows))
         recipe = self._tuned(evaluations, points, sets, rows)
         if by_theta:
             median = self.inner.lengthscale == "median"
-            rule = KernelRuleByTheta(recipe, grid.n_inner, median)
+            rule = KernelRuleByTheta(recipe, (grid.n_inner, grid.n_inner // 2), median)
             return InnerFit(
                 rule,
                 {"rule": "kernel quadrature", "kernel": f"{recipe.kernel!r} on {recipe.space}"},

@@ -1,4 +1,4 @@
-"""What levels say: how fast corrections decrease, and what is left of variance and bias."""
+"""Level statistics: decay rates, variances, remaining bias, optimal sizes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.errors import EvaluationError
-from nestquad.methods._decay import Decay, fit_decay
+from nestquad.methods._shared import size_of
 
 __all__ = [
     "FEWEST_OUTER",
+    "Decay",
     "LevelMoments",
     "LevelSummary",
     "best_sizes",
+    "fit_decay",
     "remaining_bias",
     "steady_variances",
     "summarize",
@@ -26,18 +28,58 @@ __all__ = [
 
 Finish = Callable[[Array], Array]
 
-# A level gets at least so many θ, or its variance is anybody's guess.
+# The fewest θ of a level: the standard deviation of 16 values is known to 18 %.
 FEWEST_OUTER = 16
 
-# Levels on which the bias is judged: coarser ones are not asymptotic yet.
-_BIAS_LEVELS = 3
-# How many θ a guess from the level before is worth.
-_BELIEF = 64
-# Rates of nested expectations and how far to trust them: bias 1/N for smooth and for kinked f,
-# variance of antithetic corrections between N^-1.5 (kinked) and N^-2 (smooth).
+# Rates of nested expectations (expected, standard deviation): bias 1/N for smooth and for kinked
+# f, variance of antithetic corrections between N^-1.5 (kinked) and N^-2 (smooth).
 _ALPHA, _BETA = (1.0, 0.25), (1.5, 0.5)
-# Faster than theory allows is an accident of few θ, and much slower than this is no convergence.
+# Rates faster than theory allows are accidents of few θ; much slower ones are no convergence.
 _ALPHA_RANGE, _BETA_RANGE = (0.1, 1.0), (0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Corrections behave like 2^(-rate l).
+
+    `rate` is the best guess and `slow` one standard deviation slower; `measured` and `std_error`
+    are those of the data alone.
+    """
+
+    rate: float
+    slow: float
+    measured: float
+    std_error: float
+
+
+def fit_decay(sizes: Array, noise: Array, expected: float, trust: float, *, last: int = 4) -> Decay:
+    """The rate at which positive `sizes` of consecutive levels decrease.
+
+    A regression of log2(size) on the level. Each point is weighted by its noise, and theory's
+    `expected` rate counts like one more observation with standard deviation `trust`: it decides
+    where corrections drown in noise, and is outvoted where they do not. Only the `last` few
+    sizes count: coarser ones are not asymptotic yet.
+
+    Examples
+    --------
+    >>> sizes = np.array([0.8, 0.2, 0.05, 0.0125])
+    >>> round(fit_decay(sizes, 0.01 * sizes, expected=1.0, trust=0.25).rate, 2)
+    1.97
+    """
+    sizes, noise = sizes[-last:], noise[-last:]
+    usable = (sizes > 0) & np.isfinite(sizes) & np.isfinite(noise)
+    level, size, noise = np.flatnonzero(usable), sizes[usable], noise[usable]
+    if level.size < 2:
+        return Decay(expected, expected - trust, float("nan"), float("inf"))
+    spread = noise / (size * np.log(2.0))
+    # Even exact differences follow a power law no better than 0.1 (in powers of two).
+    weight = 1.0 / (0.1**2 + spread**2)
+    x = level - np.average(level, weights=weight)
+    information = float(weight @ x**2)
+    measured = -float(weight @ (x * np.log2(size))) / information
+    prior = trust**-2.0
+    rate = (information * measured + prior * expected) / (information + prior)
+    return Decay(rate, rate - (information + prior) ** -0.5, measured, information**-0.5)
 
 
 @dataclass(frozen=True)
@@ -67,7 +109,7 @@ class LevelMoments:
         return self._final(finish, answers, self.covariance)
 
     def change(self, finish: Finish, answers: Array) -> Array:
-        """What the correction changes in the final answers, (k,)."""
+        """Effect of the correction on the final answers, (k,)."""
         if not np.isfinite(self.mean).all():
             return np.full(np.size(finish(answers)), np.nan)
         return np.atleast_1d(finish(answers) - finish(answers - self.mean))
@@ -99,10 +141,10 @@ def telescoped(levels: Sequence[LevelMoments], base: int) -> Array:
 
 
 def base_level(levels: Sequence[LevelMoments]) -> int:
-    """The coarsest level of the sum: of those that can be, the one with the most evaluations.
+    """The coarsest level of the sum: of the possible ones, that with the most evaluations.
 
-    Sizes say what the plan had in mind. To look for the smallest variance instead would favour
-    levels whose few θ happened to agree.
+    Sizes are the plan's intention; the smallest variance would favour levels whose few θ happened
+    to agree.
     """
     found: list[int] = []
     for base in range(len(levels) - 1, -1, -1):
@@ -119,16 +161,16 @@ def base_level(levels: Sequence[LevelMoments]) -> int:
 
 
 def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:
-    """Variances by level (L, k), steadied by what the level before makes plausible.
+    """Variances by level (L, k), shrunk towards `ratio` times that of the level before.
 
     At fine levels a correction is zero most of the time, and a small sample may see nothing but
-    zeros. So `ratio` times the variance of the level before counts like some more θ.
+    zeros. The prior counts like 64 more θ.
     """
     steady = variances.copy()
     for level in range(1, steady.shape[0]):
         believed, n = ratio * steady[level - 1], float(n_outer[level])
         both = np.isfinite(believed) & np.isfinite(steady[level])
-        mixed = (n * steady[level] + _BELIEF * believed) / (n + _BELIEF)
+        mixed = (n * steady[level] + 64 * believed) / (n + 64)
         steady[level] = np.where(both, mixed, steady[level])
     return steady
 
@@ -136,11 +178,11 @@ def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:
 def remaining_bias(corrections: Array, noise: Array, rate: float) -> float:
     """Root mean square of the bias that the levels beyond the last would remove.
 
-    The last corrections are fitted by c 2^(-rate l), weighted by their noise; the bias is the sum
-    of that series beyond the last level. Its square has the uncertainty of c added, which grows
-    when the corrections do not follow the series.
+    The last three corrections (coarser ones are not asymptotic yet) are fitted by c 2^(-rate l),
+    weighted by their noise; the bias is the sum of that series beyond the last level. Its square
+    has the uncertainty of c added, which grows when corrections do not follow the series.
     """
-    corrections, noise = corrections[-_BIAS_LEVELS:], noise[-_BIAS_LEVELS:]
+    corrections, noise = corrections[-3:], noise[-3:]
     shape = 2.0 ** (-rate * np.arange(1 - corrections.size, 1))  # 1 at the last level
     usable = np.isfinite(corrections) & np.isfinite(noise)
     corrections, noise, shape = corrections[usable], noise[usable], shape[usable]
@@ -158,26 +200,25 @@ def remaining_bias(corrections: Array, noise: Array, rate: float) -> float:
 
 @dataclass(frozen=True)
 class LevelSummary:
-    """The q expectations, the k final answers, and their errors.
+    """The q expectations and the errors of the k final answers.
 
     Attributes
     ----------
     base
         The coarsest level of the telescoping sum.
     own_variance, variance, change, noise
-        For each level, (L, k): variances for one θ of f(J) and of its correction (steadied); what
-        the level changed in the answer, with its standard error.
+        For each level, (L, k): variances for one θ of f(J) and of its correction (shrunk); the
+        effect of the level on the answer, with its standard error.
     alpha, beta
         Rates at which changes (one for each answer) and their variances decrease.
     slow_alpha, bias
         The rate that the bias was computed with, and the bias, (k,).
     sampling
-        Covariance of the final answers from the finite numbers of θ, (k, k).
+        Directions of the final answers' error from the finite numbers of θ, (k, m).
     """
 
     base: int
     answers: Array
-    value: Array
     own_variance: Array
     variance: Array
     change: Array
@@ -189,15 +230,18 @@ class LevelSummary:
     sampling: Array
 
     @property
-    def covariance(self) -> Array:
-        return self.sampling + np.diag(self.bias**2)
+    def error_inner(self) -> float:
+        return float(self.bias.max())
+
+    @property
+    def error_outer(self) -> float:
+        return size_of(self.sampling)
 
     def describe(self, levels: Sequence[LevelMoments]) -> dict[str, Any]:
-        """For `diagnostics`; a plan continues from it."""
+        """For `diagnostics`."""
         return {
-            "answers": self.answers,
-            "error_inner": float(self.bias.max()),
-            "error_outer": float(np.sqrt(np.diagonal(self.sampling).max())),
+            "error_inner": self.error_inner,
+            "error_outer": self.error_outer,
             "bias": self.bias,
             "alpha": np.array([alpha.rate for alpha in self.alpha]),
             "alpha_slow": self.slow_alpha,
@@ -237,10 +281,10 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
     alpha = tuple(fit_decay(np.abs(size), error, *_ALPHA) for size, error in by_answer)
     slow = np.clip([one.slow for one in alpha], *_ALPHA_RANGE)
     bias = [remaining_bias(*pair, rate) for pair, rate in zip(by_answer, slow, strict=True)]
+    variances = own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(axis=0)
     return LevelSummary(
         base,
         answers,
-        np.atleast_1d(finish(answers)),
         own,
         variance,
         change,
@@ -249,24 +293,20 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
         beta,
         slow,
         np.array(bias),
-        _sampling(
-            levels, base, finish, own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(0)
-        ),
+        _sampling(levels, base, finish, variances),
     )
 
 
 def _sampling(levels: Sequence[LevelMoments], base: int, finish: Finish, variances: Array) -> Array:
-    """Correlations as the levels add up to them, with the variances that we believe."""
+    """Directions with the correlations of the levels' sum and the given variances, (k, q + k)."""
     total = levels[base].own_covariance / levels[base].n_outer
     for level in levels[base + 1 :]:
         total = total + level.covariance / level.n_outer
     directions = linearized_covariance(finish, telescoped(levels, base), total)
-    covariance = directions @ directions.T
-    old = np.diagonal(covariance)
-    factor = np.sqrt(variances / np.where(old > 0, old, 1.0))
-    scaled = factor[:, None] * covariance * factor
-    np.fill_diagonal(scaled, variances)
-    return np.asarray(scaled)
+    seen = (directions**2).sum(axis=1)
+    scaled = directions * np.sqrt(variances / np.where(seen > 0, seen, 1.0))[:, None]
+    # An answer whose θ all agreed has no direction of its own to scale.
+    return np.concatenate([scaled, np.diag(np.sqrt(np.where(seen > 0, 0.0, variances)))], axis=1)
 
 
 def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: Array) -> Array:
@@ -274,19 +314,19 @@ def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: 
 
     With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal and gives, for a total variance
     of 1 - bias², T_l = √(V_l/C_l) Σ√(V_k C_k) / (1 - bias²). The coarsest and the finest level are
-    those for which the least has to be added to what is there.
+    those for which the least has to be added.
 
     Parameters
     ----------
     own, corrections
         Variances of f(J) on each level and of its correction to the level before, in units of
-        the squared error that is allowed.
+        the squared error allowed.
     costs
         Evaluations for one θ on each level.
     bias
-        What is left when a level is the last, in units of the error that is allowed.
+        Remaining bias if a level is the last, in units of the allowed error.
     have
-        θ that are there already, on the levels in use.
+        Present numbers of θ, on the levels in use.
 
     Shapes: all (L,), but `have`, which may be shorter. Returns at least as many levels as `have`.
     """

@@ -1,4 +1,4 @@
-"""The terms of multilevel kernel quadrature: what each level adds, and how wrong it may be."""
+"""Terms of multilevel kernel quadrature: the contribution of each level, and its error."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import ErrorParts
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
-from nestquad.gp import median_lengthscale
-from nestquad.methods._decay import fit_decay
-from nestquad.methods._inner import weighted_sum
-from nestquad.methods._outer import describe_rules
+from nestquad.methods.multilevel._levels import fit_decay
+from nestquad.methods.nested import describe_rules, weighted_sum
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
 from nestquad.rules import Rule
+from nestquad.gp import median_lengthscale
 
 __all__ = [
     "Assembled",
@@ -36,23 +34,15 @@ __all__ = [
 
 Finish = Callable[[Array], Array]
 
-# Rows and columns of values on which the inner kernel is tuned.
-_TUNING_ROWS, _TUNING_COLUMNS = 8, 64
-# Answers on which the outer kernel is tuned, one after the other.
-_TUNING_ANSWERS = 8
-# Differences by which the error of a level is judged: half of its θ, a quarter, an eighth.
+# The error of a level is judged by half of its θ, a quarter and an eighth.
 _HALVINGS = 3
-# A doubling of points divides errors by 2^rate, whose prior is this; a single difference is known
-# to be of the size of the error within this factor. Faster than the range is not believed.
-_RATE, _DIFFERENCE_NOISE, _RATE_RANGE = (1.0, 0.5), 0.5, (0.5, 3.0)
+# Prior of the rate (mean, standard deviation): a doubling of points divides errors by 2^rate.
+_RATE = (1.0, 0.5)
 
 
 @dataclass(frozen=True)
 class LevelTerm:
-    """What one level adds to the q expectations, from all its θ, half of them, a quarter.
-
-    Shapes: answers (m, q).
-    """
+    """Contribution of a level to the q expectations: answers (m, q) from all θ, half, a quarter."""
 
     n_outer: int
     n_inner: int
@@ -61,7 +51,7 @@ class LevelTerm:
 
 @dataclass(frozen=True)
 class Terms:
-    """All levels, what is worth telling about the rules, and the θ of the base level."""
+    """All levels, descriptions of the rules, and the θ of the base level."""
 
     levels: list[LevelTerm]
     inner: dict[str, Any]
@@ -74,26 +64,33 @@ class Terms:
 class Assembled:
     """The sum of the terms with its errors, for k final answers.
 
-    `change` (L, k) is what a level did to the answers, `outer` (L, k) the error that its finite
-    number of θ leaves, `inner` (k,) the error of the finest level's inner rule. Rates say how fast
-    both come down when points double.
+    Attributes
+    ----------
+    answers
+        The q expectations.
+    change
+        Effect of each level on the final answers, (L, k).
+    outer
+        Directions of the error from the finite numbers of θ, one for each level, (k, L).
+    inner
+        Direction of the error of the finest level's inner rule, (k, 1).
+    outer_rate, inner_rate
+        Errors decrease like 2^-rate when points double.
     """
 
     answers: Array
-    value: Array
     change: Array
     outer: Array
     inner: Array
     outer_rate: float
     inner_rate: float
-    errors: ErrorParts
 
 
 def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     """Add up the levels.
 
-    The error of a level is judged by what halving its θ changes, that of the inner rules by what
-    the last doublings of N changed. Both are continued as geometric series at the rates at which
+    The error of a level is judged by the effect of halving its θ, that of the inner rules by the
+    effect of the last doublings of N. Both are continued as geometric series at the rates at which
     they were seen to decrease.
     """
     answers = np.sum([level.answers[0] for level in levels], axis=0)
@@ -112,16 +109,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
-    return Assembled(
-        answers,
-        value,
-        change,
-        np.abs(columns).T,
-        inner,
-        outer_rate,
-        inner_rate,
-        ErrorParts(inner[:, None] * signs, columns),
-    )
+    return Assembled(answers, change, columns, inner[:, None] * signs, outer_rate, inner_rate)
 
 
 def _continued(sizes: Array) -> tuple[Array, float]:
@@ -130,8 +118,9 @@ def _continued(sizes: Array) -> tuple[Array, float]:
         return np.full(sizes.shape[1], np.inf), _RATE[0]
     scale = sizes.max(axis=0)
     pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
-    found = fit_decay(pooled, _DIFFERENCE_NOISE * pooled, *_RATE).rate
-    rate = float(np.clip(found, *_RATE_RANGE))
+    # A single difference has the size of the error within a factor of about 1.5.
+    found = fit_decay(pooled, 0.5 * pooled, *_RATE).rate
+    rate = float(np.clip(found, 0.5, 3.0))  # faster than that is not believed
     # A difference may vanish by accident, so the ones before it have a say.
     recent = sizes[-_HALVINGS:]
     ages = np.arange(recent.shape[0])[::-1, None]
@@ -147,8 +136,8 @@ def shared_terms(
     give all weights.
     """
     problem = evaluations.problem
-    # Each level is a grid of its own on the same points, so what levels share is evaluated once.
-    # The finest comes first: if time runs out there, the coarser ones still have its rows.
+    # Levels are grids on the same points, so common points are evaluated once. The finest comes
+    # first: if time runs out there, the coarser ones still have its rows.
     grids = evaluations.design.grids
     views = [Evaluations(evaluations.evaluator, Design((grid,))) for grid in grids]
     for view, grid in zip(reversed(views), reversed(grids), strict=True):
@@ -173,7 +162,7 @@ def shared_terms(
         for level, (grid, one) in enumerate(zip(grids, f, strict=True))
         if level >= base
     ]
-    # What is plotted is the best that is known of each θ.
+    # Plots show the best J that is known of each θ.
     best_j, best_f = j[base].copy(), f[base].copy()
     for level in range(base + 1, len(f)):
         best_j[: len(j[level])] = j[level]
@@ -201,11 +190,11 @@ def _fit_inner(
 ) -> tuple[KernelQuadrature, list[Rule], list[Array]]:
     """The tuned recipe, its rules on all levels, and J (T_l[, p]) by level.
 
-    It is tuned on the coarsest level that has enough columns, since that has the most rows.
+    It is tuned on 8 rows of the coarsest level that has 64 columns, or as many as there are.
     """
     nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
-    enough = min(_TUNING_COLUMNS, values[-1].shape[1])
-    block = next(block for block in values if block.shape[1] >= enough)[:_TUNING_ROWS, :enough]
+    enough = min(64, values[-1].shape[1])
+    block = next(block for block in values if block.shape[1] >= enough)[:8, :enough]
     block = block.reshape(*block.shape[:2], -1)
     spread = block.std(axis=(0, 1))
     block = block / np.where(spread > 0, spread, 1.0)
@@ -221,7 +210,7 @@ def _fit_inner(
 
 
 def _unsteadiness(fit: tuple[KernelQuadrature, list[Rule], list[Array]]) -> float:
-    """How much the last two doublings of N changed J, over all θ that saw them."""
+    """Size of the changes of J by the last two doublings of N, over all θ that saw them."""
     j = fit[2][-3:]
     # Where θ has no influence there is no spread to compare with, but J itself.
     spread = np.maximum(np.std(j[0], axis=0), 1e-8 * np.abs(j[0]).mean(axis=0)) + 1e-300
@@ -237,12 +226,12 @@ def _rms(change: Array) -> float:
 def _tuned_outer(
     recipe: KernelQuadrature, points: OuterPoints, f_values: Array
 ) -> KernelQuadrature:
-    """Tuned on the answer that asks for the roughest kernel, since all answers share it.
+    """Tuned on the answer (of the first 8) that asks for the roughest kernel: all share it.
 
     Pooled over answers, smooth ones would outvote the one that is hard to integrate.
     """
     spread = f_values.std(axis=0)
-    columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:_TUNING_ANSWERS]
+    columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:8]
     nodes = outer_nodes(recipe, points)
     if columns.size == 0:
         return recipe.tuned([(nodes, f_values[:, :1])])

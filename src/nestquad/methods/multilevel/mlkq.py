@@ -11,36 +11,31 @@ import numpy as np
 from nestquad.accuracy import Allocation, allocate
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.methods._level_terms import assemble, shared_terms
-from nestquad.methods._level_terms_published import independent_terms
-from nestquad.methods._method import Goal, Method
-from nestquad.methods._shared import float_or_array, require_transports
-from nestquad.methods._staircase import Staircase, smallest_staircase, staircase_for
-from nestquad.methods.nkq import NKQ
+from nestquad.methods._method import Goal, Method, Turn
+from nestquad.methods._shared import assembled, require_transports, size_of
+from nestquad.methods.multilevel._published import independent_terms
+from nestquad.methods.multilevel._sizes import Staircase, smallest_staircase, staircase_for
+from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
+from nestquad.methods.nested import NKQ
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
-from nestquad.result import Estimate
+from nestquad.result import NORMAL_95
 
 __all__ = ["MLKQ"]
 
-# The first turn towards a tolerance.
-_PILOT_BUDGET = 768
-_NORMAL_95 = 1.959964
-# Kernel weights do not care where θ come from. In one dimension this much more spread sees the
-# tails, which are otherwise missed by a bias that no subset reveals; in many it loses the middle.
-_TAIL_INFLATION = 0.25
+_PILOT_BUDGET = 768  # evaluations of the first turn towards a tolerance
 
 
 @dataclass(frozen=True)
-class MLKQ(Method):
+class MLKQ(Method[Assembled]):
     """Multilevel kernel quadrature: few inner points for many θ, many for few.
 
     The telescoping sum of multilevel Monte Carlo with kernel weights in both stages. All θ share
-    one nested sequence of inner points, and all levels share one nested sequence of θ, so what a
-    level changes is smooth in θ, errors of the two stages multiply, and levels share evaluations:
-    θ_t is evaluated at N(t) inner points, a staircase. Where g is smooth this needs far fewer
-    evaluations than a full grid.
+    one nested sequence of inner points, and all levels share one nested sequence of θ, so the
+    correction of a level is smooth in θ, errors of the two stages multiply, and levels share
+    evaluations: θ_t is evaluated at N(t) inner points, a staircase. Where g is smooth this needs
+    far fewer evaluations than a full grid.
 
     Parameters
     ----------
@@ -56,8 +51,8 @@ class MLKQ(Method):
 
     Notes
     -----
-    *Error bar.* Outer: what halving the θ of each level changes. Inner: what the last doublings of
-    N changed. Both continued at the rate at which they decrease.
+    *Error bar.* Outer: the effect of halving the θ of each level. Inner: the effect of the last
+    doublings of N. Both continued at the rate at which they decrease.
 
     *Turns.* From a small balanced staircase on, each turn grows it where that removes most error
     for each evaluation: more θ on one level, or a new level.
@@ -68,9 +63,8 @@ class MLKQ(Method):
     Examples
     --------
     >>> import nestquad as nq
-    >>> from nestquad.methods.mlkq import MLKQ
     >>> problem = nq.problems.synthetic()
-    >>> est = nq.estimate(problem, budget=4096, method=MLKQ(), rng=1)
+    >>> est = nq.estimate(problem, budget=4096, method=nq.MLKQ(), rng=1)
     >>> est.n_evaluations <= 4096, bool(abs(est.value - problem.exact) < 1e-7)
     (True, True)
     """
@@ -114,16 +108,13 @@ class MLKQ(Method):
     # Planning.
 
     def plan(
-        self,
-        problem: NestedExpectation,
-        goal: Goal,
-        so_far: tuple[Design, Estimate] | None = None,
+        self, problem: NestedExpectation, goal: Goal, last: Turn[Assembled] | None = None
     ) -> Design | None:
         require_transports(problem, self.name)
         if not self.shared:
-            return self._published(problem, goal, so_far)
-        if so_far is not None:
-            return self._grown(problem, goal, *so_far)
+            return self._published(problem, goal, None if last is None else last.design)
+        if last is not None:
+            return self._grown(problem, goal, last)
         pilot = goal.pilot or _PILOT_BUDGET
         if goal.budget is not None:
             pilot = min(pilot, goal.budget // 3)
@@ -135,7 +126,9 @@ class MLKQ(Method):
 
     def _staircase(self, problem: NestedExpectation, goal: Goal, stairs: Staircase) -> Design:
         outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
-        scale = 1.0 + _TAIL_INFLATION / problem.outer_law.base_dim**2
+        # Kernel weights allow any θ. A quarter more spread sees the tails in one dimension, which
+        # are otherwise missed by a bias that no subset reveals; in many it loses the middle.
+        scale = 1.0 + 0.25 / problem.outer_law.base_dim**2
         # One number for all levels: they are parts of one table on the same points.
         return Design(
             tuple(
@@ -145,39 +138,35 @@ class MLKQ(Method):
         )
 
     def _grown(
-        self, problem: NestedExpectation, goal: Goal, design: Design, estimate: Estimate
+        self, problem: NestedExpectation, goal: Goal, last: Turn[Assembled]
     ) -> Design | None:
-        found = estimate.diagnostics
+        found = last.state
         stairs = Staircase(
-            tuple(grid.n_outer for grid in design.grids),
-            tuple(grid.n_inner for grid in design.grids),
+            tuple(grid.n_outer for grid in last.design.grids),
+            tuple(grid.n_inner for grid in last.design.grids),
         )
-        target = None if goal.half_width is None else 0.9 * goal.half_width / _NORMAL_95
-        outer = [level["error_outer"].max() for level in found["levels"]]
+        target = None if goal.half_width is None else 0.9 * goal.half_width / NORMAL_95
+        outer = np.abs(found.outer).max(axis=0)
         # Coarse levels that were left out have to grow all the same for the others to follow.
-        outer = [outer[0]] * (len(stairs.n_inner) - len(outer)) + outer
+        outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(
-            np.array(outer),
-            float(found["inner"]["error"].max()),
-            (2.0 ** -found["outer"]["rate"], 2.0 ** -found["inner"]["rate"]),
+            outer,
+            size_of(found.inner),
+            (2.0**-found.outer_rate, 2.0**-found.inner_rate),
             target,
             goal.budget,
         )
         return None if grown is None else self._staircase(problem, goal, grown)
 
     def _published(
-        self,
-        problem: NestedExpectation,
-        goal: Goal,
-        so_far: tuple[Design, Estimate] | None,
+        self, problem: NestedExpectation, goal: Goal, before: Design | None
     ) -> Design | None:
         """All at once for a budget; twice as many evaluations each turn towards a tolerance."""
         most = goal.budget or _PILOT_BUDGET
         if goal.adaptive:
-            had = 0 if so_far is None else so_far[0].n_evaluations
-            most = min(most, max(_PILOT_BUDGET, 2 * had))
+            most = min(most, max(_PILOT_BUDGET, 2 * before.n_evaluations if before else 0))
         sizes = self._allocation(problem, most)
-        if so_far is not None and sizes.n_evaluations <= so_far[0].n_evaluations:
+        if before is not None and sizes.n_evaluations <= before.n_evaluations:
             return None
         outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
         return Design(
@@ -218,36 +207,31 @@ class MLKQ(Method):
 
     # Analysis.
 
-    def analyze(self, evaluations: Evaluations) -> Estimate:
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[Assembled] | None = None
+    ) -> Turn[Assembled]:
         problem = evaluations.problem
         make = shared_terms if self.shared else independent_terms
         terms = make(evaluations, self.inner, self.outer)
         found = assemble(terms.levels, problem.finish)
-        covariance = found.errors.covariance
-        std_error = np.sqrt(np.diagonal(covariance))
-        scalar = problem.finish(found.answers).ndim == 0
-        return Estimate(
-            value=float(found.value[0]) if scalar else found.value,
-            std_error=float(std_error[0]) if scalar else std_error,
-            n_evaluations=evaluations.evaluator.n_evaluations,
-            n_outer=max(level.n_outer for level in terms.levels),
-            n_inner=terms.levels[-1].n_inner,
-            method=self.name,
-            diagnostics={
-                "answers": found.answers,
-                "error_inner": found.errors.inner_size,
-                "error_outer": found.errors.outer_size,
-                "inner": {**terms.inner, "error": found.inner, "rate": found.inner_rate},
+        estimate = assembled(
+            problem,
+            found.answers,
+            {"inner": found.inner, "outer": found.outer},
+            {
+                "error_inner": size_of(found.inner),
+                "error_outer": size_of(found.outer),
+                "inner": {**terms.inner, "rate": found.inner_rate},
                 "outer": {**terms.outer, "rate": found.outer_rate},
                 "levels": [
                     {
                         "n_inner": level.n_inner,
                         "n_outer": level.n_outer,
                         "change": change,
-                        "error_outer": error,
+                        "error_outer": np.abs(error),
                     }
                     for level, change, error in zip(
-                        terms.levels, found.change, found.outer, strict=True
+                        terms.levels, found.change, found.outer.T, strict=True
                     )
                 ],
                 "notes": [
@@ -256,11 +240,13 @@ class MLKQ(Method):
                     *terms.outer.get("notes", []),
                 ],
             },
-            covariance=None if scalar else covariance,
-            problem=problem.label,
-            exact=float_or_array(problem.exact),
+            n_evaluations=evaluations.evaluator.n_evaluations,
+            n_outer=max(level.n_outer for level in terms.levels),
+            n_inner=terms.levels[-1].n_inner,
+            method=self.name,
             sample=terms.sample,
         )
+        return Turn(evaluations.design, estimate, found)
 
 
 def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:

@@ -9,9 +9,9 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
-from nestquad.methods._inner import MeanRule
-from nestquad.methods._nested import InnerFit, NestedRule, OuterFit, Sharing
-from nestquad.methods._outer import random_mean_outer
+from nestquad.methods.nested._base import NestedRule, Sharing
+from nestquad.methods.nested._inner import InnerFit, MeanRule
+from nestquad.methods.nested._outer import OuterFit, random_mean_outer
 from nestquad.points import Sequence
 from nestquad.problem import NestedExpectation
 

@@ -1,26 +1,32 @@
-"""Inner rules: from the values of g at one θ to J(θ) and its twins for error estimation."""
+"""Inner rules: from the values of g at one θ to J(θ), and to J from fewer points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.evaluate import InnerPoints, Span
-from nestquad.gp import median_lengthscale
+from nestquad.evaluate import InnerPoints, InnerRule, Span
 from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.gp import median_lengthscale
 
-__all__ = ["KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
+__all__ = ["InnerFit", "KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
 
-# Gram matrices of this many numbers are held at a time (128 MB).
-_GRAM_NUMBERS = 2**24
+
+@dataclass(frozen=True)
+class InnerFit:
+    """A rule for the inner stage, and its description."""
+
+    rule: InnerRule
+    diagnostics: dict[str, Any]
 
 
 def weighted_sum(values: Array, weights: Array) -> Array:
     """Σ_n w_n v_n along axis 1, for values (T, N[, p]) and weights (N,) or (T, N).
 
-    einsum without BLAS: the bits of a row then do not depend on how many rows come with it.
+    einsum without BLAS: the bits of a row then do not depend on the number of rows.
     """
     subscripts = "tn...,n->t..." if weights.ndim == 1 else "tn...,tn->t..."
     return np.asarray(np.einsum(subscripts, values, weights))
@@ -28,7 +34,7 @@ def weighted_sum(values: Array, weights: Array) -> Array:
 
 @dataclass(frozen=True)
 class MeanRule:
-    """Equal weights, and the means of both halves of the inner points."""
+    """Equal weights; also the means of both halves of the inner points."""
 
     n_inner: int
 
@@ -52,7 +58,7 @@ class MeanRule:
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """Weights that do not depend on θ: (views, S, N) for S point sets that θ_t takes in turn.
+    """Weights independent of θ: (views, S, N) for S point sets that θ_t takes in turn.
 
     A view of fewer nodes has zeros at the others, which cost nothing.
     """
@@ -79,35 +85,36 @@ class WeightedRule:
 
 @dataclass(frozen=True)
 class KernelRuleByTheta:
-    """Kernel weights solved anew for each θ: points or embeddings differ from θ to θ."""
+    """Kernel weights for each θ, whose points or embeddings differ.
+
+    `sizes` are the numbers of inner points of each view, the first points of each θ.
+    """
 
     recipe: KernelQuadrature
-    n_inner: int
+    sizes: tuple[int, ...]
     median_by_theta: bool
 
     @property
     def views(self) -> tuple[str, ...]:
-        return ("full", "half")
+        return ("full", *(f"first {size}" for size in self.sizes[1:]))
 
     @property
     def whole_rows(self) -> int | None:
-        return max(1, _GRAM_NUMBERS // self.n_inner**2)
+        return max(1, 2**24 // self.sizes[0] ** 2)  # 128 MB of Gram matrices at a time
 
     def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
         assert points is not None
-        rows = values.shape[0]
         nodes = nodes_on(self.recipe.space, points.uniform, points.x)
-        nodes = np.broadcast_to(nodes, (rows, *nodes.shape[1:]))
-        sizes = (self.n_inner, self.n_inner // 2)
-        found = self._recipe(nodes).rules_by_set(nodes, sizes, points.law)
-        parts = []
-        for view, size in enumerate(sizes):
-            weights = np.stack([rules[view].weights for rules in found])
-            parts.append(weighted_sum(values[:, :size], weights))
+        nodes = np.broadcast_to(nodes, (values.shape[0], *nodes.shape[1:]))
+        found = self._recipe(nodes).rules_by_set(nodes, self.sizes, points.law)
+        parts = [
+            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in found]))
+            for view, size in enumerate(self.sizes)
+        ]
         return np.stack(parts, axis=1)
 
     def _recipe(self, nodes: Array) -> KernelQuadrature:
-        """The recipe, with a lengthscale for each θ if that is how it was tuned."""
+        """The recipe, with a lengthscale for each θ where it asks for the median."""
         if not self.median_by_theta:
             return self.recipe
         assert self.recipe.kernel is not None

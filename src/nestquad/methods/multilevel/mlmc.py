@@ -2,63 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
-from nestquad.evaluate import (
-    Design,
-    Evaluations,
-    Grid,
-    OutOfTimeError,
-    call_f,
-    outer_points,
-)
-from nestquad.methods._decay import fit_decay
-from nestquad.methods._inner import MeanRule, WeightedRule
-from nestquad.methods._levels import (
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
+from nestquad.methods._method import Goal, Method, Turn
+from nestquad.methods._shared import assembled
+from nestquad.methods.multilevel._levels import (
     FEWEST_OUTER,
     LevelMoments,
+    LevelSummary,
     best_sizes,
+    fit_decay,
     steady_variances,
     summarize,
 )
-from nestquad.methods._method import Goal, Method
-from nestquad.methods._shared import float_or_array
+from nestquad.methods.nested import SAMPLE_ROWS, MeanRule, WeightedRule
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate, OuterSample
+from nestquad.result import NORMAL_95, OuterSample
 
 __all__ = ["MLMC"]
 
-_MOST_SAMPLE_ROWS = 4096
-# The first turn towards a tolerance: so many θ on level 0, half as many on each of the next.
-_PILOT_OUTER, _PILOT_LEVELS = 512, 4
-# One turn aims at no less than this part of the error so far: estimates of variances come from
-# small samples at first, and must not send the whole budget the wrong way.
-_STEEPEST = 1.0 / 3.0
-_MOST_NEW_LEVELS = 2
-# A turn aims at this part of what is asked for: growth ends where an estimate of the error is small
-# enough, which is more often one that is too small than one that is too large.
-_AIM = 0.93
-# Corrections that over so many levels decrease no faster than 2^(-_SLOWEST l) will not get there:
-# ten times the accuracy would take a thousand times the inner draws.
+# Convergence is judged from this many corrections; if they decrease more slowly than
+# 2^(-_SLOWEST l), ten times the accuracy takes a thousand times the inner draws.
 _LEVELS_TO_JUDGE, _SLOWEST = 5, 0.33
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True)
-class MLMC(Method):
+class MLMC(Method[LevelSummary]):
     """Multilevel Monte Carlo: a telescoping sum over numbers of inner draws.
 
-    Level l has N_l = `n_coarsest` 2^l inner draws and estimates what doubling N changes; most θ
-    are spent where that is cheap. Towards a tolerance, variances and rates are estimated level by
-    level, θ are distributed by Giles' optimal allocation, and levels are added until the bias
-    that is left is small; the coarsest level that pays is found as well. For a budget alone the
+    Level l has N_l = `n_coarsest` 2^l inner draws and estimates the change from N_l/2 to N_l; most
+    θ are spent where that is cheap. Towards a tolerance, variances and rates are estimated level
+    by level, θ are distributed by Giles' optimal allocation, and levels are added until the
+    remaining bias is small; the coarsest level that pays is found as well. For a budget alone the
     sizes come from theory.
 
     Parameters
@@ -69,13 +51,13 @@ class MLMC(Method):
     n_coarsest
         N_0, inner draws for each θ on level 0.
     n_levels
-        How many levels; None adapts it. A fixed number leaves a bias that no budget removes.
+        Number of levels; None adapts it. A fixed number leaves a bias that no budget removes.
     decay
         For a budget alone, T_l ∝ 2^(-decay l).
 
     Notes
     -----
-    *Error bar.* The variances of all levels, and the square of the bias that is left: the last
+    *Error bar.* The variances of all levels, and the square of the remaining bias: the last
     corrections continued as a geometric series.
 
     *Memory.* A few numbers for each θ, none for x.
@@ -87,9 +69,8 @@ class MLMC(Method):
     Examples
     --------
     >>> import nestquad as nq
-    >>> from nestquad.methods.mlmc import MLMC
     >>> problem = nq.problems.synthetic()
-    >>> est = nq.estimate(problem, tol=0.05, method=MLMC(), rng=1)
+    >>> est = nq.estimate(problem, tol=0.05, method=nq.MLMC(), rng=1)
     >>> est.status, bool(abs(est.value - problem.exact) < 0.05)
     ('converged', True)
     >>> [level["n_inner"] for level in est.diagnostics["levels"]][:4]
@@ -125,16 +106,13 @@ class MLMC(Method):
     # Planning.
 
     def plan(
-        self,
-        problem: NestedExpectation,
-        goal: Goal,
-        so_far: tuple[Design, Estimate] | None = None,
+        self, problem: NestedExpectation, goal: Goal, last: Turn[LevelSummary] | None = None
     ) -> Design | None:
-        if so_far is not None:
-            return self._grown(goal, *so_far)
+        if last is not None:
+            return self._grown(goal, last)
         if goal.adaptive or goal.budget is None:
-            levels = np.arange(self.n_levels or _PILOT_LEVELS)
-            sizes = np.maximum(_PILOT_OUTER * np.ldexp(1.0, -levels), FEWEST_OUTER)
+            # The pilot towards a tolerance: 512 θ on level 0, half as many on each of the next.
+            sizes = np.maximum(512 * np.ldexp(1.0, -np.arange(self.n_levels or 4)), FEWEST_OUTER)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
         assert goal.budget is not None
@@ -181,28 +159,29 @@ class MLMC(Method):
             )
         )
 
-    def _grown(self, goal: Goal, design: Design, estimate: Estimate) -> Design | None:
-        """More θ where variance is dear, and a new level where bias is."""
-        found = estimate.diagnostics
-        _refuse_levels_that_do_not_converge(found)
-        error = np.atleast_1d(estimate.std_error)
-        target = error / 2 if goal.half_width is None else np.array(goal.half_width / _NORMAL_95)
+    def _grown(self, goal: Goal, last: Turn[LevelSummary]) -> Design | None:
+        """More θ where the variance is, and a new level where the bias is too large."""
+        found, grids = last.state, last.design.grids
+        _refuse_divergence(found)
+        error = np.atleast_1d(last.estimate.std_error)
+        target = error / 2 if goal.half_width is None else np.array(goal.half_width / NORMAL_95)
         if self.n_levels is not None:
-            _refuse_too_few_levels(found, target)
-        target = _AIM * np.maximum(target, _STEEPEST * error)
-        have = np.array([grid.n_outer for grid in design.grids], dtype=float)
-        if not (target > 0).all() or have.size != len(found["levels"]):
+            _refuse_too_few_levels(found, target, grids[-1].n_inner)
+        # A turn aims at no less than a third of the error so far: variances of small samples must
+        # not misplace the whole budget. It aims at 0.93 of the request, since growth ends more
+        # often at an error that is estimated too small than at one too large.
+        target = 0.93 * np.maximum(target, error / 3.0)
+        have = np.array([grid.n_outer for grid in grids], dtype=float)
+        if not (target > 0).all() or have.size != len(found.change):
             return None
-        new = np.arange(0 if self.n_levels is not None else _MOST_NEW_LEVELS) + 1.0
-        own = np.stack([level["own_variance"] for level in found["levels"]]) / target**2
-        own = steady_variances(own, have, 0.5).max(axis=1)
-        variance = np.stack([level["variance"] for level in found["levels"]]) / target**2
-        variance = variance.max(axis=1)
+        new = np.arange(0 if self.n_levels is not None else 2) + 1.0  # levels to add in one turn
+        own = steady_variances(found.own_variance / target**2, have, 0.5).max(axis=1)
+        variance = (found.variance / target**2).max(axis=1)
         steps = np.arange(1.0 - have.size, new.size + 1.0)[:, None]
-        bias = (found["bias"] / target * 2.0 ** (-found["alpha_slow"] * steps)).max(axis=1)
+        bias = (found.bias / target * 2.0 ** (-found.slow_alpha * steps)).max(axis=1)
         sizes = best_sizes(
             np.concatenate([own, np.full(new.size, own[-1])]),
-            np.concatenate([variance, variance[-1] * 2.0 ** (-found["beta"] * new)]),
+            np.concatenate([variance, variance[-1] * 2.0 ** (-found.beta * new)]),
             self._inner_sizes(have.size + new.size),
             bias,
             have,
@@ -212,10 +191,10 @@ class MLMC(Method):
         return None if grown is None else self._design(goal, grown)
 
     def _within(self, budget: int | None, have: Array, wanted: Array) -> Array | None:
-        """The same step, shortened to what the budget leaves; None if that is next to nothing."""
+        """The same step, shortened to the budget; None if next to nothing remains of it."""
         if (wanted == have).all():
             if self.n_levels is not None:
-                return None  # what is left is bias, which more θ do not lower
+                return None  # the error is bias, which more θ do not lower
             wanted = np.ceil(1.125 * have)
         if budget is None or self._cost(wanted) <= budget:
             return wanted
@@ -229,26 +208,24 @@ class MLMC(Method):
 
     # Analysis.
 
-    def analyze(self, evaluations: Evaluations) -> Estimate:
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[LevelSummary] | None = None
+    ) -> Turn[LevelSummary]:
         problem = evaluations.problem
         levels, sample, notes = self._moments(evaluations)
         found = summarize(levels, problem.finish)
-        covariance = found.covariance
-        std_error = np.sqrt(np.diagonal(covariance))
-        scalar = problem.finish(found.answers).ndim == 0
-        return Estimate(
-            value=float(found.value[0]) if scalar else found.value,
-            std_error=float(std_error[0]) if scalar else std_error,
+        estimate = assembled(
+            problem,
+            found.answers,
+            {"inner": np.diag(found.bias), "outer": found.sampling},
+            {**found.describe(levels), "notes": notes},
             n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
             n_outer=sum(level.n_outer for level in levels),
             n_inner=levels[-1].n_inner,
             method=self.name,
-            diagnostics={**found.describe(levels), "notes": notes},
-            covariance=None if scalar else covariance,
-            problem=problem.label,
-            exact=float_or_array(problem.exact),
             sample=sample,
         )
+        return Turn(evaluations.design, estimate, found)
 
     def _moments(
         self, evaluations: Evaluations
@@ -269,7 +246,7 @@ class MLMC(Method):
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
             # Draws are independent, so the first are as good a sample for plots as any.
-            rows = min(j.shape[0], _MOST_SAMPLE_ROWS)
+            rows = min(j.shape[0], SAMPLE_ROWS)
             theta = outer_points(problem, grid, 0, rows).theta
             # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
             # serves neither as a base nor as a correction, and the next finer one is the base.
@@ -286,22 +263,20 @@ class MLMC(Method):
         return levels, sample, notes
 
 
-def _refuse_levels_that_do_not_converge(found: Mapping[str, Any]) -> None:
-    """Stop where the corrections beyond doubt decrease too slowly for levels to help.
+def _refuse_divergence(found: LevelSummary) -> None:
+    """Stop where corrections decrease too slowly, beyond doubt, for levels to help.
 
     Corrections that drown in noise say nothing against convergence; more θ will tell.
     """
-    levels = found["levels"][1:]
-    if len(levels) < _LEVELS_TO_JUDGE:
+    changes, noises = found.change[1:], found.noise[1:]
+    if len(changes) < _LEVELS_TO_JUDGE:
         return
-    for answer in range(len(found["alpha"])):
-        change = np.array([level["change"][answer] for level in levels])
-        noise = np.array([level["change_std_error"][answer] for level in levels])
+    for change, noise in zip(changes.T, noises.T, strict=True):
         rate = fit_decay(np.abs(change), noise, 1.0, 0.25, last=_LEVELS_TO_JUDGE + 1)
         if rate.measured + 2.0 * rate.std_error < _SLOWEST:
             raise NumericalError(
                 "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer "
-                f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(levels)}, "
+                f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(change)}, "
                 f"which decreases like 2^(-{max(rate.measured, 0.0):.2f} l) only; 2^-l is usual. "
                 "Either the answer is infinite, or g has infinite variance given theta, or f is "
                 "too steep near the values of J. Check f and g there; with budget= instead of a "
@@ -310,12 +285,12 @@ def _refuse_levels_that_do_not_converge(found: Mapping[str, Any]) -> None:
             )
 
 
-def _refuse_too_few_levels(found: Mapping[str, Any], target: Array) -> None:
-    """Stop where the bias of a fixed finest level is known, and more than what is asked for."""
-    if (found["bias"] > target).any() and found["error_outer"] < 0.5 * found["error_inner"]:
+def _refuse_too_few_levels(found: LevelSummary, target: Array, n_inner: int) -> None:
+    """Stop where the bias of a fixed finest level is known, and above the tolerance."""
+    if (found.bias > target).any() and found.error_outer < 0.5 * found.error_inner:
         raise NumericalError(
-            f"MLMC with n_levels={len(found['levels'])} cannot reach the tolerance: its finest "
-            f"level has {found['levels'][-1]['n_inner']} inner draws, whose bias of about "
-            f"{found['error_inner']:.2g} no number of outer draws removes. Use n_levels=None, "
+            f"MLMC with n_levels={len(found.change)} cannot reach the tolerance: its finest "
+            f"level has {n_inner} inner draws, whose bias of about "
+            f"{found.error_inner:.2g} no number of outer draws removes. Use n_levels=None, "
             "which adds levels as they are needed."
         )

@@ -11,20 +11,15 @@ from nestquad.errors import InputError
 
 __all__ = ["Staircase", "Step", "smallest_staircase", "staircase_for"]
 
-# Weights cost the cube of these.
-_MOST_POINTS = 2048
-# A new level starts with so many θ.
-_FEWEST_OUTER = 8
-# A turn grows a staircase at most by this factor.
-_MOST_GROWTH = 3.0
+_MOST_POINTS = 2048  # weights cost the cube: a second or two
 
 
 @dataclass(frozen=True)
 class Staircase:
     """The first T_l of the θ have at least N_l inner points, on each level l.
 
-    Inner sizes double from level to level, and outer sizes decrease. All points are nested, so a
-    level only adds what the coarser ones lack.
+    Inner sizes double from level to level, and outer sizes decrease. Points are nested, so a level
+    adds only those that the coarser ones lack.
 
     Examples
     --------
@@ -53,7 +48,7 @@ class Staircase:
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
                 found.append(Step(stairs, levels, stairs.n_evaluations - self.n_evaluations))
         if 2 * self.n_inner[-1] <= _MOST_POINTS:
-            sizes = (*self.n_outer, min(self.n_outer[-1], _FEWEST_OUTER))
+            sizes = (*self.n_outer, min(self.n_outer[-1], 8))  # a level starts with 8 θ
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
             found.append(Step(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
         return found
@@ -66,26 +61,26 @@ class Staircase:
         target: float | None,
         budget: int | None,
     ) -> Staircase | None:
-        """Take the steps that remove most error for each evaluation, until the target is in sight.
+        """Take the steps that remove most error for each evaluation, until the target is met.
 
         Parameters
         ----------
         outer
-            The outer error that is left on each level.
+            The outer error of each level.
         inner
-            The inner error that is left.
+            The inner error.
         shrink
-            What a step leaves of the outer, and of the inner error.
+            Factors by which a step reduces the outer and the inner error.
         target
-            The error to come down to; None is as far as the rest allows.
+            The error to reach; None is as small as the rest allows.
         budget
-            The most evaluations in all.
+            The largest number of evaluations.
         """
         capped = [e for e, size in zip(outer, self.n_outer, strict=True) if 2 * size > _MOST_POINTS]
         if target is not None and np.linalg.norm(capped) > target:
-            return None  # what these levels leave, no other step removes
-        # What is seen then is better than what is guessed now.
-        limit = _MOST_GROWTH * self.n_evaluations
+            return None  # levels that cannot grow exceed the target alone
+        # At most three times as many in a turn: rates are seen better then than guessed now.
+        limit = 3.0 * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]
         while stairs == self or np.hypot(np.linalg.norm(errors), inner) > (target or 0.0):
@@ -105,7 +100,7 @@ class Staircase:
 
 @dataclass(frozen=True)
 class Step:
-    """A larger staircase, the levels that grew, and what it costs."""
+    """A larger staircase, the levels that grew, and its extra evaluations."""
 
     stairs: Staircase
     levels: list[int]
@@ -113,7 +108,7 @@ class Step:
 
 
 def smallest_staircase(smallest: int) -> Staircase:
-    """Two levels: with one there would be nothing to tell the inner error from."""
+    """Two levels, the fewest that show an inner error."""
     return _balanced(smallest, smallest, 1)
 
 
@@ -121,7 +116,7 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
     """The balanced staircase of a budget: T_l N_l is the same on all levels.
 
     It has as many levels as fit, with `smallest` inner points on the coarsest and as many θ on
-    the finest, until weights would become too dear; then fewer and broader ones.
+    the finest, until weights become too expensive; then fewer and broader ones.
     """
     best = smallest_staircase(smallest)
     if best.n_evaluations > budget:
@@ -142,7 +137,7 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
         if len(fitting) < top:
             break
         size *= 2
-    # What is left goes to more θ on all levels: the outer error is the larger one as a rule.
+    # The rest goes to more θ on all levels: the outer error is the larger one as a rule.
     top, size = len(best.n_inner) - 1, best.n_inner[0]
     wide = min(budget * size // best.n_evaluations, _MOST_POINTS // 2**top)
     return _balanced(size, max(wide, size), top)

@@ -1,29 +1,42 @@
-"""Outer rules: from f(J(θ)) at T points to its expectation, and what that leaves uncertain."""
+"""Outer rules: from f(J(θ)) at T points to its expectation and the error of that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.distributions import Law
 from nestquad.evaluate import OuterPoints
-from nestquad.gp import amplitude, restricted_likelihood
-from nestquad.methods._nested import OuterFit
 from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.result import NORMAL_95
 from nestquad.rules import Rule, factorize
+from nestquad.gp import amplitude, restricted_likelihood
 
-__all__ = ["kernel_outer", "random_mean_outer", "spread_mean_outer"]
+__all__ = [
+    "OuterFit",
+    "describe_rules",
+    "kernel_outer",
+    "random_mean_outer",
+    "spread_mean_outer",
+]
 
 Finish = Callable[[Array], Array]
 
-# Amplitudes need one more factorisation; this many nodes determine them well enough.
-_AMPLITUDE_NODES = 256
-_ROUGHNESS_NODES = 48
+
+@dataclass(frozen=True)
+class OuterFit:
+    """Weights (T, q) of the θ, and directions (k, m) of the final answers' outer error."""
+
+    weights: Array
+    directions: Array
+    diagnostics: dict[str, Any]
 
 
 def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
@@ -35,7 +48,7 @@ def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
     else:
         covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
         # Student's factor: a variance from few θ is itself uncertain.
-        covariance *= (stdtrit(n - 1, 0.975) / ndtri(0.975)) ** 2
+        covariance *= (stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
         directions = linearized_covariance(finish, answers, covariance)
     return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
 
@@ -116,8 +129,9 @@ def _tuned_on_the_roughest(
 
     def likelihood(candidate: KernelQuadrature, column: Array) -> float:
         assert candidate.kernel is not None
-        own = nodes_on(candidate.space, points.uniform, points.theta)[:_ROUGHNESS_NODES]
-        return restricted_likelihood(candidate.kernel, own, column[:_ROUGHNESS_NODES])
+        few = slice(0, 48)  # a likelihood of 48 nodes tells rough from smooth, at no cost
+        own = nodes_on(candidate.space, points.uniform, points.theta)
+        return restricted_likelihood(candidate.kernel, own[few], column[few])
 
     columns = [column[:, None] for column in values.T if np.ptp(column) > 0] or [values[:, :1]]
     candidates = [(recipe.tuned([(nodes, column)]), column) for column in columns]
@@ -148,7 +162,8 @@ def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
 
 
 def _amplitude(recipe: KernelQuadrature, nodes: Array, values: Array) -> Array:
-    nodes, values = nodes[:_AMPLITUDE_NODES], values[:_AMPLITUDE_NODES]
+    """Variance of the Gaussian process, from 256 nodes: more change it little and cost n³."""
+    nodes, values = nodes[:256], values[:256]
     assert recipe.kernel is not None
     gram = recipe.kernel(nodes, nodes)
     factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))

@@ -1,50 +1,42 @@
-"""NMC, NQMC and NKQ: one composition of an inner and an outer rule."""
+"""The base of NMC, NQMC and NKQ: composition of an inner and an outer rule."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import ErrorParts
-from nestquad.errors import EvaluationError, InputError
-from nestquad.evaluate import Design, Evaluations, Grid, InnerRule, call_f
-from nestquad.methods._method import Goal, Method
-from nestquad.methods._shared import float_or_array
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, call_f
+from nestquad.methods._method import Goal, Method, Turn
+from nestquad.methods._shared import assembled, size_of
+from nestquad.methods.nested._inner import InnerFit
+from nestquad.methods.nested._outer import OuterFit
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate, OuterSample
+from nestquad.result import OuterSample
 
-__all__ = ["InnerFit", "NestedRule", "OuterFit", "Sharing"]
+__all__ = ["SAMPLE_ROWS", "NestedRule", "NestedState", "Sharing"]
 
 Sharing = Literal["auto", "independent", "shared"] | int
 
-_MOST_SAMPLE_ROWS = 4096
+SAMPLE_ROWS = 4096  # rows of θ kept for plots
 
 
 @dataclass(frozen=True)
-class InnerFit:
-    """A rule for the inner stage and what is worth telling about it."""
+class NestedState:
+    """Standard errors of the answer by source: J estimated at each θ, and the finite set of θ."""
 
-    rule: InnerRule
-    diagnostics: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class OuterFit:
-    """Weights (T, q) for all θ, and directions (k, m) of the final answers' outer error."""
-
-    weights: Array
-    directions: Array
-    diagnostics: dict[str, Any]
+    error_inner: float
+    error_outer: float
 
 
 @dataclass(frozen=True)
-class NestedRule(Method):
+class NestedRule(Method[NestedState]):
     """Base of the methods that evaluate g on T outer times N inner points.
 
     Parameters
@@ -54,12 +46,12 @@ class NestedRule(Method):
     outer_points, inner_points
         ``"iid"``, ``"sobol"``, ``"halton"``, ``"lattice"`` or a sequence such as `Given`.
     sharing
-        Whether inner points are ``"independent"`` from θ to θ, ``"shared"`` by all θ, or taken in
-        turn from a pool of so many sets (a number).
+        Inner points are ``"independent"`` from θ to θ, ``"shared"`` by all θ, or taken in turn
+        from a pool of this many sets (a number).
     """
 
     most_points: ClassVar[int | None] = None
-    """The most points to which a tolerance lets a stage grow; None for no limit."""
+    """The largest T or N towards a tolerance; None for no limit."""
 
     n_outer: int | None = None
     n_inner: int | None = None
@@ -88,7 +80,7 @@ class NestedRule(Method):
         elif not isinstance(sharing, int | np.integer) or sharing < 1:
             raise InputError("sharing", repr(sharing), "a pool size of at least 1")
 
-    # What the three methods differ in.
+    # Hooks of the three methods.
 
     @abstractmethod
     def split(self, budget: int) -> tuple[int, int]:
@@ -96,7 +88,7 @@ class NestedRule(Method):
 
     @abstractmethod
     def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
-        """How many inner point sets ``sharing="auto"`` means; None is one for each θ."""
+        """Number of inner point sets of ``sharing="auto"``; None is one for each θ."""
 
     @abstractmethod
     def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
@@ -104,23 +96,20 @@ class NestedRule(Method):
 
     @abstractmethod
     def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
-        """Outer weights for f(J) (T, q), and what they leave uncertain."""
+        """Outer weights for f(J) (T, q), and directions of their error."""
 
     @property
     def start(self) -> tuple[int, int]:
-        """(T, N) to start from when a tolerance decides."""
+        """(T, N) of the first turn towards a tolerance."""
         return 32, 32
 
-    # What they have in common.
+    # Planning.
 
     def plan(
-        self,
-        problem: NestedExpectation,
-        goal: Goal,
-        so_far: tuple[Design, Estimate] | None = None,
+        self, problem: NestedExpectation, goal: Goal, last: Turn[NestedState] | None = None
     ) -> Design | None:
-        if so_far is not None:
-            return self._grown(goal, *so_far)
+        if last is not None:
+            return self._grown(goal, last)
         n_outer, n_inner = self._sizes(goal)
         outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
         n_sets: int | None
@@ -135,7 +124,7 @@ class NestedRule(Method):
         return Design((Grid(int(n_outer), int(n_inner), outer, inner, n_sets, goal.stream),))
 
     def _fixed(self, side: Literal["outer", "inner"]) -> int | None:
-        """The size that the user fixed, by a number or by bringing points; None if free."""
+        """The size that the user fixed, by a number or by given points; None if free."""
         size: int | None = getattr(self, f"n_{side}")
         points = as_sequence(getattr(self, f"{side}_points"))
         if size is not None or not isinstance(points, Given):
@@ -172,102 +161,95 @@ class NestedRule(Method):
             )
         return n_outer, n_inner
 
-    def _grown(self, goal: Goal, design: Design, estimate: Estimate) -> Design | None:
-        """Double the side that the larger error comes from, if the budget allows."""
-        (grid,) = design.grids
-        if not goal.adaptive:
-            return self._spent(goal, grid)
-        inner, outer = estimate.diagnostics["error_inner"], estimate.diagnostics["error_outer"]
-        more_outer = replace(grid, n_outer=2 * grid.n_outer)
-        more_inner = replace(grid, n_inner=2 * grid.n_inner)
-        candidates = [more_inner, more_outer] if inner > outer else [more_outer, more_inner]
-        for candidate in candidates:
-            side: Literal["outer", "inner"] = "outer" if candidate is more_outer else "inner"
-            size, points = getattr(candidate, f"n_{side}"), getattr(grid, f"{side}_points")
+    def _grown(self, goal: Goal, last: Turn[NestedState]) -> Design | None:
+        """Double the stage with the larger error, if the budget allows."""
+        (grid,) = last.design.grids
+        if not goal.adaptive:  # the rest of the budget, after a pilot
+            n_outer, n_inner = self._sizes(replace(goal, pilot=None))
+            if n_outer < grid.n_outer or n_inner < grid.n_inner:
+                return None
+            return Design((replace(grid, n_outer=n_outer, n_inner=n_inner),))
+        sides: list[Literal["outer", "inner"]] = ["outer", "inner"]
+        if last.state.error_inner > last.state.error_outer:
+            sides.reverse()
+        for side in sides:
+            size, points = 2 * getattr(grid, f"n_{side}"), getattr(grid, f"{side}_points")
             most = min(points.max_points or size, self.most_points or size)
+            grown = replace(grid, n_outer=size) if side == "outer" else replace(grid, n_inner=size)
             if self._fixed(side) is not None or size > most:
                 continue
-            if goal.budget is None or candidate.span.size <= goal.budget:
-                return Design((candidate,))
+            if goal.budget is None or grown.span.size <= goal.budget:
+                return Design((grown,))
         return None
 
-    def _spent(self, goal: Goal, grid: Grid) -> Design | None:
-        """All of the budget, for a grid that was the pilot of it."""
-        n_outer, n_inner = self._sizes(replace(goal, pilot=None))
-        if n_outer < grid.n_outer or n_inner < grid.n_inner:
-            return None
-        return Design((replace(grid, n_outer=n_outer, n_inner=n_inner),))
+    # Analysis.
 
-    def analyze(self, evaluations: Evaluations) -> Estimate:
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[NestedState] | None = None
+    ) -> Turn[NestedState]:
         problem = evaluations.problem
         (grid,) = evaluations.design.grids
         theta = evaluations.outer().theta
         inner = self.fit_inner(evaluations, theta)
         j = evaluations.fold(inner.rule)
         theta = theta[: j.shape[0]]
-        views = dict(zip(inner.rule.views, np.moveaxis(j, 1, 0), strict=True))
-        f_full = call_f(problem, views.pop("full"), theta)
-        twins = [call_f(problem, twin, theta, require_finite=False) for twin in views.values()]
+        full, *fewer = np.moveaxis(j, 1, 0)
+        f_full = call_f(problem, full, theta)
+        f_fewer = [call_f(problem, one, theta, require_finite=False) for one in fewer]
         outer = self.fit_outer(evaluations, f_full)
 
         def final(f_values: Array) -> Array:
             return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
 
-        value = final(f_full)
-        shared = grid.n_sets is not None
-        errors = ErrorParts(_inner_directions(final, f_full, twins, shared), outer.directions)
-        covariance = errors.covariance
-        std_error = np.sqrt(np.diagonal(covariance))
-        answers = (outer.weights * f_full).sum(axis=0)
-        scalar = problem.finish(answers).ndim == 0
-        if not np.isfinite(value).all():
-            raise EvaluationError(f"combine returned {value} for I = {answers}")
-        step = -(-theta.shape[0] // _MOST_SAMPLE_ROWS)
-        return Estimate(
-            value=float(value[0]) if scalar else value,
-            std_error=float(std_error[0]) if scalar else std_error,
-            n_evaluations=theta.shape[0] * grid.n_inner,
-            n_outer=theta.shape[0],
-            n_inner=grid.n_inner,
-            method=self.name,
-            diagnostics={
-                "answers": answers,
-                "error_inner": errors.inner_size,
-                "error_outer": errors.outer_size,
+        parts = {
+            "inner": _inner_directions(final, f_full, f_fewer, grid.n_sets is not None),
+            "outer": outer.directions,
+        }
+        state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
+        step = -(-theta.shape[0] // SAMPLE_ROWS)
+        estimate = assembled(
+            problem,
+            (outer.weights * f_full).sum(axis=0),
+            parts,
+            {
+                "error_inner": state.error_inner,
+                "error_outer": state.error_outer,
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
                 "inner": inner.diagnostics,
                 "outer": outer.diagnostics,
                 "notes": [*inner.diagnostics.get("notes", []), *outer.diagnostics.get("notes", [])],
             },
-            covariance=None if scalar else covariance,
-            problem=problem.label,
-            exact=float_or_array(problem.exact),
+            n_evaluations=theta.shape[0] * grid.n_inner,
+            n_outer=theta.shape[0],
+            n_inner=grid.n_inner,
+            method=self.name,
             sample=OuterSample(theta[::step], j[::step, 0], f_full[::step], outer.weights[::step]),
         )
+        return Turn(evaluations.design, estimate, state)
 
 
 def _inner_directions(
-    final: Callable[[Array], Array], f_full: Array, twins: list[Array], shared: bool
+    final: Callable[[Array], Array], f_full: Array, f_fewer: list[Array], shared: bool
 ) -> Array:
-    """What halving the inner points changes in the final answers, (k, m).
+    """Change of the final answers when the inner points are halved, (k, m).
 
     With both halves at hand their average has twice the bias of the whole and little noise of its
     own, so the difference is the bias. With one half it is the error of the half-sized rule: an
     upper estimate for a rule that converges.
 
-    Points that several θ share err for all of them alike, which no spread over θ tells; half the
-    difference of the two halves does.
+    Points shared by several θ have a common error, which the spread over θ does not show; half
+    the difference of the two halves does.
     """
-    if not twins:
+    if not f_fewer:
         return np.zeros((final(f_full).size, 1))
     with np.errstate(invalid="ignore"):
-        changes = [np.mean(twins, axis=0) - f_full]
-        if shared and len(twins) == 2:
-            changes.append((twins[0] - twins[1]) / 2.0)
+        changes = [np.mean(f_fewer, axis=0) - f_full]
+        if shared and len(f_fewer) == 2:
+            changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
     directions = []
     for change in changes:
-        # A half-sized rule may leave the domain of f (a logarithm); then its error is at least as
-        # large as the largest that is seen elsewhere, or as f itself if none is seen.
+        # Fewer points may leave the domain of f (a logarithm); their error is then taken to be the
+        # largest that is seen elsewhere, or f itself if none is seen.
         usable = np.isfinite(change)
         largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
         largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
