@@ -143,6 +143,8 @@ class Auto(Method[tuple[Candidate, ...]]):
         else:
             standing.sort(key=lambda candidate: candidate.promise(left))
         for candidate in standing:
+            if not goal.adaptive and candidate.promise(left) > standing[0].half_width:
+                break
             design = _continued(problem, goal, candidate, left)
             if design is not None:
                 return Portfolio.of(
