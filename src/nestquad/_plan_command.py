@@ -12,10 +12,9 @@ import numpy as np
 
 from nestquad._options import add_goal, new_file
 from nestquad._target import load_problem
-from nestquad._values import ValueRows, value_rows
 from nestquad.errors import InputError
 from nestquad.methods import METHODS
-from nestquad.plan import Plan, plan, replay
+from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
 from nestquad.report import write_report
 
 __all__ = ["add_analyze_options", "add_plan_options", "run_analyze", "run_plan"]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._loop import Loop
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError
+from nestquad.estimate import Loop
 from nestquad.evaluate import Evaluator, Store
 from nestquad.methods import CKQ, Chosen, Goal, scores_of
 from nestquad.points import Stream
