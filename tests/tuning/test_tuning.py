@@ -8,10 +8,9 @@ from scipy.linalg import null_space
 from scipy.spatial.distance import pdist
 
 from nestquad.kernels import Gaussian, Matern
-from nestquad.rules import factorize, scheduled_lambda
+from nestquad.rules import best_lambda0, factorize, scheduled_lambda
 from nestquad.tuning import (
     amplitude,
-    best_lambda0,
     fit_lengthscale,
     median_lengthscale,
     restricted_likelihood,

@@ -80,6 +80,10 @@ class Factorizer:
         self._fresh = True
         _copy_triangle(gram, gram.T)
 
+    @property
+    def size(self) -> int:
+        return len(self._diagonal)
+
     def __call__(self, ridge: float) -> Factor | None:
         """The factor, or None where the matrix is not positive definite."""
         if not self._fresh:

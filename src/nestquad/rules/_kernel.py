@@ -1,8 +1,9 @@
-"""Optimal weights in the space of a kernel."""
+"""Kernel quadrature rules: optimal weights in the space of a kernel, from a dense system."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -12,13 +13,14 @@ from nestquad.distributions import Law
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.errors import InputError, unknown_name
 from nestquad.kernels import Kernel, Matern
-from nestquad.rules._dense import DenseSystem, upper_gram
-from nestquad.rules._exactness import Exactness, basis, basis_means
-from nestquad.rules._guard import Jitter, Regularization
-from nestquad.rules._line import line_rules
-from nestquad.rules._rule import Rule
+from nestquad.rules._cholesky import Factor
+from nestquad.rules._regularization import Jitter, Regularization, regularized
+from nestquad.rules._rule import Exactness, Rule
+from nestquad.rules.line import line_rules
 
 __all__ = ["kernel_rule", "kernel_rules", "prefix_rules"]
+
+_BLOCK = 128
 
 # Above this a dense Gram matrix no longer fits comfortably in memory (3.2 GB).
 _DENSE_LIMIT = 20_000
@@ -136,18 +138,18 @@ def prefix_rules(
 
 def _systems(
     kernel: Kernel, law: Law, nodes: Array, exact: Exactness, sets: Sequence[int]
-) -> Iterator[DenseSystem]:
+) -> Iterator[_DenseSystem]:
     """The dense systems of some of T node sets (T, N, d)."""
     count, n, _ = nodes.shape
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
-    functions = [basis(exact, nodes[i]) for i in sets]
-    moments = np.broadcast_to(basis_means(exact, law), (count, functions[0].shape[1]))
+    functions = [_basis(exact, nodes[i]) for i in sets]
+    moments = np.broadcast_to(_basis_means(exact, law), (count, functions[0].shape[1]))
     if kernel.batch_shape and len(sets) < count:
         kernel = kernel.with_lengthscale(np.asarray(kernel.lengthscale)[sets])
-    grams = upper_gram(kernel, nodes[sets])
+    grams = _upper_gram(kernel, nodes[sets])
     for i, gram, known in zip(sets, grams, functions, strict=True):
-        yield DenseSystem(nodes[i], gram, means[i], float(doubles[i]), known, moments[i])
+        yield _DenseSystem(nodes[i], gram, means[i], float(doubles[i]), known, moments[i])
 
 
 def _validated(nodes: Array) -> Array:
@@ -174,3 +176,116 @@ def _refuse_duplicates(nodes: Array) -> None:
             "distinct nodes",
             "Merge duplicates; for a discrete law use the transported space, where nodes differ.",
         )
+
+
+def _upper_gram(kernel: Kernel, nodes: Array) -> Array:
+    """Gram matrices (T, N, N) of nodes (T, N, d), of which only the upper triangle is made.
+
+    That is all that a Cholesky factorisation reads, and evaluating the kernel is half its cost.
+    """
+    count, n, _ = nodes.shape
+    if n <= _BLOCK:
+        return kernel(nodes, nodes)
+    out = np.zeros((count, n, n))
+    for start in range(0, n, _BLOCK):
+        out[:, start : start + _BLOCK, start:] = kernel(
+            nodes[:, start : start + _BLOCK], nodes[:, start:]
+        )
+    return out
+
+
+@dataclass(frozen=True)
+class _DenseSystem:
+    """All that the weights of one node set depend on.
+
+    Shapes
+    ------
+    nodes (N, d), gram (N, N) of which the upper triangle counts, and whose memory the factor
+    takes over, mean (N,), functions (N, k) with their moments (k,).
+    """
+
+    nodes: Array
+    gram: Array
+    mean: Array
+    double: float
+    functions: Array
+    moments: Array
+
+    def factorized(self, regularization: Regularization, smoothness: float) -> tuple[Factor, float]:
+        """The factor of the regularised Gram matrix, and the ridge that it took."""
+        n, dim = self.nodes.shape
+
+        def size(factor: Factor) -> float:
+            return float(np.abs(self._weights(factor, n)[0]).sum())
+
+        return regularized(self.gram, regularization, smoothness, dim, size)
+
+    def rule(self, factor: Factor, ridge: float, size: int) -> Rule:
+        """The rule on the first `size` nodes."""
+        weights, variance, image = self._weights(factor, size)
+        # The image is (K + ridge) w, known from the equations that w solves.
+        worst = self.double - 2.0 * float(weights @ self.mean[:size]) + float(weights @ image)
+        worst -= ridge * float(weights @ weights)
+        # Rounding leaves differences of order eps × double: below that nothing is known.
+        floor = np.finfo(float).eps * abs(self.double)
+        return Rule(
+            self.nodes[:size],
+            weights,
+            ridge,
+            factor.condition(),
+            float(np.sqrt(max(worst, floor))),
+            float(max(variance, floor)),
+        )
+
+    def _weights(self, factor: Factor, size: int) -> tuple[Array, float, Array]:
+        """Optimal weights subject to exactness, the posterior variance, and K w with the ridge."""
+        mean, functions = self.mean[:size], self._functions(size)
+        if size < self.nodes.shape[0]:
+            factor = factor.leading(size)
+        solved = factor.solve(np.column_stack([mean, functions]))
+        weights, inverse_functions = solved[:, 0], solved[:, 1:]
+        variance = self.double - float(mean @ weights)
+        if not functions.shape[1]:
+            return weights, variance, mean
+        missing = self.moments[: functions.shape[1]] - functions.T @ weights
+        coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
+        return (
+            weights + inverse_functions @ coefficients,
+            variance + float(missing @ coefficients),
+            mean + functions @ coefficients,
+        )
+
+    def _functions(self, size: int) -> Array:
+        """What the first `size` nodes integrate exactly, (size, k)."""
+        functions = self.functions[:size]
+        wanted = functions.shape[1]
+        if wanted < 2 or np.linalg.matrix_rank(functions) == wanted:
+            return functions
+        if size < self.nodes.shape[0]:
+            return functions[:, :1]  # too few nodes of a larger rule: constants only
+        raise InputError(
+            "exact",
+            f"{wanted} functions to integrate exactly on {size} nodes",
+            "fewer functions than nodes, and nodes that do not lie in a plane",
+            "Use exact='constant' or more nodes.",
+        )
+
+
+def _basis(exact: Exactness, nodes: Array) -> Array:
+    """Values of the exactly integrated functions at the nodes, (N, k)."""
+    n = nodes.shape[0]
+    if exact == "none":
+        return np.empty((n, 0))
+    if exact == "constant":
+        return np.ones((n, 1))
+    return np.concatenate([np.ones((n, 1)), nodes], axis=1)
+
+
+def _basis_means(exact: Exactness, law: Law) -> Array:
+    """Expectations of those functions, (k,), or (T, k) for a batch of T laws."""
+    if exact == "none":
+        return np.empty(0)
+    if exact == "constant":
+        return np.ones(1)
+    mean = np.atleast_1d(law.mean())
+    return np.concatenate([np.ones((*mean.shape[:-1], 1)), mean], axis=-1)

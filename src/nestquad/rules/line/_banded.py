@@ -1,8 +1,8 @@
 """Weights of Matérn kernels on a line in O(N), from one banded system.
 
-Given the states (value and m - 1 derivatives) at all nodes, the integral is a sum over gaps. What
-values say about derivatives is a banded system. No kernel mean and no Gram matrix appears, so that
-nothing cancels: this is quadrature by splines, and as stable, where K has lost all its digits.
+Given the states (value and m - 1 derivatives) at all nodes, the integral is a sum over gaps;
+derivatives given values solve a banded system. No kernel mean and no Gram matrix appears, so that
+nothing cancels: quadrature by splines, stable where K has lost all its digits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nestquad._typing import Array, Mask
-from nestquad.rules._chain import Chain, line_chain
-from nestquad.rules._grid import LineLaws, joined, line_grid
-from nestquad.rules._panel import stationary
+from nestquad.rules.line._grid import LineLaws, joined, line_grid
+from nestquad.rules.line._state_space import Chain, line_chain, stationary
 
 __all__ = ["LineSolution", "line_solutions"]
 
@@ -26,7 +25,7 @@ _SETTLED = 1e-7
 
 @dataclass(frozen=True)
 class LineSolution:
-    """What there is to know of one set of nodes, in their given order.
+    """The solution for one set of nodes, in their given order.
 
     Attributes
     ----------

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nestquad._typing import Array, Indices, Mask
-from nestquad.rules._panel import LONGEST
 
-__all__ = ["Grid", "LineLaws", "grid_sizes", "joined", "line_grid"]
+__all__ = ["LONGEST", "Grid", "LineLaws", "grid_sizes", "joined", "line_grid"]
 
-# In z. Squares of its power ν appear.
+LONGEST = 1.0
+"""The longest gap in z = rate · x that the quadrature nodes resolve to rounding."""
+
+# The shortest gap, in z: squares of its power ν appear.
 _CLOSEST = 1e-30
 
 
@@ -23,7 +25,7 @@ class LineLaws:
     Attributes
     ----------
     low, high
-        The ends. No mass that matters lies beyond.
+        The ends. The mass beyond is negligible.
     height, center, curve
         Of the density. No curve: a uniform law.
     width

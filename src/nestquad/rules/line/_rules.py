@@ -10,20 +10,18 @@ from nestquad._typing import Array, Indices
 from nestquad.distributions import Law, Normal, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.kernels import Matern
-from nestquad.rules._banded import LineSolution, line_solutions
-from nestquad.rules._exactness import Exactness
-from nestquad.rules._grid import LineLaws, grid_sizes
-from nestquad.rules._markov import markov_solution
-from nestquad.rules._rule import Rule
+from nestquad.rules._rule import Exactness, Rule
+from nestquad.rules.line._banded import LineSolution, line_solutions
+from nestquad.rules.line._grid import LineLaws, grid_sizes
 
 __all__ = ["line_laws", "line_rules"]
 
-# A chain is made for so many points at a time: enough to hide what a call of NumPy costs, and few
-# enough to stay in the cache.
+# Points of a chain made at a time: enough to hide the cost of a call of NumPy, few enough for the
+# cache.
 _POINTS = 2**14
-# Normal laws end so many standard deviations from their mean: 2e-17 of the mass lies beyond.
+# Where normal laws end, in standard deviations from the mean: 2e-17 of the mass lies beyond.
 _REACH = 8.5
-# Quadrature integrates a normal density over so many standard deviations to rounding.
+# Standard deviations over which quadrature integrates a normal density to rounding.
 _WIDTH = 0.75
 
 
@@ -71,7 +69,7 @@ def _exponential_solutions(
         yield (
             i,
             [
-                markov_solution(
+                _markov_solution(
                     nodes[i, :m, 0], float(scales[i]), boxes[i], means[i, :m], float(doubles[i])
                 )
                 for m in sizes
@@ -80,7 +78,7 @@ def _exponential_solutions(
 
 
 def _boxes(law: Law, count: int) -> list[tuple[float, float] | None]:
-    """The interval of each of so many uniform laws; None for laws of another kind."""
+    """The intervals of `count` uniform laws; None for other laws."""
     if not isinstance(law, Uniform):
         return [None] * count
     low, high = (np.broadcast_to(end.ravel(), (count,)) for end in (law.low, law.high))
@@ -122,7 +120,7 @@ def _rule(nodes: Array, solution: LineSolution, double: float, exact: Exactness)
 
 
 def line_laws(law: Law, count: int) -> LineLaws | None:
-    """One law or so many, as densities on a line; None for other kinds than uniform and normal."""
+    """One law or `count` laws as densities on a line; None unless uniform or normal."""
 
     def column(values: Array) -> Array:
         return np.broadcast_to(np.reshape(values, (-1,)), (count,))
@@ -144,11 +142,11 @@ def line_laws(law: Law, count: int) -> LineLaws | None:
 
 
 def _most_points(n: int) -> float:
-    """The largest grid for N nodes that is worth its while.
+    """The largest grid for N nodes that is cheaper than dense weights.
 
-    Measured in batches on one core: 4.5 µs a point, and 250 + N²/55 µs for dense weights; up to 1.5
-    times the latter is a fair price for weights without a ridge. Where there are so many points
-    between the nodes, the Gram matrix is well conditioned. The second bound is for memory.
+    Measured in batches on one core: 4.5 µs a point, and 250 + N²/55 µs for dense weights. Up to 1.5
+    times the latter is accepted for weights without a ridge. With more points between the nodes
+    the Gram matrix is well conditioned. The second bound is for memory.
     """
     return min(80.0 + n * n / 170.0, 4.0 * n + 1e5)
 
@@ -158,3 +156,55 @@ def _blocks(sets: Indices, points: Array) -> Iterator[Indices]:
     if sets.size:
         filled = np.cumsum(points[sets]) // _POINTS
         yield from np.split(sets, np.flatnonzero(np.diff(filled)) + 1)
+
+
+def _markov_solution(
+    nodes: Array, lengthscale: float, box: tuple[float, float] | None, mean: Array, double: float
+) -> LineSolution:
+    """Solve with the Matérn-1/2 Gram matrix of distinct nodes, whose inverse is tridiagonal.
+
+    The interpolant is local, so on a uniform law each gap between neighbours contributes the same
+    ℓ tanh(Δ/2ℓ) to both its ends: no system is solved, nothing cancels and every weight is
+    positive, whatever N and ℓ. Other laws go through the tridiagonal inverse. `box` is the interval
+    of a uniform law, None for any other.
+
+    Shapes
+    ------
+    nodes (N,), mean (N,) the kernel mean at the nodes, double its mean.
+
+    Cost
+    ----
+    O(N log N), for sorting.
+    """
+    order = np.argsort(nodes, kind="stable")
+    x, mu = nodes[order], mean[order]
+    gaps = np.diff(x) / lengthscale
+    half = np.tanh(0.5 * gaps)
+
+    # K⁻¹1 is ½(tanh + tanh) inside; each end of the line contributes the missing ½.
+    ones = np.zeros(x.size)
+    ones[:-1] += 0.5 * half
+    ones[1:] += 0.5 * half
+    ones[0] += 0.5
+    ones[-1] += 0.5
+
+    low, high = (np.nan, np.nan) if box is None else box
+    if low <= x[0] and x[-1] <= high:
+        scale = lengthscale / (high - low)
+        weights = np.zeros(x.size)
+        weights[:-1] += scale * half
+        weights[1:] += scale * half
+        weights[0] -= scale * np.expm1(-(x[0] - low) / lengthscale)
+        weights[-1] -= scale * np.expm1(-(high - x[-1]) / lengthscale)
+    else:
+        decay = np.exp(-gaps)
+        spread = -np.expm1(-2.0 * gaps)
+        weights = np.array(mu)
+        weights[:-1] += (mu[:-1] - decay * mu[1:]) / spread - mu[:-1]
+        weights[1:] += (mu[1:] - decay * mu[:-1]) / spread - mu[1:]
+
+    back = np.empty_like(order)
+    back[order] = np.arange(order.size)
+    # A difference: below eps × double nothing is known.
+    variance = max(double - float(mu @ weights), np.finfo(float).eps * double)
+    return LineSolution(weights[back], ones[back], float(ones.sum()), variance)
