@@ -40,15 +40,12 @@ ORDER = (
     "plan.py",
     "problems",
     "plots",
-    "_page.py",
+    "pages",
     "report.py",
     "voi",
     "botorch",
     "reproduce",
-    "_target.py",
-    "_options.py",
-    "_plan_command.py",
-    "cli.py",
+    "cli",
 )
 
 

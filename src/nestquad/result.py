@@ -1,4 +1,4 @@
-"""What comes back: frozen, printable, plottable, JSON."""
+"""Estimate: value, error bar and diagnostics; printable, plottable, JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
+from nestquad.problem import NestedExpectation
 
-__all__ = ["Estimate", "OuterSample", "Step", "plain", "summary"]
+__all__ = ["Z95", "Estimate", "OuterSample", "Step", "plain", "summary"]
+
+Z95 = 1.959964
+"""Half-width of a 95 % interval of a normal law, in standard errors."""
 
 _STATUS_TEXT = {
     "done": "the sizes or the budget asked for were used",
@@ -97,6 +101,49 @@ class Estimate:
         default_factory=lambda: MappingProxyType({}), repr=False
     )
     sample: OuterSample | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_covariance(
+        cls,
+        value: Any,
+        covariance: Array,
+        *,
+        problem: NestedExpectation | str = "",
+        **fields: Any,
+    ) -> Estimate:
+        """The estimate with a value of shape () or (k,) whose errors have a covariance (k, k).
+
+        The problem, or its name, gives the label and the exact value; `fields` are those of the
+        class.
+        """
+        value = np.asarray(value, dtype=float)
+        std_error = np.sqrt(np.diagonal(covariance)).reshape(value.shape)
+        if isinstance(problem, NestedExpectation):
+            fields = {"exact": _given(problem.exact), **fields}
+            problem = problem.label
+        return cls(
+            value=_given(value),
+            std_error=_given(std_error),
+            covariance=None if value.ndim == 0 else covariance,
+            problem=problem,
+            **fields,
+        )
+
+    @classmethod
+    def from_directions(
+        cls,
+        value: Any,
+        directions: Array,
+        *,
+        problem: NestedExpectation | str = "",
+        **fields: Any,
+    ) -> Estimate:
+        """The estimate whose error is a sum of independent directions (k, m), one a column.
+
+        A direction that could not be computed (NaN) counts as an error of the size of the value.
+        """
+        directions = np.nan_to_num(directions, nan=float(np.abs(value).max()))
+        return cls.from_covariance(value, directions @ directions.T, problem=problem, **fields)
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Lower and upper end of a confidence interval.
@@ -194,9 +241,17 @@ class Estimate:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
+def _given(value: Any) -> Any:
+    """A number or an array as users get it; None stays."""
+    if value is None:
+        return None
+    array = np.asarray(value, dtype=float)
+    return float(array) if array.ndim == 0 else array
+
+
 def summary(value: float | Array, std_error: float | Array) -> str:
     """Value ± half-width of the 95 % interval, with the digits that mean something."""
-    half = 1.959964 * np.atleast_1d(np.asarray(std_error))
+    half = Z95 * np.atleast_1d(np.asarray(std_error))
     values = np.atleast_1d(np.asarray(value))
     return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(values, half, strict=True))
 

@@ -1,4 +1,4 @@
-"""The command line: parses, calls the library, prints."""
+"""The program: estimate, compare, problems, demo, and the parser of all commands."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 
 import nestquad as nq
-from nestquad import _plan_command as planning
-from nestquad._options import add_goal, count, listed, new_file
-from nestquad._target import load_problem
+from nestquad.cli import _plan as planning
+from nestquad.cli import _voi as voi_command
+from nestquad.cli._arguments import add_goal, count, listed, load_problem, new_file
 from nestquad.methods import METHODS
+from nestquad.pages import write_report
 from nestquad.plots import new_axes, save
-from nestquad.report import write_report
 from nestquad.reproduce._command import add_reproduce
 from nestquad.result import plain
-from nestquad.voi import _command as voi_command
 
 __all__ = ["main"]
 
@@ -349,7 +348,3 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
     )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,20 +1,111 @@
-"""Study designs: what data would be seen, given the parameters, and what summarizes them."""
+"""EVSI: study designs, and the value of their data before they are seen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from nestquad._typing import Array
+from nestquad._progress import ProgressLike, as_progress
+from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
+from nestquad.voi.table._evppi import perfect, value_of_knowing
+from nestquad.voi.table._flags import flags_against
+from nestquad.voi.table._outputs import as_outputs
+from nestquad.voi.table._tables import number_table, pandas, same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BinaryTrial", "Design", "NormalTrial", "UserStudy", "as_design"]
+__all__ = ["BinaryTrial", "Design", "NormalTrial", "evsi"]
+
+
+def evsi(
+    outputs: Any,
+    inputs: Any,
+    design: Any,
+    sizes: int | Sequence[int],
+    *,
+    rng: RNGLike = 0,
+    progress: ProgressLike = False,
+) -> pd.DataFrame:
+    """Expected value of sample information: what a study is worth, by its size.
+
+    For each row of the table one data set is simulated and summarized, and the outputs are
+    regressed on the summaries as on parameters in `evppi`.
+
+    Parameters
+    ----------
+    outputs, inputs
+        As in `evppi`.
+    design
+        `BinaryTrial`, `NormalTrial`, or a function ``(inputs, n, rng)`` that simulates a data set
+        for each row of the inputs and returns summaries, (rows,) or (rows, k).
+    sizes
+        Participants in each arm: a number or several.
+    rng
+        Seed of the data sets, folds and draws. All sizes share it, so that curves are smooth.
+    progress
+        True for a line in the terminal, or a callable ``(done, total, message)``.
+
+    Returns
+    -------
+    DataFrame
+        A row for each size and willingness to pay: design, n (in each arm), participants (in all),
+        wtp, evsi, se, lower, upper (95 %), evsi/evpi, flags.
+
+    Notes
+    -----
+    Summaries that lose information bias the value down, and nothing in the table can show it: use
+    sufficient statistics where they exist.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from nestquad import voi
+    >>> mu = np.random.default_rng(0).normal(0.0, 1.0, 5000)
+    >>> benefit = np.column_stack((np.zeros(5000), mu))
+    >>> trial = voi.NormalTrial("mu", sd=2.0)
+    >>> table = voi.evsi(benefit, pd.DataFrame({"mu": mu}), trial, sizes=[1, 4, 16])
+    >>> exact = 0.39894 * np.sqrt([1 / 5, 1 / 2, 4 / 5])
+    >>> bool((np.abs(table.evsi - exact) < 3 * table.se).all())
+    True
+    """
+    known = as_outputs(outputs)
+    frame = number_table("inputs", inputs, prefix="parameter ")
+    same_rows({"outputs": range(known.n_rows), "inputs": frame})
+    study = _as_design(design)
+    counts = _sizes(sizes)
+    ceiling = perfect(known)
+    show = as_progress(progress, "sizes")
+    seed = np.random.default_rng(rng).integers(2**63)
+    rows = []
+    for i, n in enumerate(counts):
+        show(i, len(counts), f"n = {n:,}")
+        data = study.summaries(frame, n, np.random.default_rng(seed))
+        columns = [f"summary {j + 1}" for j in range(data.shape[1])]
+        summaries = pandas().DataFrame(data, columns=columns)
+        answers = value_of_knowing(known, summaries, np.random.default_rng(seed + 1))
+        for k, answer, limit in zip(known.wtps, answers, ceiling, strict=True):
+            flagged = replace(answer, flags=(*answer.flags, *flags_against(answer, limit)))
+            size = {"design": study.name, "n": n, "participants": n * study.arms}
+            rows.append({**size, **flagged.row("evsi", k, limit)})
+    show(len(counts), len(counts), "")
+    if hasattr(show, "close"):
+        show.close()
+    return pandas().DataFrame(rows)
+
+
+def _sizes(sizes: int | Sequence[int]) -> list[int]:
+    counts = np.atleast_1d(np.asarray(sizes))
+    if counts.ndim != 1 or not counts.size or counts.dtype.kind not in "fiu":
+        raise InputError("sizes", repr(sizes), "whole numbers of participants, as [50, 100, 200]")
+    if not all(float(n).is_integer() and n >= 1 for n in counts):
+        raise InputError("sizes", repr(sizes), "whole numbers of at least 1")
+    return [int(n) for n in counts]
+
 
 Sampler: TypeAlias = Callable[["pd.DataFrame", int, np.random.Generator], Any]
 
@@ -121,7 +212,7 @@ class NormalTrial:
 
 
 @dataclass(frozen=True)
-class UserStudy:
+class _UserStudy:
     """A study by the user's own sampler ``(inputs, n, rng) -> (rows,) or (rows, k)``."""
 
     sampler: Sampler
@@ -151,15 +242,15 @@ class UserStudy:
         return values
 
 
-Design: TypeAlias = BinaryTrial | NormalTrial | UserStudy
+Design: TypeAlias = BinaryTrial | NormalTrial | _UserStudy
 
 
-def as_design(design: Any) -> Design:
+def _as_design(design: Any) -> Design:
     """A design, or the user's sampler made one."""
     if isinstance(design, Design):
         return design
     if callable(design):
-        return UserStudy(design)
+        return _UserStudy(design)
     raise InputError(
         "design",
         repr(design),

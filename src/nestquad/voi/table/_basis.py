@@ -1,4 +1,4 @@
-"""Columns of the regression: splines of each parameter, and products of them.
+"""Spline basis of the regression: curves of each parameter, and products of them.
 
 A parameter enters as a straight line and as the leading eigenfunctions of the cubic-spline kernel
 under its own distribution, so that a handful of columns holds every smooth curve whatever the

@@ -1,7 +1,7 @@
-"""Parts that all self-contained HTML pages share: look, tables, embedded figures, footer.
+"""Parts of self-contained HTML pages: style, tables, embedded figures, footer.
 
-Nothing is fetched: figures are embedded, styles are inline. Whatever comes from outside (names,
-notes, commands) is escaped.
+Nothing is fetched: figures are embedded, styles are inline. Text from outside (names, notes,
+commands) is escaped.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import base64
 import datetime
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import scipy
 
-from nestquad.plots import to_png
+from nestquad.errors import MissingExtraError
+from nestquad.plots import new_axes, to_png
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+__all__ = ["figure", "footer", "grid", "paragraphs", "table", "write_page"]
 
-__all__ = ["embedded", "footer", "grid", "paragraphs", "table", "write_page"]
+_BEST = ' class="best"'
 
 _STYLE = """
 body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
@@ -71,11 +71,21 @@ def write_page(path: str | Path, heading: str, sections: Iterable[str]) -> Path:
     return path
 
 
-def embedded(figure: Figure, caption: str, alt: str) -> str:
-    """A figure inside the page, with words for those who see it and who do not."""
-    data = base64.b64encode(to_png(figure)).decode("ascii")
+def figure(
+    draw: Callable[[Any], Any], caption: str, alt: str | None = None, height: float = 3.5
+) -> str:
+    """A figure inside the page, small enough for a phone; without the extra ``plot``, a sentence.
+
+    `draw` takes the axes; `alt` is for readers who do not see the figure.
+    """
+    try:
+        drawn, (ax,) = new_axes(5.6, height)
+    except MissingExtraError as error:
+        return paragraphs([f"A figure is left out. {error}"])
+    draw(ax)
+    data = base64.b64encode(to_png(drawn)).decode("ascii")
     return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt)}">'
+        f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt or caption)}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 
@@ -86,13 +96,19 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
     return f'<div class="scroll"><table>{body}</table></div>'
 
 
-def grid(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table with a head; numbers are aligned to the right, names and flags to the left."""
+def grid(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    best: Container[int] = (),
+) -> str:
+    """A table with a head, numbers to the right, names and flags to the left; `best` rows bold."""
     marks = [' class="words"' if name == "flags" else "" for name in head]
     top = "".join(f"<th{m}>{escape(name)}</th>" for name, m in zip(head, marks, strict=True))
     body = "\n".join(
-        f"<tr>{''.join(f'<td{m}>{escape(c)}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
-        for row in rows
+        f"<tr{_BEST if i in best else ''}>"
+        f"{''.join(f'<td{m}>{escape(c)}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
+        for i, row in enumerate(rows)
     )
     said = f"<caption>{escape(caption)}</caption>\n" if caption else ""
     return (

@@ -1,4 +1,4 @@
-"""The pictures of a value-of-information analysis."""
+"""Figures of a value-of-information analysis."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from nestquad.plots import (
     series_styles,
     title,
 )
-from nestquad.voi._outputs import as_outputs
-from nestquad.voi._psa import ceac
+from nestquad.voi.table import as_outputs, ceac
 
 if TYPE_CHECKING:
     import pandas as pd

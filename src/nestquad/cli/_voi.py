@@ -1,4 +1,4 @@
-"""The command line of value of information: ``nestquad voi``."""
+"""``nestquad voi``: value of information from tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import sys
 from typing import TYPE_CHECKING
 
 import nestquad as nq
-from nestquad.voi._analysis import Analysis, Audience, Study, analyze
-from nestquad.voi._designs import BinaryTrial, Design, NormalTrial
-from nestquad.voi._outputs import Outputs
-from nestquad.voi._population import DISCOUNT
-from nestquad.voi._read import read_csv, read_workbook
-from nestquad.voi._report import money, write_voi_report
+from nestquad.result import Z95
+from nestquad.voi.report import Analysis, Audience, Study, analyze, money, write_voi_report
+from nestquad.voi.table import (
+    DISCOUNT,
+    BinaryTrial,
+    Design,
+    NormalTrial,
+    Outputs,
+    read_csv,
+    read_workbook,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +175,7 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
         for row in analysis.enbs.itertuples():
             print(
                 f"EVSI of {row.n:,} in each arm at {money(row.wtp, args.currency)}: "
-                f"{money(row.evsi, args.currency)} ± {money(1.96 * row.se, args.currency)} "
+                f"{money(row.evsi, args.currency)} ± {money(Z95 * row.se, args.currency)} "
                 f"per person, ENBS {money(row.enbs, args.currency)}{' (best)' * row.optimal}"
             )
 

@@ -1,4 +1,4 @@
-"""From one person to all who are affected, and from the value of a study to its net benefit."""
+"""Population values, and the expected net benefit of sampling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad.errors import InputError
-from nestquad.voi._frames import pandas
+from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""A whole analysis of three tables, as the command line and the report need it."""
+"""A whole analysis of three tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ import numpy as np
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
 from nestquad.result import plain
-from nestquad.voi._designs import Design
-from nestquad.voi._evppi import evpi, evppi
-from nestquad.voi._evsi import evsi
-from nestquad.voi._outputs import Outputs
-from nestquad.voi._population import DISCOUNT, enbs, people, population
-from nestquad.voi._psa import psa_summary, wtp_grid
-from nestquad.voi._sets import parameter_sets
+from nestquad.voi.table import (
+    DISCOUNT,
+    Design,
+    Outputs,
+    enbs,
+    evpi,
+    evppi,
+    evsi,
+    parameter_sets,
+    people,
+    population,
+    psa_summary,
+    wtp_grid,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

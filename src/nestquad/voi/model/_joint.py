@@ -1,4 +1,4 @@
-"""The joint law of a model's parameters, and what some of them say about the others."""
+"""Joint law of a model's parameters, and conditional laws given some of them."""
 
 from __future__ import annotations
 

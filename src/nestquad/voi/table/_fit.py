@@ -9,11 +9,11 @@ from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 from scipy.optimize import minimize
 
 from nestquad._typing import Array
-from nestquad.voi._basis import Scales
+from nestquad.voi.table._basis import Scales
 
 __all__ = ["Fit", "Moments", "draw", "fit"]
 
-# What a parameter has to earn in log likelihood before it is let in.
+# Gain of log likelihood required of a parameter before it enters.
 _PENALTY = 5.0
 _START = {"line": 0.1, "curve": 0.03, "product": 0.3, "noise": 0.7}
 _LOWEST, _HIGHEST = np.log(1e-9), np.log(1e2)

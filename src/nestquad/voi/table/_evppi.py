@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.voi._flags import Flag, columns_to_use, group_flags
-from nestquad.voi._frames import number_table, pandas, same_rows
-from nestquad.voi._outputs import Outputs, as_outputs
-from nestquad.voi._regression import Regression, regress
-from nestquad.voi._sets import parameter_sets
+from nestquad.errors import InputError, unknown_name
+from nestquad.result import Z95
+from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
+from nestquad.voi.table._outputs import Outputs, as_outputs
+from nestquad.voi.table._regression import Regression, regress
+from nestquad.voi.table._tables import number_table, pandas, same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answer", "evpi", "evppi", "value_of_knowing"]
+__all__ = ["evpi", "evppi", "parameter_sets", "perfect", "value_of_knowing"]
 
-HALF_WIDTH = 1.959964
 # One-sided 5 % test of the gain in held-out rows.
 _DISTINGUISHED = 1.645
 _MISFIT, _MATTERS, _MISSED = 2.0, 0.25, 2.0
@@ -38,6 +38,18 @@ class Answer:
     lower: float
     upper: float
     flags: tuple[str, ...] = ()
+
+    def row(self, name: str, wtp: float, ceiling: Answer) -> dict[str, Any]:
+        """A row of a table in which the value has this name; `ceiling` is EVPI."""
+        return {
+            "wtp": wtp,
+            name: self.value,
+            "se": self.se,
+            "lower": self.lower,
+            "upper": self.upper,
+            f"{name}/evpi": self.value / ceiling.value if ceiling.value > 0 else np.nan,
+            "flags": "; ".join(self.flags),
+        }
 
 
 def evpi(outputs: Any) -> pd.DataFrame:
@@ -100,7 +112,7 @@ def evppi(
     -------
     DataFrame
         A row for each set and willingness to pay: pars, wtp, evppi, se, lower, upper (95 %),
-        evppi/evpi, and flags in words, empty where nothing is to be said.
+        evppi/evpi, and flags (caveats in words, or empty).
 
     Notes
     -----
@@ -139,7 +151,13 @@ def evppi(
         show.close()
     ceiling = perfect(known)
     _mark_copies(frame, sets, found)
-    return _tidy(known, sets, group_flags(sets, found, ceiling), ceiling)
+    flagged = group_flags(sets, found, ceiling)
+    rows = [
+        {"pars": label, **answer.row("evppi", k, limit)}
+        for label in sets
+        for k, answer, limit in zip(known.wtps, flagged[label], ceiling, strict=True)
+    ]
+    return pandas().DataFrame(rows)
 
 
 def _mark_copies(
@@ -163,7 +181,7 @@ def perfect(outputs: Outputs) -> list[Answer]:
         default = int(benefits.mean(axis=0).argmax())
         gains = benefits.max(axis=1) - benefits[:, default]
         value, se = float(gains.mean()), _mean_se(gains)
-        half = HALF_WIDTH * se
+        half = Z95 * se
         answers.append(Answer(value, se, max(value - half, 0.0), value + half))
     return answers
 
@@ -236,9 +254,9 @@ def _answer(view: _Views, drawn: Array, flags: tuple[str, ...]) -> Answer:
     if abs(surprises.mean()) > max(_MISFIT * _mean_se(surprises), _MATTERS * se):
         flags = (*flags, Flag.MISFIT)
         value, se = max(gain, 0.0), max(se, gain_se)
-        # What the fit missed of its own choices, better choices may have missed again.
+        # The fit may have missed as much of other choices as of its own.
         missed = _MISSED * abs(float(surprises.mean()))
-    half = HALF_WIDTH * se
+    half = Z95 * se
     low, high = np.quantile(drawn, (0.025, 0.975))
     lower, upper = min(value - half, float(low)), max(value + half + missed, float(high))
     # Where no draw changes the choice, differences of means leave rounding errors.
@@ -253,24 +271,65 @@ def _mean_se(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _tidy(
-    outputs: Outputs,
-    sets: Iterable[str],
-    found: Mapping[str, list[Answer]],
-    ceiling: list[Answer],
-) -> pd.DataFrame:
-    rows = [
-        {
-            "pars": label,
-            "wtp": k,
-            "evppi": answer.value,
-            "se": answer.se,
-            "lower": answer.lower,
-            "upper": answer.upper,
-            "evppi/evpi": answer.value / all_.value if all_.value > 0 else np.nan,
-            "flags": "; ".join(answer.flags),
-        }
-        for label in sets
-        for k, answer, all_ in zip(outputs.wtps, found[label], ceiling, strict=True)
-    ]
-    return pandas().DataFrame(rows)
+ALL_SINGLES = "all singles"
+
+
+def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Named sets of parameters.
+
+    Parameters
+    ----------
+    pars
+        A name; names, for one set; a list of sets; a mapping from labels to sets; or
+        ``"all singles"``, which None stands for too.
+    known
+        The parameters that there are.
+
+    Examples
+    --------
+    >>> parameter_sets(["a", "b"], "abc")
+    {'a + b': ('a', 'b')}
+    >>> parameter_sets([["a", "b"], "c"], "abc")
+    {'a + b': ('a', 'b'), 'c': ('c',)}
+    >>> parameter_sets({"costs": ["a", "b"]}, "abc")
+    {'costs': ('a', 'b')}
+    >>> list(parameter_sets("all singles", "abc"))
+    ['a', 'b', 'c']
+    """
+    names = list(known)
+    if pars is None or (isinstance(pars, str) and pars == ALL_SINGLES and pars not in names):
+        return {name: (name,) for name in names}
+    if isinstance(pars, Mapping):
+        if not pars:
+            _refuse(pars)
+        return {str(label): _members(one, names) for label, one in pars.items()}
+    if isinstance(pars, str):
+        return {pars: _members(pars, names)}
+    if not isinstance(pars, Iterable):
+        _refuse(pars)
+    listed = list(pars)
+    if not listed:
+        _refuse(pars)
+    if all(isinstance(one, str) for one in listed):
+        listed = [listed]
+    sets = [_members(one, names) for one in listed]
+    return {" + ".join(members): members for members in sets}
+
+
+def _members(one: Any, known: list[str]) -> tuple[str, ...]:
+    members = (one,) if isinstance(one, str) else tuple(one) if isinstance(one, Iterable) else ()
+    if not members or not all(isinstance(member, str) for member in members):
+        _refuse(one)
+    for member in members:
+        if member not in known:
+            raise unknown_name("pars", member, known)
+    return tuple(dict.fromkeys(members))
+
+
+def _refuse(pars: Any) -> NoReturn:
+    raise InputError(
+        "pars",
+        repr(pars),
+        "a parameter's name, a list of names, a list of such lists, a mapping from labels to "
+        "lists, or 'all singles'",
+    )

@@ -1,19 +1,17 @@
-"""The report of an analysis: one self-contained page, to read, to print and to paste from."""
+"""Report of a value-of-information analysis as one self-contained HTML page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad._page import embedded, footer, grid, paragraphs, write_page
-from nestquad.errors import MissingExtraError
-from nestquad.plots import new_axes
-from nestquad.voi._analysis import Analysis
-from nestquad.voi._figures import (
+from nestquad.pages import figure, footer, grid, paragraphs, write_page
+from nestquad.voi.report._analysis import Analysis
+from nestquad.voi.report._figures import (
     plot_ceac,
     plot_enbs,
     plot_evpi,
@@ -21,13 +19,7 @@ from nestquad.voi._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi._report_words import (
-    EVSI_METHODS,
-    FLAG_WORDS,
-    METHODS,
-    POPULATION,
-    REFERENCES,
-)
+from nestquad.voi.table import FLAG_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,12 +161,12 @@ class _Page:
         )
         if self.has_effects:
             outputs = self.data.outputs
-            yield from self._figure(
+            yield figure(
                 lambda ax: plot_plane(outputs, ax),
                 "Incremental costs and effects of each draw, and their means. Draws below the "
                 "dashed line favor the option.",
             )
-            yield from self._figure(
+            yield figure(
                 lambda ax: plot_ceac(outputs, ax),
                 "How likely each option is the best, by willingness to pay; the wide band follows "
                 "the option that is best on average.",
@@ -202,7 +194,7 @@ class _Page:
             seen = seen[~seen["flags"].str.contains("not distinguishable")]
             wanted = {*seen.pars.head(5), *self.data.groups.pars}
             curves = self.data.evppi_curve[self.data.evppi_curve.pars.isin(wanted)]
-            yield from self._figure(
+            yield figure(
                 lambda ax: plot_evpi(
                     self.data.evpi_curve, curves if len(curves) else None, ax, mark=self.wtp
                 ),
@@ -213,7 +205,7 @@ class _Page:
         evpi = float(self.data.evpi.evpi.iloc[0])
         yield "<h2>Single parameters</h2>"
         singles = self._first(self.data.singles)
-        yield from self._figure(
+        yield figure(
             lambda ax: plot_rank(singles, ax, evpi=evpi),
             "EVPPI of each parameter by itself, with 95 % intervals.",
             height=max(2.2, 0.9 + 0.2 * min(len(singles), 20)),
@@ -222,7 +214,7 @@ class _Page:
         if len(self.data.groups):
             yield "<h2>Groups of parameters</h2>"
             groups = self._first(self.data.groups)
-            yield from self._figure(
+            yield figure(
                 lambda ax: plot_rank(groups, ax, evpi=evpi),
                 "EVPPI of groups, with 95 % intervals.",
                 height=max(2.0, 0.9 + 0.25 * min(len(groups), 20)),
@@ -265,8 +257,8 @@ class _Page:
                 said += " It is the largest that was tried: a larger one may be better."
         yield paragraphs([f"{str(first.design.iloc[0]).capitalize()}. {said}"])
         caption = "EVSI per person by size of the study, with 95 % intervals."
-        yield from self._figure(lambda ax: plot_evsi(self._first(evsi), ax), caption)
-        yield from self._figure(
+        yield figure(lambda ax: plot_evsi(self._first(evsi), ax), caption)
+        yield figure(
             lambda ax: plot_enbs(first, ax),
             "Expected net benefit of sampling: value for the population less costs of the study.",
         )
@@ -321,28 +313,50 @@ class _Page:
         from nestquad import __version__
 
         audience = self.data.audience
-        text = METHODS.format(
+        text = _METHODS.format(
             n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
         )
         if self.data.evsi is not None:
-            text += EVSI_METHODS
-        text += POPULATION.format(
+            text += _EVSI_METHODS
+        text += _POPULATION.format(
             per_year=f"{audience.per_year:,.0f}",
             horizon=f"{audience.horizon:g}",
             discount=f"{100 * audience.discount:g} %",
         )
         yield "<h2>Methods</h2>"
         yield paragraphs([" ".join(text.split())])
-        cited = REFERENCES if self.data.evsi is not None else REFERENCES[:4]
+        cited = _REFERENCES if self.data.evsi is not None else _REFERENCES[:4]
         yield "<ol>" + "".join(f"<li>{escape(one)}</li>" for one in cited) + "</ol>"
 
-    def _figure(
-        self, draw: Callable[[Any], Any], caption: str, height: float = 3.5
-    ) -> Iterator[str]:
-        try:
-            figure, (ax,) = new_axes(5.6, height)
-        except MissingExtraError as error:
-            yield paragraphs([f"A figure is left out. {error}"])
-            return
-        draw(ax)
-        yield embedded(figure, caption, caption)
+
+_METHODS = """\
+Values of information were estimated from {n} draws of a probabilistic sensitivity analysis with
+{p} parameters by nestquad {version}. The expected value of perfect information (EVPI) is the mean
+over draws of the largest net benefit, less the largest mean net benefit. The expected value of
+partial perfect information (EVPPI) is by nonparametric regression [1, 2]: conditional means of
+incremental costs and effects given the parameters of interest were estimated by Gaussian-process
+regression with noise on cubic-spline eigenfunctions of each parameter and products of them (an
+ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
+the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
+intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
+tells values that cannot be distinguished from zero, and fits that held-out draws contradict. \
+"""
+_EVSI_METHODS = """\
+The expected value of sample information (EVSI) is by the same regression on summaries of one
+simulated data set for each draw [5]; the expected net benefit of sampling (ENBS) is its value for
+the population less the costs of the study. """
+_POPULATION = """\
+Values for the population are for {per_year} people a year over {horizon} years, discounted at
+{discount} a year."""
+_REFERENCES = (
+    "Strong M, Oakley JE, Brennan A. Estimating multiparameter partial expected value of perfect "
+    "information from a probabilistic sensitivity analysis sample: a nonparametric regression "
+    "approach. Medical Decision Making 2014; 34: 311–326.",
+    "Heath A, Manolopoulou I, Baio G. A review of methods for analysis of the expected value of "
+    "information. Medical Decision Making 2017; 37: 747–758.",
+    "Wahba G. Spline models for observational data. Philadelphia: SIAM, 1990.",
+    "Rubin DB. The Bayesian bootstrap. Annals of Statistics 1981; 9: 130–134.",
+    "Strong M, Oakley JE, Brennan A, Breeze P. Estimating the expected value of sample information "
+    "using the probabilistic sensitivity analysis sample: a fast, nonparametric regression-based "
+    "method. Medical Decision Making 2015; 35: 570–583.",
+)

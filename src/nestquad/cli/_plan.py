@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._options import add_goal, new_file
-from nestquad._target import load_problem
+from nestquad.cli._arguments import add_goal, load_problem, new_file
 from nestquad.errors import InputError
 from nestquad.methods import METHODS
+from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
-from nestquad.report import write_report
 
 __all__ = ["add_analyze_options", "add_plan_options", "run_analyze", "run_plan"]
 

@@ -1,4 +1,4 @@
-"""What has to be said about a number beside the number: flags."""
+"""Flags: caveats attached to an estimate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Flag", "columns_to_use", "flags_against", "group_flags"]
+__all__ = ["FLAG_WORDS", "Flag", "columns_to_use", "flags_against", "group_flags"]
 
 # Differences below this share of a standard error are noise of the fit.
 _NOISE = 0.25
@@ -29,8 +29,22 @@ class Flag:
     DUPLICATE = "column {} repeats {}"
 
 
+FLAG_WORDS = {
+    "not distinguishable from 0": "deciding by these parameters gained nothing in held-out draws "
+    "beyond what chance does; the value may well be zero.",
+    "misfit": "held-out draws contradict the regression; shown is what deciding by it gained in "
+    "them, which is rather too low than too high.",
+    "too few rows": "more draws are needed for a number to rely on.",
+    "above EVPI": "knowing part cannot be worth more than knowing all; the excess is noise.",
+    "below its member": "knowing more cannot be worth less; the difference is noise.",
+    "constant column": "a parameter that does not vary has no value of information.",
+    "repeats": "the column tells nothing that the other does not.",
+}
+"""What a flag means, by the words that it contains."""
+
+
 def columns_to_use(known: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
-    """Columns that tell something, without constants and copies, and flags about the others.
+    """Informative columns, without constants and copies, and flags for the others.
 
     Examples
     --------
@@ -64,7 +78,7 @@ def columns_to_use(known: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
 def group_flags(
     sets: Mapping[str, tuple[str, ...]], found: Mapping[str, list[Any]], ceiling: list[Any]
 ) -> dict[str, list[Any]]:
-    """The answers with flags that come of comparing them: with their members, and with EVPI."""
+    """Answers with flags from comparisons with their members and with EVPI."""
     flagged: dict[str, list[Any]] = {}
     for label, answers in found.items():
         inside = [other for other in sets if set(sets[other]) < set(sets[label])]
@@ -82,6 +96,6 @@ def group_flags(
 
 
 def flags_against(answer: Any, ceiling: Any) -> list[str]:
-    """A flag where an answer is above what knowing everything is worth."""
+    """A flag where an answer exceeds EVPI."""
     above = answer.value > ceiling.value + _NOISE * ceiling.se
     return [Flag.ABOVE_EVPI] if above else []

@@ -1,4 +1,4 @@
-"""What is expected of the outputs given some parameters: fitted, cross-fitted, and drawn."""
+"""Conditional means of the outputs given parameters: fitted, cross-fitted, and posterior draws."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg import cholesky
 
 from nestquad._typing import Array
-from nestquad.voi._basis import Basis, spline_basis
-from nestquad.voi._fit import Fit, Moments, draw, fit
+from nestquad.voi.table._basis import Basis, spline_basis
+from nestquad.voi.table._fit import Fit, Moments, draw, fit
 
 __all__ = ["Regression", "regress"]
 

@@ -1,23 +1,65 @@
-"""From what a user types on the command line to a problem."""
+"""Arguments that commands share: options, and the problem that a target names."""
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from nestquad import problems
 from nestquad.errors import InputError, unknown_name
 from nestquad.problem import NestedExpectation
 
-__all__ = ["load_problem"]
+__all__ = ["add_goal", "count", "listed", "load_problem", "new_file", "refuse"]
+
+Value = TypeVar("Value")
+
+
+def add_goal(parser: argparse.ArgumentParser, target: str, methods: Iterable[str]) -> None:
+    """Target, accuracy and method, which `estimate` and `plan` share."""
+    parser.add_argument("target", metavar="TARGET", help=target)
+    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
+    parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
+    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
+    parser.add_argument(
+        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(methods)}"
+    )
+
+
+def count(text: str) -> int:
+    """A positive whole number; 1e5 is one."""
+    try:
+        value = float(text)
+    except ValueError:
+        refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
+    if not value.is_integer() or value < 1:  # which NaN and infinity are not either
+        refuse(f"{text!r} is not a positive whole number")
+    return int(value)
+
+
+def listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
+    return lambda text: [parse(part.strip()) for part in text.split(",")]
+
+
+def new_file(text: str) -> Path:
+    """A file that can be written, found out now rather than after the evaluations."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
+    return path
+
+
+def refuse(message: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(message)
+
 
 _KINDS = "a nq.NestedExpectation, or a function without arguments that returns one"
 
