@@ -18,7 +18,6 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
-    "_decision.py",
     "distributions",
     "kernels",
     "embeddings",

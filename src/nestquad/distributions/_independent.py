@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions._checks import common_batch
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, common_batch
 from nestquad.errors import InputError, UnsupportedError
 
 __all__ = ["Independent"]

@@ -1,4 +1,4 @@
-"""The way back: from points of a law to the uniforms that drive them."""
+"""Inverse transport: from points of a law to the uniforms that drive them."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._checks import parameters
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, parameters
 from nestquad.errors import InputError
 
 __all__ = ["Uniform"]

@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._checks import as_floats, check_count
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, as_floats, check_count
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 
 __all__ = ["Sampler", "Transport"]

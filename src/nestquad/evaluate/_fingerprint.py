@@ -1,4 +1,4 @@
-"""Telling problems apart without evaluating g: by what their laws do, and by the code of g."""
+"""Fingerprints that tell problems apart without evaluating g: laws at a few points, code of g."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of g on disk: what is finished stays finished."""
+"""Store of values of g on disk, for interrupted and repeated runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any executor as a set of workers that may die and be replaced."""
+"""Workers: an executor whose processes may die and be replaced, and the jobs it runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nestquad._typing import Array
 from nestquad.errors import EvaluationError, NestquadWarning
+from nestquad.evaluate._design import Span
+from nestquad.evaluate._task import Task, run_task
 
-__all__ = ["Workers"]
+__all__ = ["Job", "Workers"]
 
-# So many pools in a row may break before any chunk is finished.
+# Pools that may break in a row before any chunk is finished.
 _MOST_BROKEN = 3
 _COUNT_SECONDS = 2.0
 
@@ -97,3 +101,31 @@ class Workers:
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
             self._own = None
+
+
+@dataclass
+class Job:
+    """A span to evaluate, and the tile that it is a part of."""
+
+    tile: Span
+    span: Span
+    reduced: bool = False
+    values: Array | None = None
+    future: Future[tuple[Array, float]] | None = None
+    generation: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.future is not None and self.future.done()
+
+    def cancelled(self) -> bool:
+        """Whether it could still be cancelled, and was."""
+        return self.values is None and self.future is not None and self.future.cancel()
+
+    def own(self, task: Task) -> Task:
+        """The task with a rule only if this job is a whole tile."""
+        return task if self.reduced else task.raw
+
+    def submit(self, task: Task, workers: Workers) -> None:
+        self.future = workers.submit(run_task, self.own(task), self.span)
+        self.generation = workers.generation

@@ -8,11 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from nestquad._decision import best_and_each, value_of_information
 from nestquad._typing import Array
 from nestquad.distributions import Normal
 from nestquad.errors import unknown_name
-from nestquad.problem import NestedExpectation
+from nestquad.problem import NestedExpectation, best_and_each, value_of_information
 
 __all__ = ["health"]
 

@@ -1,7 +1,6 @@
 """Quadrature rules: nodes, kernel and law → weights, with diagnostics."""
 
 from nestquad.rules._cholesky import Factor, factorize
-from nestquad.rules._kernel import kernel_rule, kernel_rules, prefix_rules
 from nestquad.rules._regularization import (
     Jitter,
     Regularization,
@@ -10,6 +9,7 @@ from nestquad.rules._regularization import (
     scheduled_lambda,
 )
 from nestquad.rules._rule import Exactness, Rule, equal_weights
+from nestquad.rules._weights import kernel_rule, kernel_rules, prefix_rules
 
 __all__ = [
     "Exactness",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from nestquad._decision import best_and_each, value_of_information
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import Law
@@ -20,7 +19,7 @@ from nestquad.errors import EvaluationError, InputError
 from nestquad.estimate import as_budget, estimate
 from nestquad.methods import Method
 from nestquad.points import IID, Sobol, Stream
-from nestquad.problem import NestedExpectation
+from nestquad.problem import NestedExpectation, best_and_each, value_of_information
 from nestquad.result import Estimate, Step
 from nestquad.voi.model._joint import Joint, Split, joint_law
 from nestquad.voi.table import Outputs, evsi, pandas, parameter_sets

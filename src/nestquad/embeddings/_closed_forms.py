@@ -1,4 +1,4 @@
-"""Closed forms by pair: (kernel on one coordinate, law on one coordinate)."""
+"""Registry of closed forms by pair: (kernel on one coordinate, law on one coordinate)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.errors import UnsupportedError
 from nestquad.kernels import Kernel
 
-__all__ = ["ClosedForm", "closed_form", "register", "supported_pairs", "unsupported"]
+__all__ = ["ClosedForm", "closed_form", "register", "short_mean", "supported_pairs", "unsupported"]
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,18 @@ def unsupported(kernel: Kernel, law: Law, reason: str = "") -> UnsupportedError:
         "in the transported space: any law with x = law.from_uniform(u), such as a Transport, "
         "needs only the embedding of a kernel in u under Uniform(0, 1)."
     )
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+
+
+def short_mean(function: Callable[[Array], Array], start: Array, width: Array) -> Array:
+    """Mean of `function` over [start, start + width], exact to rounding for short intervals.
+
+    Short means a width of at most 2 for functions such as polynomial × e^{-z} or e^{-z²/2}, and
+    little change within the interval; the error of 10 nodes is then far below 1e-16.
+    """
+    total = np.zeros(np.broadcast_shapes(start.shape, width.shape))
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        total += 0.5 * weight * function(start + width * (0.5 + 0.5 * node))
+    return total
