@@ -40,7 +40,6 @@ ORDER = (
     "problems",
     "plots",
     "pages",
-    "report.py",
     "voi",
     "botorch",
     "reproduce",

@@ -20,6 +20,7 @@ __all__ = [
     "common_batch",
     "frozen_array",
     "parameters",
+    "to_uniform",
 ]
 
 # ndtr rounds to 1 from z = 8.3 on. Clipping keeps such a point inside the cube,
@@ -182,6 +183,14 @@ class Law(ABC):
             "Independent of those, and Transport or Sampler made with score=."
         )
 
+    def _to_uniform(self, x: Array) -> Array:
+        """Invert `_from_uniform` for a single law at x (N, dim)."""
+        raise UnsupportedError(
+            f"The transport of {self!r} cannot be inverted, so a point of it has no known place in "
+            "the unit cube. Known for Uniform, Normal, LogNormal, scipy.stats distributions with a "
+            "cdf, and Independent of those."
+        )
+
     def _for_batch(self, batch: int | None, argument: str) -> Law:
         """Return the law as one that a function of `batch` values of theta gave."""
         if self.batch not in (None, batch):
@@ -318,3 +327,24 @@ def common_batch(argument: str, batches: list[int | None]) -> int | None:
             argument, f"batches of {sorted(sizes)} laws", "batches of one size T, or single laws"
         )
     return max(sizes)
+
+
+_INSIDE = 2.0**-54
+
+
+def to_uniform(law: Law, x: Array) -> Array:
+    """Uniforms (N, d) with ``law.from_uniform(uniforms) == x``, for a single law.
+
+    Points outside the support end up at the border of the cube, just inside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nestquad.distributions import LogNormal
+    >>> law = LogNormal(1.0, 0.5)
+    >>> u = np.array([[0.1], [0.9]])
+    >>> to_uniform(law, law.from_uniform(u)).round(12)
+    array([[0.1],
+           [0.9]])
+    """
+    return np.clip(law._to_uniform(np.asarray(x, dtype=float)), _INSIDE, 1.0 - 2 * _INSIDE)

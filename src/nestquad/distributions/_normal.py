@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.linalg import solve_triangular
+from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import (
@@ -108,6 +109,14 @@ class Normal(Law):
         assert self.chol is not None  # the constructor sees to it; mypy cannot
         return correlate(self.loc, self.chol, z)
 
+    def _to_uniform(self, x: Array) -> Array:
+        if self.sd is not None:
+            return np.asarray(ndtr((x - self.loc) / self.sd))
+        assert self.chol is not None
+        if not np.all(np.diagonal(self.chol) > 0):
+            return super()._to_uniform(x)
+        return np.asarray(ndtr(solve_triangular(self.chol, (x - self.loc).T, lower=True).T))
+
     def _score(self, x: Array) -> Array:
         centred = x - self.loc[..., None, :]
         if self.sd is not None:
@@ -178,6 +187,11 @@ class LogNormal(Law):
 
     def _from_normal(self, z: Array) -> Array:
         return _exp(_shift_and_scale(self.loc, self.sd, z))
+
+    def _to_uniform(self, x: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logarithm = np.log(np.maximum(x, 0.0))
+        return np.asarray(ndtr((logarithm - self.loc) / self.sd))
 
     def _score(self, x: Array) -> Array:
         if not (x > 0).all():

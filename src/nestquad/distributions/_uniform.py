@@ -82,6 +82,9 @@ class Uniform(Law):
         x += low
         return x
 
+    def _to_uniform(self, x: Array) -> Array:
+        return np.asarray((x - self.low) / (self.high - self.low))
+
     def _score(self, x: Array) -> Array:
         low, high = self.low[..., None, :], self.high[..., None, :]
         inside = (low <= x) & (x <= high)

@@ -9,15 +9,30 @@ from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 from scipy.optimize import minimize
 
 from nestquad._typing import Array
-from nestquad.voi.table._basis import Scales
 
-__all__ = ["Fit", "Moments", "draw", "fit"]
+__all__ = ["Fit", "Moments", "Scales", "draw", "fit"]
 
 # Gain of log likelihood required of a parameter before it enters.
 _PENALTY = 5.0
 _START = {"line": 0.1, "curve": 0.03, "product": 0.3, "noise": 0.7}
 _LOWEST, _HIGHEST = np.log(1e-9), np.log(1e2)
 _MOST_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Scales:
+    """How the prior variance of each column is made of a few variances, as a linear map of logs.
+
+    log variance (p,) = `constant` (p,) + `powers` (p, m) @ log scales (m,); the scales are those of
+    the lines (d), of the curves (d), and of the products of two and of three.
+    """
+
+    constant: Array
+    powers: Array
+
+    @property
+    def count(self) -> int:
+        return int(self.powers.shape[1])
 
 
 @dataclass(frozen=True)
