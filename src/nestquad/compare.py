@@ -1,4 +1,4 @@
-"""Methods side by side at the same budget."""
+"""Comparison of methods at the same budget."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
 
 
 def _label(method: Method, among: list[Method]) -> str:
-    """The name, with what differs from the defaults where a method is compared with itself."""
+    """The name, with settings that differ from the defaults where two methods share it."""
     if sum(m.name == method.name for m in among) == 1:
         return method.name
     default = type(method)()

@@ -1,4 +1,4 @@
-"""A single expectation by kernel quadrature: the same rule, without the nesting."""
+"""A single expectation by kernel quadrature."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def plan(
     method: str | Method = "auto",
     rng: RNGLike = None,
 ) -> Plan:
-    """The points at which a simulator has to evaluate g, for one that cannot be called from here.
+    """Points for a simulator of g that cannot be called from here.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def replay(first: Plan, values: Any) -> tuple[Estimate, Plan | None]:
 
 @dataclass
 class _Session:
-    """What the blocks of one plan have in common: the loop that asks, and what it was told."""
+    """State shared by the blocks of one plan: the loop, and the values so far."""
 
     problem: NestedExpectation
     method: Method
@@ -278,10 +278,10 @@ class _Session:
         return self.plans[turn]
 
     def answer(self, plan: Plan, values: Array) -> Estimate:
-        """Tell the values of a block, unless they are known, and return the answer after it."""
+        """Take the values of a block, unless they are known, and return the answer after it."""
         turn = plan.turn
         if turn < len(self.told) and not np.array_equal(self.told[turn], values):
-            # Other values than before: what was made of those is forgotten.
+            # Other values than before: forget what followed from those.
             told, self.told = self.told[:turn], []
             self._restart()
             for before in told:
@@ -308,7 +308,7 @@ class _Session:
         self.answers.append(replace(found, seconds=time.perf_counter() - started))
 
     def _asked(self) -> Plan | None:
-        """What the design of this turn lacks; designs that lack nothing are analysed at once."""
+        """Points missing from the design of this turn; complete designs are analysed at once."""
         while self.loop.design is not None:
             parts = tuple(
                 (grid, span)
@@ -356,7 +356,7 @@ class ValueRows:
 
 
 def value_rows(values: Any) -> ValueRows:
-    """Whatever holds values: a file, a frame, a series, a mapping from ids, or an array."""
+    """Values from a file, a frame, a series, a mapping from ids, or an array."""
     if isinstance(values, ValueRows):
         return values
     if isinstance(values, str | os.PathLike):

@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class OuterSample:
-    """What the outer stage saw: θ (T, d_θ), J(θ) (T[, p]) and f(J(θ)) (T, q)."""
+    """Data of the outer stage: θ (T, d_θ), J(θ) (T[, p]) and f(J(θ)) (T, q)."""
 
     theta: Array
     j: Array
@@ -196,7 +196,7 @@ class Estimate:
         return f"<table><caption>{title}</caption>{body}</table>"
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw what the outer stage saw; needs the extra ``plot``. Returns the axes."""
+        """Draw f(J(θ)) and J(θ); needs the extra ``plot``. Returns the axes."""
         from nestquad.plots import plot_estimate
 
         return plot_estimate(self, ax)
@@ -257,7 +257,7 @@ def summary(value: float | Array, std_error: float | Array) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Arrays, numpy scalars, tuples and mappings as what json can write."""
+    """Arrays, numpy scalars, tuples and mappings as plain objects for JSON."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""Error estimates from what was evaluated anyway.
+"""Error estimates without further evaluations.
 
 Inner bias and outer error are estimated apart, since they are cured by different means: more inner
 points, or more outer ones.

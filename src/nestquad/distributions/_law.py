@@ -165,7 +165,7 @@ class Law(ABC):
 
     @abstractmethod
     def _from_uniform(self, u: Array) -> Array:
-        """Do what `from_uniform` says; `u` is checked, and 3-d for a batch."""
+        """Implement `from_uniform`; `u` is checked, and 3-d for a batch."""
 
     def _from_normal(self, z: Array) -> Array:
         return self._from_uniform(np.clip(ndtr(z), _SMALLEST, _LARGEST))

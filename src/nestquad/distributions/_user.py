@@ -21,7 +21,7 @@ Score = Callable[[Array], ArrayLike]
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class _UserLaw(Law):
-    """What the two have in common: an optional score, and binding to a batch."""
+    """Base of both: an optional score, and binding to a batch."""
 
     fn: Callable[..., ArrayLike]
     _score_fn: Score | None
@@ -60,7 +60,7 @@ class _UserLaw(Law):
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Transport(_UserLaw):
-    """The law of ``fn(u)``: any simulator whose noise is laid open as uniforms or normals.
+    """The law of ``fn(u)``: any simulator driven by uniforms or normals.
 
     Parameters
     ----------

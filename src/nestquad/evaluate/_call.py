@@ -66,7 +66,7 @@ def call_f(
 ) -> Array:
     """f at J (T,) or (T, p), checked, as (T, q)."""
     try:
-        # What f cannot take becomes NaN and is reported below with its θ, so no warning is lost.
+        # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             raw = problem.apply_f(j)
     except Exception as error:
@@ -145,7 +145,7 @@ _INDEX_ADVICE = (
 
 
 def _as_real(what: str, raw: Any) -> Array:
-    """What a function returned as float64: of NumPy, JAX, PyTorch, or lists of numbers."""
+    """A returned value as float64: from NumPy, JAX, PyTorch, or lists of numbers."""
     if hasattr(raw, "detach"):  # a PyTorch tensor, which may track gradients or live on a GPU
         raw = raw.detach().cpu().numpy()
     try:

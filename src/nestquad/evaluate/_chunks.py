@@ -104,14 +104,14 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
 
 # Points and values of one block, temporary arrays of g included, and results that wait: bytes.
 MEMORY = 256_000_000
-# A block of g is held about this many times over: x, theta, and what g makes of them.
+# Copies of a block in memory: x, theta, and temporary arrays of g.
 _COPIES = 6
-# What may stay with the process between blocks: twice this, in bytes.
+# Half of the memory that may stay with the process between blocks, in bytes.
 _KEPT = 16_000_000
 
 
 def block_points(problem: NestedExpectation) -> int:
-    """How many points may be held at a time, whatever their dimension."""
+    """Points that fit into memory at a time."""
     law = problem.outer_law
     theta = (
         law.from_uniform(np.full((1, law.base_dim), 0.5))
@@ -135,8 +135,8 @@ def keep_freed_memory() -> None:
     np.empty(_KEPT, dtype=np.int8)
 
 
-# A step up or down is at most this factor: the first calls of a function are often slow, and what
-# a call costs beyond its points shows only in larger ones. From very short chunks a step may be
+# A step up or down is at most this factor: the first calls of a function are often slow, and the
+# fixed cost of a call shows only in larger ones. From very short chunks a step may be
 # larger, as long as it leads to no more than this part of the target.
 _STEP, _PART = 8.0, 0.25
 # Seconds of a task of an executor: target, and least worth handing out. One client feeds all
@@ -158,7 +158,7 @@ def task_seconds(workers: int) -> tuple[float, float]:
 
 @dataclass
 class Pace:
-    """Learns a chunk size from what chunks took.
+    """Learns a chunk size from the duration of chunks.
 
     Small chunks lose time on calls, on tasks and on files; large ones let workers wait for the
     last, lose much when a process dies, and react late to Ctrl-C. The cost of g is unknown

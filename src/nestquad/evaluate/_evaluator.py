@@ -36,7 +36,7 @@ __all__ = ["Evaluator", "ValueTable"]
 
 # Sizes to start from, before the cost of g is known.
 _FIRST, _FIRST_ONE_BY_ONE = 256, 8
-# What a chunk should take in this thread; tasks of an executor have costs of their own.
+# Target duration of a chunk in this thread; tasks of an executor have their own.
 _SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
 # Tasks for each worker: one under way, one that is waiting, and some because they differ.
@@ -45,7 +45,7 @@ _AHEAD = 3
 
 @dataclass
 class Evaluator:
-    """Evaluates designs of one problem and remembers what it was told to keep.
+    """Evaluates designs of one problem and keeps values where asked to.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Evaluator:
             self._workers.close()
 
     def run(self, grid: Grid, span: Span, rule: InnerRule | None) -> Iterator[tuple[Span, Array]]:
-        """Evaluate a span tile by tile, in order; yield values, or what the rule makes of them.
+        """Evaluate a span tile by tile, in order; yield values, or reduced values.
 
         A tile that is cheap is one job, reduced where it is evaluated. An expensive one, or one
         to be stored, consists of several jobs whose values come here.
@@ -164,7 +164,7 @@ class Evaluator:
                     yield Job(tile, part)
 
     def _row_limit(self, size: int) -> int:
-        """A row that takes no longer than twice what a chunk should is not worth cutting."""
+        """Points up to which a row is not cut: twice the target duration of a chunk."""
         if self._pace.per_point == 0.0:
             return 2 * size
         affordable = 2.0 * self._pace.seconds / self._pace.per_point
@@ -247,7 +247,7 @@ class Evaluator:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
 
     def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
-        """Wait for some job, and take what is there."""
+        """Wait for some job, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
         failure: EvaluationError | None = None
@@ -267,7 +267,7 @@ class Evaluator:
             raise failure
 
     def _save(self, task: Task, jobs: Iterable[Job]) -> None:
-        """After a failure or Ctrl-C: what workers have begun is kept, if there is a store."""
+        """After a failure or Ctrl-C: store the jobs that workers have begun."""
         if self.store is None:
             return
         for job in jobs:
@@ -302,7 +302,7 @@ class Evaluator:
 
 
 def _by_rows(grid: Grid) -> Grid:
-    """What a row depends on: all but how many there are."""
+    """The grid without its number of rows, on which no row depends."""
     return replace(grid, n_outer=0)
 
 

@@ -90,7 +90,7 @@ class Task:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def reduce(self, values: Array, span: Span) -> Array:
-        """What the rule makes of the values of a span; without a rule, the values."""
+        """Reduced values of a span; without a rule, the values."""
         if self.rule is None:
             return values
         if self.rule.whole_rows is None:
@@ -114,7 +114,7 @@ class Task:
 
 
 def run_task(task: Task, span: Span) -> tuple[Array, float]:
-    """Evaluate a span, and tell how long it took."""
+    """Evaluate a span; returns values and seconds."""
     keep_freed_memory()
     started = time.perf_counter()
     found = task(span)

@@ -27,8 +27,8 @@ _COUNT_SECONDS = 2.0
 class Workers:
     """Submits to the user's executor, and to a new pool of processes when that one breaks.
 
-    A process pool is of no use once one of its processes was killed (by the system for want of
-    memory, say). What it had in hand is lost, and evaluated again by a pool of the same size.
+    A process pool is unusable once one of its processes was killed (for want of memory, say). Its
+    tasks are lost, and evaluated again by a pool of the same size.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -66,7 +66,7 @@ class Workers:
                 self.replace(self.generation, error)
 
     def worked(self) -> None:
-        """A task was finished: whatever broke before, it is not the task."""
+        """Note a finished task: the task did not break the pool."""
         self._broken = 0
 
     def replace(self, generation: int, error: BaseException) -> None:

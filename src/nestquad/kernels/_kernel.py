@@ -135,7 +135,7 @@ def _hashable(value: Any) -> object:
 
 
 def as_nodes(x: ArrayLike, argument: str) -> Array:
-    """Nodes as float64, (..., n, d), or an error that says what is wrong with them."""
+    """Nodes as float64, (..., n, d), validated."""
     nodes = np.asarray(x, dtype=np.float64)
     if nodes.ndim < 2 or nodes.shape[-1] == 0:
         raise InputError(

@@ -120,7 +120,7 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
 def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     sample = estimate.sample
     order = np.argsort(sample.theta[:, 0], kind="stable")
-    # Points that weigh next to nothing are far out, where nobody claims to know J.
+    # Points of negligible weight lie in the tails, where J is not known.
     size = np.abs(sample.weights[order]).max(axis=1)
     order = order[size >= _VISIBLE * size.max()]
     theta, f, weights = sample.theta[order, 0], sample.f[order], sample.weights[order]

@@ -159,7 +159,7 @@ def style(ax: Any) -> Any:
 
 
 def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
-    """Write what is shown above the axes, left-aligned, after the problem's name."""
+    """Write a title above the axes, left-aligned, after the problem's name."""
     # Names are the user's: a dollar sign in them starts no formula.
     shown = f"{name}: {text}" if name else text
     ax.set_title(shown, loc="left", fontsize=TEXT_SIZE + 1, color=INK, pad=pad, parse_math=False)
@@ -167,7 +167,7 @@ def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
 
 @dataclass(frozen=True)
 class End:
-    """A label right of the axes, at the height of what it names."""
+    """A label right of the axes, at the height of its curve."""
 
     y: float
     text: str

@@ -1,4 +1,4 @@
-"""Health economics: what it is worth to learn some parameters before choosing a treatment."""
+"""Health economics: value of information about parameters of a treatment decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bayesian experimental design: how much an experiment is expected to teach."""
+"""Bayesian experimental design: expected information gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cholesky factors of Gram matrices: the one place where dense systems are solved."""
+"""Cholesky factors of Gram matrices, for all dense systems."""
 
 from __future__ import annotations
 
