@@ -17,7 +17,7 @@ import nestquad as nq
 from benchmarks._page import seconds, times
 from benchmarks._study import Column, Drawing, Result, Settings, Study, Table, Verdict
 from nestquad.evaluate import Grid, Span
-from nestquad.evaluate._pace import task_seconds
+from nestquad.evaluate._chunks import task_seconds
 from nestquad.evaluate._task import Task, run_task
 from nestquad.plots import new_axes
 from nestquad.points import IID, Stream

@@ -1,4 +1,4 @@
-"""Every error and warning that nestquad raises by itself.
+"""Errors and warnings of nestquad.
 
 A message says what was given, what was expected and what to do about it, so
 that a user who has never read the code can act on it.

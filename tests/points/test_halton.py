@@ -10,7 +10,7 @@ import pytest
 from nestquad.errors import InputError
 from nestquad.points import Halton, Stream
 from nestquad.points._halton import _first_primes
-from nestquad.points._shift import set_shifts
+from nestquad.points._sequence import set_shifts
 
 PRIMES = (2, 3, 5, 7, 11)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad.points import Stream
-from nestquad.points._shift import blocks, set_shifts, shifted_modulo_one
+from nestquad.points._sequence import blocks, set_shifts, shifted_modulo_one
 
 
 def test_what_would_be_zero_or_one_is_inside():

@@ -9,7 +9,7 @@ from nestquad.accuracy._calibration import (
     propagated,
     replicate_errors,
 )
-from nestquad.accuracy._errors import linearized_covariance
+from nestquad.accuracy._errors import linearized_covariance, size_of
 from nestquad.accuracy._smoothness import characteristics, order_of_smoothness, step_size, takes
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "order_of_smoothness",
     "propagated",
     "replicate_errors",
+    "size_of",
     "step_size",
     "takes",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from nestquad._typing import Array
 
-__all__ = ["linearized_covariance"]
+__all__ = ["linearized_covariance", "size_of"]
 
 
 def linearized_covariance(
@@ -26,3 +26,8 @@ def linearized_covariance(
         np.atleast_1d(finish(answers + step) - finish(answers - step)) / 2.0 for step in steps.T
     ]
     return np.stack(columns, axis=1)
+
+
+def size_of(directions: Array) -> float:
+    """The largest standard deviation that directions (k, m) of an error add up to."""
+    return float(np.sqrt((directions**2).sum(axis=1)).max(initial=0.0))

@@ -3,7 +3,7 @@
 from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods._names import METHODS, as_method
 from nestquad.methods.auto import Auto
-from nestquad.methods.learned import CKQ, LSMC, JointLattice, Learned, LearnedMethod
+from nestquad.methods.learned import CKQ, LSMC, JointLattice, Learned, LearnedMethod, ModelOfJ
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC, kernel_outer
 
@@ -22,6 +22,7 @@ __all__ = [
     "Learned",
     "LearnedMethod",
     "Method",
+    "ModelOfJ",
     "Turn",
     "as_method",
     "kernel_outer",

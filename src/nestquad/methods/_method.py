@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import size_of
+from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-__all__ = ["Goal", "Method", "State", "Turn"]
+__all__ = ["Goal", "Method", "State", "Turn", "assembled", "require_transports"]
 
 State = TypeVar("State")
 
@@ -75,3 +81,38 @@ class Method(ABC, Generic[State]):
     @abstractmethod
     def analyze(self, evaluations: Evaluations, last: Turn[State] | None = None) -> Turn[State]:
         """The answer from a design's evaluations; `last` only speeds up the fits."""
+
+
+def assembled(
+    problem: NestedExpectation,
+    answers: Array,
+    parts: Mapping[str, Array],
+    diagnostics: Mapping[str, Any],
+    **fields: Any,
+) -> Estimate:
+    """The estimate from q expectations, and directions (k, m) of each part of its error."""
+    value = problem.finish(answers)
+    if not np.isfinite(value).all():
+        raise EvaluationError(f"combine returned {value} for I = {answers}")
+    sizes = {name: size_of(part) for name, part in parts.items()}
+    return Estimate.from_directions(
+        value,
+        np.concatenate(list(parts.values()), axis=1),
+        problem=problem,
+        diagnostics={"answers": answers, "error_parts": sizes, **diagnostics},
+        **fields,
+    )
+
+
+def require_transports(problem: NestedExpectation, method: str) -> None:
+    """Refuse laws that can only be sampled: the method needs the uniforms behind θ and x."""
+    law, role = problem.outer_law, "outer"
+    if law.has_transport:
+        law, role = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))), "inner"
+    if not law.has_transport:
+        raise InputError(
+            role,
+            "a law that can only be sampled",
+            f"a law that is a transport of uniforms, in which method {method!r} models g",
+            "Use method='nmc', or describe the simulator by nq.Transport.",
+        )

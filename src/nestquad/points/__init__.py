@@ -7,11 +7,10 @@ To add one: a file here with a `Sequence`, its name in `as_sequence`, a test.
 
 from __future__ import annotations
 
-from nestquad.points._cbc import lattice_vector
 from nestquad.points._given import Given
 from nestquad.points._halton import Halton
 from nestquad.points._iid import IID
-from nestquad.points._lattice import Lattice
+from nestquad.points._lattice import Lattice, lattice_vector
 from nestquad.points._names import as_sequence
 from nestquad.points._periodic import (
     PERIODIZATIONS,

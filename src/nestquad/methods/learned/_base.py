@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations
-from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods._shared import assembled, require_transports, size_of
+from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._bar import ErrorBar
 from nestquad.methods.learned._model import ModelOfJ

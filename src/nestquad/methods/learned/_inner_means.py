@@ -248,13 +248,13 @@ def kernel_choices(
     """
     dim = uniform.shape[-1]
     spread = values.std(axis=(0, 1))
-    columns = (values / np.where(spread > 0, spread, 1.0))[:, :_TUNING[1]]
+    columns = (values / np.where(spread > 0, spread, 1.0))[:, : _TUNING[1]]
     kernels: list[Kernel] = [default_kernel(dim, 1.5), default_kernel(dim, 2.5)]
     if dim <= 2:
         kernels += [Matern(3.5), Gaussian()]
     choices = []
     for space in spaces:
-        nodes = nodes_on(space, uniform, uniform)[: len(columns), :_TUNING[1]]
+        nodes = nodes_on(space, uniform, uniform)[: len(columns), : _TUNING[1]]
         groups = list(zip(nodes, columns, strict=True))
         scale = median_lengthscale(nodes[0])
         for kernel in kernels:

@@ -227,9 +227,7 @@ class JointModel(ModelOfJ):
     def _copied(self, offsets: Array) -> Iterator[DenseSet]:
         together = max(1, _BLOCK // self.size)
         for start in range(0, len(offsets), together):
-            yield self._with_tails(
-                self._unbounded(offsets[start : start + together]), self._tails
-            )
+            yield self._with_tails(self._unbounded(offsets[start : start + together]), self._tails)
 
     def describe(self) -> dict[str, Any]:
         notes = [

@@ -25,8 +25,7 @@ class DenseSet:
 
 
 class ModelOfJ(ABC):
-    """What was learned of J(θ) = E[g | θ] from evaluations of g.
-    """
+    """What was learned of J(θ) = E[g | θ] from evaluations of g."""
 
     @property
     @abstractmethod

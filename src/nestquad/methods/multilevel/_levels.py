@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import linearized_covariance
+from nestquad.accuracy import linearized_covariance, size_of
 from nestquad.errors import EvaluationError
-from nestquad.methods._shared import size_of
 
 __all__ = [
     "FEWEST_OUTER",

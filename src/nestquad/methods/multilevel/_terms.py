@@ -11,13 +11,13 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
+from nestquad.gp import median_lengthscale
 from nestquad.methods.multilevel._levels import fit_decay
 from nestquad.methods.nested import describe_rules, weighted_sum
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
 from nestquad.rules import Rule
-from nestquad.gp import median_lengthscale
 
 __all__ = [
     "Assembled",

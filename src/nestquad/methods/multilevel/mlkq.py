@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nestquad.accuracy import Allocation, allocate
+from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods._shared import assembled, require_transports, size_of
+from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._sizes import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms

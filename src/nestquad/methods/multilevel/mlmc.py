@@ -10,8 +10,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
-from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods._shared import assembled
+from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
     FEWEST_OUTER,
     LevelMoments,

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
-from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods._shared import assembled, size_of
+from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._inner import InnerFit
 from nestquad.methods.nested._outer import OuterFit
 from nestquad.points import Given, Sequence, as_sequence

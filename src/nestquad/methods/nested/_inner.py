@@ -9,8 +9,8 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.evaluate import InnerPoints, InnerRule, Span
-from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.gp import median_lengthscale
+from nestquad.quadrature import KernelQuadrature, nodes_on
 
 __all__ = ["InnerFit", "KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
 

@@ -14,10 +14,10 @@ from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.distributions import Law
 from nestquad.evaluate import OuterPoints
+from nestquad.gp import amplitude, restricted_likelihood
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import NORMAL_95
 from nestquad.rules import Rule, factorize
-from nestquad.gp import amplitude, restricted_likelihood
 
 __all__ = [
     "OuterFit",
