@@ -121,7 +121,7 @@ def compare(
     problem: NestedExpectation,
     *,
     budget: int | Sequence[int],
-    methods: str | Method | Iterable[str | Method] | None = None,
+    methods: str | Method[Any] | Iterable[str | Method[Any]] | None = None,
     replicates: int = 20,
     rng: RNGLike = None,
     progress: ProgressLike = False,
@@ -191,7 +191,7 @@ def compare(
 
 
 def _applies(
-    method: Method, problem: NestedExpectation, stream: Stream, budgets: list[int]
+    method: Method[Any], problem: NestedExpectation, stream: Stream, budgets: list[int]
 ) -> bool:
     """Whether it can plan: some methods need transports, or more evaluations than others."""
     try:
@@ -225,7 +225,7 @@ def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
     )
 
 
-def _label(method: Method, among: list[Method]) -> str:
+def _label(method: Method[Any], among: list[Method[Any]]) -> str:
     """The name, with settings that differ from the defaults where two methods share it."""
     if sum(m.name == method.name for m in among) == 1:
         return method.name

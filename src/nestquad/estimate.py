@@ -16,7 +16,7 @@ from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError, Store
-from nestquad.methods import Goal, Method, Turn, as_method
+from nestquad.methods import Goal, Method[Any], Turn, as_method
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate, Step
@@ -34,7 +34,7 @@ def estimate(
     budget: int | None = None,
     tol: float | None = None,
     rtol: float | None = None,
-    method: str | Method = "auto",
+    method: str | Method[Any] = "auto",
     rng: RNGLike = None,
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -120,7 +120,7 @@ def estimate(
     )
 
 
-def settled(method: str | Method, budget: int | None, adaptive: bool) -> tuple[Method, int | None]:
+def settled(method: str | Method[Any], budget: int | None, adaptive: bool) -> tuple[Method[Any], int | None]:
     """The method that was meant, and the budget with its default."""
     chosen = as_method(method)
     if adaptive and budget is None:
@@ -164,7 +164,7 @@ def _warn_if_it_matters(found: Estimate) -> None:
             )
 
 
-def _has_sizes(method: Method) -> bool:
+def _has_sizes(method: Method[Any]) -> bool:
     """Whether both sizes are fixed, by numbers or by points that the user brings."""
     return all(
         getattr(method, f"n_{side}", None) is not None
@@ -286,9 +286,8 @@ class Loop:
                 raise
             turn = last
         stopped = self.evaluator.stopped
-        if last is not None and stopped is not None:
-            if turn.estimate.n_outer < last.estimate.n_outer:
-                turn = last  # cut off by time: the last design was larger, and complete
+        if last and stopped and turn.estimate.n_outer < last.estimate.n_outer:
+            turn = last  # cut off by time: the last design was larger, and complete
         found = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
         self.last = replace(turn, estimate=found)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))

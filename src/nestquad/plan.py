@@ -160,7 +160,7 @@ def plan(
     budget: int | None = None,
     tol: float | None = None,
     rtol: float | None = None,
-    method: str | Method = "auto",
+    method: str | Method[Any] = "auto",
     rng: RNGLike = None,
 ) -> Plan:
     """Points for a simulator of g that cannot be called from here.

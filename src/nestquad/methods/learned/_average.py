@@ -62,7 +62,7 @@ class DenseAverage:
         return np.atleast_1d(self.problem.finish(answers))
 
     def f(self, points: DenseSet, *, require_finite: bool) -> Array:
-        """f(Ĵ) (M, q); what is not finite is NaN or, if required to be, an error."""
+        """Values (M, q) of f; where f cannot take Ĵ, NaN or, if required to be finite, an error."""
         theta = points.uniform
         if require_finite:  # θ only serves the message
             theta = self.problem.outer_law.from_uniform(theta)

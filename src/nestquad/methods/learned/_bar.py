@@ -25,8 +25,6 @@ __all__ = ["ErrorBar"]
 _PATHS = 24
 # Prior weight of the model's own bar, in comparisons, and a safety factor for having few.
 _PRIOR, _SAFETY = 0.5, 1.6
-# Share of the variance of an output beyond which a model has not learned it.
-_UNLEARNED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class ErrorBar:
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions by cause, and the rate: the power of n at which the posterior narrows."""
         paths, rate = self._paths(rng)
-        parts = {"paths": paths, "misfit": self._misfit(), "unlearned": self._unlearned()}
+        parts = {"paths": paths, "misfit": self._misfit()}
         for cause, others in self.model.alternatives().items():
             changes = self._felt(self.model, np.stack(others))[:, 0]
             parts[cause] = np.abs(changes).max(axis=0)[:, None]
@@ -152,28 +150,6 @@ class ErrorBar:
         mean = self._final(weights @ felt)
         noise = self._final(np.sqrt(weights**2 @ felt**2))
         return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
-
-    def _unlearned(self) -> Array:
-        """What residuals change if they are J's and not noise in x, (k, m).
-
-        Counted where a model explains less than half of an output: it then has seen too little
-        of g to say what is noise. Anything between nothing and all of it is as likely.
-        """
-        design, residuals = self.model.design, self.model.residuals()
-        weights = design.weights
-        values = design.j + residuals
-        center = weights @ values / weights.sum()
-        # Squared weights, since residuals are noisy where the weights are small.
-        left = weights**2 @ residuals**2
-        unlearned = left > _UNLEARNED * (weights**2 @ (values - center) ** 2)
-        directions = [np.zeros(self.average.final(self.answers).size)]
-        before = self._averages(design)[0]
-        for c in np.flatnonzero(unlearned):
-            j = design.j + residuals * (np.arange(residuals.shape[1]) == c)
-            j = self.model.bounded(j, design.uniform)
-            after = self._averages(replace(design, j=j))[0]
-            directions.append(self._final(np.nan_to_num(after - before)) / np.sqrt(3.0))
-        return np.stack(directions, axis=1)
 
     def _final(self, changes: Array) -> Array:
         return propagated(self.average.problem.finish, self.answers, changes)

@@ -138,14 +138,14 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         if not fit.reliable:
             parts["unreliable"] = np.full((len(parts["average"]), 1), np.inf)
         sizes = {name: size_of(part) for name, part in parts.items()}
-        outer = sizes["average"]
+        inner = [size for name, size in sizes.items() if name != "average"]
         estimate = assembled(
             problem,
             answers,
             parts,
             {
-                "error_inner": float(np.linalg.norm([s for s in sizes.values()][:-1])),
-                "error_outer": outer,
+                "error_inner": float(np.sqrt(sum(known**2 for known in inner))),
+                "error_outer": sizes["average"],
                 **model.describe(),
             },
             n_evaluations=evaluations.design.n_evaluations,

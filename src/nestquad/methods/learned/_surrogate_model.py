@@ -90,7 +90,7 @@ class SurrogateModel(ModelOfJ):
     @property
     def cost(self) -> int:
         # An exponential takes as long as several products.
-        return 8 * self.n_points * len(self.surrogate.outputs)
+        return 4 * self.n_points * len(self.surrogate.outputs)
 
     @cached_property
     def sketch(self) -> DenseSet:
@@ -130,7 +130,7 @@ class SurrogateModel(ModelOfJ):
         return np.asarray(self.sketch.j + source.paths(z, n_paths, rng) - source.mean(z))
 
     def refitted(self, n_points: int) -> SurrogateModel:
-        if n_points < 2 + self.surrogate.kind.trend.size(self.dim):
+        if n_points < max(8, 2 + self.surrogate.kind.trend.size(self.dim)):
             raise NumericalError(f"{n_points} points are too few for {self.surrogate.kind}")
         return replace(
             self,
@@ -273,15 +273,17 @@ class _Candidates:
             self.found[kind] = (density, error, surrogate)
 
     def _plausible(self, surrogate: Surrogate, j: Array) -> bool:
-        """Whether f(Ĵ) stays near what was seen: a surrogate that runs away does not."""
+        """Whether f(Ĵ) stays near what J and twice its deviations give: a runaway does not."""
         z = scores_of(self.law, sketch_points(self.z.shape[1], 256))
         dense, seen = self.f(surrogate.mean(z)), self.f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():
             return False
-        if self.law.base == "normal":
-            # Averages reach further into the tails, where f has to take what is extrapolated.
-            if not np.isfinite(self.f(surrogate.mean(3.0 * z[:64]))).all():
-                return False
+        # Averages reach further into the tails, where f has to take what is extrapolated.
+        far = 3.0 * z[:64]
+        if self.law.base == "normal" and not np.isfinite(self.f(surrogate.mean(far))).all():
+            return False
+        stretched = self.f(2.0 * j - j.mean(axis=0))
+        seen = np.concatenate([seen, np.where(np.isfinite(stretched), stretched, seen)])
         low, high = seen.min(axis=0), seen.max(axis=0)
         margin = 2.0 * (high - low) + 1e-12 * np.abs(high)
         return bool(((dense >= low - margin) & (dense <= high + margin)).all())

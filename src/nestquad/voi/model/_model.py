@@ -114,7 +114,7 @@ class Model:
         tol: float | None = None,
         rtol: float | None = None,
         budget: int | None = None,
-        method: str | Method = "auto",
+        method: str | Method[Any] = "auto",
         rng: RNGLike = None,
         executor: Executor | None = None,
         progress: ProgressLike = False,
