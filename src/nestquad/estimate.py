@@ -16,7 +16,7 @@ from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError, Store
-from nestquad.methods import Goal, Method[Any], Turn, as_method
+from nestquad.methods import Goal, Method, Turn, as_method
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate, Step
@@ -120,7 +120,9 @@ def estimate(
     )
 
 
-def settled(method: str | Method[Any], budget: int | None, adaptive: bool) -> tuple[Method[Any], int | None]:
+def settled(
+    method: str | Method[Any], budget: int | None, adaptive: bool
+) -> tuple[Method[Any], int | None]:
     """The method that was meant, and the budget with its default."""
     chosen = as_method(method)
     if adaptive and budget is None:
