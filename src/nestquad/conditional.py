@@ -161,9 +161,9 @@ def conditional(
     )
 
 
-def _as_points(name: str, given: ArrayLike, dim: int) -> Array:
+def _as_points(name: str, given: ArrayLike, dim: int | None) -> Array:
     points = np.asarray(given, dtype=float)
-    if points.ndim not in (1, 2) or points.shape[-1] != dim:
+    if points.ndim not in (1, 2) or points.shape[-1] != (dim or points.shape[-1]):
         raise InputError(
             name,
             f"an array of shape {points.shape}",

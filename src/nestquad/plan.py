@@ -255,7 +255,7 @@ class _Session:
     """State shared by the blocks of one plan: the loop, and the values so far."""
 
     problem: NestedExpectation
-    method: Method
+    method: Method[Any]
     goal: Goal
     tol: float | None
     rtol: float | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import replicate_errors
+from nestquad.accuracy import replicate_errors, size_of
 from nestquad.evaluate import call_f
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.points import Stream
@@ -18,10 +18,9 @@ __all__ = ["DenseAverage"]
 
 # Independently shifted lattices of θ: their spread is the error of their mean, whatever f is.
 _REPLICATES = 16
-# Numbers that may be computed for the average: at first (a tenth of a second), and where the
-# average limits the answer.
-_NUMBERS, _MOST_NUMBERS = 1 << 22, 1 << 24
-_LOG2_SIZES = (9, 13, 16)  # θ of a lattice: fewest, most at first, most
+# Limits of time: numbers that may be computed for an average (half a second), and the base-2
+# logarithms of the number of θ of a lattice, at first and at most.
+_NUMBERS, _FEWEST, _MOST = 1 << 24, 10, 16
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,18 @@ class DenseAverage:
     scalar: bool
     stream: Stream
 
-    def first_size(self, model: ModelOfJ) -> int:
-        """The base-2 logarithm of the number of θ of a lattice to begin with."""
-        return self._affordable(model, _NUMBERS, _LOG2_SIZES[1])
+    def of(self, model: ModelOfJ, limit: float) -> Array:
+        """The q expectations by each lattice, (R, q), of as many θ as their error asks for.
 
-    def last_size(self, model: ModelOfJ) -> int:
-        return self._affordable(model, _MOST_NUMBERS, _LOG2_SIZES[2])
-
-    def _affordable(self, model: ModelOfJ, numbers: int, most: int) -> int:
-        size = numbers // (_REPLICATES * max(model.cost, 1))
-        return int(np.clip(size.bit_length() - 1, _LOG2_SIZES[0], most))
+        θ are free of g, so their number grows until the error of the final answers is small
+        beside `limit`, what the model leaves uncertain, or until time is up.
+        """
+        most = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
+        for log2_size in range(_FEWEST, max(min(most, _MOST), _FEWEST) + 1, 2):
+            found = self.by_replicate(model, log2_size)
+            if size_of(self.errors(found)) <= 0.2 * limit:
+                break
+        return found
 
     def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
         """The q expectations by each lattice, (R, q)."""

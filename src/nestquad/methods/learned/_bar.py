@@ -37,13 +37,10 @@ class ErrorBar:
         How f(Ĵ) is averaged.
     model
         What was learned of J.
-    answers
-        The q expectations, about which all is linear.
     """
 
     average: DenseAverage
     model: ModelOfJ
-    answers: Array
 
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions by cause, and the rate: the power of n at which the posterior narrows."""
@@ -53,6 +50,11 @@ class ErrorBar:
             changes = self._felt(self.model, np.stack(others))[:, 0]
             parts[cause] = np.abs(changes).max(axis=0)[:, None]
         return parts, rate
+
+    @cached_property
+    def answers(self) -> Array:
+        """The q expectations, about which all is linear."""
+        return np.asarray(self._averages(self.model.sketch)[0])
 
     @cached_property
     def _order(self) -> int:

@@ -125,14 +125,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         fit = self.fit(evaluations, last)
         model = fit.model
         average = DenseAverage(problem, fit.scalar, grid.stream.child(grid.level, 6))
-        size = average.first_size(model)
-        by_replicate = average.by_replicate(model, size)
-        bar = ErrorBar(average, model, by_replicate.mean(axis=0))
-        parts, rate = bar.parts(grid.stream.child(grid.level, 5).generator())
-        # θ are free of g: where their number limits the answer, take as many as time allows.
-        limit, larger = max(map(size_of, parts.values())), average.last_size(model)
-        if larger > size and size_of(average.errors(by_replicate)) > 0.5 * limit:
-            by_replicate = average.by_replicate(model, larger)
+        rng = grid.stream.child(grid.level, 5).generator()
+        parts, rate = ErrorBar(average, model).parts(rng)
+        by_replicate = average.of(model, max(map(size_of, parts.values())))
         parts["average"] = average.errors(by_replicate)
         answers = by_replicate.mean(axis=0)
         if not fit.reliable:
