@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.linalg import lapack, solve_triangular
 
@@ -68,21 +69,22 @@ class RestrictedLikelihood:
     log_noise_guess: float | None
 
     @cached_property
-    def _pairs(self) -> tuple[Array, Array]:
+    def _pairs(self) -> tuple[NDArray[np.int64], Array]:
         """Positions of all pairs above the diagonal (m,), and their distances (d, m)."""
         row, column = np.triu_indices(self.y.size, 1)
-        return row * self.y.size + column, np.abs(self.z[row] - self.z[column]).T.copy()
+        position = np.asarray(row * self.y.size + column, dtype=np.int64)
+        return position, np.abs(self.z[row] - self.z[column]).T.copy()
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
-        p = Hyperparameters.from_vector(vector)
+        *_, signal, noise = values = np.exp(vector)
         n = self.y.size
         position, apart = self._pairs
-        correlations, slopes = self.correlation.derivatives(apart, p.lengthscale)
+        correlations, slopes = self.correlation.derivatives(apart, values[:-2])
         # LAPACK reads a matrix above the diagonal, row by row, as one below it, column by column.
         covariance = np.zeros((n, n))
         flat = covariance.reshape(-1)
-        flat[position] = p.signal * correlations
-        flat[:: n + 1] = p.signal * (1.0 + FLOOR) + p.noise * self.noise_shape
+        flat[position] = signal * correlations
+        flat[:: n + 1] = noise * self.noise_shape + signal * (1.0 + FLOOR)
         factors = factorized(covariance.T, self.functions)
         if factors is None:
             return FAILED, np.zeros_like(vector)
@@ -94,21 +96,21 @@ class RestrictedLikelihood:
         projection -= part.T @ part
         alpha = projection @ self.y
         loss = 0.5 * float(self.y @ alpha)
-        loss += float(np.log(np.diagonal(lower)).sum() + np.log(np.diagonal(small)).sum())
+        loss += float(np.log(lower.diagonal()).sum() + np.log(small.diagonal()).sum())
         projection -= alpha[:, None] * alpha
-        diagonal, pairs = np.diagonal(projection), projection.reshape(-1)[position]
+        diagonal, pairs = projection.diagonal(), projection.reshape(-1)[position]
         gradient = np.empty_like(vector)
-        gradient[:-2] = p.signal * (slopes @ pairs)
-        gradient[-2] = p.signal * (float(correlations @ pairs) + 0.5 * float(diagonal.sum()))
-        gradient[-1] = 0.5 * p.noise * float(diagonal @ self.noise_shape)
+        gradient[:-2] = signal * (slopes @ pairs)
+        gradient[-2] = signal * (float(correlations @ pairs) + 0.5 * float(diagonal.sum()))
+        gradient[-1] = 0.5 * noise * float(diagonal @ self.noise_shape)
         centre, sd = _LENGTHSCALE_PRIOR
         deviation = (vector[:-2] - centre) / sd
         loss += 0.5 * float(deviation @ deviation)
         gradient[:-2] += deviation / sd
         if self.log_noise_guess is not None:
-            noise = (vector[-1] - self.log_noise_guess) / _NOISE_PRIOR_SD
-            loss += 0.5 * float(noise**2)
-            gradient[-1] += noise / _NOISE_PRIOR_SD
+            away = (float(vector[-1]) - self.log_noise_guess) / _NOISE_PRIOR_SD
+            loss += 0.5 * away**2
+            gradient[-1] += away / _NOISE_PRIOR_SD
         return loss, gradient
 
 
