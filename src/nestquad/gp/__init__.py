@@ -16,6 +16,7 @@ from nestquad.gp._lengthscale import (
     median_lengthscale,
     restricted_likelihood,
 )
+from nestquad.gp._optimizer import maximum_likelihood
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -42,6 +43,7 @@ __all__ = [
     "fit_surrogate",
     "interpolate",
     "lattice_steps",
+    "maximum_likelihood",
     "median_lengthscale",
     "near_kinds",
     "restricted_likelihood",

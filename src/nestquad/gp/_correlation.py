@@ -9,16 +9,11 @@ import numpy as np
 
 from nestquad._typing import Array
 
-__all__ = ["Correlation", "Shape", "distances"]
+__all__ = ["Correlation", "Shape"]
 
 Shape = Literal["gaussian", "matern52"]
 
 _ROOT5 = np.sqrt(5.0)
-
-
-def distances(x: Array, y: Array) -> Array:
-    """|x_j - y_j| for each coordinate, (n, d), (m, d) → (d, n, m)."""
-    return np.abs(x.T[:, :, None] - y.T[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -56,23 +51,30 @@ class Correlation:
         return polynomial
 
     def derivatives(self, apart: Array, lengthscale: Array) -> tuple[Array, Array]:
-        """The matrix (n, n) and its derivatives in the log lengthscales, (d, n, n).
+        """Correlations (m,) and their derivatives in the log lengthscales, (d, m).
 
-        `apart` are the `distances` of the points, (d, n, n).
+        `apart` (d, m) are the distances |x_j − y_j| of m pairs of points.
         """
-        r = apart / lengthscale[:, None, None]
+        r = apart / lengthscale[:, None]
         if self.additive:
             factor, slope = self._factor_and_slope(r)
             return factor.sum(axis=0) / len(r), slope / len(r)
         if self.shape == "gaussian":
             r *= r
-            matrix = np.exp(-0.5 * r.sum(axis=0))
-            r *= matrix
-            return matrix, r
+            values = np.exp(-0.5 * r.sum(axis=0))
+            r *= values
+            return values, r
         r *= _ROOT5
-        polynomial = 1.0 + r + r * r / 3.0
-        matrix = polynomial.prod(axis=0) * np.exp(-r.sum(axis=0))
-        return matrix, matrix * (r * r * (1.0 + r) / (3.0 * polynomial))
+        values = np.exp(-r.sum(axis=0))
+        slope = r * r
+        slope /= 3.0
+        r += 1.0
+        polynomial = r + slope
+        slope *= r
+        slope /= polynomial
+        values *= polynomial.prod(axis=0)
+        slope *= values
+        return values, slope
 
     def _factor(self, r: Array) -> Array:
         if self.shape == "gaussian":

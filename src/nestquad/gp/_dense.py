@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.linalg import lapack, solve_triangular
-from scipy.optimize import minimize
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.gp._correlation import Correlation, distances
+from nestquad.gp._correlation import Correlation
+from nestquad.gp._optimizer import FAILED, maximum_likelihood
 from nestquad.gp._trend import Trend
 
 __all__ = ["FLOOR", "GP", "Hyperparameters", "RestrictedLikelihood", "fit_gp"]
@@ -23,9 +24,9 @@ FLOOR = 1e-13
 # points suggests. They decide only what the data leave open.
 _LENGTHSCALE_PRIOR = (np.log(2.0), 1.5)
 _NOISE_PRIOR_SD = 1.5
-_FAILED = 1e25
-# Lengthscales are searched among so many points: optima are flat, and T³ is dear.
+# Points that choose hyperparameters: optima are flat, and likelihoods cost T³.
 _TUNING_POINTS = 80
+_MOST_STEPS = 30
 _BLOCK = 4096
 _LINE = 512
 
@@ -51,8 +52,8 @@ class Hyperparameters:
 class RestrictedLikelihood:
     """Negative restricted log likelihood plus priors, with its gradient.
 
-    `apart` are the coordinates' distances (d, T, T), `functions` the trend's (T, k). Without
-    `log_noise_guess` the noise is what `noise_shape` says, and has no prior.
+    `z` (T, d) are the points, `functions` (T, k) those of the trend. Without `log_noise_guess` the
+    noise is what `noise_shape` says, and has no prior.
 
     Cost
     ----
@@ -61,75 +62,74 @@ class RestrictedLikelihood:
     """
 
     correlation: Correlation
-    apart: Array
+    z: Array
     y: Array
     functions: Array
     noise_shape: Array
     log_noise_guess: float | None
 
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int64], Array]:
+        """Positions of all pairs above the diagonal (m,), and their distances (d, m)."""
+        row, column = np.triu_indices(self.y.size, 1)
+        position = np.asarray(row * self.y.size + column, dtype=np.int64)
+        return position, np.abs(self.z[row] - self.z[column]).T.copy()
+
     def __call__(self, vector: Array) -> tuple[float, Array]:
-        p = Hyperparameters.from_vector(vector)
-        matrix, slopes = self.correlation.derivatives(self.apart, p.lengthscale)
-        covariance = p.signal * matrix
-        covariance.flat[:: self.y.size + 1] += p.noise * self.noise_shape + FLOOR * p.signal
-        factors = factorized(covariance, self.functions)
+        *_, signal, noise = values = np.exp(vector)
+        n = self.y.size
+        position, apart = self._pairs
+        correlations, slopes = self.correlation.derivatives(apart, values[:-2])
+        # LAPACK reads a matrix above the diagonal, row by row, as one below it, column by column.
+        covariance = np.zeros((n, n))
+        flat = covariance.reshape(-1)
+        flat[position] = signal * correlations
+        flat[:: n + 1] = noise * self.noise_shape + signal * (1.0 + FLOOR)
+        factors = factorized(covariance.T, self.functions)
         if factors is None:
-            return 10 * _FAILED, np.zeros_like(vector)
+            return FAILED, np.zeros_like(vector)
         lower, half, small = factors
         inverse, _ = lapack.dtrtri(lower, lower=1)
         # The factor's upper triangle is zero, and so is its inverse's.
         part, _ = lapack.dtrtrs(small, half.T @ inverse, lower=1)
-        projection = inverse.T @ inverse - part.T @ part
+        projection = inverse.T @ inverse
+        projection -= part.T @ part
         alpha = projection @ self.y
         loss = 0.5 * float(self.y @ alpha)
-        loss += float(np.log(np.diagonal(lower)).sum() + np.log(np.diagonal(small)).sum())
-        inside = projection - alpha[:, None] * alpha
+        loss += float(np.log(lower.diagonal()).sum() + np.log(small.diagonal()).sum())
+        projection -= alpha[:, None] * alpha
+        diagonal, pairs = projection.diagonal(), projection.reshape(-1)[position]
         gradient = np.empty_like(vector)
-        flat = inside.ravel()
-        gradient[:-2] = 0.5 * p.signal * (slopes.reshape(len(slopes), -1) @ flat)
-        gradient[-2] = 0.5 * p.signal * float(matrix.ravel() @ flat)
-        gradient[-1] = 0.5 * p.noise * float(np.diagonal(inside) @ self.noise_shape)
+        gradient[:-2] = signal * (slopes @ pairs)
+        gradient[-2] = signal * (float(correlations @ pairs) + 0.5 * float(diagonal.sum()))
+        gradient[-1] = 0.5 * noise * float(diagonal @ self.noise_shape)
         centre, sd = _LENGTHSCALE_PRIOR
         deviation = (vector[:-2] - centre) / sd
         loss += 0.5 * float(deviation @ deviation)
         gradient[:-2] += deviation / sd
         if self.log_noise_guess is not None:
-            noise = (vector[-1] - self.log_noise_guess) / _NOISE_PRIOR_SD
-            loss += 0.5 * float(noise**2)
-            gradient[-1] += noise / _NOISE_PRIOR_SD
+            away = (float(vector[-1]) - self.log_noise_guess) / _NOISE_PRIOR_SD
+            loss += 0.5 * away**2
+            gradient[-1] += away / _NOISE_PRIOR_SD
         return loss, gradient
 
 
-def most_likely(
-    likelihood: RestrictedLikelihood, start: Hyperparameters | None, most_steps: int = 30
+def _most_likely(
+    likelihood: RestrictedLikelihood, start: Hyperparameters | None
 ) -> tuple[Hyperparameters, float] | None:
-    """The maximum, searched from the best of a few starts; None if there is none.
-
-    `start` is where a search among fewer points ended.
-    """
-    dim = len(likelihood.apart)
-    fixed = likelihood.log_noise_guess is None
-    guess = 0.0 if likelihood.log_noise_guess is None else likelihood.log_noise_guess
-    noise_bounds = (0.0, 0.0) if fixed else (np.log(1e-22), np.log(10.0))
+    """Hyperparameters of highest likelihood and its logarithm; `start` is that of a similar fit."""
+    dim = likelihood.z.shape[1]
+    guess = likelihood.log_noise_guess
+    noise_bounds = (0.0, 0.0) if guess is None else (np.log(1e-22), np.log(10.0))
     bounds = [(np.log(0.05), np.log(100.0))] * dim + [(np.log(1e-6), np.log(1e6)), noise_bounds]
-    low, high = np.array(bounds).T
     # The last search may sit in an optimum of more noise than there is now: never trust it alone.
-    vectors = [np.array([*np.full(dim, np.log(s)), 0.0, guess]) for s in (1.0, 3.0)]
+    starts = [np.array([*np.full(dim, np.log(s)), 0.0, guess or 0.0]) for s in (1.0, 3.0)]
     if start is not None:
-        vectors.append(start.vector())
-    vectors = [np.clip(v, low, high) for v in vectors]
-    first = min(vectors, key=lambda v: likelihood(v)[0])
-    found = minimize(
-        likelihood,
-        first,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxiter": most_steps, "ftol": 1e-5},
+        starts.append(start.vector())
+    found = maximum_likelihood(
+        likelihood, starts, np.array(bounds), n_values=likelihood.y.size, most_steps=_MOST_STEPS
     )
-    if not found.fun < _FAILED:
-        return None
-    return Hyperparameters.from_vector(found.x), -float(found.fun)
+    return None if found is None else (Hyperparameters.from_vector(found[0]), -found[1])
 
 
 def factorized(covariance: Array, functions: Array) -> tuple[Array, Array, Array] | None:
@@ -169,12 +169,16 @@ class GP:
         return float(self.y.mean()), spread if spread > 0 else 1.0
 
     @cached_property
-    def _factor(self) -> tuple[Array, Array, Array]:
-        return self._factorized(self.z, self.noise_shape)
+    def _gram(self) -> Array:
+        return self._covariance(self.z, self.noise_shape)
 
-    def _factorized(self, x: Array, noise_shape: Array) -> tuple[Array, Array, Array]:
+    @cached_property
+    def _factor(self) -> tuple[Array, Array, Array]:
         """Cholesky factor, L⁻¹H and the factor of HᵀK⁻¹H."""
-        found = factorized(self._covariance(x, noise_shape), self._trend(x))
+        return self._factorized(self._gram, self.z)
+
+    def _factorized(self, covariance: Array, x: Array) -> tuple[Array, Array, Array]:
+        found = factorized(covariance, self._trend(x))
         if found is None:
             raise NumericalError("The covariance of a surrogate is not positive definite.")
         return found
@@ -182,7 +186,7 @@ class GP:
     def _coefficients(self, ys: Array) -> tuple[Array, Array]:
         """Coefficients of kernel (T, m) and trend (k, m) for standardized values (T, m)."""
         lower, half, small = self._factor
-        covariance, functions = self._covariance(self.z, self.noise_shape), self._trend(self.z)
+        covariance, functions = self._gram, self._trend(self.z)
         alpha, beta = np.zeros_like(ys), np.zeros((functions.shape[1], ys.shape[1]))
         # Two rounds of refinement: kernels of smooth functions are close to singular.
         for _ in range(3):
@@ -221,7 +225,7 @@ class GP:
         else:
             x = self.z if design is None else design
             shape = noise_ratio * np.full(x.shape[0], self.noise_shape.mean())
-            lower, half, small = self._factorized(x, shape)
+            lower, half, small = self._factorized(self._covariance(x, shape), x)
         p = self.parameters
         white = solve_triangular(lower, p.signal * self._correlate(x, z), lower=True)
         missing = self._trend(z).T - half.T @ white
@@ -349,17 +353,21 @@ def fit_gp(
     few = slice(0, max(_TUNING_POINTS, 2 * trend.size(dim)))
     likelihood = RestrictedLikelihood(
         correlation,
-        distances(z[few], z[few]),
+        z[few],
         ((y - y.mean()) / spread)[few],
         trend.matrix(z[few] / _reach(z)),
         shape[few],
         log_guess,
     )
-    found = most_likely(likelihood, start)
+    found = _most_likely(likelihood, start)
     if found is None:
         return None
     gp = GP(correlation, trend, z, y, shape, *found)
-    return gp if factorized(gp._covariance(z, shape), gp._trend(z)) is not None else None
+    try:
+        _ = gp._factor
+    except NumericalError:  # with all points, where fewer chose the hyperparameters
+        return None
+    return gp
 
 
 def _reach(z: Array) -> float:

@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, rfft
-from scipy.optimize import minimize
+from scipy.fft import dct, irfft, rfft
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
+from nestquad.gp._optimizer import maximum_likelihood
 from nestquad.rules import Factor, factorize
 
 __all__ = [
@@ -35,21 +35,28 @@ _BERNOULLI = {
     3: (-1.0, -0.5, 0.0, 1.0 / 42.0),
 }
 _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
-# Bounds of log γ and of the logarithm of the nugget (relative to the variance).
+# Bounds of log γ and of the logarithm of the nugget (relative to the variance): from what rounding
+# hides to what makes the other factors vanish.
 _SCALE_BOUNDS = (-18.0, 9.0)
 _NUGGET_BOUNDS = (-29.0, 5.0)
 _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
-_ITERATIONS = 60
+_MOST_STEPS = 60
 # Smallest relative nugget where a Cholesky factorisation is used.
 _DENSE_NUGGET = 1e-12
+# Numbers that are worked on together: they stay in a cache.
+_BLOCK = 1 << 14
+# Differences held at a time (1 MB).
+_TOGETHER = 1 << 17
 
 
 def omega(order: int, x: Array) -> Array:
-    """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx) for x in [0, 1]: a scaled Bernoulli polynomial."""
+    """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx): a scaled Bernoulli polynomial of x modulo 1."""
     scale = (-1.0) ** (order + 1) * (2.0 * np.pi) ** (2 * order) / _FACTORIAL[order]
-    t = x * (1.0 - x)
+    t = x - np.floor(x)
+    t *= 1.0 - t
     first, *others = (scale * coefficient for coefficient in _BERNOULLI[order])
-    value = first * t + others[0]
+    value = first * t
+    value += others[0]
     for coefficient in others[1:]:
         value *= t
         value += coefficient
@@ -84,16 +91,33 @@ class PeriodicKernel:
 
     def __call__(self, steps: Array) -> Array:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
-        # The product minus 1 without cancellation: an additive function has tiny scales.
-        excess = np.zeros(steps.shape[1:])
-        for scale, step in zip(self.scales, steps, strict=False):
-            excess += scale * omega(self.order, step) * (1.0 + excess)
-        return excess
+        flat = steps.reshape(len(steps), -1)
+        out = np.empty(flat.shape[1])
+        for start in range(0, out.size, _BLOCK):
+            terms = omega(self.order, flat[:, start : start + _BLOCK])
+            terms *= self.scales[: len(terms), None]
+            out[start : start + _BLOCK] = _product_less_one(terms)
+        return out.reshape(steps.shape[1:])
 
     @property
     def noise(self) -> float:
         """The nugget's variance in units of the kernel."""
         return self.nugget * float(self(np.zeros((self.scales.size, 1)))[0])
+
+
+def _product_less_one(terms: Array) -> Array:
+    """∏_j (1 + t_j) − 1 for (d, …), without cancellation where all terms are tiny.
+
+    Pairs (1 + a)(1 + b) − 1 = a + b + ab, then pairs of these.
+    """
+    while (count := len(terms)) > 1:
+        half = count // 2
+        a, b = terms[:half], terms[half : 2 * half]
+        paired = a * b
+        paired += a
+        paired += b
+        terms = paired if count % 2 == 0 else np.concatenate([paired, terms[-1:]])
+    return np.asarray(terms[0])
 
 
 def fit_periodic(
@@ -109,71 +133,70 @@ def fit_periodic(
 
     Cost
     ----
-    O(d M + M log M) for each of about 50 evaluations with gradient, for each order.
+    O(d M + M log M) for each of 20 to 60 evaluations with gradient, for each order.
     """
     power = np.abs(rfft(values - values.mean())) ** 2 / values.size
-    dim = steps.shape[0]
+    dim, size = steps.shape
+    half = steps[:, : size // 2 + 1]
     if start is None:
         start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
     first = np.log(np.append(start.scales, start.nugget))
+    bounds = np.array([_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS])
     best: tuple[PeriodicKernel, float] | None = None
     for order in orders:
-        omegas = omega(order, steps)
-        found = minimize(
-            negative_log_likelihood,
-            first,
-            args=(omegas, power),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS],
-            options={"maxiter": _ITERATIONS},
-        )
-        if best is None or found.fun < best[1]:
-            scales, nugget = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
-            best = PeriodicKernel(order, scales, nugget), float(found.fun)
+        loss = LatticeLikelihood(omega(order, half), power)
+        found = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
+        parameters, value = found or (first, np.inf)
+        if best is None or value < best[1]:
+            scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
+            best = PeriodicKernel(order, scales, nugget), value
     assert best is not None
     return best
 
 
-def negative_log_likelihood(
-    log_parameters: Array, omegas: Array, power: Array
-) -> tuple[float, Array]:
-    """Up to a constant, with its gradient in log γ_1 … log γ_d and the log nugget.
+@dataclass(frozen=True, eq=False)
+class LatticeLikelihood:
+    """Negative log likelihood up to a constant, and its gradient in log γ_1 … log γ_d, log nugget.
+
+    Kernel and spectrum are even, so half of the lattice says it all: transforms are cosine
+    transforms.
 
     Shapes
     ------
-    omegas (d, M): ω at the lattice steps; power (M/2 + 1,): |FFT of the values|²/M.
+    omegas (d, M/2 + 1): ω at the first half of the lattice steps; power (M/2 + 1,): |FFT of the
+    values|²/M.
     """
-    dim, size = omegas.shape
-    scales, nugget = np.exp(log_parameters[:dim]), np.exp(log_parameters[dim])
-    terms = scales[:, None] * omegas
-    # Products over the coordinates before and after each one give the gradient without division.
-    before = np.ones((dim, size))
-    after = np.ones((dim, size))
-    for j in range(1, dim):
-        before[j] = before[j - 1] * (1.0 + terms[j - 1])
-        after[dim - 1 - j] = after[dim - j] * (1.0 + terms[dim - j])
-    slopes = before * after * terms
-    kernel = np.zeros(size)
-    for term in terms:
-        kernel += term * (1.0 + kernel)
-    # Mode h and mode M - h are the same; the mean, mode 0, is profiled out.
-    count = np.full(power.size, 2.0)
-    count[0], count[-1] = 0.0, 1.0
-    eigenvalues = np.maximum(rfft(kernel).real, 0.0) + nugget * kernel[0]
-    freedom = size - 1
-    quadratic = float((count * power / eigenvalues).sum()) + 1e-300
-    value = 0.5 * (
-        float((count * np.log(eigenvalues)).sum()) + freedom * np.log(quadratic / freedom)
-    )
-    by_eigenvalue = 0.5 * (1.0 / eigenvalues - freedom / quadratic * power / eigenvalues**2)
-    by_eigenvalue[0] = 0.0
-    by_kernel = size * irfft(by_eigenvalue, n=size)
-    by_kernel[0] += nugget * float((count * by_eigenvalue).sum())
-    gradient = np.append(
-        slopes @ by_kernel, nugget * kernel[0] * float((count * by_eigenvalue).sum())
-    )
-    return float(value), gradient
+
+    omegas: Array
+    power: Array
+
+    @cached_property
+    def _count(self) -> Array:
+        """How often each mode occurs; the mean, mode 0, is profiled out."""
+        count = np.full(self.power.size, 2.0)
+        count[0], count[-1] = 0.0, 1.0
+        return count
+
+    def __call__(self, log_parameters: Array) -> tuple[float, Array]:
+        freedom = 2 * self.power.size - 3
+        scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
+        count = self._count
+        terms = scales[:, None] * self.omegas
+        kernel = _product_less_one(terms)
+        noise = nugget * float(kernel[0])
+        precision = 1.0 / (np.maximum(dct(kernel, 1), 0.0) + noise)
+        relative = self.power * precision
+        quadratic = float(count @ relative) + 1e-300
+        value = 0.5 * (freedom * np.log(quadratic / freedom) - float(count @ np.log(precision)))
+        by_eigenvalue = 0.5 * precision * (1.0 - freedom / quadratic * relative)
+        by_eigenvalue[0] = 0.0
+        by_noise = float(count @ by_eigenvalue)
+        by_kernel = 2.0 * dct(by_eigenvalue, 1)
+        by_kernel[0], by_kernel[-1] = 0.5 * by_kernel[0] + nugget * by_noise, 0.5 * by_kernel[-1]
+        # ∂k/∂log γ_j is the product with the j-th factor replaced by its term.
+        by_kernel *= 1.0 + kernel
+        terms /= 1.0 + terms
+        return value, np.append(terms @ by_kernel, noise * by_noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +235,10 @@ class LatticeProcess:
         mean, dual = self._fitted
         if offsets is None:
             return np.asarray(mean + self._convolve(dual))
-        steps = (self.steps[: self.n_theta, None, :] + offsets.T[:, :, None]) % 1.0
-        return np.asarray(mean + irfft(rfft(dual) * rfft(self.kernel(steps)), n=self.size))
+        kernel = self.kernel(self.steps[: self.n_theta, None, :] + offsets.T[:, :, None])
+        transform = rfft(kernel)
+        transform *= rfft(dual)
+        return np.asarray(mean + irfft(transform, n=self.size))
 
     def at(self, points: Array) -> Array:
         """Posterior mean at any points (T, d), or over x at any θ (T, n_theta): (T,).
@@ -225,10 +250,13 @@ class LatticeProcess:
         O(T M), where `marginal` has O(M log M) for all lattice θ.
         """
         mean, dual = self._fitted
-        own = self.steps[: points.shape[1]]
-        return np.array(
-            [mean + dual @ self.kernel((point[:, None] - own) % 1.0) for point in points]
-        )
+        own = self.steps[: points.shape[1], None, :]
+        out = np.empty(len(points))
+        together = max(1, _TOGETHER // (self.size * points.shape[1]))
+        for start in range(0, len(points), together):
+            some = slice(start, start + together)
+            out[some] = self.kernel(points[some].T[:, :, None] - own) @ dual
+        return mean + out
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Functions from the prior: their means over x (m, M), and noisy values (m, n).

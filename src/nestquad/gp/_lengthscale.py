@@ -16,11 +16,15 @@ __all__ = ["amplitude", "fit_lengthscale", "median_lengthscale", "restricted_lik
 # Relative ridge while tuning: large enough for every lengthscale to factorise.
 _RIDGE = 1e-9
 _GRID = 6
-# Where to look again around the best point of a grid with wide steps (of log factors).
-_BETWEEN = np.array([-2.0, -1.0, 1.0, 2.0]) / 3.0
+# Where to look around the best point of a grid with wide steps (of log factors).
+_FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) / 3.0
 _WIDE = 1.0
 # Factors to try first for a kernel that is close.
 _NEAR = (0.25, 4.0)
+# Nodes that tell roughly where to look, where there are at least twice as many.
+_ROUGH_NODES = 32
+# Numbers of Gram matrices that are worked on together: they stay in a cache.
+_TOGETHER = 1 << 15
 # Nodes whose distances enter the median heuristic.
 _MEDIAN_NODES = 256
 
@@ -63,7 +67,7 @@ def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
     Each function has its own constant and all share one amplitude, both profiled out: the
     functions are g(·, θ) for different θ, and what they have in common is the kernel.
     """
-    return float(_scaled_likelihoods(kernel, nodes, values, np.ones(1))[0])
+    return float(_scaled_likelihoods(kernel, nodes[None], values[None], np.ones(1))[0])
 
 
 def fit_lengthscale(
@@ -90,31 +94,39 @@ def fit_lengthscale(
     bounds
         The least and the largest factor.
     most_nodes
-        Only the first so many nodes are used: the optimum is flat, and N³ is dear.
+        Nodes that are used, the first of each group: the optimum is flat, and the cost is N³.
     near
         The kernel is close already, fitted to the same values with another order or elsewhere:
         factors between 1/4 and 4 are tried first, and all only if the best is one of these.
 
     Cost
     ----
-    Ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six in one
-    for bounds as narrow as (1/4, 4), or if the kernel is near.
+    Five to ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six
+    in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
+    there is one parameter, and kernels have no derivatives in it.
     """
-    informative = [
-        (nodes[:most_nodes], centred)
-        for nodes, values in groups
-        if (centred := _centred(values[:most_nodes])) is not None
-    ]
-    if not informative:
+    # Groups of one shape are worked on together.
+    alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
+    for nodes, values in groups:
+        if (centred := _centred(values[:most_nodes])) is not None:
+            alike.setdefault(centred.shape, []).append((nodes[:most_nodes], centred))
+    if not alike:
         return kernel, 0.0
+    stacks = [
+        (np.stack(nodes), np.stack(values))
+        for nodes, values in (zip(*group, strict=True) for group in alike.values())
+    ]
 
-    def likelihoods(log_factors: Array) -> Array:
-        parts = [_scaled_likelihoods(kernel, n, v, np.exp(log_factors)) for n, v in informative]
-        return np.asarray(np.sum(parts, axis=0))
+    def likelihoods(log_factors: Array, most: int = most_nodes) -> Array:
+        parts = [(nodes[:, :most], values[:, :most]) for nodes, values in stacks]
+        factors = np.exp(log_factors)
+        return np.asarray(sum(_scaled_likelihoods(kernel, *part, factors) for part in parts))
 
-    tried, found = _searched(likelihoods, _NEAR if near else bounds)
+    largest = max(nodes.shape[1] for nodes, _ in stacks)
+    rough = _ROUGH_NODES if largest >= 2 * _ROUGH_NODES else None
+    tried, found = _searched(likelihoods, _NEAR if near else bounds, rough)
     if near and int(np.argmax(found)) in (0, len(found) - 1):
-        tried, found = _searched(likelihoods, bounds)
+        tried, found = _searched(likelihoods, bounds, rough)
     best = int(np.argmax(found))
     around = slice(max(best - 1, 0), best + 2)
     log_factor, highest = _vertex(tried[around], found[around], best - around.start)
@@ -122,24 +134,42 @@ def fit_lengthscale(
 
 
 def _searched(
-    likelihoods: Callable[[Array], Array], bounds: tuple[float, float]
+    likelihoods: Callable[..., Array], bounds: tuple[float, float], rough: int | None
 ) -> tuple[Array, Array]:
     """Logarithms of factors in ascending order, and their likelihoods.
 
     A grid, and a finer one around its best point if it is wide. Many small factorisations at once
-    cost little more than one, so factors are tried in batches.
+    cost little more than one, so factors are tried in batches. With `rough`, so few nodes say
+    where to look first.
     """
     low, high = np.log(bounds)
     tried = np.linspace(low, high, _GRID)
-    found = likelihoods(tried)
     step = tried[1] - tried[0]
     if step < _WIDE:
-        return tried, found
-    between = tried[int(np.argmax(found))] + step * _BETWEEN
+        return tried, likelihoods(tried)
+    if rough is not None:
+        return _climbed(likelihoods, tried, int(np.argmax(likelihoods(tried, rough))))
+    found = likelihoods(tried)
+    between = tried[int(np.argmax(found))] + step * _FINE[_FINE != 0.0]
     between = between[(between > low) & (between < high)]
     tried, found = np.append(tried, between), np.append(found, likelihoods(between))
     order = np.argsort(tried)
     return tried[order], found[order]
+
+
+def _climbed(likelihoods: Callable[..., Array], grid: Array, best: int) -> tuple[Array, Array]:
+    """A finer grid around one point of a grid, moved until the highest point is inside."""
+    fine = np.linspace(grid[0], grid[-1], 3 * len(grid) - 2)
+    low, high = max(3 * best - 2, 0), min(3 * best + 3, len(fine))
+    found = likelihoods(fine[low:high])
+    while (at := int(np.argmax(found))) == 0 < low or low + at + 1 == high < len(fine):
+        if at == 0:
+            new = max(low - 3, 0)
+            found, low = np.append(likelihoods(fine[new:low]), found), new
+        else:
+            new = min(high + 3, len(fine))
+            found, high = np.append(found, likelihoods(fine[high:new])), new
+    return fine[low:high], found
 
 
 def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:
@@ -159,16 +189,32 @@ def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:
 
 
 def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Array) -> Array:
-    """Restricted likelihoods with the lengthscale multiplied by each factor, (F,)."""
+    """Restricted likelihoods with the lengthscale multiplied by each factor, (F,).
+
+    Summed over G groups: nodes (G, N, d), values (G, N, m).
+    """
+    n_groups, n, _ = values.shape
     scales = np.multiply.outer(factors, np.atleast_1d(kernel.lengthscale))
-    grams = kernel.with_lengthscale(scales)(nodes[None], nodes[None])
-    n, m = values.shape
+    right = np.concatenate([values, np.ones((n_groups, n, 1))], axis=2)
+    found = np.empty(len(factors) * n_groups)
+    together = max(1, _TOGETHER // n**2)
+    for start in range(0, len(found), together):
+        factor, group = np.divmod(np.arange(start, min(start + together, len(found))), n_groups)
+        grams = kernel.with_lengthscale(scales[factor])(nodes[group], nodes[group])
+        found[start : start + together] = _likelihoods(grams, right[group])
+    return np.asarray(found.reshape(-1, n_groups).sum(axis=1))
+
+
+def _likelihoods(grams: Array, right: Array) -> Array:
+    """Restricted likelihoods of Gram matrices (F, N, N), for values and a column of ones."""
+    n, m = right.shape[1], right.shape[2] - 1
     diagonals = np.einsum("fii->fi", grams)
     diagonals += _RIDGE * diagonals.mean(axis=1, keepdims=True)
     lower = _lower_factors(grams)
-    right = np.column_stack([values, np.ones(n)])
     # Row by row in memory, a lower factor is what LAPACK calls the transpose of an upper one.
-    half = np.stack([lapack.dtrtrs(low.T, right, lower=0, trans=1)[0] for low in lower])
+    half = np.stack(
+        [lapack.dtrtrs(low.T, r, lower=0, trans=1)[0] for low, r in zip(lower, right, strict=True)]
+    )
     whitened, one = half[..., :-1], half[..., -1]
     total = np.einsum("fi,fi->f", one, one)
     explained = np.einsum("fim,fi->fm", whitened, one) ** 2 / total[:, None]

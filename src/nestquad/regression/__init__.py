@@ -1,12 +1,8 @@
 """Regression on orthonormal polynomials: least squares, models of J, control variates."""
 
 from nestquad.regression._control_variates import ControlVariates, fit_controls
-from nestquad.regression._least_squares import (
-    PolynomialFit,
-    choose_scores,
-    fit_terms,
-    grow_polynomial,
-)
+from nestquad.regression._growth import choose_scores, grow_polynomial
+from nestquad.regression._least_squares import PolynomialFit, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,

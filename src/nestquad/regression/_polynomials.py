@@ -52,21 +52,26 @@ class ScoreTable:
         """The table of the first coordinates."""
         return ScoreTable(self._uniform[:, :dim], self.scores[:dim])
 
-    def column(self, term: Term, rows: slice = slice(None)) -> Array:
+    def column(self, term: Term) -> Array:
         """The product of the term's factors, (n,)."""
-        if not term:
-            return np.ones(self._uniform[rows].shape[0])
-        value = self._polynomial(*term[0])[rows].copy()
-        for coordinate, degree in term[1:]:
-            value *= self._polynomial(coordinate, degree)[rows]
-        return value
+        return self.matrix([term])[:, 0]
 
     def matrix(self, terms: Sequence[Term], rows: slice = slice(None)) -> Array:
         """One column for each term, (n, p)."""
         columns = np.empty((len(terms), self._uniform[rows].shape[0]))
-        for row, term in zip(columns, terms, strict=True):
-            row[:] = self.column(term, rows)
+        self.fill(terms, columns, rows)
         return columns.T
+
+    def fill(self, terms: Sequence[Term], out: Array, rows: slice = slice(None)) -> None:
+        """The same as rows, written to `out` (p, n)."""
+        for row, term in zip(out, terms, strict=True):
+            if len(term) < 2:
+                row[:] = self._polynomial(*term[0])[rows] if term else 1.0
+                continue
+            first, second, *others = (self._polynomial(*factor)[rows] for factor in term)
+            np.multiply(first, second, out=row)
+            for other in others:
+                row *= other
 
     def _polynomial(self, coordinate: int, degree: int) -> Array:
         columns = self._columns[coordinate]

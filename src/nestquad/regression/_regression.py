@@ -11,7 +11,8 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.regression._least_squares import PolynomialFit, fit_terms, grow_polynomial
+from nestquad.regression._growth import grow_polynomial
+from nestquad.regression._least_squares import PolynomialFit, fit_terms
 from nestquad.regression._polynomials import (
     ScoreTable,
     Term,

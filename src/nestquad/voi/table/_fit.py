@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
-from scipy.optimize import minimize
 
 from nestquad._typing import Array
+from nestquad.gp import maximum_likelihood
 
 __all__ = ["Fit", "Moments", "Scales", "draw", "fit"]
 
@@ -103,19 +103,20 @@ def fit(
         )
     bounds = [(_LOWEST, _HIGHEST)] * (m - 2) + [(np.log(1e-4), np.log(10.0))] * 2
     bounds.append((np.log(1e-8), 0.5))
-    found = minimize(
+    found = maximum_likelihood(
         _Objective(unit, scales),
-        np.clip(start, *np.array(bounds).T),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        # Log likelihoods are of the size of n.
-        options={"maxiter": _MOST_STEPS, "ftol": tolerance / unit.n, "gtol": 1e-3},
+        [start],
+        np.array(bounds),
+        n_values=unit.n,
+        most_steps=_MOST_STEPS,
+        tolerance=tolerance,
     )
-    prior = np.exp(scales.constant + scales.powers @ found.x[:-1])
-    noise = float(np.exp(found.x[-1]))
+    assert found is not None  # A = I + … is always positive definite
+    logs, _ = found
+    prior = np.exp(scales.constant + scales.powers @ logs[:-1])
+    noise = float(np.exp(logs[-1]))
     solved = _solve(unit, prior, noise)
-    return Fit(scale * np.sqrt(prior) * solved.means, found.x, prior, noise, scale)
+    return Fit(scale * np.sqrt(prior) * solved.means, logs, prior, noise, scale)
 
 
 def draw(found: Fit, gram: Array, floor: Array, normals: Array) -> Array:
