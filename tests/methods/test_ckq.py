@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from nestquad.methods._dense import dense_sets, scores_of
+from nestquad.methods._inner_kernel import KernelChoice
 from scipy.special import ndtr
 
 import nestquad as nq
 from nestquad.kernels import Matern
-from nestquad.methods._dense import dense_sets, scores_of
-from nestquad.methods._inner_kernel import KernelChoice
 from nestquad.points import Stream
 from nestquad.quadrature import KernelQuadrature
 

@@ -60,7 +60,7 @@ class Candidate:
         if self.turn is None:
             return np.inf
         error = np.atleast_1d(self.turn.estimate.std_error)
-        return float(NORMAL_95 * np.nan_to_num(error, nan=np.inf).max())
+        return float(NORMAL_95 * np.where(np.isnan(error), np.inf, error).max())
 
     @property
     def spread(self) -> float:
@@ -264,6 +264,13 @@ def _pilots(
         if design is not None and design.n_evaluations <= left:
             parts.append((method, design))
             left -= design.n_evaluations
+    # Lattices double: just short of a power of two, pilots would cost half of the points.
+    if bounded and first.half_width <= 0.1 * first.spread:
+        rest = (goal.budget or 0) - first.n
+        cost = sum(design.n_evaluations for _, design in parts)
+        alone, beside = (_continued(problem, goal, first, left) for left in (rest, rest - cost))
+        if alone and alone.n_evaluations > 1.5 * (beside.n_evaluations if beside else first.n):
+            return ()
     return tuple(parts)
 
 

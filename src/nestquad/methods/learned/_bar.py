@@ -45,7 +45,7 @@ class ErrorBar:
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions by cause, and the rate: the power of n at which the posterior narrows."""
         paths, rate = self._paths(rng)
-        parts = {"paths": paths, "misfit": self._misfit()}
+        parts = {"paths": paths, "misfit": self._misfit(), "unlearned": self._unlearned()}
         for cause, others in self.model.alternatives().items():
             changes = self._felt(self.model, np.stack(others))[:, 0]
             parts[cause] = np.abs(changes).max(axis=0)[:, None]
@@ -152,6 +152,25 @@ class ErrorBar:
         mean = self._final(weights @ felt)
         noise = self._final(np.sqrt(weights**2 @ felt**2))
         return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
+
+    def _unlearned(self) -> Array:
+        """What residuals change if they are J's and not noise in x, (k, m).
+
+        A model that explains less than half of an output has seen too little of g to say what is
+        noise. Anything between none of it and all of it is as likely.
+        """
+        design, residuals = self.model.design, self.model.residuals()
+        # Squared weights, since residuals are noisy where the weights are small.
+        weights = design.weights**2 / (design.weights**2).sum()
+        values = design.j + residuals
+        spread = weights @ (values - weights @ values) ** 2
+        before = self._averages(design)[0]
+        directions = [np.zeros(self.average.final(self.answers).size)]
+        for c in np.flatnonzero(weights @ residuals**2 > 0.5 * spread):
+            j = design.j + residuals * (np.arange(residuals.shape[1]) == c)
+            after = self._averages(replace(design, j=self.model.bounded(j, design.uniform)))[0]
+            directions.append(self._final(np.nan_to_num(after - before)) / np.sqrt(3.0))
+        return np.stack(directions, axis=1)
 
     def _final(self, changes: Array) -> Array:
         return propagated(self.average.problem.finish, self.answers, changes)
