@@ -13,7 +13,7 @@ import numpy as np
 
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
-from nestquad.errors import InputError, NumericalError
+from nestquad.errors import InputError, NumericalError, UnsupportedError
 from nestquad.estimate import Loop
 from nestquad.evaluate import Evaluator, Store
 from nestquad.methods import CKQ, Goal, Learned, LearnedMethod, Method, ModelOfJ, as_method
@@ -56,15 +56,9 @@ class ConditionalEstimate:
         points = _as_points("theta", theta, self._law.dim)
         try:
             uniform = to_uniform(self._law, np.atleast_2d(points))
-        except InputError as error:
-            if np.isfinite(points).all() and not _is_invertible(self._law):
-                raise InputError(
-                    "theta",
-                    "points of a law whose transport has no inverse",
-                    "uniforms behind theta",
-                    "Use J.at_uniform(u), for theta = law.from_uniform(u).",
-                ) from error
-            raise
+        except UnsupportedError as error:
+            advice = "Call J.at_uniform(u) instead, for theta = law.from_uniform(u)."
+            raise UnsupportedError(f"{error} {advice}") from error
         return self._found(uniform, points.ndim, return_std)
 
     def at_uniform(
@@ -171,12 +165,3 @@ def _as_points(name: str, given: ArrayLike, dim: int | None) -> Array:
             f"Several points of one coordinate are {name}[:, None]." if dim == 1 else "",
         )
     return points
-
-
-def _is_invertible(law: Law) -> bool:
-    middle = law.from_uniform(np.full((1, law.base_dim), 0.5))
-    try:
-        to_uniform(law, middle)
-    except InputError:
-        return False
-    return True

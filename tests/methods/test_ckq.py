@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from nestquad.methods._dense import dense_sets, scores_of
-from nestquad.methods._inner_kernel import KernelChoice
 from scipy.special import ndtr
 
 import nestquad as nq
 from nestquad.kernels import Matern
-from nestquad.points import Stream
+from nestquad.methods.learned._inner_means import KernelChoice
+from nestquad.methods.learned._surrogate_model import scores_of
 from nestquad.quadrature import KernelQuadrature
 
 
@@ -103,17 +102,6 @@ def test_bad_settings(bad):
 def test_too_small_a_budget_is_refused():
     with pytest.raises(nq.InputError, match="budget"):
         nq.estimate(nq.problems.finance(), method="ckq", budget=10)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("law", ["normal", "uniform"])
-def test_dense_sets_integrate_moments(dim, law):
-    law = nq.Normal(dim=dim) if law == "normal" else nq.Uniform(dim=dim)
-    for sets in dense_sets(law, Stream.from_rng(0)):
-        for dense in sets:
-            assert dense.weights.sum() == pytest.approx(1.0)
-            second = dense.average(dense.scores**2)
-            np.testing.assert_allclose(second, 1.0, rtol=5e-3 if dim > 2 else 1e-12)
 
 
 def test_scores_have_unit_variance():

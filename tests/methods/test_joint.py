@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 import nestquad as nq
 from nestquad.errors import InputError
-from nestquad.methods import Goal
+from nestquad.evaluate import Design
+from nestquad.methods import Goal, Learned, Turn
 from nestquad.points import Stream
 
 JointLattice = nq.JointLattice
@@ -28,7 +29,7 @@ def test_exact_on_polynomials_of_normals():
     )
     est = nq.estimate(problem, method=JointLattice(), budget=1000, rng=0)
     assert abs(est.value - 2.0) < 1e-6
-    assert "nothing to a kernel" in " ".join(est.diagnostics["notes"])
+    assert "without residuals for a kernel" in " ".join(est.diagnostics["notes"])
 
 
 def mean_error(problem, method, budget, seeds):
@@ -68,7 +69,7 @@ def test_a_number_of_points_that_is_no_power_of_two_uses_them_all():
     problem = nq.problems.finance()
     est = nq.estimate(problem, method="joint", budget=1000, rng=0)
     assert est.n_evaluations == 1000
-    assert 900 < est.n_outer < 1000  # all but a few that have θ in common with others
+    assert est.n_outer == 1000
     est = nq.estimate(problem, method=JointLattice(1000), rng=0)
     assert est.n_outer == est.n_evaluations == 1000
     assert mean_error(problem, JointLattice(), 1000, 3) < mean_error(
@@ -101,13 +102,12 @@ def test_tolerance_is_met_and_nothing_is_evaluated_twice():
     assert len(est.trace) > 1
     assert abs(est.value - problem.exact) < 0.01
     assert sum(calls) == est.n_evaluations
-    assert 0 < est.n_evaluations - est.n_outer <= 64
     # Growth follows the rate instead of doubling past the tolerance.
     assert 1.959964 * est.std_error > 0.001
 
 
-def test_a_rough_j_is_told_from_noise_in_x():
-    # At one x for each θ both look the same; a few θ have a second x.
+def test_a_rough_j_and_noise_in_x_are_both_covered():
+    # At one x for each θ both look the same, so the bar has to allow for either.
     def problem(rough):
         def g(x, theta):
             wild = theta[..., 0] if rough else x[..., 0]
@@ -123,37 +123,25 @@ def test_a_rough_j_is_told_from_noise_in_x():
 
     for est in runs(rough=True):
         assert est.interval()[0] <= 1.25 <= est.interval()[1]
-        assert "J varies by" in " ".join(est.diagnostics["notes"])
-    wide = [est.std_error for est in runs(rough=False)]
-    assert np.median(wide) < 0.3  # where all noise counted as J it would be 0.6
-
-
-def test_crossed_points_have_two_x_for_each_theta():
-    design = nq.methods.JointLattice().plan(nq.problems.finance(), Goal(Stream.from_rng(0), 1000))
-    lattice, crossed = design.grids
-    a = lattice.outer_points.uniforms(lattice.outer_stream, 2, (0, 1), (0, 128))[0]
-    b = crossed.outer_points.uniforms(crossed.outer_stream, 2, (0, 1), (0, 64))[0]
-    assert np.array_equal(a[:64, 0], b[:, 0])
-    assert not np.any(a[:64, 1] == b[:, 1])
-    assert design.n_evaluations == 1000
+    for est in runs(rough=False):
+        assert est.interval()[0] <= 0.25 <= est.interval()[1]
 
 
 @pytest.mark.parametrize(("half_width", "most"), [(0.5, 1.7), (0.25, 2.4), (1e-9, 4.1)])
 def test_growth_depends_on_what_is_missing(half_width, most):
     problem, stream = nq.problems.finance(), Stream.from_rng(0)
-    method = JointLattice()
-    design = method.plan(problem, Goal(stream, 10**6, adaptive=True))
-    found = nq.result.Estimate(
-        3.0, 0.26, 560, 512, 1, "joint", diagnostics={"rate": 1.0, "notes": []}
-    )
     goal = Goal(stream, 10**6, adaptive=True, half_width=half_width)
-    grown = method.plan(problem, goal, (design, found)).grids[0].n_outer
-    assert max(1.5, most - 0.5) < grown / 512 < most
-    found = replace(found, n_outer=2048)
-    large = replace(design, grids=(replace(design.grids[0], n_outer=2048), design.grids[1]))
-    grown = method.plan(problem, goal, (large, found)).grids[0].n_outer
-    assert grown >= 4096
-    assert grown & (grown - 1) == 0
+
+    def grown(n):
+        grid = JointLattice().plan(problem, Goal(stream, 10**6, adaptive=True)).grids[0]
+        design = Design((replace(grid, n_outer=n),))
+        state = Learned(None, True, np.ones(1), {}, rate=1.0)
+        found = nq.Estimate(3.0, 0.26, n, n, 1, "joint")
+        return JointLattice().plan(problem, goal, Turn(design, found, state)).grids[0].n_outer
+
+    assert max(1.5, most - 0.5) < grown(512) / 512 < most
+    assert grown(2048) >= 4096
+    assert grown(2048) & (grown(2048) - 1) == 0
 
 
 def test_shifts_of_the_average_see_a_jump_of_f():

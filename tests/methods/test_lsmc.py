@@ -9,7 +9,7 @@ import pytest
 
 import nestquad as nq
 from nestquad.errors import InputError
-from nestquad.methods import Goal
+from nestquad.methods import Goal, Learned, Turn
 from nestquad.points import Stream
 
 LSMC = nq.LSMC
@@ -195,6 +195,7 @@ def test_a_pilot_is_followed_by_the_whole_budget_at_once():
     first = method.plan(problem, goal)
     assert first.n_evaluations == 128
     estimate = nq.Estimate(1.0, 0.1, 128, 128, 1, "lsmc")
-    assert method.plan(problem, goal, (first, estimate)).n_evaluations == 256
+    turn = Turn(first, estimate, Learned(None, True, np.ones(1), {}, rate=1.0))
+    assert method.plan(problem, goal, turn).n_evaluations == 256
     whole = replace(goal, adaptive=False)
-    assert method.plan(problem, whole, (first, estimate)).n_evaluations == 5000
+    assert method.plan(problem, whole, turn).n_evaluations == 5000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nestquad.methods._tail import KnownMeans, Tail
 from scipy.special import ndtr
 
 import nestquad as nq
+from nestquad.methods.learned._tail import KnownMeans, Tail
 from nestquad.regression import ScoreTable
 
 THETA = np.linspace(-6.0, 6.0, 400)
