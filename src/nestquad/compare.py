@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, MissingExtraError, UnsupportedError
+from nestquad.errors import InputError, UnsupportedError, optional_module
 from nestquad.estimate import as_budget, estimate
 from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
@@ -93,11 +93,8 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("Comparison.to_frame", "frames") from error
-        return pd.DataFrame([asdict(row) for row in self.rows])
+        pandas = optional_module("pandas", "Comparison.to_frame", "frames")
+        return pandas.DataFrame([asdict(row) for row in self.rows])
 
     def to_dict(self) -> dict[str, Any]:
         return {

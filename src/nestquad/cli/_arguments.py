@@ -18,7 +18,7 @@ from nestquad import problems
 from nestquad.errors import InputError, unknown_name
 from nestquad.problem import NestedExpectation
 
-__all__ = ["add_goal", "count", "listed", "load_problem", "new_file", "refuse"]
+__all__ = ["add_goal", "count", "listed", "load_problem", "new_file", "number"]
 
 Value = TypeVar("Value")
 
@@ -36,13 +36,17 @@ def add_goal(parser: argparse.ArgumentParser, target: str, methods: Iterable[str
 
 def count(text: str) -> int:
     """A positive whole number; 1e5 is one."""
-    try:
-        value = float(text)
-    except ValueError:
-        refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
+    value = number(text)
     if not value.is_integer() or value < 1:  # which NaN and infinity are not either
-        refuse(f"{text!r} is not a positive whole number")
+        _refuse(f"{text!r} is not a positive whole number")
     return int(value)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        _refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
 
 
 def listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
@@ -53,11 +57,11 @@ def new_file(text: str) -> Path:
     """A file that can be written, found out now rather than after the evaluations."""
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir():
-        refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
+        _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
     return path
 
 
-def refuse(message: str) -> NoReturn:
+def _refuse(message: str) -> NoReturn:
     raise argparse.ArgumentTypeError(message)
 
 

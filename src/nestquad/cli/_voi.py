@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import nestquad as nq
+from nestquad.cli._arguments import listed, number
 from nestquad.result import Z95
 from nestquad.voi.report import Analysis, Audience, Study, analyze, money, write_voi_report
 from nestquad.voi.table import (
@@ -48,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wtp",
-        type=_numbers,
+        type=listed(number),
         required=True,
         metavar="K[,K...]",
         help="willingness to pay for a unit of effect; the report is about the first",
@@ -77,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sizes",
-        type=_numbers,
+        type=listed(number),
         default=[25.0, 50.0, 100.0, 200.0, 400.0, 800.0],
         metavar="N[,N...]",
         help="participants in each arm (default 25,50,...,800)",
@@ -128,9 +129,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tables(args: argparse.Namespace) -> tuple[pd.DataFrame, Outputs]:
-    names = ("parameters", "costs", "effects")
-    given = [name for name in names if getattr(args, name)]
-    if bool(args.workbook) == bool(given) or (given and len(given) < len(names)):
+    kinds = ("parameters", "costs", "effects")
+    given = [name for name in kinds if getattr(args, name)]
+    if bool(args.workbook) == bool(given) or (given and len(given) < len(kinds)):
         options = [f"--{name}" for name in given] + ["--workbook"] * bool(args.workbook)
         raise nq.InputError(
             "voi",
@@ -140,17 +141,17 @@ def _tables(args: argparse.Namespace) -> tuple[pd.DataFrame, Outputs]:
     if args.workbook:
         tables = read_workbook(args.workbook)
     else:
-        tables = {name: read_csv(getattr(args, name), name) for name in names}
+        tables = {name: read_csv(getattr(args, name), name) for name in kinds}
     return tables["parameters"], Outputs(tables["costs"], tables["effects"], args.wtp)
 
 
 def _design(text: str) -> Design:
     kind, _, rest = text.partition(":")
-    names, _, sd = rest.partition(":")
-    if kind == "binary" and names and not sd:
-        return BinaryTrial(_names(names))
-    if kind == "normal" and names and sd:
-        return NormalTrial(_names(names), float(sd) if _is_number(sd) else sd)
+    pars, _, sd = rest.partition(":")
+    if kind == "binary" and pars and not sd:
+        return BinaryTrial(_names(pars))
+    if kind == "normal" and pars and sd:
+        return NormalTrial(_names(pars), _number_or_name(sd))
     raise nq.InputError(
         "--trial",
         repr(text),
@@ -199,22 +200,12 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     return "\n".join(lines)
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number, or several with commas between; as 20000,30000"
-        ) from None
-
-
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _is_number(text: str) -> bool:
+def _number_or_name(text: str) -> float | str:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return text

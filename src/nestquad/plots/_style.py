@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import MissingExtraError
+from nestquad.errors import optional_module
 from nestquad.result import Z95
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "plus_minus",
     "save",
     "series_styles",
+    "short",
     "style",
     "title",
     "to_png",
@@ -124,7 +125,7 @@ def new_axes(
 
     The figure is not known to pyplot: it needs no display and goes with its last reference.
     """
-    _require_matplotlib()
+    optional_module("matplotlib", "Drawing a figure", "plot")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -135,7 +136,7 @@ def new_axes(
 def axes_or_new(ax: Any) -> Any:
     """The axes that the user gave, or new ones, in our style."""
     if ax is None:
-        _require_matplotlib()
+        optional_module("matplotlib", "Drawing a figure", "plot")
         # Of pyplot, so that the figure appears in a notebook and in plt.show().
         import matplotlib.pyplot as plt
 
@@ -237,14 +238,13 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _require_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Drawing a figure", "plot") from error
-
-
 _MOST_ANSWERS = 4
+
+
+def short(text: str, longest: int) -> str:
+    """A label cut to a length, with dollar signs that start no formula."""
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return cut.replace("$", r"\$")
 
 
 def plus_minus(value: float, half_width: float) -> str:
