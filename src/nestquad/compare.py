@@ -17,7 +17,7 @@ from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import Z95, plain
+from nestquad.result import plain
 
 __all__ = ["COLUMNS", "Comparison", "Row", "compare"]
 
@@ -205,7 +205,7 @@ def _applies(
 def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
     # Of several answers the first is compared: the table has one line for each method.
     values = np.array([np.ravel(run.value)[0] for run in runs])
-    halves = Z95 * np.array([np.ravel(run.std_error)[0] for run in runs])
+    halves = np.array([np.ravel(run.half_width)[0] for run in runs])
     truth = None if exact is None else float(np.ravel(np.asarray(exact))[0])
     errors = None if truth is None else values - truth
     return Row(

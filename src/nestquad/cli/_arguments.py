@@ -8,29 +8,63 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from nestquad import problems
 from nestquad.errors import InputError, unknown_name
+from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
 
-__all__ = ["add_goal", "count", "listed", "load_problem", "new_file", "number"]
+__all__ = [
+    "TARGET",
+    "Command",
+    "add_goal",
+    "add_output",
+    "count",
+    "listed",
+    "load_problem",
+    "new_file",
+    "number",
+]
+
+Command: TypeAlias = Callable[
+    [str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser
+]
+"""Adds a command: name, what it runs, summary and epilog."""
+
+TARGET = """\
+FILE.py:name, where name is a nestquad.NestedExpectation in that file or a function without
+arguments that returns one; or the name of a shipped problem (see `nestquad problems`)"""
 
 Value = TypeVar("Value")
 
 
-def add_goal(parser: argparse.ArgumentParser, target: str, methods: Iterable[str]) -> None:
+def add_goal(parser: argparse.ArgumentParser) -> None:
     """Target, accuracy and method, which `estimate` and `plan` share."""
-    parser.add_argument("target", metavar="TARGET", help=target)
+    parser.add_argument("target", metavar="TARGET", help=TARGET)
     parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
     parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
     parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
     parser.add_argument(
-        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(methods)}"
+        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Seed, JSON, report and progress, which commands that compute share."""
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="the same seed gives the same numbers"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument(
+        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
+    )
+    parser.add_argument(
+        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
     )
 
 

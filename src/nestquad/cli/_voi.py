@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import nestquad as nq
-from nestquad.cli._arguments import listed, number
+from nestquad.cli._arguments import Command, add_output, listed, number
 from nestquad.result import Z95
 from nestquad.voi.report import Analysis, Audience, Study, analyze, money, write_voi_report
 from nestquad.voi.table import (
@@ -24,10 +24,10 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EPILOG", "SUMMARY", "add_options", "run"]
+__all__ = ["add_voi"]
 
-SUMMARY = "value of information from tables: EVPI, EVPPI, EVSI and ENBS"
-EPILOG = """\
+_SUMMARY = "value of information from tables: EVPI, EVPPI, EVSI and ENBS"
+_EPILOG = """\
 examples:
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000 --report report.html
   nestquad voi --workbook model.xlsx --wtp 20000,30000 --pars p_cure,u_well --pars c_drug,c_stay
@@ -39,9 +39,9 @@ column for each parameter, and for costs and effects a column for each option, i
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `nestquad voi` takes, except for what all commands take."""
-    parser.set_defaults(seed=0)  # the same tables give the same numbers
+def add_voi(command: Command) -> None:
+    """Add ``voi``."""
+    parser = command("voi", _run, _SUMMARY, _EPILOG)
     for kind in ("parameters", "costs", "effects"):
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
@@ -92,9 +92,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", metavar="TEXT", help="heading of the report")
     parser.add_argument("--currency", default="£", metavar="SIGN", help="default £")
     parser.add_argument("--effect", default="QALYs", metavar="WORD", help="default QALYs")
+    add_output(parser)
+    parser.set_defaults(seed=0)  # the same tables give the same numbers
 
 
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Read, analyze, print, and write the report."""
     inputs, outputs = _tables(args)
     groups = {" + ".join(names): names for names in args.pars}

@@ -1,6 +1,6 @@
 """Figures in one visual language; matplotlib is loaded only when one is drawn.
 
-Results are only read.
+Results are read through their attributes, so that this folder imports none of them.
 """
 
 from __future__ import annotations

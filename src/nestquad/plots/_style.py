@@ -17,7 +17,6 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import optional_module
-from nestquad.result import Z95
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -269,7 +268,7 @@ def plus_minus(value: float, half_width: float) -> str:
 
 def answer_text(estimate: Any) -> str:
     """The value of an estimate ± its 95 % half-width; of many answers the first few."""
-    values, errors = np.ravel(estimate.value), np.ravel(estimate.std_error)
-    shown = [plus_minus(v, Z95 * e) for v, e in zip(values, errors, strict=True)]
+    values, halves = np.ravel(estimate.value), np.ravel(estimate.half_width)
+    shown = [plus_minus(*pair) for pair in zip(values, halves, strict=True)]
     more = f" and {len(shown) - _MOST_ANSWERS} more" if len(shown) > _MOST_ANSWERS else ""
     return ", ".join(shown[:_MOST_ANSWERS]) + more
