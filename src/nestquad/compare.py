@@ -11,13 +11,13 @@ import numpy as np
 
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, MissingExtraError, UnsupportedError
+from nestquad.errors import InputError, UnsupportedError, optional_module
 from nestquad.estimate import as_budget, estimate
 from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95, plain
+from nestquad.result import plain
 
 __all__ = ["COLUMNS", "Comparison", "Row", "compare"]
 
@@ -93,11 +93,8 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("Comparison.to_frame", "frames") from error
-        return pd.DataFrame([asdict(row) for row in self.rows])
+        pandas = optional_module("pandas", "Comparison.to_frame", "frames")
+        return pandas.DataFrame([asdict(row) for row in self.rows])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -208,7 +205,7 @@ def _applies(
 def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
     # Of several answers the first is compared: the table has one line for each method.
     values = np.array([np.ravel(run.value)[0] for run in runs])
-    halves = NORMAL_95 * np.array([np.ravel(run.std_error)[0] for run in runs])
+    halves = np.array([np.ravel(run.half_width)[0] for run in runs])
     truth = None if exact is None else float(np.ravel(np.asarray(exact))[0])
     errors = None if truth is None else values - truth
     return Row(

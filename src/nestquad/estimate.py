@@ -19,7 +19,7 @@ from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError, St
 from nestquad.methods import Goal, Method, Turn, as_method
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95, Estimate, Step
+from nestquad.result import Estimate, Step
 
 __all__ = ["Loop", "as_budget", "estimate", "settled", "validated"]
 
@@ -293,7 +293,7 @@ class Loop:
         found = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
         self.last = replace(turn, estimate=found)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
-        self._half = NORMAL_95 * np.asarray(found.std_error)
+        self._half = np.asarray(found.half_width)
         if stopped is not None:
             return stopped
         if self.goal.adaptive:

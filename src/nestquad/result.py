@@ -39,6 +39,11 @@ class Step:
     value: float | Array
     std_error: float | Array
 
+    @property
+    def half_width(self) -> float | Array:
+        """Half-width of the 95 % interval."""
+        return NORMAL_95 * self.std_error
+
 
 @dataclass(frozen=True)
 class OuterSample:
@@ -147,6 +152,11 @@ class Estimate:
         half = float(ndtri(0.5 + level / 2)) * np.asarray(self.std_error)
         low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
         return (float(low), float(high)) if low.ndim == 0 else (low, high)
+
+    @property
+    def half_width(self) -> float | Array:
+        """Half-width of the 95 % interval, of the shape of the value."""
+        return NORMAL_95 * self.std_error
 
     @property
     def status_text(self) -> str:

@@ -140,7 +140,7 @@ def test_no_workbook(tmp_path):
 
 
 def test_without_openpyxl(tmp_path, monkeypatch):
-    monkeypatch.setattr("nestquad.voi.table._tables.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(nq.MissingExtraError, match="'voi'"):
         voi.read_workbook(tmp_path / "m.xlsx")
 

@@ -8,41 +8,79 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from nestquad import problems
 from nestquad.errors import InputError, unknown_name
+from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
 
-__all__ = ["add_goal", "count", "listed", "load_problem", "new_file", "refuse"]
+__all__ = [
+    "TARGET",
+    "Command",
+    "add_goal",
+    "add_output",
+    "count",
+    "listed",
+    "load_problem",
+    "new_file",
+    "number",
+]
+
+Command: TypeAlias = Callable[
+    [str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser
+]
+"""Adds a command: name, what it runs, summary and epilog."""
+
+TARGET = """\
+FILE.py:name, where name is a nestquad.NestedExpectation in that file or a function without
+arguments that returns one; or the name of a shipped problem (see `nestquad problems`)"""
 
 Value = TypeVar("Value")
 
 
-def add_goal(parser: argparse.ArgumentParser, target: str, methods: Iterable[str]) -> None:
+def add_goal(parser: argparse.ArgumentParser) -> None:
     """Target, accuracy and method, which `estimate` and `plan` share."""
-    parser.add_argument("target", metavar="TARGET", help=target)
+    parser.add_argument("target", metavar="TARGET", help=TARGET)
     parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
     parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
     parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
     parser.add_argument(
-        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(methods)}"
+        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Seed, JSON, report and progress, which commands that compute share."""
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="the same seed gives the same numbers"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument(
+        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
+    )
+    parser.add_argument(
+        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
     )
 
 
 def count(text: str) -> int:
     """A positive whole number; 1e5 is one."""
-    try:
-        value = float(text)
-    except ValueError:
-        refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
+    value = number(text)
     if not value.is_integer() or value < 1:  # which NaN and infinity are not either
-        refuse(f"{text!r} is not a positive whole number")
+        _refuse(f"{text!r} is not a positive whole number")
     return int(value)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        _refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
 
 
 def listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
@@ -53,11 +91,11 @@ def new_file(text: str) -> Path:
     """A file that can be written, found out now rather than after the evaluations."""
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir():
-        refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
+        _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
     return path
 
 
-def refuse(message: str) -> NoReturn:
+def _refuse(message: str) -> NoReturn:
     raise argparse.ArgumentTypeError(message)
 
 

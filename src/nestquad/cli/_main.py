@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import nestquad as nq
-from nestquad.cli import _plan as planning
-from nestquad.cli import _voi as voi_command
-from nestquad.cli._arguments import add_goal, count, listed, load_problem, new_file
+from nestquad.cli._arguments import TARGET, add_goal, add_output, count, listed, load_problem
+from nestquad.cli._plan import add_plan
+from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
 from nestquad.pages import write_report
 from nestquad.plots import new_axes, save
@@ -52,10 +52,6 @@ exit codes:
   2  wrong input; the message says what to do
   3  a tolerance was asked for and not met
 """
-
-_TARGET = """\
-FILE.py:name, where name is a nestquad.NestedExpectation in that file or a function without
-arguments that returns one; or the name of a shipped problem (see `nestquad problems`)"""
 
 _ESTIMATE = """\
 examples:
@@ -253,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
     one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
-    add_goal(one, _TARGET, METHODS)
+    add_goal(one)
     one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
     one.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"
@@ -262,10 +258,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
     )
-    _output_options(one)
+    add_output(one)
 
     many = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
-    many.add_argument("target", metavar="TARGET", help=_TARGET)
+    many.add_argument("target", metavar="TARGET", help=TARGET)
     many.add_argument(
         "--budget",
         type=listed(count),
@@ -279,19 +275,10 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument(
         "--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)"
     )
-    _output_options(many)
+    add_output(many)
 
-    points = _command(
-        commands, "plan", planning.run_plan, planning.PLAN_SUMMARY, planning.PLAN_EPILOG
-    )
-    planning.add_plan_options(points, _TARGET)
-    values = _command(
-        commands, "analyze", planning.run_analyze, planning.ANALYZE_SUMMARY, planning.ANALYZE_EPILOG
-    )
-    planning.add_analyze_options(values)
-    voi = _command(commands, "voi", voi_command.run, voi_command.SUMMARY, voi_command.EPILOG)
-    voi_command.add_options(voi)
-    _output_options(voi)
+    add_plan(partial(_command, commands))
+    add_voi(partial(_command, commands))
 
     listing = _command(
         commands,
@@ -335,16 +322,3 @@ def _command(
     )
     parser.set_defaults(run=run)
     return parser
-
-
-def _output_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--seed", type=int, metavar="S", help="the same seed gives the same numbers"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    parser.add_argument(
-        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
-    )
-    parser.add_argument(
-        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
-    )

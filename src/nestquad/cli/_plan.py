@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.cli._arguments import add_goal, load_problem, new_file
+from nestquad.cli._arguments import Command, add_goal, load_problem, new_file
 from nestquad.errors import InputError
-from nestquad.methods import METHODS
 from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
 
-__all__ = ["add_analyze_options", "add_plan_options", "run_analyze", "run_plan"]
+__all__ = ["add_plan"]
 
-PLAN_SUMMARY = "write down the points at which g is to be evaluated elsewhere"
-PLAN_EPILOG = """\
+_PLAN_SUMMARY = "write down the points at which g is to be evaluated elsewhere"
+_PLAN_EPILOG = """\
 examples:
   nestquad plan model.py:problem --budget 1e3 --method nkq --seed 1 --out points.csv
   my-simulator points.csv > values.csv
@@ -29,8 +28,8 @@ The g of the problem is not called and may be missing. Beside the points (column
 x_1, ...) a file *.plan.json is written, which says how they came about. The values come back in
 any order: a column id and one column for each output of g.
 """
-ANALYZE_SUMMARY = "the estimate from values at the points of a plan"
-ANALYZE_EPILOG = """\
+_ANALYZE_SUMMARY = "the estimate from values at the points of a plan"
+_ANALYZE_EPILOG = """\
 examples:
   nestquad analyze points.plan.json values.csv
   nestquad analyze points.plan.json values.csv --next more.csv
@@ -42,8 +41,10 @@ all blocks so far are given together the next time.
 _FORMAT, _VERSION = "nestquad plan", 1
 
 
-def add_plan_options(parser: argparse.ArgumentParser, target: str) -> None:
-    add_goal(parser, target, METHODS)
+def add_plan(command: Command) -> None:
+    """Add ``plan`` and ``analyze``."""
+    parser = command("plan", _run_plan, _PLAN_SUMMARY, _PLAN_EPILOG)
+    add_goal(parser)
     parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same points")
     parser.add_argument(
         "--out",
@@ -53,8 +54,7 @@ def add_plan_options(parser: argparse.ArgumentParser, target: str) -> None:
         help="where the points go; .parquet writes Parquet",
     )
 
-
-def add_analyze_options(parser: argparse.ArgumentParser) -> None:
+    parser = command("analyze", _run_analyze, _ANALYZE_SUMMARY, _ANALYZE_EPILOG)
     parser.add_argument("plan", metavar="PLAN.json", help="what `nestquad plan` wrote")
     parser.add_argument("values", nargs="+", metavar="VALUES.csv", help="CSV or Parquet files")
     parser.add_argument(
@@ -66,7 +66,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_plan(args: argparse.Namespace) -> int:
+def _run_plan(args: argparse.Namespace) -> int:
     settings = {
         "target": args.target,
         "budget": args.budget,
@@ -84,7 +84,7 @@ def run_plan(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_analyze(args: argparse.Namespace) -> int:
+def _run_analyze(args: argparse.Namespace) -> int:
     found, following = replay(_read(Path(args.plan)), _together(args.values))
     print(found.to_json(indent=2) if args.json else found)
     say = sys.stderr if args.json else sys.stdout

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import nestquad as nq
+from nestquad.cli._arguments import Command, add_output, listed, number
 from nestquad.result import NORMAL_95
 from nestquad.voi.report import Analysis, Audience, Study, analyze, money, write_voi_report
 from nestquad.voi.table import (
@@ -23,10 +24,10 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["EPILOG", "SUMMARY", "add_options", "run"]
+__all__ = ["add_voi"]
 
-SUMMARY = "value of information from tables: EVPI, EVPPI, EVSI and ENBS"
-EPILOG = """\
+_SUMMARY = "value of information from tables: EVPI, EVPPI, EVSI and ENBS"
+_EPILOG = """\
 examples:
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000 --report report.html
   nestquad voi --workbook model.xlsx --wtp 20000,30000 --pars p_cure,u_well --pars c_drug,c_stay
@@ -38,9 +39,9 @@ column for each parameter, and for costs and effects a column for each option, i
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `nestquad voi` takes, except for what all commands take."""
-    parser.set_defaults(seed=0)  # the same tables give the same numbers
+def add_voi(command: Command) -> None:
+    """Add ``voi``."""
+    parser = command("voi", _run, _SUMMARY, _EPILOG)
     for kind in ("parameters", "costs", "effects"):
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
@@ -48,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wtp",
-        type=_numbers,
+        type=listed(number),
         required=True,
         metavar="K[,K...]",
         help="willingness to pay for a unit of effect; the report is about the first",
@@ -77,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sizes",
-        type=_numbers,
+        type=listed(number),
         default=[25.0, 50.0, 100.0, 200.0, 400.0, 800.0],
         metavar="N[,N...]",
         help="participants in each arm (default 25,50,...,800)",
@@ -91,9 +92,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", metavar="TEXT", help="heading of the report")
     parser.add_argument("--currency", default="£", metavar="SIGN", help="default £")
     parser.add_argument("--effect", default="QALYs", metavar="WORD", help="default QALYs")
+    add_output(parser)
+    parser.set_defaults(seed=0)  # the same tables give the same numbers
 
 
-def run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Read, analyze, print, and write the report."""
     inputs, outputs = _tables(args)
     groups = {" + ".join(names): names for names in args.pars}
@@ -128,9 +131,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tables(args: argparse.Namespace) -> tuple[pd.DataFrame, Outputs]:
-    names = ("parameters", "costs", "effects")
-    given = [name for name in names if getattr(args, name)]
-    if bool(args.workbook) == bool(given) or (given and len(given) < len(names)):
+    kinds = ("parameters", "costs", "effects")
+    given = [name for name in kinds if getattr(args, name)]
+    if bool(args.workbook) == bool(given) or (given and len(given) < len(kinds)):
         options = [f"--{name}" for name in given] + ["--workbook"] * bool(args.workbook)
         raise nq.InputError(
             "voi",
@@ -140,17 +143,17 @@ def _tables(args: argparse.Namespace) -> tuple[pd.DataFrame, Outputs]:
     if args.workbook:
         tables = read_workbook(args.workbook)
     else:
-        tables = {name: read_csv(getattr(args, name), name) for name in names}
+        tables = {name: read_csv(getattr(args, name), name) for name in kinds}
     return tables["parameters"], Outputs(tables["costs"], tables["effects"], args.wtp)
 
 
 def _design(text: str) -> Design:
     kind, _, rest = text.partition(":")
-    names, _, sd = rest.partition(":")
-    if kind == "binary" and names and not sd:
-        return BinaryTrial(_names(names))
-    if kind == "normal" and names and sd:
-        return NormalTrial(_names(names), float(sd) if _is_number(sd) else sd)
+    pars, _, sd = rest.partition(":")
+    if kind == "binary" and pars and not sd:
+        return BinaryTrial(_names(pars))
+    if kind == "normal" and pars and sd:
+        return NormalTrial(_names(pars), _number_or_name(sd))
     raise nq.InputError(
         "--trial",
         repr(text),
@@ -199,22 +202,12 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     return "\n".join(lines)
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number, or several with commas between; as 20000,30000"
-        ) from None
-
-
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _is_number(text: str) -> bool:
+def _number_or_name(text: str) -> float | str:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return text

@@ -1,6 +1,6 @@
 """Figures in one visual language; matplotlib is loaded only when one is drawn.
 
-Results are only read.
+Results are read through their attributes, so that this folder imports none of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nestquad.plots._style import (
     plus_minus,
     save,
     series_styles,
+    short,
     style,
     title,
     to_png,
@@ -47,6 +48,7 @@ __all__ = [
     "plus_minus",
     "save",
     "series_styles",
+    "short",
     "style",
     "title",
     "to_png",

@@ -22,7 +22,6 @@ from nestquad.plots._style import (
     plus_minus,
     title,
 )
-from nestquad.result import NORMAL_95
 
 __all__ = ["plot_estimate", "plot_trace"]
 
@@ -98,8 +97,8 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
     ax = axes_or_new(ax)
     counts = np.array([step.n_evaluations for step in estimate.trace], dtype=float)
     values = np.array([np.ravel(step.value)[0] for step in estimate.trace], dtype=float)
-    errors = np.array([np.ravel(step.std_error)[0] for step in estimate.trace], dtype=float)
-    halves = NORMAL_95 * np.where(np.isfinite(errors), errors, 0.0)
+    halves = np.array([np.ravel(step.half_width)[0] for step in estimate.trace], dtype=float)
+    halves[~np.isfinite(halves)] = 0.0
     look = method_styles([estimate.method])[estimate.method]
     ax.set_xscale("log")
     ax.errorbar(counts, values, halves, **look.line, markersize=5, linewidth=1.2, capsize=3)
@@ -208,9 +207,9 @@ def _mean_of(estimate: Any, k: int) -> tuple[float, str]:
     if answers is None:
         answers = (sample.weights * sample.f).sum(axis=0)
     mean = float(np.ravel(answers)[k])
-    values, errors = np.ravel(estimate.value), np.ravel(estimate.std_error)
+    values, halves = np.ravel(estimate.value), np.ravel(estimate.half_width)
     if values.size == sample.f.shape[1] and np.isclose(values[k], mean):
-        return mean, f"mean {plus_minus(values[k], NORMAL_95 * errors[k])}"
+        return mean, f"mean {plus_minus(values[k], halves[k])}"
     return mean, f"mean {mean:.5g}"
 
 

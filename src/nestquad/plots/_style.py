@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import MissingExtraError
-from nestquad.result import NORMAL_95
+from nestquad.errors import optional_module
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +37,7 @@ __all__ = [
     "plus_minus",
     "save",
     "series_styles",
+    "short",
     "style",
     "title",
     "to_png",
@@ -124,7 +124,7 @@ def new_axes(
 
     The figure is not known to pyplot: it needs no display and goes with its last reference.
     """
-    _require_matplotlib()
+    optional_module("matplotlib", "Drawing a figure", "plot")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -135,7 +135,7 @@ def new_axes(
 def axes_or_new(ax: Any) -> Any:
     """The axes that the user gave, or new ones, in our style."""
     if ax is None:
-        _require_matplotlib()
+        optional_module("matplotlib", "Drawing a figure", "plot")
         # Of pyplot, so that the figure appears in a notebook and in plt.show().
         import matplotlib.pyplot as plt
 
@@ -237,14 +237,13 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _require_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Drawing a figure", "plot") from error
-
-
 _MOST_ANSWERS = 4
+
+
+def short(text: str, longest: int) -> str:
+    """A label cut to a length, with dollar signs that start no formula."""
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return cut.replace("$", r"\$")
 
 
 def plus_minus(value: float, half_width: float) -> str:
@@ -269,7 +268,7 @@ def plus_minus(value: float, half_width: float) -> str:
 
 def answer_text(estimate: Any) -> str:
     """The value of an estimate ± its 95 % half-width; of many answers the first few."""
-    values, errors = np.ravel(estimate.value), np.ravel(estimate.std_error)
-    shown = [plus_minus(v, NORMAL_95 * e) for v, e in zip(values, errors, strict=True)]
+    values, halves = np.ravel(estimate.value), np.ravel(estimate.half_width)
+    shown = [plus_minus(*pair) for pair in zip(values, halves, strict=True)]
     more = f" and {len(shown) - _MOST_ANSWERS} more" if len(shown) > _MOST_ANSWERS else ""
     return ", ".join(shown[:_MOST_ANSWERS]) + more

@@ -16,6 +16,7 @@ from nestquad.plots import (
     axes_or_new,
     label_ends,
     series_styles,
+    short,
     title,
 )
 from nestquad.voi.table import as_outputs, ceac
@@ -73,7 +74,7 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
             markeredgecolor="white",
             markersize=9,
             zorder=4,
-            label=_short(known.options[d]),
+            label=short(known.options[d], _LONGEST),
         )
     ax.axhline(0.0, color=SOFT, linewidth=0.8)
     ax.axvline(0.0, color=SOFT, linewidth=0.8)
@@ -87,7 +88,7 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     _money(ax.yaxis)
     ax.set_xlabel("incremental effect")
     ax.set_ylabel("incremental cost")
-    title(ax, "", f"Cost-effectiveness plane, against {_short(name)}")
+    title(ax, "", f"Cost-effectiveness plane, against {short(name, _LONGEST)}")
     return ax
 
 
@@ -114,7 +115,7 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
         ax.plot(part.wtp, part.probability, color=look.color, linestyle=look.dashes, linewidth=1.6)
         on = part.probability.where(part.frontier)
         ax.plot(part.wtp, on, color=look.color, linewidth=5.0, alpha=0.3, solid_capstyle="butt")
-        ends.append(End(float(part.probability.iloc[-1]), _short(option), look.color))
+        ends.append(End(float(part.probability.iloc[-1]), short(option, _LONGEST), look.color))
     ax.set_ylim(-0.02, 1.02)
     for k in known.wtps[:1]:
         ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
@@ -158,7 +159,7 @@ def plot_evpi(
                 part.wtp, part.lower, part.upper, color=look.color, alpha=0.12, linewidth=0
             )
             ax.plot(part.wtp, part.evppi, color=look.color, linestyle=look.dashes, linewidth=1.5)
-            ends.append(End(float(part.evppi.iloc[-1]), _short(label), look.color))
+            ends.append(End(float(part.evppi.iloc[-1]), short(label, _LONGEST), look.color))
     if mark is not None:
         ax.axvline(mark, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
     ax.set_ylim(bottom=0.0)
@@ -200,7 +201,7 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
     ax.hlines(y, shown.lower, shown.upper, color=INK, linewidth=1.2, zorder=3)
     ax.plot(shown.lower, y, "|", color=INK, markersize=6, zorder=3)
     ax.plot(shown.upper, y, "|", color=INK, markersize=6, zorder=3)
-    ax.set_yticks(y, [_short(label) for label in shown.pars], parse_math=False)
+    ax.set_yticks(y, [short(label, _LONGEST) for label in shown.pars], parse_math=False)
     ax.set_ylim(-0.7, len(shown) - 0.3)
     ax.set_xlim(left=0.0)
     ax.grid(False, axis="y")
@@ -239,7 +240,7 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
     ax.set_ylim(bottom=0.0)
     label_ends(ax, ends)
     ax.set_ylabel("EVSI per person (band: 95 %)")
-    title(ax, "", f"Value of a {_short(evsi.design.iloc[0], 44)}{_only(evsi)}")
+    title(ax, "", f"Value of a {short(evsi.design.iloc[0], 44)}{_only(evsi)}")
     return ax
 
 
@@ -277,7 +278,7 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     label_ends(ax, ends)
     ax.set_ylabel("expected net benefit of sampling (band: 95 %)")
     found = "" if len(best) else ": no size pays"
-    title(ax, "", f"Net benefit of a {_short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}")
+    title(ax, "", f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}")
     return ax
 
 
@@ -314,11 +315,6 @@ def _money(axis: Any) -> None:
     axis.set_major_formatter(
         FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}")
     )
-
-
-def _short(text: str, longest: int = _LONGEST) -> str:
-    cut = text if len(text) <= longest else text[: longest - 1] + "…"
-    return cut.replace("$", r"\$")  # which would start a formula
 
 
 def _require(table: Any, column: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError, MissingExtraError
+from nestquad.errors import InputError, optional_module
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,11 +24,7 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 
 def pandas() -> Any:
     """The pandas module, or an error that says how to get it."""
-    try:
-        import pandas as module
-    except ImportError as error:
-        raise MissingExtraError("Value of information", "voi") from error
-    return module
+    return optional_module("pandas", "Value of information", "voi")
 
 
 def number_table(
@@ -246,8 +241,7 @@ def read_workbook(path: str | Path) -> dict[str, pd.DataFrame]:
     a workbook of exactly three sheets without such names has them in that order.
     """
     pd, path = pandas(), Path(path)
-    if find_spec("openpyxl") is None:
-        raise MissingExtraError("Reading a workbook", "voi")
+    optional_module("openpyxl", "Reading a workbook", "voi")
     if not path.is_file():
         raise InputError("workbook", f"{str(path)!r}, which is not a file", "an .xlsx file")
     try:
