@@ -223,7 +223,7 @@ def test_errors_of_a_geometric_series_are_its_rest():
     found = assemble(levels, lambda answers: answers.reshape(()))
     np.testing.assert_allclose(found.answers, sum(2.0**-level for level in range(5)) + 5e-3)
     assert found.outer_rate == pytest.approx(1.2, abs=0.2)
-    assert np.all((0.7e-3 < np.abs(found.outer)) & (np.abs(found.outer) < 1.3e-3))
+    assert np.all((np.abs(found.outer) > 0.7e-3) & (np.abs(found.outer) < 1.3e-3))
     assert found.inner_rate == pytest.approx(1.0, abs=0.02)
     assert found.inner[0, 0] == pytest.approx(2.0**-4 + 1e-3, rel=0.05)
 
