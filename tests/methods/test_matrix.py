@@ -11,26 +11,22 @@ from nestquad.methods import METHODS
 BUDGET = 4000
 PROBLEMS = {problem.name: problem for problem in nq.problems.all()}
 NESTED = ("nmc", "nqmc", "nkq")
+EVERY = (*METHODS, "auto")
 
 
-def every(function):
-    function = pytest.mark.parametrize("method", NESTED)(function)
-    return pytest.mark.parametrize("problem", PROBLEMS)(function)
-
-
-@every
+@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize("problem", PROBLEMS)
 def test_lands_near_the_truth(problem, method):
     problem = PROBLEMS[problem]
     est = nq.estimate(problem, budget=BUDGET, method=method, rng=11)
     assert abs(est.value - problem.exact) < 5 * est.std_error
-    assert 0 < est.std_error < 0.8 * max(abs(problem.exact), 0.3)
-    assert est.n_evaluations <= BUDGET
-    assert est.n_evaluations > BUDGET / 2
-    assert est.method == method
+    assert 0 < est.std_error < 1.2 * max(abs(problem.exact), 0.3)
+    assert BUDGET / 2 < est.n_evaluations <= BUDGET
+    assert est.method == method or (method == "auto" and est.method in METHODS)
     assert est.problem == problem.name
 
 
-@pytest.mark.parametrize("method", NESTED)
+@pytest.mark.parametrize("method", EVERY)
 @pytest.mark.parametrize("problem", ["synthetic", "finance", "eig-linear"])
 def test_same_seed_same_bits(problem, method):
     problem = PROBLEMS[problem]

@@ -149,7 +149,7 @@ class Auto(Method[tuple[Candidate, ...]]):
             if design is not None:
                 return Portfolio.of(
                     tuple(
-                        (method, design if method is candidate.method else before)
+                        (method, design if method == candidate.method else before)
                         for method, before in portfolio.parts
                     )
                 )
@@ -247,15 +247,16 @@ def _pilots(
     problem: NestedExpectation, goal: Goal, methods: tuple[Method[Any], ...], first: Candidate
 ) -> tuple[tuple[Method[Any], Design], ...]:
     """Pilots of the other candidates, unless the first convinces or is still small."""
-    convincing = first.half_width <= _CONVINCING * first.spread
     bounded = goal.budget is not None and not goal.adaptive
-    if convincing or (not bounded and first.failure is None and first.n < 512):
-        return ()
+    if first.failure is None:
+        grown = first.n > _pilot_size(goal, 512, 0.4) if bounded else first.n < 512
+        if grown or first.half_width <= _CONVINCING * first.spread:
+            return ()
     size = _pilot_size(goal, 128, 0.13) if bounded else 128
-    left = np.inf if goal.budget is None else 0.4 * goal.budget
+    left = np.inf if goal.budget is None else min(0.4 * goal.budget, goal.budget - first.n)
     parts: list[tuple[Method[Any], Design]] = []
     for i, method in enumerate(methods):
-        if method is first.method:
+        if method == first.method:
             continue
         try:
             design = method.plan(problem, _own_goal(goal, i, size))

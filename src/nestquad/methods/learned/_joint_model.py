@@ -149,8 +149,16 @@ class JointModel(ModelOfJ):
         return self._with_tails(self._means(v, lambda process: process.at(away)), self._tails).j
 
     def sd(self, uniform: Array) -> Array:
+        """Those of the process, and of the coefficients that noise like its values would give."""
         v = periodic(self.data.periodization, uniform)
-        return self._deviations(density(self.data.periodization, v))
+        of_process = self._deviations(density(self.data.periodization, v))
+        table, of_trend = self._theta_table(uniform), np.zeros_like(of_process)
+        for c, output in enumerate(self.outputs):
+            if output.process is not None:
+                _, values = output.process.draws(16, np.random.default_rng(0))
+                found = output.fit.response(self.table, (values / self.data.weights).T)
+                of_trend[:, c] = output.fit.with_coefficients(found).evaluate(table).std(axis=1)
+        return np.hypot(of_process, of_trend)
 
     def at(self, uniform: Array, inner: Array) -> Array:
         v = periodic(self.data.periodization, np.concatenate([uniform, inner], axis=1))

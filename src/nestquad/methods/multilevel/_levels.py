@@ -96,8 +96,15 @@ class LevelMoments:
     covariance: Array
 
     @classmethod
-    def of(cls, n_inner: int, f_values: Array, correction: Array) -> LevelMoments:
-        return cls(f_values.shape[0], n_inner, *_moments(f_values), *_moments(correction))
+    def of(
+        cls, n_inner: int, f_values: Array, correction: Array, floor: Array | None = None
+    ) -> LevelMoments:
+        """Moments of values (T, q); `floor` (q,) bounds the standard error of f(J) from below."""
+        n_outer, (mean, covariance) = len(f_values), _moments(f_values)
+        if floor is not None:
+            variance = np.diagonal(covariance)
+            covariance = covariance + np.diag(np.fmax(n_outer * floor**2 - variance, 0.0))
+        return cls(n_outer, n_inner, mean, covariance, *_moments(correction))
 
     def own_variance(self, finish: Finish, answers: Array) -> Array:
         """Variance of the final answers (k,) from one θ of this level."""

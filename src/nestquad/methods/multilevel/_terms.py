@@ -74,6 +74,8 @@ class Assembled:
         Directions of the error from the finite numbers of θ, one for each level, (k, L).
     inner
         Direction of the error of the finest level's inner rule, (k, 1).
+    unmoved
+        Error of the levels at whose θ f(J) did not change, (k, 1).
     outer_rate, inner_rate
         Errors decrease like 2^-rate when points double.
     """
@@ -82,6 +84,7 @@ class Assembled:
     change: Array
     outer: Array
     inner: Array
+    unmoved: Array
     outer_rate: float
     inner_rate: float
 
@@ -109,7 +112,30 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
-    return Assembled(answers, change, columns, inner[:, None] * signs, outer_rate, inner_rate)
+    return Assembled(
+        answers,
+        change,
+        columns,
+        inner[:, None] * signs,
+        _unmoved(np.abs(change[1:]))[:, None],
+        outer_rate,
+        inner_rate,
+    )
+
+
+def _unmoved(sizes: Array) -> Array:
+    """Error (k,) of the levels at whose θ f(J) did not change at all, from changes (L, k).
+
+    Where f jumps or is flat, the few θ of a fine level may all agree with the level before, and
+    say nothing about the others. Each such change is taken to be half of that before, the usual
+    rate, and so are those beyond the last level.
+    """
+    error = np.zeros(sizes.shape[1])
+    believed = sizes[:1].sum(axis=0)
+    for size in sizes[1:]:
+        believed = np.where(size > 0, size, believed / 2.0)
+        error += np.where(size > 0, 0.0, believed)
+    return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, believed))
 
 
 def _continued(sizes: Array) -> tuple[Array, float]:

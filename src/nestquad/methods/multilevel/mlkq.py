@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nestquad.accuracy import Allocation, allocate, size_of
+from nestquad.accuracy import Allocation, allocate, linearized_covariance, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._sizes import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
-from nestquad.methods.nested import NKQ
+from nestquad.methods.nested import NKQ, rare_event_errors
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -213,13 +213,20 @@ class MLKQ(Method[Assembled]):
         make = shared_terms if self.shared else independent_terms
         terms = make(evaluations, self.inner, self.outer)
         found = assemble(terms.levels, problem.finish)
+        sample = terms.sample
+        unseen = rare_event_errors(problem, sample.j, sample.f, sample.weights, interpolated=True)
+        unseen = linearized_covariance(problem.finish, found.answers, np.diag(unseen**2))
+        parts = {
+            "inner": np.concatenate([found.inner, found.unmoved], axis=1),
+            "outer": np.concatenate([found.outer, unseen], axis=1),
+        }
         estimate = assembled(
             problem,
             found.answers,
-            {"inner": found.inner, "outer": found.outer},
+            parts,
             {
-                "error_inner": size_of(found.inner),
-                "error_outer": size_of(found.outer),
+                "error_inner": size_of(parts["inner"]),
+                "error_outer": size_of(parts["outer"]),
                 "inner": {**terms.inner, "rate": found.inner_rate},
                 "outer": {**terms.outer, "rate": found.outer_rate},
                 "levels": [

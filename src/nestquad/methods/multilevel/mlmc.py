@@ -20,7 +20,7 @@ from nestquad.methods.multilevel._levels import (
     steady_variances,
     summarize,
 )
-from nestquad.methods.nested import SAMPLE_ROWS, MeanRule, WeightedRule
+from nestquad.methods.nested import SAMPLE_ROWS, MeanRule, WeightedRule, rare_event_errors
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, OuterSample
@@ -256,7 +256,11 @@ class MLMC(Method[LevelSummary]):
                 coarse = [call_f(problem, half, theta, require_finite=False) for half in halves]
                 with np.errstate(invalid="ignore"):
                     change = f_values - sum(coarse) / len(coarse)
-            levels.append(LevelMoments.of(n, f_values, change))
+            floor = None
+            if np.isfinite(f_values).all():
+                equal = np.full(f_values.shape, 1.0 / len(j))
+                floor = rare_event_errors(problem, j[:, 0], f_values, equal)
+            levels.append(LevelMoments.of(n, f_values, change, floor))
             weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
             sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
         return levels, sample, notes

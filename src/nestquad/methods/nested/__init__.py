@@ -1,6 +1,7 @@
 """Nested rules: T outer points with N inner points each, and a rule for each stage."""
 
 from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
+from nestquad.methods.nested._events import rare_event_errors
 from nestquad.methods.nested._inner import (
     InnerFit,
     KernelRuleByTheta,
@@ -33,5 +34,6 @@ __all__ = [
     "describe_rules",
     "kernel_outer",
     "random_mean_outer",
+    "rare_event_errors",
     "weighted_sum",
 ]

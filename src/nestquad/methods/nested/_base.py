@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import size_of
+from nestquad.accuracy import linearized_covariance, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method, Turn, assembled
+from nestquad.methods.nested._events import rare_event_errors
 from nestquad.methods.nested._inner import InnerFit
 from nestquad.methods.nested._outer import OuterFit
 from nestquad.points import Given, Sequence, as_sequence
@@ -201,15 +203,21 @@ class NestedRule(Method[NestedState]):
         def final(f_values: Array) -> Array:
             return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
 
+        answers = (outer.weights * f_full).sum(axis=0)
+        unseen = rare_event_errors(
+            problem, full, f_full, outer.weights, interpolated=outer.interpolated
+        )
+        unseen = linearized_covariance(problem.finish, answers, np.diag(unseen**2))
+        halves = "other half" in inner.rule.views
         parts = {
-            "inner": _inner_directions(final, f_full, f_fewer, grid.n_sets is not None),
-            "outer": outer.directions,
+            "inner": _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None),
+            "outer": np.concatenate([outer.directions, unseen], axis=1),
         }
         state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
         step = -(-theta.shape[0] // SAMPLE_ROWS)
         estimate = assembled(
             problem,
-            (outer.weights * f_full).sum(axis=0),
+            answers,
             parts,
             {
                 "error_inner": state.error_inner,
@@ -229,23 +237,32 @@ class NestedRule(Method[NestedState]):
 
 
 def _inner_directions(
-    final: Callable[[Array], Array], f_full: Array, f_fewer: list[Array], shared: bool
+    final: Callable[[Array], Array],
+    f_full: Array,
+    f_fewer: list[Array],
+    halves: bool,
+    shared: bool,
 ) -> Array:
-    """Change of the final answers when the inner points are halved, (k, m).
+    """Changes of the final answers with fewer inner points, (k, m).
 
-    With both halves at hand their average has twice the bias of the whole and little noise of its
-    own, so the difference is the bias. With one half it is the error of the half-sized rule: an
-    upper estimate for a rule that converges.
+    With both `halves` at hand their average has twice the bias of the whole and little noise of
+    its own, so the difference is the bias. Points `shared` by several θ have a common error, which
+    the spread over θ does not show; half the difference of the two halves does.
 
-    Points shared by several θ have a common error, which the spread over θ does not show; half
-    the difference of the two halves does.
+    With the first half only, its difference is the error of the half-sized rule: an upper estimate
+    for a rule that converges. It may vanish by accident, so that of the quarter from the half
+    counts as well, by a factor of 2^-2: rules with Matérn-3/2 kernels converge like N^-2.
     """
     if not f_fewer:
         return np.zeros((final(f_full).size, 1))
     with np.errstate(invalid="ignore"):
-        changes = [np.mean(f_fewer, axis=0) - f_full]
-        if shared and len(f_fewer) == 2:
-            changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
+        if halves:
+            changes = [np.mean(f_fewer, axis=0) - f_full]
+            if shared:
+                changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
+        else:
+            steps = pairwise([f_full, *f_fewer])
+            changes = [0.25**i * (less - more) for i, (more, less) in enumerate(steps)]
     directions = []
     for change in changes:
         # Fewer points may leave the domain of f (a logarithm); their error is then taken to be the

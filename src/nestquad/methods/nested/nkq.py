@@ -116,22 +116,23 @@ class NKQ(NestedRule):
         rows = min(8 * sets, grid.n_outer)  # enough to tune a kernel: 8 for each point set
         points = evaluations.inner(theta[:rows], (0, rows))
         recipe = self._tuned(evaluations, points, sets, rows)
+        n = grid.n_inner
+        sizes = (n, n // 2, n // 4) if n >= 8 else (n, n // 2)
         if by_theta:
             median = self.inner.lengthscale == "median"
-            rule = KernelRuleByTheta(recipe, (grid.n_inner, grid.n_inner // 2), median)
+            rule = KernelRuleByTheta(recipe, sizes, median)
             return InnerFit(
                 rule,
                 {"rule": "kernel quadrature", "kernel": f"{recipe.kernel!r} on {recipe.space}"},
             )
         assert points.uniform is not None
         nodes = nodes_on(recipe.space, points.uniform, points.x)
-        sizes = (grid.n_inner, grid.n_inner // 2)
         weights = np.zeros((len(sizes), nodes.shape[0], grid.n_inner))
         found = [recipe.rules(one, sizes) for one in nodes]
         for view, size in enumerate(sizes):
             weights[view, :, :size] = [rules[view].weights for rules in found]
         return InnerFit(
-            WeightedRule(weights, ("full", "half")),
+            WeightedRule(weights, ("full", "half", "quarter")[: len(sizes)]),
             {
                 "rule": "kernel quadrature",
                 "kernel": f"{recipe.kernel!r} on {recipe.space}",
