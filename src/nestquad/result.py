@@ -54,6 +54,13 @@ class OuterSample:
     f: Array
     weights: Array
 
+    @property
+    def spread(self) -> float:
+        """The standard deviation of f(J) over θ, the largest of several."""
+        weights = self.weights / self.weights.sum(axis=0)
+        variance = (weights * (self.f - (weights * self.f).sum(axis=0)) ** 2).sum(axis=0)
+        return float(np.sqrt(np.nan_to_num(np.maximum(variance, 0.0)).max()))
+
 
 @dataclass(frozen=True)
 class Estimate:

@@ -17,7 +17,7 @@ from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-__all__ = ["Goal", "Method", "State", "Turn", "assembled", "require_transports"]
+__all__ = ["Goal", "Method", "State", "Turn", "assembled", "has_transports", "require_transports"]
 
 State = TypeVar("State")
 
@@ -104,14 +104,19 @@ def assembled(
     )
 
 
+def has_transports(problem: NestedExpectation) -> bool:
+    """Whether points can be placed: low-discrepancy points and models of g need that."""
+    law = problem.outer_law
+    if law.has_transport:
+        law = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))
+    return law.has_transport
+
+
 def require_transports(problem: NestedExpectation, method: str) -> None:
     """Refuse laws that can only be sampled: the method needs the uniforms behind θ and x."""
-    law, role = problem.outer_law, "outer"
-    if law.has_transport:
-        law, role = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))), "inner"
-    if not law.has_transport:
+    if not has_transports(problem):
         raise InputError(
-            role,
+            "inner" if problem.outer_law.has_transport else "outer",
             "a law that can only be sampled",
             f"a law that is a transport of uniforms, in which method {method!r} models g",
             "Use method='nmc', or describe the simulator by nq.Transport.",

@@ -37,11 +37,13 @@ class DenseAverage:
         θ are free of g, so their number grows until the error of the final answers is small
         beside `limit`, what the model leaves uncertain, or until time is up.
         """
-        most = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
-        for log2_size in range(_FEWEST, max(min(most, _MOST), _FEWEST) + 1, 2):
-            found = self.by_replicate(model, log2_size)
-            if size_of(self.errors(found)) <= 0.2 * limit:
+        affordable = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
+        most = max(min(affordable, _MOST), _FEWEST)
+        found = self.by_replicate(model, _FEWEST)
+        for log2_size in sorted({*range(_FEWEST + 2, most, 2), most}):
+            if log2_size == _FEWEST or size_of(self.errors(found)) <= 0.2 * limit:
                 break
+            found = self.by_replicate(model, log2_size)
         return found
 
     def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
