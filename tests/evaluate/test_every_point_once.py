@@ -45,7 +45,7 @@ def test_exactly_the_points_of_the_design(method, keep, chunk_points):
     method = METHODS[method]
     design = method.plan(problem, Goal(STREAM))
     evaluator = Evaluator(problem, keep=keep, chunk_points=chunk_points)
-    estimate = method.analyze(Evaluations(evaluator, design))
+    estimate = method.analyze(Evaluations(evaluator, design)).estimate
     expected = design_points(problem, design.grids[0])
     assert g.n_evaluations == 23 * 17 == design.n_evaluations == evaluator.n_evaluations
     assert estimate.n_evaluations == 23 * 17
@@ -77,8 +77,10 @@ def test_a_grown_design_gives_the_same_bits_as_a_fresh_one(inner):
     large = nq.NQMC(n_outer=32, n_inner=32, inner_points=points)
     grown = Evaluator(problem, keep=True)
     small.analyze(Evaluations(grown, small.plan(problem, Goal(STREAM))))
-    after = large.analyze(Evaluations(grown, large.plan(problem, Goal(STREAM))))
-    fresh = large.analyze(Evaluations(Evaluator(problem), large.plan(problem, Goal(STREAM))))
+    after = large.analyze(Evaluations(grown, large.plan(problem, Goal(STREAM)))).estimate
+    fresh = large.analyze(
+        Evaluations(Evaluator(problem), large.plan(problem, Goal(STREAM)))
+    ).estimate
     assert after.value == fresh.value
     assert after.std_error == fresh.std_error
     assert grown.n_evaluations == 32 * 32

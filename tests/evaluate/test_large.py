@@ -74,9 +74,9 @@ def test_mlmc_towards_a_tolerance_keeps_no_values():
     evaluator = []
 
     class Watched(nq.MLMC):
-        def analyze(self, evaluations):
+        def analyze(self, evaluations, last=None):
             evaluator.append(evaluations.evaluator)
-            return super().analyze(evaluations)
+            return super().analyze(evaluations, last)
 
     est = nq.estimate(nq.problems.synthetic(), method=Watched(), tol=0.02, rng=0)
     assert est.status == "converged"

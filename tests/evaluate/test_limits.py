@@ -98,7 +98,7 @@ def test_time_for_a_single_theta(method):
 
     evaluator.on_progress = stop_after_the_first_row
     design = method.plan(problem, Goal(Stream.from_rng(0)))
-    est = method.analyze(Evaluations(evaluator, design))
+    est = method.analyze(Evaluations(evaluator, design)).estimate
     assert est.n_outer == 1
     assert evaluator.stopped == "time"
     assert est.std_error >= abs(est.value)  # one θ says nothing about the others

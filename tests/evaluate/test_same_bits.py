@@ -54,7 +54,7 @@ PROBLEMS = {name: nq.problems.get(name) for name in SHIPPED} | {
 
 def run(problem, method, **options):
     design = method.plan(problem, Goal(Stream.from_rng(3)))
-    estimate = method.analyze(Evaluations(Evaluator(problem, **options), design))
+    estimate = method.analyze(Evaluations(Evaluator(problem, **options), design)).estimate
     return np.append(estimate.value, estimate.std_error)
 
 

@@ -106,21 +106,14 @@ class LevelMoments:
             covariance = covariance + np.diag(np.fmax(n_outer * floor**2 - variance, 0.0))
         return cls(n_outer, n_inner, mean, covariance, *_moments(correction))
 
-    def own_variance(self, finish: Finish, answers: Array) -> Array:
-        """Variance of the final answers (k,) from one θ of this level."""
-        return self._final(finish, answers, self.own_covariance)
-
-    def variance(self, finish: Finish, answers: Array) -> Array:
-        """Variance of the correction of the final answers (k,) from one θ."""
-        return self._final(finish, answers, self.covariance)
-
     def change(self, finish: Finish, answers: Array) -> Array:
         """Effect of the correction on the final answers, (k,)."""
         if not np.isfinite(self.mean).all():
             return np.full(np.size(finish(answers)), np.nan)
         return np.atleast_1d(finish(answers) - finish(answers - self.mean))
 
-    def _final(self, finish: Finish, answers: Array, covariance: Array) -> Array:
+    def final_variance(self, finish: Finish, answers: Array, covariance: Array) -> Array:
+        """Variance of the final answers (k,) from one θ, given that of the q expectations."""
         if not np.isfinite(covariance).all():
             return np.full(np.size(finish(answers)), np.inf)
         # Linearised over the error of the mean: that of a single θ would see other pieces of
@@ -273,8 +266,10 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
     """Answer and errors from independent levels."""
     base = base_level(levels)
     answers = telescoped(levels, base)
-    own = np.stack([level.own_variance(finish, answers) for level in levels])
-    variance = np.stack([level.variance(finish, answers) for level in levels])
+    own, variance = (
+        np.stack([level.final_variance(finish, answers, getattr(level, what)) for level in levels])
+        for what in ("own_covariance", "covariance")
+    )
     change = np.stack([level.change(finish, answers) for level in levels])
     n_outer = np.array([[level.n_outer] for level in levels])
     # Corrections are zero most of the time, with a fourth moment of about ten.

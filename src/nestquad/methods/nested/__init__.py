@@ -9,12 +9,7 @@ from nestquad.methods.nested._inner import (
     WeightedRule,
     weighted_sum,
 )
-from nestquad.methods.nested._outer import (
-    OuterFit,
-    describe_rules,
-    kernel_outer,
-    random_mean_outer,
-)
+from nestquad.methods.nested._outer import OuterFit, describe_rules, kernel_outer, mean_outer
 from nestquad.methods.nested.nkq import NKQ
 from nestquad.methods.nested.nmc import NMC
 from nestquad.methods.nested.nqmc import NQMC
@@ -33,7 +28,7 @@ __all__ = [
     "WeightedRule",
     "describe_rules",
     "kernel_outer",
-    "random_mean_outer",
+    "mean_outer",
     "rare_event_errors",
     "weighted_sum",
 ]

@@ -19,13 +19,7 @@ from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import NORMAL_95
 from nestquad.rules import Rule, factorize
 
-__all__ = [
-    "OuterFit",
-    "describe_rules",
-    "kernel_outer",
-    "random_mean_outer",
-    "spread_mean_outer",
-]
+__all__ = ["OuterFit", "describe_rules", "kernel_outer", "mean_outer"]
 
 Finish = Callable[[Array], Array]
 
@@ -43,38 +37,27 @@ class OuterFit:
     interpolated: bool = False
 
 
-def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
-    """Equal weights at independent θ: the central limit theorem."""
-    n = f_values.shape[0]
-    answers = f_values.mean(axis=0)
-    if n < 2:  # time ran out after one θ, which says nothing about the others
-        directions = _subset_directions([np.atleast_1d(finish(answers))])
-    else:
-        covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
-        # Student's factor: a variance from few θ is itself uncertain.
-        covariance *= (stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
-        directions = linearized_covariance(finish, answers, covariance)
-    return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
+def mean_outer(finish: Finish, f_values: Array, blocks: int | None = None) -> OuterFit:
+    """Equal weights: the central limit theorem for θ, or for means of blocks of them.
 
-
-def spread_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
-    """Equal weights at low-discrepancy θ: the spread of the means of eight blocks of them.
-
-    Blocks of a Sobol sequence are low-discrepancy sets themselves. The whole is more even than
-    eight independent sets would be, so that the spread is an upper estimate.
+    At independent θ each is a block of its own. Blocks of a Sobol sequence are low-discrepancy sets
+    themselves, and the whole is more even than independent sets would be, so that the spread of
+    their means is an upper estimate. Differences of prefixes are smaller, but vanish by accident.
     """
     n = f_values.shape[0]
-    blocks = min(8, n // 2)
-    if blocks < 2:
-        directions = _subset_directions([np.atleast_1d(finish(f_values.mean(axis=0)))])
+    answers = f_values.mean(axis=0)
+    means = f_values
+    if blocks is not None:
+        parts = np.array_split(f_values, max(1, min(blocks, n // 2)))
+        means = np.stack([part.mean(axis=0) for part in parts])
+    if len(means) < 2:  # time ran out after one θ, which says nothing about the others
+        directions = _subset_directions([np.atleast_1d(finish(answers))])
     else:
-        means = [block.mean(axis=0) for block in np.array_split(f_values, blocks)]
-        covariance = np.atleast_2d(np.cov(means, rowvar=False)) / blocks
-        covariance *= (stdtrit(blocks - 1, 0.975) / NORMAL_95) ** 2
-        directions = linearized_covariance(finish, f_values.mean(axis=0), covariance)
-    return OuterFit(
-        np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean of low-discrepancy points"}
-    )
+        covariance = np.atleast_2d(np.cov(means, rowvar=False)) / len(means)
+        # Student's factor: a variance from few values is itself uncertain.
+        covariance *= (stdtrit(len(means) - 1, 0.975) / NORMAL_95) ** 2
+        directions = linearized_covariance(finish, answers, covariance)
+    return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
 
 
 def kernel_outer(

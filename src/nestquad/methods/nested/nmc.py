@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
 from nestquad.methods.nested._base import NestedRule, Sharing
 from nestquad.methods.nested._inner import InnerFit, MeanRule
-from nestquad.methods.nested._outer import OuterFit, random_mean_outer
+from nestquad.methods.nested._outer import OuterFit, mean_outer
 from nestquad.points import Sequence
-from nestquad.problem import NestedExpectation
 
 __all__ = ["NMC"]
 
@@ -45,12 +42,9 @@ class NMC(NestedRule):
         n_inner = max(2, round(budget ** (1.0 / 3.0)))
         return budget // n_inner, n_inner
 
-    def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
-        return None
-
     def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
         (grid,) = evaluations.design.grids
         return InnerFit(MeanRule(grid.n_inner), {"rule": "mean"})
 
     def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
-        return random_mean_outer(evaluations.problem.finish, np.asarray(f_values))
+        return mean_outer(evaluations.problem.finish, f_values)

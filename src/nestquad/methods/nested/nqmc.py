@@ -10,9 +10,8 @@ from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
 from nestquad.methods.nested._base import NestedRule, Sharing
 from nestquad.methods.nested._inner import InnerFit, MeanRule
-from nestquad.methods.nested._outer import OuterFit, spread_mean_outer
+from nestquad.methods.nested._outer import OuterFit, mean_outer
 from nestquad.points import Sequence
-from nestquad.problem import NestedExpectation
 
 __all__ = ["NQMC", "balanced_split"]
 
@@ -39,15 +38,12 @@ class NQMC(NestedRule):
     def split(self, budget: int) -> tuple[int, int]:
         return balanced_split(budget)
 
-    def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
-        return None
-
     def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
         (grid,) = evaluations.design.grids
         return InnerFit(MeanRule(grid.n_inner), {"rule": "mean of low-discrepancy points"})
 
     def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
-        return spread_mean_outer(evaluations.problem.finish, f_values)
+        return mean_outer(evaluations.problem.finish, f_values, blocks=8)
 
 
 def balanced_split(budget: int) -> tuple[int, int]:
