@@ -132,22 +132,21 @@ class Auto(Method[tuple[Candidate, ...]]):
             if pilots:
                 return Portfolio.of((*portfolio.parts, *pilots))
         standing = [candidate for candidate in last.state if candidate.turn is not None]
-        if not standing:
-            assert last.state[0].failure is not None
+        if not standing and last.state[0].failure:
             raise last.state[0].failure
         left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
-        if goal.adaptive:
-            standing.sort(key=lambda candidate: candidate.needs(goal.half_width or 0.0))
-        else:
-            standing.sort(key=lambda candidate: candidate.promise(left))
+        standing.sort(
+            key=lambda one: (
+                one.needs(goal.half_width or 0.0) if goal.adaptive else one.promise(left)
+            )
+        )
         for candidate in standing:
             if not goal.adaptive and candidate.promise(left) > standing[0].half_width:
                 break
             design = _continued(problem, goal, candidate, left)
             if design is not None:
-                grown = {candidate.method.name: design}
-                parts = ((one, grown.get(one.name, before)) for one, before in portfolio.parts)
-                return Portfolio.of(tuple(parts))
+                parts = dict(portfolio.parts) | {candidate.method: design}
+                return Portfolio.of(tuple(parts.items()))
         return None
 
     def analyze(
@@ -199,10 +198,9 @@ def _planned(
     problem: NestedExpectation, goal: Goal, methods: tuple[Method[Any], ...], *, first: bool
 ) -> Iterator[tuple[Method[Any], Design]]:
     """Pilots of the methods that apply."""
+    size = _pilot_size(goal, first=first)
     for i, method in enumerate(methods):
-        own = Goal(
-            goal.stream.child(40, i), goal.budget, True, pilot=_pilot_size(goal, first=first)
-        )
+        own = Goal(goal.stream.child(40, i), goal.budget, adaptive=True, pilot=size)
         try:
             design = method.plan(problem, own)
         except (InputError, UnsupportedError):
