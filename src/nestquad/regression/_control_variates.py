@@ -38,7 +38,7 @@ _DEGREES = (1, 2, 3, 4, 6, 8, 11, 15, 20)
 
 @dataclass(frozen=True)
 class Tier:
-    """Which products of a polynomial in x (of mean zero) and one in θ.
+    """A set of products of a polynomial in x (of mean zero) and one in θ.
 
     Terms of one coordinate of x up to degree `single`, of several coordinates up to `mixed`; both
     times terms in θ while the degrees add up to at most `crossed`.
@@ -63,7 +63,7 @@ class Tier:
         ]
 
     def count(self, dim_x: int, dim_theta: int) -> int:
-        """How many that is, without listing them."""
+        """Number of terms, without listing them."""
         total = 0
         for degree in range(1, max(self.single, self.mixed) + 1):
             in_x = dim_x if degree <= self.single else 0
@@ -122,7 +122,7 @@ class ControlVariates:
     n_theta: int
 
     def integrals(self, uniform: Array, weights: Array, outer: Array) -> Array:
-        """What rules give instead of zero at each θ.
+        """ψ integrated by rules at each θ, where the integral is zero.
 
         Shapes
         ------

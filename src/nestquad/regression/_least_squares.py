@@ -48,7 +48,7 @@ class PolynomialFit:
     weights: Array
 
     def response(self, table: ScoreTable, noise: Array) -> Array:
-        """By how much noise (n, m) in the values changes the coefficients, (p, m).
+        """Change of the coefficients, (p, m), by noise (n, m) in the values.
 
         Values beyond those that were fitted do not count.
         """
