@@ -6,6 +6,7 @@ from scipy.integrate import quad
 
 from nestquad.gp import (
     PeriodicKernel,
+    _lattice,
     fit_periodic,
     interpolate,
     lattice_steps,
@@ -81,6 +82,16 @@ def test_interpolant_equals_dense_algebra(n):
     shift = np.array([0.123])
     expected = dense_marginal(KERNEL, points, values, (theta + shift) % 1.0)
     np.testing.assert_allclose(process.marginal(shift[None])[0], expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [64, 50])
+def test_any_points_are_predicted_as_by_dense_algebra(n, monkeypatch):
+    points = lattice(n, 64)
+    values = values_at(points)
+    theta = np.random.default_rng(0).random((9, 1))
+    monkeypatch.setattr(_lattice, "_TOGETHER", 130)  # blocks of two points
+    found = interpolate(KERNEL, VECTOR, 1, values).at(theta)
+    np.testing.assert_allclose(found, dense_marginal(KERNEL, points, values, theta), atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [32, 25])

@@ -16,7 +16,8 @@ def test_tiers_count_their_terms_and_leave_values_for_each(score, dim_x, dim_the
             terms = tier.terms(dim_x, dim_theta)
             assert len(set(terms)) == len(terms) == tier.count(dim_x, dim_theta)
             assert 8 * len(terms) <= n_values
-            assert all(x for x, _ in terms)  # no term is in θ alone: its mean would not be zero
+            # No term is in θ alone: its mean would not be zero.
+            assert all(max(j for j, _ in term) >= dim_theta for term in terms)
 
 
 def test_a_polynomial_is_explained_by_controls_and_its_mean_comes_out_exact():

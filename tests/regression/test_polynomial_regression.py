@@ -20,6 +20,7 @@ from nestquad.regression import (
     total_degree,
     total_degree_terms,
 )
+from nestquad.regression._least_squares import LeastSquares
 
 
 def sobol(n, dim, seed=0):
@@ -78,6 +79,25 @@ def test_leave_one_out_is_what_leaving_out_gives():
     whole = np.sqrt(scaled)
     beta = np.linalg.lstsq(columns * whole[:, None], values * whole, rcond=None)[0]
     np.testing.assert_allclose(fit.coefficients, beta, rtol=1e-9)
+
+
+def test_columns_in_blocks_give_what_they_give_together():
+    rng = np.random.default_rng(0)
+    u, weights = rng.random((60, 2)), rng.random(60) + 0.5
+    values = np.exp(u[:, 0]) + rng.normal(size=60)
+    terms = total_degree_terms(2, 3)
+    table = ScoreTable(u, ["uniform", "normal"])
+    whole = fit_terms(values, table, terms, weights)
+    first = LeastSquares.start(values, weights).extended(terms[:3], table)
+    with pytest.raises(NumericalError):
+        first.extended(terms[:1], table)  # it is there already, and the failure leaves no trace
+    first.extended(terms[7:], table)
+    fit = first.extended(terms[3:6], table).extended(terms[6:], table).fit()
+    assert fit.terms == whole.terms
+    for name in ("coefficients", "residuals", "leverage", "lower"):
+        np.testing.assert_allclose(getattr(fit, name), getattr(whole, name), atol=1e-10)
+    weighted = table.matrix(terms) * np.sqrt(fit.weights)[:, None]
+    np.testing.assert_allclose(fit.lower @ fit.lower.T, weighted.T @ weighted, rtol=1e-10)
 
 
 def test_columns_that_cannot_be_told_apart():

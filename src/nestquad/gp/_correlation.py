@@ -20,8 +20,8 @@ _ROOT5 = np.sqrt(5.0)
 class Correlation:
     """A stationary correlation with one lengthscale for each coordinate.
 
-    `additive` takes the mean over coordinates instead of the product: what is left of J in many
-    coordinates when each acts by itself.
+    `additive` takes the mean over coordinates instead of the product, for a J in many coordinates
+    that hardly interact.
     """
 
     shape: Shape

@@ -209,7 +209,7 @@ class GP:
         return np.asarray(level + spread * (self._sums(z, alpha) + self._trend(z) @ beta)[:, 0])
 
     def means(self, z: Array, ys: Array) -> Array:
-        """What the model would predict at z (n, d) from other values ys (T, m): (n, m)."""
+        """Predictions at z (n, d) from other values ys (T, m), with the same model: (n, m)."""
         level, spread = self._scale
         alpha, beta = self._coefficients((ys - level) / spread)
         return np.asarray(level + spread * (self._sums(z, alpha) + self._trend(z) @ beta))

@@ -78,11 +78,11 @@ class PeriodicKernel:
     Attributes
     ----------
     order
-        s: how many derivatives functions have in each coordinate.
+        s, the number of derivatives in each coordinate.
     scales
         γ (d,).
     nugget
-        Variance of what the kernel does not see, relative to k at 0.
+        Noise variance, relative to k at 0.
     """
 
     order: int
@@ -208,11 +208,11 @@ class LatticeProcess:
     kernel, steps
         Kernel and lattice steps (d, M).
     n_theta
-        How many leading coordinates remain when the others are averaged out.
+        Leading coordinates, which remain when the others are averaged out.
     order
         Lattice indices (n,) of the values.
     values
-        What was observed, (n,).
+        Observations (n,).
     """
 
     kernel: PeriodicKernel
@@ -273,7 +273,7 @@ class LatticeProcess:
         return amplitude * marginal, amplitude * whole[:, self.order]
 
     def predicted(self, values: Array) -> Array:
-        """What `marginal` would be for other values (m, n): (m, M)."""
+        """`marginal` for other values (m, n): (m, M)."""
         mean, dual = self._solve(values)
         return np.asarray(mean[:, None] + self._convolve(dual))
 
@@ -302,7 +302,7 @@ class LatticeProcess:
 
     @cached_property
     def _amplitude(self) -> float:
-        """σ², by which the kernel has to be multiplied."""
+        """σ², the factor of the kernel."""
         mean, dual = self._fitted
         square = float((self.values - mean) @ dual[self.order])
         return max(square, 0.0) / max(self.values.size - 1, 1)

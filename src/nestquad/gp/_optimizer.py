@@ -14,6 +14,8 @@ __all__ = ["FAILED", "maximum_likelihood"]
 # Loss where there is no likelihood, such as a covariance that is not positive definite. L-BFGS-B
 # steps back from large numbers, not from infinite ones.
 FAILED = 1e26
+# Gradient in the logarithms of hyperparameters below which a search ends, whatever its tolerance.
+_FLAT = 1e-3
 
 
 def maximum_likelihood(
@@ -54,6 +56,6 @@ def maximum_likelihood(
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": most_steps, "ftol": tolerance / n_values, "gtol": tolerance},
+        options={"maxiter": most_steps, "ftol": tolerance / n_values, "gtol": _FLAT},
     )
     return (found.x, float(found.fun)) if found.fun < FAILED else None

@@ -45,13 +45,13 @@ class Surrogate:
         return self._back(np.stack([gp.mean(z) for gp in self.outputs], axis=1))
 
     def can_model(self, js: Array) -> Array:
-        """The first of js (m, T, p) up to one that the model cannot take."""
+        """The leading js (m, T, p) that the model can take: positive ones for log J."""
         if not self.kind.logarithm:
             return js
         return js[: int((js > 0).all(axis=(1, 2)).cumprod().sum())]
 
     def means(self, z: Array, js: Array) -> Array:
-        """What the same model predicts at z from other values js (m, T, p): (m, n, p)."""
+        """Predictions at z from other values js (m, T, p), with the same model: (m, n, p)."""
         modelled = np.log(js) if self.kind.logarithm else js
         columns = [gp.means(z, modelled[:, :, c].T).T for c, gp in enumerate(self.outputs)]
         return self._back(np.stack(columns, axis=2))

@@ -34,7 +34,7 @@ class Trend:
         return f"additive {name}" if self.additive else name
 
     def size(self, dim: int) -> int:
-        """How many functions that is."""
+        """Number of functions."""
         return 1 + dim * self.degree if self.additive else comb(dim + self.degree, dim)
 
     def matrix(self, z: Array) -> Array:

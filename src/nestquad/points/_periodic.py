@@ -24,7 +24,7 @@ _BISECTIONS = 60
 
 
 def moved(periodization: Periodization, v: Array) -> Array:
-    """The point u in (0, 1) that the periodic variable v in [0, 1] stands for.
+    """The point u in (0, 1) of a periodic variable v in [0, 1].
 
     The tent runs through the interval and back, so any function becomes continuous on the circle;
     the cubic and the quintic run through it once and slow down at both ends.
@@ -57,7 +57,7 @@ def periodic(periodization: Periodization, u: Array) -> Array:
 
 
 def density(periodization: Periodization, v: Array) -> Array:
-    """What one point weighs, ∏_j du/dv_j, for v (…, d) → (…).
+    """Weight of a point, ∏_j du/dv_j, for v (…, d) → (…).
 
     ∫ h(u) du = ∫ h(u(v)) density(v) dv, and the integrand on the right vanishes at the ends with
     as many derivatives as the density does: none, one, two.
@@ -70,7 +70,7 @@ def density(periodization: Periodization, v: Array) -> Array:
 
 @dataclass(frozen=True)
 class PeriodicLattice(Sequence):
-    """A shifted lattice in van der Corput order, moved by a periodization.
+    """A periodized, shifted lattice in van der Corput order.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class PeriodicLattice(Sequence):
         return 1 << self.log2_max
 
     def periodic(self, stream: Stream, dim: int, n_points: int) -> Array:
-        """The lattice itself, (n, d): before its points are moved."""
+        """The lattice itself, (n, d), before periodization."""
         return np.asarray(Lattice(self.log2_max).uniforms(stream, dim, (0, 1), (0, n_points))[0])
 
     def _uniforms(

@@ -1,4 +1,4 @@
-"""Functions of x with known mean zero: control variates for the inner stage."""
+"""Control variates for the inner stage: polynomials of mean zero given θ."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-from scipy.linalg import lapack
 
 from nestquad._typing import Array
+from nestquad.regression._least_squares import NormalEquations
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
     Term,
+    WithinGroups,
     total_degree,
     total_degree_terms,
 )
 
 __all__ = ["ControlVariates", "Tier", "fit_controls", "tiers"]
 
-# Values for each coefficient, the most coefficients, and how many values are then looked at.
+# Values for each coefficient, the most coefficients, and the values and points of one θ that a
+# regression looks at: limits of time.
 _VALUES_A_TERM = 8
 _MOST_TERMS = 250
 _REGRESSION_VALUES = 4096
@@ -28,16 +30,15 @@ _MOST_NODES = 128
 _FOLDS = 4
 # More terms have to bring the cross-validated error below this share.
 _WORTH = 0.9
-# Sets of so many times the best's terms are looked at before giving up.
+# The search ends with sets that have this many times the terms of the best: a limit of time.
 _LOOK_AHEAD = 4
-# Cosines of angles between columns below which they are taken for dependent.
-_INDEPENDENT = 1e-6
+# Degrees worth telling apart.
 _DEGREES = (1, 2, 3, 4, 6, 8, 11, 15, 20)
 
 
 @dataclass(frozen=True)
 class Tier:
-    """Which products of a polynomial in x (of mean zero) and one in θ.
+    """A set of products of a polynomial in x (of mean zero) and one in θ.
 
     Terms of one coordinate of x up to degree `single`, of several coordinates up to `mixed`; both
     times terms in θ while the degrees add up to at most `crossed`.
@@ -47,22 +48,22 @@ class Tier:
     mixed: int = 0
     crossed: int = 0
 
-    def terms(self, dim_x: int, dim_theta: int) -> list[tuple[Term, Term]]:
-        """Pairs of a term in x and a term in θ."""
+    def terms(self, dim_x: int, dim_theta: int) -> list[Term]:
+        """Terms in (θ, x), θ first."""
         in_x: list[Term] = [((j, k),) for j in range(dim_x) for k in range(1, self.single + 1)]
         if self.mixed:
             in_x += [t for t in total_degree_terms(dim_x, self.mixed) if len(t) > 1]
         highest = max(self.crossed - 1, 0)
         in_theta = total_degree_terms(dim_theta, highest)
         return [
-            (x, theta)
+            (*theta, *((dim_theta + j, degree) for j, degree in x))
             for x in in_x
             for theta in in_theta
             if not theta or total_degree(x) + total_degree(theta) <= self.crossed
         ]
 
     def count(self, dim_x: int, dim_theta: int) -> int:
-        """How many that is, without listing them."""
+        """Number of terms, without listing them."""
         total = 0
         for degree in range(1, max(self.single, self.mixed) + 1):
             in_x = dim_x if degree <= self.single else 0
@@ -101,46 +102,48 @@ def tiers(dim_x: int, dim_theta: int, n_values: int, score: Score) -> list[Tier]
 
 @dataclass(frozen=True)
 class ControlVariates:
-    """A fitted sum of functions of mean zero: ψ(x, θ) = Σ c_k P_k(x) Q_k(θ).
+    """A fitted sum of polynomials of mean zero given θ: ψ(x, θ) = Σ c_k P_k(x) Q_k(θ).
 
     Attributes
     ----------
     terms
-        Pairs of a term in x and a term in θ.
+        Terms in (θ, x), θ first; each contains a coordinate of x.
     coefficients
         (folds, k, p): those of θ_t come from the θ of other folds, t modulo their number.
     scores
-        The scores of x and of θ.
+        Of θ and x.
+    n_theta
+        Coordinates of θ.
     """
 
-    terms: list[tuple[Term, Term]]
+    terms: tuple[Term, ...]
     coefficients: Array
-    scores: tuple[Score, Score]
+    scores: tuple[Score, ...]
+    n_theta: int
 
     def integrals(self, uniform: Array, weights: Array, outer: Array) -> Array:
-        """What rules give instead of zero at each θ.
+        """ψ integrated by rules at each θ, where the integral is zero.
 
         Shapes
         ------
         uniform (S, N, d_x), weights (views, S or 1, N), outer (T, d_θ) uniforms → (views, T, p).
         """
-        x_terms = sorted({x for x, _ in self.terms})
+        in_theta, in_x = self._split()
+        x_terms = sorted(set(in_x))
         position = {x: i for i, x in enumerate(x_terms)}
         n_sets = uniform.shape[0]
         means = np.empty((len(weights), n_sets, len(x_terms)))
         block = max(1, 2_000_000 // (uniform.shape[1] * len(x_terms)))
         for s in range(0, n_sets, block):
             part = uniform[s : s + block]
-            flat = _table(part.reshape(-1, part.shape[-1]), self.scores[0]).matrix(x_terms)
-            columns = flat.reshape(*part.shape[:2], -1)
+            table = ScoreTable(part.reshape(-1, part.shape[-1]), self.scores[self.n_theta :])
+            columns = table.matrix(x_terms).reshape(*part.shape[:2], -1)
             own = weights[:, s : s + block] if weights.shape[1] > 1 else weights
             for view in range(len(weights)):
                 w = np.broadcast_to(own[view], part.shape[:2])
                 means[view, s : s + block] = np.einsum("snk,sn->sk", columns, w)
-        theta = _table(outer, self.scores[1]).matrix([theta for _, theta in self.terms])
-        chosen = means[:, np.arange(len(outer)) % n_sets][
-            :, :, [position[x] for x, _ in self.terms]
-        ]
+        theta = ScoreTable(outer, self.scores[: self.n_theta]).matrix(in_theta)
+        chosen = means[:, np.arange(len(outer)) % n_sets][:, :, [position[x] for x in in_x]]
         products = chosen * theta
         folds = len(self.coefficients)
         out = np.empty((*products.shape[:2], self.coefficients.shape[2]))
@@ -156,9 +159,16 @@ class ControlVariates:
 
     def values(self, uniform: Array, outer: Array, t: int) -> Array:
         """ψ at the points (N, d_x) of θ_t, whose uniforms are (d_θ,): (N, p)."""
-        matrix = _table(uniform, self.scores[0]).matrix([x for x, _ in self.terms])
-        theta = _table(outer[None], self.scores[1]).matrix([theta for _, theta in self.terms])
-        return np.asarray((matrix * theta) @ self.coefficients[t % len(self.coefficients)])
+        joint = np.concatenate([np.broadcast_to(outer, (len(uniform), outer.size)), uniform], 1)
+        columns = ScoreTable(joint, self.scores).matrix(self.terms)
+        return np.asarray(columns @ self.coefficients[t % len(self.coefficients)])
+
+    def _split(self) -> tuple[list[Term], list[Term]]:
+        """The factors of each term in θ, and those in x (counted from its own first one)."""
+        n = self.n_theta
+        in_theta = [tuple(f for f in term if f[0] < n) for term in self.terms]
+        in_x = [tuple((j - n, degree) for j, degree in t if j >= n) for t in self.terms]
+        return in_theta, in_x
 
 
 def fit_controls(
@@ -189,17 +199,22 @@ def fit_controls(
     points = uniform[at % uniform.shape[0], :nodes]
     freedom = len(y) - len(at)
     dims = points.shape[-1], outer.shape[1]
+    theta = np.broadcast_to(outer[at, None], (*points.shape[:2], dims[1]))
+    joint = np.concatenate([theta, points], axis=2).reshape(len(y), -1)
     # Fitted to their own values, residuals look smaller than they are, and so would all errors
     # that are judged by them: each θ takes the coefficients of other θ (with other points).
     folds = [np.repeat(at % _FOLDS == f, nodes) for f in range(_FOLDS)]
-    best: tuple[float, list[tuple[Term, Term]], tuple[Score, Score], Array] | None = None
-    for pair in scores:
-        offered = [t for t in tiers(*dims, freedom, pair[0]) if t.crossed <= len(at) // 3]
+    best: tuple[float, list[Term], tuple[Score, ...], Array] | None = None
+    for of_x, of_theta in scores:
+        offered = [t for t in tiers(*dims, freedom, of_x) if t.crossed <= len(at) // 3]
         if not offered:
             continue
         every = list(dict.fromkeys(t for tier in offered for t in tier.terms(*dims)))
-        psi = _columns(points, outer[at], every, pair)
-        systems = [_System.of(psi, y, fold) for fold in folds]
+        names = (of_theta,) * dims[1] + (of_x,) * dims[0]
+        columns = WithinGroups(joint, names, nodes).matrix(every)
+        systems = [
+            (NormalEquations.of(columns[~fold], y[~fold]), columns[fold], y[fold]) for fold in folds
+        ]
         position = {term: i for i, term in enumerate(every)}
         best_size = len(every)
         for tier in offered:
@@ -207,61 +222,16 @@ def fit_controls(
             if best is not None and len(terms) > _LOOK_AHEAD * best_size:
                 break
             chosen = [position[term] for term in terms]
-            solved = [system.solve(chosen) for system in systems]
-            coefficients = [c for c, _ in solved if c is not None]
-            squares = sum(squares for _, squares in solved)
+            coefficients, squares = [], 0.0
+            for system, own, left_out in systems:
+                if (found := system.solve(chosen)) is None:
+                    break
+                coefficients.append(found)
+                squares += float(((left_out - own[:, chosen] @ found) ** 2).sum())
             if len(coefficients) == _FOLDS and (best is None or squares < _WORTH * best[0]):
-                best = squares, terms, pair, np.stack(coefficients)
+                best = squares, terms, names, np.stack(coefficients)
                 best_size = len(terms)
     if best is None or best[0] > freedom * n_out:
         return None
-    _, terms, pair, crossed = best
-    return ControlVariates(terms, crossed * scale, pair)
-
-
-@dataclass(frozen=True)
-class _System:
-    """Least squares on all rows but those of one fold, which are for validation."""
-
-    gram: Array
-    right: Array
-    psi: Array
-    y: Array
-
-    @classmethod
-    def of(cls, psi: Array, y: Array, fold: Array) -> _System:
-        inside, others = np.flatnonzero(fold), np.flatnonzero(fold == 0)
-        columns = psi[others]
-        return cls(columns.T @ columns, columns.T @ y[others], psi[inside], y[inside])
-
-    def solve(self, chosen: list[int]) -> tuple[Array | None, float]:
-        """Coefficients (k, p) of some columns, and the sum of squared errors in the fold."""
-        gram = self.gram[np.ix_(chosen, chosen)]
-        size = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
-        gram = gram * size[:, None] * size
-        right = self.right[chosen] * size[:, None]
-        lower, info = lapack.dpotrf(gram, lower=1)
-        if info != 0 or np.diagonal(lower).min() < _INDEPENDENT:
-            return None, np.inf
-        found, _ = lapack.dpotrs(lower, right, lower=1)
-        coefficients = np.asarray(found * size[:, None])
-        residual = self.y - self.psi[:, chosen] @ coefficients
-        return coefficients, float((residual**2).sum())
-
-
-def _columns(
-    points: Array, outer: Array, terms: list[tuple[Term, Term]], scores: tuple[Score, Score]
-) -> Array:
-    """All functions at points (T, N, d_x), less their mean at each θ: (T·N, k)."""
-    rows, n, dim = points.shape
-    x_terms = sorted({x for x, _ in terms})
-    position = {x: i for i, x in enumerate(x_terms)}
-    x = _table(points.reshape(-1, dim), scores[0]).matrix(x_terms).reshape(rows, n, -1)
-    x -= x.mean(axis=1, keepdims=True)
-    theta = _table(outer, scores[1]).matrix([theta for _, theta in terms])
-    columns = x[:, :, [position[a] for a, _ in terms]] * theta[:, None, :]
-    return np.asarray(columns.reshape(rows * n, -1))
-
-
-def _table(uniform: Array, score: Score) -> ScoreTable:
-    return ScoreTable(uniform, [score] * uniform.shape[1])
+    _, terms, names, crossed = best
+    return ControlVariates(tuple(terms), crossed * scale, names, dims[1])

@@ -198,7 +198,7 @@ def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:
 
 
 def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
-    """How far from zero a covariance is, in standard errors.
+    """A covariance in standard errors.
 
     `variance` allows for residuals whose size depends on the column. But where the residual is
     the column itself, and heavy-tailed, it is far too large, so half of what constant residuals
@@ -211,7 +211,7 @@ def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
 
 @cache
 def _by_chance(degree: int, dim: int) -> float:
-    """What the strongest of all terms of that degree reaches where there is only noise."""
+    """Strength of the strongest of all terms of that degree in pure noise."""
     return float(np.sqrt(2.0 * np.log(comb(dim + degree, degree))))
 
 

@@ -12,7 +12,7 @@ from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._polynomials import ScoreTable, Term
 
-__all__ = ["LeastSquares", "PolynomialFit", "blocks", "fit_terms"]
+__all__ = ["LeastSquares", "NormalEquations", "PolynomialFit", "blocks", "fit_terms"]
 
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
@@ -48,7 +48,7 @@ class PolynomialFit:
     weights: Array
 
     def response(self, table: ScoreTable, noise: Array) -> Array:
-        """By how much noise (n, m) in the values changes the coefficients, (p, m).
+        """Change of the coefficients, (p, m), by noise (n, m) in the values.
 
         Values beyond those that were fitted do not count.
         """
@@ -198,3 +198,32 @@ class LeastSquares:
         columns[:old], basis[:old] = self._columns[:old], self._basis[:old]
         lower[:old, :old], projections[:old] = self._lower[:old, :old], self._projections[:old]
         return replace(self, _columns=columns, _basis=basis, _lower=lower, _projections=projections)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """Least squares on many subsets of the same columns: O(n k²) once, O(k³) for a subset.
+
+    Shapes
+    ------
+    gram (k, k), moments (k, p).
+    """
+
+    gram: Array
+    moments: Array
+
+    @classmethod
+    def of(cls, columns: Array, values: Array) -> NormalEquations:
+        """For columns (n, k) and values (n, p)."""
+        return cls(columns.T @ columns, columns.T @ values)
+
+    def solve(self, chosen: Sequence[int]) -> Array | None:
+        """Coefficients (k, p) of some columns; None where these cannot be told apart."""
+        gram = self.gram[np.ix_(chosen, chosen)]
+        size = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
+        lower, info = lapack.dpotrf(gram * size[:, None] * size, lower=1)
+        # Columns have length one here, so pivots are sines of the angles between them.
+        if info != 0 or np.diagonal(lower).min() < 1.0 / _MOST_PIVOTS:
+            return None
+        found, _ = lapack.dpotrs(lower, self.moments[chosen] * size[:, None], lower=1)
+        return np.asarray(found * size[:, None])

@@ -92,6 +92,19 @@ class ScoreTable:
         return columns[degree]
 
 
+class WithinGroups(ScoreTable):
+    """A table whose columns have mean zero over each `size` consecutive points."""
+
+    def __init__(self, uniform: Array, scores: Sequence[Score], size: int) -> None:
+        super().__init__(uniform, scores)
+        self._size = size
+
+    def fill(self, terms: Sequence[Term], out: Array, rows: slice = slice(None)) -> None:
+        super().fill(terms, out, rows)
+        groups = out.reshape(len(out), -1, self._size)
+        groups -= groups.mean(axis=2, keepdims=True)
+
+
 def total_degree(term: Term) -> int:
     return sum(degree for _, degree in term)
 

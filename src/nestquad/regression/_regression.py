@@ -1,4 +1,4 @@
-"""Regression of g on θ with control variates: one model of J for each output."""
+"""Regression of g on θ with control variates: a model of J, or of log J, for each output."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Link", "Regression", "regress", "regress_log"]
 
 Link: TypeAlias = Literal["identity", "log"]
 
-# Values for each coefficient, and the most coefficients that are affordable.
+# Values for each coefficient, and limits of time.
 _VALUES_A_TERM = 10
 _MOST_TERMS = 500
 _MOST_DEGREE = 8
-# log J starts with this degree, which gets higher while residuals ask for it by so many standard
-# errors.
+# First and highest degree of log J. It rises while residuals are correlated with terms of higher
+# degree by this many standard errors.
 _LOG_DEGREE, _MOST_LOG_DEGREE, _SIGNIFICANT = 2, 6, 4.0
 _LOG_ROUNDS = 25
 _LOG_CONVERGED = 1e-8
@@ -75,7 +75,7 @@ class Regression:
         return linear if self.link == "identity" else np.exp(np.minimum(linear, 700.0))
 
     def raised(self, table: ScoreTable) -> Regression:
-        """With what terms of one and two more degrees in θ find in the residuals."""
+        """Extended by a fit of the residuals on terms of one and two more degrees in θ."""
         values = self.fit.residuals
         more = higher_terms(self.fit.terms, self.n_theta, _room(values.size))
         if not more:
@@ -85,11 +85,10 @@ class Regression:
         return replace(self, fit=self.fit.extended(more, found), coefficients=coefficients)
 
     def perturbed(self, table: ScoreTable, multipliers: Array) -> Array:
-        """Coefficients (p, m) that other noise would have given.
+        """Coefficients (p, m) under other noise: the wild bootstrap.
 
-        Each residual, as large as it is when its own value is left out, is multiplied by one of
-        (n, m) random numbers: the covariance over m is the sandwich estimate, and outputs that
-        get the same numbers keep their correlation.
+        Each leave-one-out residual is multiplied by one of (n, m) random numbers. The covariance
+        over m is the sandwich estimate; outputs that get the same numbers keep their correlation.
         """
         noise = self.fit.residuals / (1.0 - self.fit.leverage)
         change = self.fit.response(table, noise[:, None] * multipliers)
