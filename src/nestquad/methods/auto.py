@@ -78,8 +78,8 @@ class Candidate:
 class Auto(Method[tuple[Candidate, ...]]):
     """Try several methods on a part of the budget; continue the most promising.
 
-    The promise of a candidate is its own half-width, extrapolated to the evaluations that remain
-    at the rate 1/n. Candidates are compared again after each turn.
+    The promise of a candidate is its half-width, extrapolated to the remaining evaluations at the
+    rate 1/n. Candidates are compared again after each turn.
 
     Parameters
     ----------
@@ -135,18 +135,15 @@ class Auto(Method[tuple[Candidate, ...]]):
         if not standing and last.state[0].failure:
             raise last.state[0].failure
         left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
-        standing.sort(
-            key=lambda one: (
-                one.needs(goal.half_width or 0.0) if goal.adaptive else one.promise(left)
-            )
-        )
+        target = goal.half_width or 0.0
+        standing.sort(key=lambda one: one.needs(target) if goal.adaptive else one.promise(left))
         for candidate in standing:
             if not goal.adaptive and candidate.promise(left) > standing[0].half_width:
                 break
             design = _continued(problem, goal, candidate, left)
             if design is not None:
-                parts = dict(portfolio.parts) | {candidate.method: design}
-                return Portfolio.of(tuple(parts.items()))
+                grown = {candidate.method.name: design}
+                return Portfolio.of(tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts))
         return None
 
     def analyze(
