@@ -153,9 +153,8 @@ class ControlVariates:
 
     def at(self, inner: Array, outer: Array) -> Array:
         """ψ at uniforms (T, d_x) of x and (T, d_θ) of θ: (T, p)."""
-        matrix = _table(inner, self.scores[0]).matrix([x for x, _ in self.terms])
-        theta = _table(outer, self.scores[1]).matrix([theta for _, theta in self.terms])
-        return np.asarray((matrix * theta) @ self.coefficients.mean(axis=0))
+        columns = ScoreTable(np.concatenate([outer, inner], axis=1), self.scores).matrix(self.terms)
+        return np.asarray(columns @ self.coefficients.mean(axis=0))
 
     def values(self, uniform: Array, outer: Array, t: int) -> Array:
         """ψ at the points (N, d_x) of θ_t, whose uniforms are (d_θ,): (N, p)."""
