@@ -158,7 +158,7 @@ def test_tells_in_words_what_it_noticed(make, words):
 def test_tells_what_it_chose_and_why():
     est = nq.estimate(nq.problems.finance(), budget=5000, rng=0)
     assert est.diagnostics["chosen"] == est.method
-    assert est.diagnostics["notes"][0].startswith(f"auto chose {est.method}: the smallest error")
+    assert est.diagnostics["notes"][0].startswith(f"auto chose {est.method}, the smallest error")
     assert est.method in est.candidates
     assert all(name in est.diagnostics["notes"][0] for name in est.candidates)
     written = est.to_dict()["candidates"]
