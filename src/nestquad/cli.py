@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from nestquad._target import load_problem
 from nestquad.methods import METHODS
 from nestquad.plots import new_axes, save
 from nestquad.report import write_report
-from nestquad.reproduce._command import add_reproduce
 from nestquad.result import plain
 from nestquad.voi import _command as voi_command
 
@@ -46,7 +44,6 @@ examples:
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
-  nestquad reproduce all --out results
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -90,6 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal without ± must not end a run
             stream.reconfigure(errors="replace")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["reproduce"]:
+        given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
+        print(f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr)
+        return WRONG_INPUT
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.command is None:
@@ -318,8 +319,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     demo.add_argument("--no-progress", action="store_true", help="no progress bar")
-
-    add_reproduce(partial(_command, commands))
     return parser
 
 
