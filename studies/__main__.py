@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nestquad as nq
-from studies.runner import Progress, Settings, duration, run_studies, say
+from studies.runner.collect import Progress, say
+from studies.runner.study import Settings, run_studies
+from studies.runner.text import duration
 
 _PAPER = """\
 examples:

@@ -7,7 +7,6 @@ evaluation are the business of BoTorch and Ax.
 from __future__ import annotations
 
 from studies.bayesopt.acquisitions import acquisition
-from studies.bayesopt.loop import optimize
-from studies.bayesopt.trace import Trace
+from studies.bayesopt.loop import Trace, optimize
 
 __all__ = ["Trace", "acquisition", "optimize"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,35 +32,30 @@ _POOL = 512
 _UNIFORM = 0.25
 _NEAR = 0.05
 
+Sizes = tuple[int, int]
+"""T fantasies outside, N nodes inside."""
+
 MakesAcquisition: TypeAlias = Callable[[Model, float, int, int], AcquisitionFunction]
 """(model, best_f, q, seed) -> an acquisition function on the unit cube."""
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """T fantasies outside, N nodes inside."""
-
-    outer: int
-    inner: int
-
-
 def _qei(
-    kind: type[AcquisitionFunction], sizes: _Sizes, model: Model, best_f: float, q: int, seed: int
+    kind: type[AcquisitionFunction], sizes: Sizes, model: Model, best_f: float, q: int, seed: int
 ) -> AcquisitionFunction:
-    sampler = SobolQMCNormalSampler(torch.Size([sizes.inner]), seed=seed)
+    sampler = SobolQMCNormalSampler(torch.Size([sizes[1]]), seed=seed)
     return kind(model, best_f=best_f, sampler=sampler)
 
 
 def _multistep(
-    sampler: Callable[..., Any], sizes: _Sizes, model: Model, best_f: float, q: int, seed: int
+    sampler: Callable[..., Any], sizes: Sizes, model: Model, best_f: float, q: int, seed: int
 ) -> AcquisitionFunction:
     return qMultiStepLookahead(
         model,
         batch_sizes=[q],
-        samplers=[sampler(torch.Size([sizes.outer]), seed=seed)],
+        samplers=[sampler(torch.Size([sizes[0]]), seed=seed)],
         valfunc_cls=[qExpectedImprovement, qExpectedImprovement],
         valfunc_argfacs=[_best_so_far, _best_so_far],
-        inner_mc_samples=[sizes.inner, sizes.inner],
+        inner_mc_samples=[sizes[1], sizes[1]],
     )
 
 
@@ -71,7 +65,7 @@ def _best_so_far(model: Model, X: torch.Tensor) -> dict[str, Any]:
 
 
 def _lookahead(
-    rule: str, sizes: _Sizes, model: Model, best_f: float, q: int, seed: int
+    rule: str, sizes: Sizes, model: Model, best_f: float, q: int, seed: int
 ) -> AcquisitionFunction:
     dim = model.train_inputs[0].shape[-1]
     return NestedLookaheadEI(
@@ -79,8 +73,8 @@ def _lookahead(
         best_f=best_f,
         q=q,
         rule=rule,
-        outer=sizes.outer,
-        inner=sizes.inner,
+        outer=sizes[0],
+        inner=sizes[1],
         seed=seed,
         bounds=torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, dim),
         raw_samples=_CANDIDATES,
@@ -129,7 +123,7 @@ def acquisition(name: str, *, outer: int = 16, inner: int = 16) -> MakesAcquisit
         if value < 1:
             raise InputError(argument, repr(value), "a number of at least 1")
     make = ACQUISITIONS[name]
-    return None if make is None else partial(make, _Sizes(outer, inner))
+    return None if make is None else partial(make, (outer, inner))
 
 
 def propose(

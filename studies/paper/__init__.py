@@ -21,17 +21,11 @@ import nestquad as nq
 from nestquad.errors import InputError, MissingExtraError, unknown_name
 from nestquad.plots import save
 from studies.paper.part import Effort, Part, Runs, Series
-from studies.runner import (
-    PAPER,
-    Ledger,
-    Outcome,
-    Section,
-    Task,
-    Verdict,
-    collect,
-    duration,
-    html_page,
-)
+from studies.runner.collect import collect
+from studies.runner.ledger import Ledger, Outcome, Task
+from studies.runner.page import PAPER, Section, html_page
+from studies.runner.result import Verdict
+from studies.runner.text import duration
 
 __all__ = ["can_run", "parts", "reproduce", "section_of"]
 

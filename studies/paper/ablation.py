@@ -15,7 +15,9 @@ from studies.paper.curves import Curve, common_cost, curve_rows, gain
 from studies.paper.figures import error_figure, line_looks, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
-from studies.runner import Drawing, Finding, Outcome, Table, Task, Verdict, cells, factor, number
+from studies.runner.ledger import Outcome, Task, cells
+from studies.runner.result import Drawing, Finding, Table, Verdict
+from studies.runner.text import factor, number
 
 Change = Callable[[KernelQuadrature], KernelQuadrature]
 

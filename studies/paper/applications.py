@@ -14,7 +14,9 @@ from studies.paper.curves import Curve, curve_table
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
-from studies.runner import Drawing, Finding, Outcome, Run, Task, Verdict, cells, number
+from studies.runner.ledger import Outcome, Run, Task, cells
+from studies.runner.result import Drawing, Finding, Verdict
+from studies.runner.text import number
 
 # What the paper's figure compares, and ours.
 APPLIED = {

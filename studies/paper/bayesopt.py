@@ -13,7 +13,8 @@ import numpy as np
 from nestquad.plots import INK, End, MethodStyle, label_ends, method_styles, new_axes, title
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.races import Race, lead, no_worse, race_of
-from studies.runner import Drawing, Figure, Finding, Outcome, Table, Task, Verdict, cells, columns
+from studies.runner.ledger import Outcome, Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
 
 FUNCTIONS = ("Dropwave", "Ackley", "Cosine8")
 _BATCH = 2
@@ -75,7 +76,7 @@ def _warm_up() -> None:
 
     for name in ("lookahead-kq", "multistep-kq"):
         make = acquisition(name, outer=2, inner=2)
-        optimize(lambda x: x[0], [[0.0], [1.0]], iterations=1, acquisition=make, steps=2, seed=0)
+        optimize(lambda x: x[:, 0], [[0.0], [1.0]], iterations=1, acquisition=make, steps=2, seed=0)
 
 
 def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome:
@@ -103,7 +104,6 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
         kernel="matern12",
         mean="zero",
         noise=0.0,
-        vectorized=True,
         restarts=1 if short else 2,
         raw_samples=4 if short else 16,
         steps=3 if short else 20,

@@ -23,7 +23,9 @@ from studies.paper.curves import (
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq
-from studies.runner import Drawing, Finding, Outcome, Task, Verdict, cells, factor
+from studies.runner.ledger import Outcome, Task, cells
+from studies.runner.result import Drawing, Finding, Verdict
+from studies.runner.text import factor
 
 # The size that is held fixed while the other grows, large enough not to matter.
 _FIXED_T = {"tiny": 24, "quick": 300, "full": 500}

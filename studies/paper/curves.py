@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.runner import Table, columns
+from studies.runner.result import Table, columns
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -13,18 +13,9 @@ from studies.paper.curves import Curve, Interval
 from studies.paper.figures import look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
-from studies.runner import (
-    Drawing,
-    Figure,
-    Finding,
-    Outcome,
-    Table,
-    Task,
-    Verdict,
-    cells,
-    columns,
-    factor,
-)
+from studies.runner.ledger import Outcome, Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.text import factor
 
 # 4,096 evaluations each: N = T = 64 for NKQ, N = √T = 16 for NMC.
 _BUDGET = 4096

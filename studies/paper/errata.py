@@ -13,7 +13,9 @@ from studies.paper.curves import Array
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
-from studies.runner import Drawing, Figure, Finding, Table, Task, Verdict, cells, columns, number
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.text import number
 
 _HEALTH = {"nmc N=√T": "NMC", "nkq-qmc N=T": "NKQ, QMC", "auto": "ours (auto)"}
 _ROUNDING = 5e-4  # of a number printed with four digits

@@ -21,7 +21,7 @@ from nestquad.plots import (
     title,
 )
 from studies.paper.curves import Curve
-from studies.runner import Figure
+from studies.runner.result import Figure
 
 # In one list, so that a configuration has the same look in every figure of the reproduction.
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq", "auto", "ckq", "lsmc", "joint")

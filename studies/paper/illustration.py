@@ -14,7 +14,8 @@ from studies.paper.curves import Array
 from studies.paper.figures import line_looks, look
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named, published_nkq
-from studies.runner import Drawing, Figure, Finding, Table, Verdict, number
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict
+from studies.runner.text import number
 
 _T, _N, _SEED = 12, 16, 3
 _SHOWN = (2, 6, 10)  # of the θ, in order

@@ -7,7 +7,8 @@ from studies.paper.applications import MLMC_BUDGETS, application_tasks, nested_s
 from studies.paper.curves import Curve, curve_rows
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs
-from studies.runner import Drawing, Finding, Table, Task, Verdict, cells
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Finding, Table, Verdict
 
 PROBLEMS = ("synthetic", "finance", "health")
 COMPARED = {

@@ -10,7 +10,8 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from studies.paper.curves import Curve
-from studies.runner import Finding, Ledger, Outcome, Run, Task
+from studies.runner.ledger import Ledger, Outcome, Run, Task
+from studies.runner.result import Finding
 
 Value = TypeVar("Value")
 

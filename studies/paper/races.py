@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studies.paper.curves import Array, Interval
-from studies.runner import Run, Status, Verdict, factor, number
+from studies.runner.ledger import Run
+from studies.runner.result import Status, Verdict
+from studies.runner.text import factor, number
 
 # Below this an optimum is found, and how exactly says nothing about the method.
 _FLOOR = 1e-10

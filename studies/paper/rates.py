@@ -11,7 +11,8 @@ from studies.paper.figures import look
 from studies.paper.multilevel import COMPARED, PROBLEMS, comparison_tasks
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
-from studies.runner import Drawing, Figure, Finding, Status, Table, Verdict, columns, count
+from studies.runner.result import Drawing, Figure, Finding, Status, Table, Verdict, columns
+from studies.runner.text import count
 
 DELTAS = (0.1, 0.03, 0.01, 0.003)
 # Methods are ranked at these errors, and costs this close are not told apart.

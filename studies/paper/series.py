@@ -14,7 +14,7 @@ from nestquad.methods import MLKQ, MLMC, NKQ, NMC, NQMC, Method
 from nestquad.problem import NestedExpectation
 from nestquad.problems import finance, health, synthetic
 from studies.paper.part import Series
-from studies.runner import Outcome, Task
+from studies.runner.ledger import Outcome, Task
 
 # (T, N) as a function of the one size n, by the name that figures give the ratio.
 RATIOS: dict[str, Callable[[int], tuple[int, int]]] = {

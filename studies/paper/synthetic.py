@@ -7,7 +7,8 @@ from studies.paper import verdicts
 from studies.paper.curves import Curve, curve_table
 from studies.paper.figures import Line, draw_lines, guide, line_looks, log_axes, look
 from studies.paper.part import Effort, Part, Runs
-from studies.runner import Drawing, Figure, Finding, Status, Task, Verdict, cells
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Status, Verdict
 
 _Sizes = dict[str, tuple[int, ...]]
 _NKQ = ("N=T", "N=√T", "N=2T", "N=T²")

@@ -8,7 +8,9 @@ from nestquad.plots import SOFT, End, label_ends, new_axes, title
 from studies.paper.curves import Array, Interval
 from studies.paper.figures import line_looks, look
 from studies.paper.part import Effort, Part, Runs
-from studies.runner import Drawing, Figure, Finding, Table, Task, Verdict, cells, columns, number
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.text import number
 
 _SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 

@@ -13,7 +13,9 @@ from studies.paper.curves import Array
 from studies.paper.figures import look
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
-from studies.runner import Drawing, Figure, Finding, Table, Task, Verdict, cells, columns, number
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.text import number
 
 _LINES = {"nkq": "nkq N=T", "nmc": "nmc N=√T"}
 _LABELS = {"nkq": "NKQ", "nmc": "NMC"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from studies.paper.curves import Curve, Interval, common_cost, gain, gains
-from studies.runner import Status, Verdict, factor, number
+from studies.runner.result import Status, Verdict
+from studies.runner.text import factor, number
 
 # Exponents within a tenth of the claimed one are the same exponent: the paper's own fits differ
 # from theory by up to that much.

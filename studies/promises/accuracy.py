@@ -19,22 +19,10 @@ from studies.promises.cells import (
 )
 from studies.promises.figures import coverage_dots, error_lines
 from studies.promises.measure import ALL_METHODS, measure, warm_up
-from studies.runner import (
-    Column,
-    Drawing,
-    Figure,
-    Outcome,
-    Result,
-    Settings,
-    Study,
-    Table,
-    Task,
-    Verdict,
-    limit,
-    number,
-    seconds,
-    short,
-)
+from studies.runner.ledger import Outcome, Task
+from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import limit, number, seconds, short
 
 _SMALL, _MIDDLE, _LARGE = 1_000, 10_000, 100_000
 _BUDGETS = (_SMALL, _MIDDLE, _LARGE)
@@ -84,19 +72,12 @@ def tabulate(cells: Cells) -> Result:
                 "auto",
                 "`auto` at each budget, and the single method that does best there. Time is CPU "
                 "time beyond g.",
-                (
-                    Column("problem", "problem"),
-                    Column("goal", "budget", "count"),
-                    Column("seeds", "seeds", "count"),
-                    Column("error", "mean error", "error"),
-                    Column("best", "best single method"),
-                    Column("best_error", "its mean error", "error"),
-                    Column("ratio", "ratio", "number"),
-                    Column("coverage", "95 % interval covers", "percent"),
-                    Column("sharpness", "median half-width / mean error", "number"),
-                    Column("evaluations", "evaluations", "count"),
-                    Column("seconds", "time", "seconds"),
-                    Column("chosen", "chosen"),
+                columns(
+                    "problem; goal = budget: count; seeds: count; error = mean error: error; "
+                    "best = best single method; best_error = its mean error: error; "
+                    "ratio: number; coverage = 95 % interval covers: percent; "
+                    "sharpness = median half-width / mean error: number; evaluations: count; "
+                    "seconds = time: seconds; chosen"
                 ),
                 tuple(compared),
             ),
@@ -129,14 +110,14 @@ def _wide(cells: Cells, name: str, caption: str, text: Callable[[Cell, Cell | No
         line = lines.setdefault((problem, goal), {"problem": problem, "goal": goal})
         if not cell.failed:
             line[method] = text(cell, best_single(cells, problem, goal))
-    columns = (
+    heads = (
         Column("problem", "problem"),
         Column("goal", "budget", "count"),
         *(Column(method, method, "cell") for method in ALL_METHODS),
     )
     order = {problem: i for i, (problem, _, _) in enumerate(cells)}
     ordered = sorted(lines.values(), key=lambda line: (order[line["problem"]], line["goal"]))
-    return Table(name, caption, columns, tuple(ordered))
+    return Table(name, caption, heads, tuple(ordered))
 
 
 def _error_text(cell: Cell, best: Cell | None) -> str:

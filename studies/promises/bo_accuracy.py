@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from nestquad.plots import method_styles, new_axes
-from studies.runner import Column, Drawing, Figure, Result, Settings, Study, Table, Verdict, times
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import times
 
 _SIZES = (16, 32, 64, 128)
 _FIRST_SEED = 700_000  # of the nodes; the settings were chosen on others
@@ -148,19 +150,16 @@ def _others(bo: Any, count: int, seeds: int) -> Table:
         lambda state: _gradient(_exact_improvement(state), state.X),
     )  # fmt: skip
     rows.append({"what": "gradient of qEI", "q": 1, **found})
-    columns = (
-        Column("what", "acquisition function"),
-        Column("q", "q", "count"),
-        Column("qmc", "error, Sobol'", "error"),
-        Column("kq", "error, kernel quadrature", "error"),
-        Column("ratio", "ratio", "times"),
+    heads = columns(
+        "what = acquisition function; q: count; qmc = error, Sobol': error; "
+        "kq = error, kernel quadrature: error; ratio: times"
     )
     caption = (
         f"Others at N = {n}: mean absolute error over {count} states and {seeds} seeds, in the "
         "units of each, against 2¹⁵ Sobol' nodes; the gradient in x against that of the closed "
         "form. Probabilities jump, so their weights are those of a Matérn-1/2 kernel."
     )
-    return Table("others", caption, columns, tuple(rows))
+    return Table("others", caption, heads, tuple(rows))
 
 
 def _compared(
@@ -229,17 +228,15 @@ def _overhead(bo: Any, repeats: int) -> Table:
                 "fraction": float(np.median(weights) / np.median(calls)),
             }
         )
-    columns = (
-        Column("n", "N", "count"),
-        Column("call", "optimize_acqf", "seconds"),
-        Column("weights", "of which weights", "seconds"),
-        Column("share", "share", "cell"),
+    heads = columns(
+        "n = N: count; call = optimize_acqf: seconds; "
+        "weights = of which weights: seconds; share: cell"
     )
     caption = (
         "Time for one call of `optimize_acqf` (qLogEI, q = 2, 10 restarts, 256 raw samples), and "
         f"for the weights in it, which are made once for all iterations; medians of {repeats}."
     )
-    return Table("overhead", caption, columns, tuple(rows))
+    return Table("overhead", caption, heads, tuple(rows))
 
 
 def _rows(errors: Errors) -> list[dict[str, Any]]:
@@ -257,20 +254,16 @@ def _rows(errors: Errors) -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]], seeds: int) -> Table:
-    columns = (
-        Column("what", "improvement"),
-        Column("n", "N", "count"),
-        Column("nmc", "error, i.i.d.", "error"),
-        Column("qmc", "error, Sobol'", "error"),
-        Column("kq", "error, kernel quadrature", "error"),
-        Column("ratio", "Sobol' / ours", "times"),
-        Column("ratio_iid", "i.i.d. / ours", "times"),
+    heads = columns(
+        "what = improvement; n = N: count; nmc = error, i.i.d.: error; "
+        "qmc = error, Sobol': error; kq = error, kernel quadrature: error; "
+        "ratio = Sobol' / ours: times; ratio_iid = i.i.d. / ours: times"
     )
     caption = (
         "Mean absolute error of the acquisition value, in units of the largest posterior deviation "
         f"of a batch (with two steps, of all places), over random states and {seeds} seeds."
     )
-    return Table("errors", caption, columns, tuple(rows))
+    return Table("errors", caption, heads, tuple(rows))
 
 
 def _verdicts(rows: list[dict[str, Any]], enough: bool) -> Iterator[Verdict]:

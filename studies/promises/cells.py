@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from studies.promises.measure import ROUNDING
-from studies.runner import Run, Verdict
+from studies.runner.ledger import Run
+from studies.runner.result import Verdict
 
 Key = tuple[str, str, float]
 # With fewer seeds than this a mean or a coverage says too little for a verdict.

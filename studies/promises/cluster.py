@@ -19,18 +19,9 @@ from nestquad.evaluate._pace import task_seconds
 from nestquad.evaluate._task import Task, run_task
 from nestquad.plots import new_axes
 from nestquad.points import IID, Stream
-from studies.runner import (
-    Column,
-    Drawing,
-    Figure,
-    Result,
-    Settings,
-    Study,
-    Table,
-    Verdict,
-    seconds,
-    times,
-)
+from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import seconds, times
 
 _EVALUATIONS = 10**10
 _WORKERS = (1, 10, 100, 1_000)
@@ -54,19 +45,15 @@ def _run(settings: Settings) -> Result:
         for name, per_point in _COSTS.items()
         for workers in _WORKERS
     ]
-    columns = (
-        Column("g", "g"),
-        Column("workers", "workers", "count"),
-        Column("tasks", "tasks", "count"),
-        Column("seconds", "run time", "seconds"),
-        Column("ideal", "g alone over workers", "seconds"),
-        Column("efficiency", "efficiency", "percent"),
+    heads = columns(
+        "g; workers: count; tasks: count; seconds = run time: seconds; "
+        "ideal = g alone over workers: seconds; efficiency: percent"
     )
     caption = (
         f"Simulated run time of 10¹⁰ evaluations when one scheduler hands out tasks in "
         f"{1e3 * cost:.1f} ms each, one after the other, as measured above."
     )
-    simulated = Table("simulated", caption, columns, tuple(rows))
+    simulated = Table("simulated", caption, heads, tuple(rows))
     gains = {method: _speedup(method) for method in ("nqmc", "nkq")}
     pick = next(r for r in rows if r["g"] == "1 µs" and r["workers"] == 1_000)
     return Result(
@@ -166,7 +153,7 @@ def _executors(overheads: dict[str, float]) -> Table:
         }
         for name, overhead in overheads.items()
     ]
-    columns = (
+    heads = (
         Column("executor", "executor"),
         Column("overhead", "overhead a task", "seconds"),
         Column("share", f"of a task of {task_seconds(1)[0]:g} s", "percent"),
@@ -178,7 +165,7 @@ def _executors(overheads: dict[str, float]) -> Table:
         "out (for Dask with its scheduler in it). The last column is how many workers one such "
         f"process feeds with tasks of {_LONG:g} s."
     )
-    return Table("executors", caption, columns, tuple(rows))
+    return Table("executors", caption, heads, tuple(rows))
 
 
 def _simulated(name: str, per_point: float, workers: int, overhead: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import nestquad as nq
 from nestquad.compare import Row
 from nestquad.plots import method_styles, new_axes, plot_comparison
-from studies.runner import Figure
+from studies.runner.result import Figure
 
 _BAND = "#DDDDDD"
 _SPREAD = 0.34

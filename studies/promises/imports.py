@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from studies.promises.measure import interleaved
-from studies.runner import Column, Result, Settings, Study, Table, Verdict, seconds, times
+from studies.runner.result import Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import seconds, times
 
 _STATEMENTS = {"start": "pass", "scipy.stats": "import scipy.stats", "nestquad": "import nestquad"}
 _REPORT = """
@@ -47,15 +49,13 @@ def _run(settings: Settings) -> Result:
     whole = process["nestquad"].over(process["scipy.stats"])
     statement_only = float(np.median(alone["nestquad"] / alone["scipy.stats"]))
     extra = set(inside["nestquad"][0][2]) - set(inside["scipy.stats"][0][2]) - {"nestquad"}
-    columns = (
-        Column("what", "fresh process"),
-        Column("process", "whole process", "seconds"),
-        Column("alone", "the import alone", "seconds"),
-        Column("modules", "modules loaded", "count"),
+    heads = columns(
+        "what = fresh process; process = whole process: seconds; "
+        "alone = the import alone: seconds; modules = modules loaded: count"
     )
     ours, theirs = rows[2]["process"], rows[1]["process"]
     return Result(
-        tables=(Table("imports", f"Medians of {repeats}.", columns, rows),),
+        tables=(Table("imports", f"Medians of {repeats}.", heads, rows),),
         verdicts=(
             Verdict.of(
                 "`import nestquad` beside `import scipy.stats`, whole process",

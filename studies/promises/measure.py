@@ -13,7 +13,7 @@ import numpy as np
 
 import nestquad as nq
 from nestquad.methods import METHODS
-from studies.runner import Outcome
+from studies.runner.ledger import Outcome
 
 # `auto`, then what it is compared with.
 ALL_METHODS = ("auto", *(name for name in METHODS if name != "auto"))

@@ -7,19 +7,10 @@ import numpy as np
 import nestquad as nq
 from studies.promises.cells import cells_of, enough, notes_of, provenance
 from studies.promises.measure import measure, warm_up
-from studies.runner import (
-    Column,
-    Outcome,
-    Result,
-    Run,
-    Settings,
-    Study,
-    Table,
-    Task,
-    Verdict,
-    limit,
-    number,
-)
+from studies.runner.ledger import Outcome, Run, Task
+from studies.runner.result import Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import limit, number
 
 # MLMC on finance: root mean square error, and evaluations. MLKQ on synthetic: budget, and error.
 _RMSE, _MOST_EVALUATIONS = 0.01, 1.5e7
@@ -54,19 +45,14 @@ def tabulate(runs: list[Run]) -> Result:
         squares = [run.error**2 for run in cell.finished]
         row |= {"asked": asked, "rmse": float(np.sqrt(np.mean(squares))) if squares else None}
         rows.append(row)
-    columns = (
-        Column("problem", "problem"),
-        Column("method", "method"),
-        Column("asked", "asked for"),
-        Column("seeds", "seeds", "count"),
-        Column("evaluations", "mean evaluations", "count"),
-        Column("error", "mean error", "error"),
-        Column("rmse", "root mean square error", "error"),
-        Column("coverage", "95 % interval covers", "percent"),
-        Column("seconds", "time beyond g", "seconds"),
+    heads = columns(
+        "problem; method; asked = asked for; seeds: count; "
+        "evaluations = mean evaluations: count; error = mean error: error; "
+        "rmse = root mean square error: error; "
+        "coverage = 95 % interval covers: percent; seconds = time beyond g: seconds"
     )
     return Result(
-        tables=(Table("multilevel", "Multilevel methods.", columns, tuple(rows)),),
+        tables=(Table("multilevel", "Multilevel methods.", heads, tuple(rows)),),
         verdicts=(_mlmc(rows), _mlkq(rows)),
         notes=notes_of(cells),
         **provenance(runs),

@@ -15,7 +15,9 @@ import nestquad as nq
 from nestquad.plots import method_styles, new_axes
 from studies.promises.measure import interleaved
 from studies.promises.peers import peers_table
-from studies.runner import Column, Drawing, Figure, Result, Settings, Study, Table, Verdict, times
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import times
 
 _BLOCK = 65_536
 # How often g repeats itself, what that should cost a point in seconds, and the largest N = T. Names
@@ -111,13 +113,10 @@ def _ratios(settings: Settings) -> Table:
                         "per_point": float(alone.cpu.min()) / n**2 * 1e9,
                     }
                 )
-    columns = (
-        Column("cost", "g"),
-        Column("method", "method"),
-        Column("evaluations", "N·T", "count"),
-        Column("per_point", "g alone, ns a point", "number"),
-        Column("alone", "g alone", "seconds"),
-        Column("ratio", "whole estimate over g alone", "times"),
+    heads = columns(
+        "cost = g; method; evaluations = N·T: count; "
+        "per_point = g alone, ns a point: number; alone = g alone: seconds; "
+        "ratio = whole estimate over g alone: times"
     )
     caption = (
         "CPU time of a whole estimate (T = N; `nkq` with shared weights) over that of g alone on "
@@ -125,7 +124,7 @@ def _ratios(settings: Settings) -> Table:
         "repeats, since other load on the machine only adds; what is left of it is some percent, "
         "so that a ratio may come out below 1."
     )
-    return Table("ratios", caption, columns, tuple(rows))
+    return Table("ratios", caption, heads, tuple(rows))
 
 
 def _estimated(problem: nq.NestedExpectation, method: Any, repeat: int) -> None:
@@ -162,17 +161,14 @@ def _growth(settings: Settings) -> Table:
             )
             found = json.loads(run.stdout)
             rows.append({"method": method, "budget": budget, **found})
-    columns = (
-        Column("method", "method"),
-        Column("evaluations", "evaluations", "count"),
-        Column("seconds", "CPU time", "seconds"),
-        Column("memory", "peak memory, MB", "number"),
+    heads = columns(
+        "method; evaluations: count; seconds = CPU time: seconds; memory = peak memory, MB: number"
     )
     caption = (
         "Finance, each run in a process of its own; Python with nestquad alone takes "
         f"{min(row['before'] for row in rows):.0f} MB."
     )
-    return Table("growth", caption, columns, tuple(rows))
+    return Table("growth", caption, heads, tuple(rows))
 
 
 def _verdict(ratios: Table, method: str, cost: str, target: float, settings: Settings) -> Verdict:

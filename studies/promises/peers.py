@@ -13,7 +13,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 import nestquad as nq
 from nestquad.embeddings import mean_embedding
-from studies.runner import Column, Settings, Table
+from studies.runner.result import Table, columns
+from studies.runner.study import Settings
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,12 @@ def peers_table(settings: Settings) -> Peers:
                 "seeds": seeds,
             }
         )
-    columns = (
-        Column("way", "way"),
-        Column("evaluations", "evaluations", "count"),
-        Column("error", "mean error", "error"),
-        Column("seconds", "CPU time", "seconds"),
-        Column("seeds", "seeds", "count"),
+    heads = columns(
+        "way; evaluations: count; error = mean error: error; "
+        "seconds = CPU time: seconds; seeds: count"
     )
     caption = "The finance problem by other ways, and by nestquad."
-    return Peers((Table("peers", caption, columns, tuple(rows)),), tuple(notes))
+    return Peers((Table("peers", caption, heads, tuple(rows)),), tuple(notes))
 
 
 def _nestquad(problem: nq.NestedExpectation, method: Any, seed: int) -> tuple[float, int]:

@@ -10,18 +10,9 @@ import nestquad as nq
 from nestquad.compare import Row
 from nestquad.plots import new_axes, plot_comparison
 from studies.promises.measure import Replicates, replicate
-from studies.runner import (
-    Column,
-    Drawing,
-    Figure,
-    Result,
-    Settings,
-    Study,
-    Table,
-    Verdict,
-    limit,
-    number,
-)
+from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict
+from studies.runner.study import Settings, Study
+from studies.runner.text import limit, number
 
 _SIZES = (10, 18, 32, 56, 100, 178, 316)
 # One system for each θ is O(N⁴) in all with N = T: the largest size gets a fifth of the seeds.
@@ -130,7 +121,7 @@ def _wide(rows: list[dict[str, Any]]) -> Table:
             [row["evaluations"] for row in chosen], [row["error"] for row in chosen]
         )
         lines.append(line)
-    columns = (
+    heads = (
         Column("problem", "problem"),
         Column("method", "method"),
         *(Column(str(n), f"N = {n}", "error") for n in sizes),
@@ -140,7 +131,7 @@ def _wide(rows: list[dict[str, Any]]) -> Table:
         "Mean error at T = N (nmc: T = N²), and r of cost ∝ Δ^−r, the regression of log "
         "evaluations on log mean error."
     )
-    return Table("errors", caption, columns, tuple(lines))
+    return Table("errors", caption, heads, tuple(lines))
 
 
 def _draw(result: Result) -> Figure:

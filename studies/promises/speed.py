@@ -10,7 +10,9 @@ from scipy.linalg import cho_factor, cho_solve
 import nestquad as nq
 from nestquad.embeddings import mean_embedding
 from studies.promises.measure import interleaved
-from studies.runner import Column, Result, Settings, Study, Table, Verdict, seconds, times
+from studies.runner.result import Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import seconds, times
 
 # Rows of θ that are timed for the methods that solve for each; the rest is extrapolated.
 _FEW, _MORE = 8, 24
@@ -67,12 +69,10 @@ def _run(settings: Settings) -> Result:
     ):
         total = n * per_theta[name]
         rows.append({"what": label, "seconds": total, "ratio": total / nmc.median, "how": how})
-    columns = (
-        Column("what", "method"),
-        Column("seconds", "whole estimate", "seconds"),
-        Column("ratio", "beside nmc", "times"),
-        Column("cpu", "beside nmc, CPU time", "times"),
-        Column("how", "how it was timed"),
+    heads = columns(
+        "what = method; seconds = whole estimate: seconds; "
+        "ratio = beside nmc: times; cpu = beside nmc, CPU time: times; "
+        "how = how it was timed"
     )
     ratio, cpu_ratio = nkq.over(nmc), nkq.cpu_over(nmc)
 
@@ -82,7 +82,7 @@ def _run(settings: Settings) -> Result:
         )
 
     return Result(
-        tables=(Table("seconds", f"Finance, N = T = {n:,}.", columns, tuple(rows)),),
+        tables=(Table("seconds", f"Finance, N = T = {n:,}.", heads, tuple(rows)),),
         verdicts=(
             verdict(
                 "time of default NKQ beside NMC, whole estimate",

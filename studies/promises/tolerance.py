@@ -14,21 +14,10 @@ from nestquad.plots import method_styles, new_axes
 from studies.promises.cells import Cell, cells_of, enough, every, notes_of, provenance
 from studies.promises.figures import lines_of_names
 from studies.promises.measure import measure, warm_up
-from studies.runner import (
-    Column,
-    Drawing,
-    Figure,
-    Ledger,
-    Outcome,
-    Result,
-    Run,
-    Settings,
-    Study,
-    Table,
-    Task,
-    Verdict,
-    limit,
-)
+from studies.runner.ledger import Ledger, Outcome, Run, Task
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import limit
 
 
 @dataclass(frozen=True)
@@ -122,13 +111,7 @@ def tabulate(runs: list[Run]) -> Result:
             Table(
                 "tolerances",
                 "The tolerances, on the scale of the answer.",
-                (
-                    Column("problem", "problem"),
-                    Column("exact", "exact value", "cell"),
-                    Column("loose", "loose"),
-                    Column("tight", "tight"),
-                    Column("why", "why these"),
-                ),
+                columns("problem; exact = exact value: cell; loose; tight; why = why these"),
                 tuple(
                     {
                         "problem": name,
@@ -144,19 +127,12 @@ def tabulate(runs: list[Run]) -> Result:
                 "kept",
                 "`nq.estimate(problem, tol=…)`, and MLMC with a root mean square error as large as "
                 "the tolerance (≈: extrapolated from a larger error, with cost ∝ error⁻²).",
-                (
-                    Column("problem", "problem"),
-                    Column("tol", "tolerance", "cell"),
-                    Column("seeds", "seeds", "count"),
-                    Column("within", "within it", "percent"),
-                    Column("used", "mean error / tolerance", "number"),
-                    Column("evaluations", "mean evaluations", "count"),
-                    Column("most", "most", "count"),
-                    Column("mlmc", "MLMC, evaluations", "cell"),
-                    Column("gain", "MLMC / auto", "cell"),
-                    Column("seconds", "time beyond g", "seconds"),
-                    Column("status", "how it ended"),
-                    Column("chosen", "chosen"),
+                columns(
+                    "problem; tol = tolerance: cell; seeds: count; within = within it: percent; "
+                    "used = mean error / tolerance: number; "
+                    "evaluations = mean evaluations: count; most: count; "
+                    "mlmc = MLMC, evaluations: cell; gain = MLMC / auto: cell; "
+                    "seconds = time beyond g: seconds; status = how it ended; chosen"
                 ),
                 tuple(rows),
             ),

@@ -12,18 +12,9 @@ from nestquad.plots import new_axes
 from nestquad.points import Stream
 from nestquad.rules import Jitter, Rule, kernel_rule
 from studies.promises.measure import Timings, interleaved
-from studies.runner import (
-    Column,
-    Drawing,
-    Figure,
-    Result,
-    Settings,
-    Study,
-    Table,
-    Verdict,
-    number,
-    seconds,
-)
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import number, seconds
 
 _LENGTHSCALE = 0.3
 _KERNEL = nq.Matern(0.5, _LENGTHSCALE)
@@ -82,15 +73,12 @@ def _speed(sizes: tuple[int, ...]) -> Table:
             if n <= _DENSE_SIZE:
                 row["dense"] = _timed(law, nodes, _DENSE).median
             rows.append(row)
-    columns = (
-        Column("law", "law"),
-        Column("n", "N", "count"),
-        Column("fast", "tridiagonal", "seconds"),
-        Column("fast_cpu", "tridiagonal, CPU time", "seconds"),
-        Column("dense", "dense", "seconds"),
+    heads = columns(
+        "law; n = N: count; fast = tridiagonal: seconds; "
+        "fast_cpu = tridiagonal, CPU time: seconds; dense: seconds"
     )
     caption = f"Time for `Matern(0.5, {_LENGTHSCALE})` and i.i.d. nodes, median of {_REPEATS}."
-    return Table("sizes", caption, columns, tuple(rows))
+    return Table("sizes", caption, heads, tuple(rows))
 
 
 def _orders(sizes: tuple[int, ...]) -> Table:
@@ -108,20 +96,16 @@ def _orders(sizes: tuple[int, ...]) -> Table:
                 rule = kernel_rule(kernel, law, nodes, regularization=_RIDGE / n)
                 row["dense_error"] = _error_of_cosine(rule, nodes)
             rows.append(row)
-    columns = (
-        Column("nu", "ν"),
-        Column("n", "N", "count"),
-        Column("fast", "banded", "seconds"),
-        Column("dense", "dense", "seconds"),
-        Column("error", "error, banded", "error"),
-        Column("dense_error", "error, dense", "error"),
+    heads = columns(
+        "nu = ν; n = N: count; fast = banded: seconds; dense: seconds; "
+        "error = error, banded: error; dense_error = error, dense: error"
     )
     caption = (
         f"Matérn kernels of several orders with lengthscale {_LENGTHSCALE} on Sobol points under a "
         f"uniform law: time, median of {_REPEATS}, and error for the integral of cos. Dense "
         f"weights have the ridge that they start from, {number(_RIDGE)}."
     )
-    return Table("orders", caption, columns, tuple(rows))
+    return Table("orders", caption, heads, tuple(rows))
 
 
 def _error_of_cosine(rule: Rule, nodes: np.ndarray) -> float:
@@ -147,20 +131,19 @@ def _equality() -> Table:
                 "dense_error": float(np.abs(dense - refined).max()) / largest,
             }
         )
-    columns = (
-        Column("nodes", "nodes"),
-        Column("closest", "closest two", "error"),
-        Column("difference", "largest difference", "error"),
-        Column("relative", "relative to the largest weight", "error"),
-        Column("fast_error", "relative error, tridiagonal", "error"),
-        Column("dense_error", "relative error, dense", "error"),
+    heads = columns(
+        "nodes; closest = closest two: error; "
+        "difference = largest difference: error; "
+        "relative = relative to the largest weight: error; "
+        "fast_error = relative error, tridiagonal: error; "
+        "dense_error = relative error, dense: error"
     )
     caption = (
         f"Weights at N = {n:,} under a uniform law: the largest difference between the two solvers "
         "and, against a solution refined in extended precision and relative to the largest "
         "weight, what each gets wrong."
     )
-    return Table("equality", caption, columns, tuple(rows))
+    return Table("equality", caption, heads, tuple(rows))
 
 
 def _refined(x: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -9,18 +9,9 @@ from studies import unseen
 from studies.promises.cells import Cell, beside_best, best_single, cells_of, notes_of, provenance
 from studies.promises.figures import errors_and_coverage
 from studies.promises.measure import ALL_METHODS, measure, warm_up
-from studies.runner import (
-    Column,
-    Drawing,
-    Figure,
-    Outcome,
-    Result,
-    Run,
-    Settings,
-    Study,
-    Table,
-    Task,
-)
+from studies.runner.ledger import Outcome, Run, Task
+from studies.runner.result import Drawing, Figure, Result, Table, columns
+from studies.runner.study import Settings, Study
 
 _BUDGETS = (1_000, 10_000)
 # What everybody has today, beside `auto`; the others are run to find the best of them.
@@ -59,28 +50,20 @@ def tabulate(runs: list[Run]) -> Result:
             cell = cells.get((row["problem"], method, row["goal"]))
             if cell is not None and not cell.failed:
                 row[method], row[f"{method}_se"] = cell.error, cell.error_se
-    columns = (
-        Column("problem", "problem"),
-        Column("field", "field"),
-        Column("exact", "exact value", "cell"),
-        Column("goal", "budget", "count"),
-        Column("seeds", "seeds", "count"),
-        Column("error", "auto", "error"),
-        Column("nqmc", "nqmc", "error"),
-        Column("nmc", "nmc", "error"),
-        Column("best", "best single method"),
-        Column("best_error", "its error", "error"),
-        Column("ratio", "auto / best", "number"),
-        Column("coverage", "auto's 95 % interval covers", "percent"),
-        Column("sharpness", "median half-width / mean error", "number"),
-        Column("seconds", "time beyond g", "seconds"),
-        Column("chosen", "chosen"),
+    heads = columns(
+        "problem; field; exact = exact value: cell; goal = budget: count; "
+        "seeds: count; error = auto: error; nqmc: error; nmc: error; "
+        "best = best single method; best_error = its error: error; "
+        "ratio = auto / best: number; "
+        "coverage = auto's 95 % interval covers: percent; "
+        "sharpness = median half-width / mean error: number; "
+        "seconds = time beyond g: seconds; chosen"
     )
     caption = "Mean errors of auto, of what is common today, and of the best single method."
     shown = tuple({**row, "exact": f"{exact[row['problem']]:.6g}"} for row in rows)
     return Result(
         tables=(
-            Table("unseen", caption, columns, shown),
+            Table("unseen", caption, heads, shown),
             Table("dots", "", (), tuple(_dots(cells, exact))),
             Table("cells", "", (), tuple(cell.row() for cell in cells.values())),
         ),

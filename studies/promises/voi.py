@@ -12,7 +12,8 @@ from scipy.stats import norm
 import nestquad as nq
 from nestquad import voi
 from nestquad.plots import new_axes, series_styles
-from studies.runner import Column, Drawing, Figure, Result, Settings, Study, Table, Verdict
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
 
 _NOTHING = "not distinguishable"
 WTP = 1e4
@@ -74,23 +75,17 @@ def _run(settings: Settings) -> Result:
         ),
         *_analytic_verdicts(analytic),
     )
-    columns = (
-        Column("set", "parameters"),
-        Column("n", "rows", "count"),
-        Column("exact", "exact", "number"),
-        Column("bias", "bias", "error"),
-        Column("rmse", "RMSE", "error"),
-        Column("se", "mean standard error", "error"),
-        Column("coverage", "95 % interval covers", "percent"),
-        Column("half", "median half-width", "error"),
-        Column("distinguished", "distinguished from 0", "percent"),
-        Column("misfit", "misfit", "percent"),
-        Column("seconds", "median CPU time", "seconds"),
+    heads = columns(
+        "set = parameters; n = rows: count; exact: number; bias: error; "
+        "rmse = RMSE: error; se = mean standard error: error; "
+        "coverage = 95 % interval covers: percent; half = median half-width: error; "
+        "distinguished = distinguished from 0: percent; misfit: percent; "
+        "seconds = median CPU time: seconds"
     )
     few = tuple(c for c in columns if c.key not in ("n", "misfit", "seconds", "distinguished"))
     return Result(
         (
-            Table("fresh", f"EVPPI from {count} fresh tables of each size.", columns, rows),
+            Table("fresh", f"EVPPI from {count} fresh tables of each size.", heads, rows),
             Table(
                 "analytic",
                 f"INB = p1 − p2 with p1 ~ N(1, 1), p2 ~ N(0, 4): {count} tables of 1,000 rows; "

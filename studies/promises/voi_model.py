@@ -11,7 +11,9 @@ import pandas as pd
 
 from nestquad import voi
 from studies.promises.voi import EXACT, MODEL, WTP, fresh_table, names
-from studies.runner import Column, Result, Settings, Study, Table, Verdict, seconds
+from studies.runner.result import Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study
+from studies.runner.text import seconds
 
 _PRINTED = {"5,14": (276.0, 20.0), "7,16": (546.0, 19.0), "5,6,14,15": (863.0, 18.0)}
 _CHEMO_GROUPS = {
@@ -34,22 +36,15 @@ def _run(settings: Settings) -> Result:
             Table(
                 "times",
                 "Time of whole calls, standard errors and intervals included.",
-                (
-                    Column("what", "what"),
-                    Column("seconds", "time", "seconds"),
-                    Column("cpu", "CPU time", "seconds"),
-                ),
+                columns("what; seconds = time: seconds; cpu = CPU time: seconds"),
                 timings,
             ),
             Table(
                 "model",
                 "EVPPI of the response probabilities from the model, ± 1 asked for.",
-                (
-                    Column("method", "method"),
-                    Column("value", "value", "number"),
-                    Column("half", "half-width", "error"),
-                    Column("runs", "model runs", "count"),
-                    Column("seconds", "time", "seconds"),
+                columns(
+                    "method; value: number; half = half-width: error; runs = model runs: count; "
+                    "seconds = time: seconds"
                 ),
                 runs,
             ),

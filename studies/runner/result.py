@@ -56,8 +56,16 @@ class Column:
     form: str = ""
 
 
-def columns(headings: Mapping[str, str]) -> tuple[Column, ...]:
-    return tuple(Column(key, heading) for key, heading in headings.items())
+def columns(heads: str | Mapping[str, str]) -> tuple[Column, ...]:
+    """Columns from headings by key, or from a text: ``"problem; error = mean error: number"``."""
+    if not isinstance(heads, str):
+        return tuple(Column(key, heading) for key, heading in heads.items())
+    found = []
+    for one in heads.split(";"):
+        names, _, form = one.partition(":")
+        key, _, heading = names.partition("=")
+        found.append(Column(key.strip(), (heading or key).strip(), form.strip()))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
