@@ -13,6 +13,7 @@ import numpy as np
 from nestquad.plots import INK, End, MethodStyle, label_ends, method_styles, new_axes, title
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.races import Race, lead, no_worse, race_of
+from studies.runner.figures import plain_ticks
 from studies.runner.ledger import Outcome, Task, cells
 from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
 
@@ -381,23 +382,13 @@ def _panel(
         ax.fill_between(x, low, high, color=style.color, alpha=0.1, linewidth=0)
         ends.append(End(float(middle[-1]), RIVALS[name].label, style.color))
     ax.set_yscale("log")
-    _plain(ax.yaxis)
+    plain_ticks(ax.yaxis)
     ax.set_ylabel("NMSE (log scale)")
     if clock:
         ax.set_xscale("log")
-        _plain(ax.xaxis)
+        plain_ticks(ax.xaxis)
     ax.set_xlabel(f"{clock} seconds (log scale)" if clock else "iterations")
     label_ends(ax, ends)
-
-
-def _plain(axis: Any) -> None:
-    """Numbers as one writes them, at 1, 2 and 5 of each decade if there are few."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    decades = float(np.ptp(np.log10(axis.get_view_interval())))
-    axis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 PARTS = (

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.plots import method_styles, new_axes
+from nestquad.plots import method_styles
+from studies.runner.figures import line_figure
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 from studies.runner.text import times
@@ -288,26 +289,16 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _draw(result: Result) -> Figure:
-    from matplotlib.ticker import NullFormatter
-
-    rows = result.table("errors").rows
-    labels = ["q = 1", "q = 2", "q = 4", "two steps, q = 1", "two steps, q = 2"]
-    figure, axes = new_axes(13.0, 3.4, columns=len(labels))
-    styles = method_styles(("nmc", "nqmc", "nkq")).values()
-    for ax, label in zip(axes, labels, strict=True):
-        mine = [row for row in rows if row["what"] == label]
-        for name, look in zip(("nmc", "qmc", "kq"), styles, strict=True):
-            x, y = [row["n"] for row in mine], [row[name] for row in mine]
-            ax.plot(x, y, label=_NAMES[name], markersize=5, linewidth=1.5, **look.line)
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.yaxis.set_minor_formatter(NullFormatter())
-        ax.set_xticks(_SIZES, [str(n) for n in _SIZES])
-        ax.set_title(label, loc="left", fontsize=10)
-        ax.set_xlabel("nodes N", fontsize=9)
-    axes[0].set_ylabel("mean absolute error", fontsize=9)
-    axes[0].legend(frameon=False, fontsize=8)
-    return figure
+    looks = method_styles(("nmc", "nqmc", "nkq")).values()
+    panels: dict[str, list[Any]] = {}
+    for label in ("q = 1", "q = 2", "q = 4", "two steps, q = 1", "two steps, q = 2"):
+        mine = [row for row in result.table("errors").rows if row["what"] == label]
+        sizes = [row["n"] for row in mine]
+        panels[label] = [
+            (_NAMES[name], sizes, [row[name] for row in mine], look)
+            for name, look in zip(("nmc", "qmc", "kq"), looks, strict=True)
+        ]
+    return line_figure(panels, "nodes N", "mean absolute error", width=4.2)
 
 
 STUDY = Study(

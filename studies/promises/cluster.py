@@ -17,8 +17,9 @@ import nestquad as nq
 from nestquad.evaluate import Grid, Span
 from nestquad.evaluate._pace import task_seconds
 from nestquad.evaluate._task import Task, run_task
-from nestquad.plots import new_axes
+from nestquad.plots import AVERAGE, SOFT, MethodStyle, series_styles
 from nestquad.points import IID, Stream
+from studies.runner.figures import line_figure
 from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 from studies.runner.text import seconds, times
@@ -229,27 +230,13 @@ def _timed(call: Callable[[], Any]) -> float:
 
 
 def _draw(result: Result) -> Figure:
-    figure, (ax,) = new_axes(6.4, 3.8)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    rows = result.table("simulated").rows
-    for name, look in zip(_COSTS, ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (8, 2))), strict=True):
-        chosen = [row for row in rows if row["g"] == name]
-        x = [row["workers"] for row in chosen]
-        ax.plot(x, [row["seconds"] for row in chosen], color="#0072B2", linestyle=look, marker="o")
-        ax.plot(x, [row["ideal"] for row in chosen], color="#BBBBBB", linewidth=0.8)
-        ax.annotate(
-            f"g {name}",
-            (x[-1], chosen[-1]["seconds"]),
-            xytext=(8, 0),
-            textcoords="offset points",
-            fontsize=9,
-            va="center",
-        )
-    ax.set_xlim(0.8, 6_000)
-    ax.set_xlabel("workers (log scale)", fontsize=9)
-    ax.set_ylabel("seconds for 10¹⁰ evaluations (log scale)", fontsize=9)
-    return figure
+    rows, lines = result.table("simulated").rows, []
+    for name, look in zip(_COSTS, series_styles(len(_COSTS)), strict=True):
+        mine = [row for row in rows if row["g"] == name]
+        x = [row["workers"] for row in mine]
+        lines.append(("", x, [row["ideal"] for row in mine], MethodStyle(SOFT, "", AVERAGE)))
+        lines.append((f"g {name}", x, [row["seconds"] for row in mine], look))
+    return line_figure({"": lines}, "workers", "seconds for 10¹⁰ evaluations")
 
 
 STUDY = Study(
@@ -266,7 +253,7 @@ the start of the workers and shared disks are not part of the model.
     drawings=(
         Drawing(
             "",
-            "Simulated run time of 10¹⁰ evaluations; in gray, g alone divided by the workers.",
+            "Simulated run time of 10¹⁰ evaluations; dashed, g alone divided by the workers.",
             _draw,
         ),
     ),

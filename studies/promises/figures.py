@@ -9,10 +9,10 @@ import numpy as np
 
 import nestquad as nq
 from nestquad.compare import Row
-from nestquad.plots import method_styles, new_axes, plot_comparison
+from nestquad.plots import AVERAGE, INK, method_styles, new_axes, plot_comparison
+from studies.runner.figures import BAND, name_axis
 from studies.runner.result import Figure
 
-_BAND = "#DDDDDD"
 _SPREAD = 0.34
 
 Rows = Iterable[Mapping[str, Any]]
@@ -73,14 +73,14 @@ def coverage_dots(rows: Rows, methods: Sequence[str], budgets: Sequence[float]) 
             covers.plot(100 * row["coverage"], y, **dot)
             if row["sharpness"] is not None:
                 widths.plot(row["sharpness"], y, **dot)
-        covers.axvspan(90, 100, color=_BAND, alpha=0.5, zorder=0)
+        covers.axvspan(90, 100, color=BAND, alpha=0.5, zorder=0)
         covers.set_xlim(left=None, right=102)
         covers.set_xlabel(f"95 % intervals that cover (%), {budget:,} evaluations")
-        widths.axvline(5.0, color="#222222", linewidth=1.0, linestyle=(0, (8, 3)))
+        widths.axvline(5.0, color=INK, linewidth=1.0, linestyle=AVERAGE)
         widths.set_xscale("log")
         widths.set_xlabel(f"half-width / error (log scale), {budget:,} evaluations")
     for ax in axes:
-        lines_of_names(ax, problems, shown=ax is axes[0])
+        name_axis(ax, problems, shown=ax is axes[0])
     _legend(figure, axes[0], methods)
     return figure
 
@@ -107,11 +107,11 @@ def errors_and_coverage(rows: Rows, methods: Sequence[str]) -> Figure:
         right.plot(100 * row["coverage"], y, **dot)
     left.set_xscale("log")
     left.set_xlabel("mean error relative to the exact value (log scale)")
-    right.axvspan(90, 100, color=_BAND, alpha=0.5, zorder=0)
+    right.axvspan(90, 100, color=BAND, alpha=0.5, zorder=0)
     right.set_xlim(min(78.0, 100 * min(row["coverage"] for row in rows) - 3), 101.5)
     right.set_xlabel("runs whose 95 % interval covers the exact value (%)")
     for ax in (left, right):
-        lines_of_names(ax, problems, shown=ax is left)
+        name_axis(ax, problems, shown=ax is left)
     _legend(figure, left, methods, budgets if len(budgets) > 1 else ())
     return figure
 
@@ -122,23 +122,14 @@ def _offsets(methods: Sequence[str]) -> dict[str, float]:
     return dict(zip(methods, map(float, heights), strict=True))
 
 
-def lines_of_names(ax: Any, names: Sequence[str], *, shown: bool) -> None:
-    """One line a name, from below, with thin rules between."""
-    ax.set_yticks(range(len(names)), names if shown else [""] * len(names))
-    ax.set_ylim(-0.6, len(names) - 0.4)
-    ax.grid(False, axis="y")
-    for y in np.arange(len(names) - 1) + 0.5:
-        ax.axhline(y, color=_BAND, linewidth=0.6)
-
-
 def _legend(figure: Figure, ax: Any, methods: Sequence[str], budgets: Sequence[float] = ()) -> None:
     """The markers of methods and budgets, above the axes."""
     for name, look in method_styles(methods).items():
         ax.plot([], [], look.marker, color=look.color, label=name)
     for budget in budgets:
-        face = "#222222" if budget == budgets[-1] else "white"
+        face = INK if budget == budgets[-1] else "white"
         label = f"{budget:,.0f} evaluations"
-        ax.plot([], [], "o", color="#222222", markerfacecolor=face, label=label)
+        ax.plot([], [], "o", color=INK, markerfacecolor=face, label=label)
     count = len(methods) + len(budgets)
     figure.legend(
         *ax.get_legend_handles_labels(), loc="outside upper left", ncols=count, frameon=False

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 import nestquad as nq
-from nestquad.plots import method_styles, new_axes
+from nestquad.plots import method_styles
 from studies.promises.measure import interleaved
 from studies.promises.peers import peers_table
+from studies.runner.figures import line_figure
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 from studies.runner.text import times
@@ -67,14 +68,14 @@ def _problem(repeats: int) -> nq.NestedExpectation:
 def _run(settings: Settings) -> Result:
     ratios = _ratios(settings)
     growth = _growth(settings)
-    peers = peers_table(settings)
+    peers, notes = peers_table(settings)
     verdicts = [
         _verdict(ratios, "nmc", "0.1 µs", 1.1, settings),
         _verdict(ratios, "nkq", "0.1 µs", 1.2, settings),
         _verdict(ratios, "nmc", "1 µs", 1.1, settings),
         _verdict(ratios, "nkq", "1 µs", 1.2, settings),
     ]
-    return Result((ratios, growth, *peers.tables), tuple(verdicts), peers.notes)
+    return Result((ratios, growth, peers), tuple(verdicts), notes)
 
 
 def _ratios(settings: Settings) -> Table:
@@ -209,34 +210,29 @@ def _power(row: Mapping[str, Any]) -> str:
     return f"1e{round(np.log10(row['evaluations']))}"
 
 
-def _draw(result: Result) -> Figure:
-    figure, (left, middle, right) = new_axes(15.0, 4.0, columns=3)
-    ratios, growth = result.table("ratios").rows, result.table("growth").rows
-    styles = method_styles(_METHODS)
-    for ax in (left, middle, right):
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-    for cost, look in (("0.1 µs", 1.0), ("1 µs", 0.6), ("10 µs", 0.3)):
-        for method in ("nmc", "nqmc", "nkq"):
-            rows = [r for r in ratios if (r["method"], r["cost"]) == (method, cost)]
-            x, y = [r["evaluations"] for r in rows], [r["ratio"] for r in rows]
-            label = f"{method}, g {cost}"
-            left.plot(x, y, **styles[method].line, markersize=4, alpha=look, label=label)
-    left.axhline(1.0, color="#222222", linewidth=0.8)
-    left.set_title("whole estimate over g alone", fontsize=9)
-    for method in _METHODS:
-        rows = [r for r in growth if r["method"] == method]
-        x = [r["evaluations"] for r in rows]
-        line = {**styles[method].line, "markersize": 4, "label": method}
-        middle.plot(x, [r["seconds"] for r in rows], **line)
-        right.plot(x, [r["memory"] for r in rows], **line)
-    middle.set_title("CPU seconds, finance", fontsize=9)
-    right.set_title("peak memory of the process, MB, finance", fontsize=9)
-    for ax in (left, middle, right):
-        ax.set_xlabel("evaluations of g (log scale)", fontsize=9)
-    left.legend(fontsize=7, frameon=False)
-    right.legend(fontsize=7, frameon=False)
-    return figure
+def _draw_ratios(result: Result) -> Figure:
+    styles, panels = method_styles(_METHODS), {}
+    for cost in _COSTS:
+        rows = [row for row in result.table("ratios").rows if row["cost"] == cost]
+        panels[f"g of {cost}"] = _lines(rows, "ratio", styles)
+    return line_figure(panels, "evaluations of g", "whole estimate over g alone", width=5.0)
+
+
+def _draw_growth(result: Result) -> Figure:
+    rows, styles = result.table("growth").rows, method_styles(_METHODS)
+    panels = {"CPU seconds": "seconds", "peak memory of the process, MB": "memory"}
+    lines = {title: _lines(rows, key, styles) for title, key in panels.items()}
+    return line_figure(lines, "evaluations of g", "CPU seconds, and MB")
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], key: str, styles: Mapping[str, Any]) -> list[Any]:
+    found = []
+    for method, look in styles.items():
+        mine = [row for row in rows if row["method"] == method]
+        if mine:
+            x, y = [row["evaluations"] for row in mine], [row[key] for row in mine]
+            found.append((method, x, y, look))
+    return found
 
 
 STUDY = Study(
@@ -253,10 +249,7 @@ same machine.
 """,
     run=_run,
     drawings=(
-        Drawing(
-            "",
-            "Overhead over g alone (left), time (middle) and memory (right) against evaluations.",
-            _draw,
-        ),
+        Drawing("ratios", "Time of a whole estimate over that of g alone.", _draw_ratios),
+        Drawing("growth", "CPU time and memory against evaluations, finance.", _draw_growth),
     ),
 )

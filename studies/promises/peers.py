@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,28 +15,20 @@ from nestquad.embeddings import mean_embedding
 from studies.runner.result import Table, columns
 from studies.runner.study import Settings
 
-
-@dataclass(frozen=True)
-class Peers:
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
-
-
 Run = Callable[[int], tuple[float, int]]
 
 
-def peers_table(settings: Settings) -> Peers:
+def peers_table(settings: Settings) -> tuple[Table, tuple[str, ...]]:
     """Error against the exact value, evaluations of g and seconds of each way."""
     problem = nq.problems.finance()
     n = 32 if settings.quick else 256
     ways: dict[str, Run] = {
-        "NumPy, a double loop over θ and x": partial(_double_loop, problem, n),
         "NumPy, a loop over θ": partial(_loop, problem, n),
         "per-θ dense kernel quadrature (SciPy)": partial(_dense_by_theta, problem, n),
-        "nestquad nmc": partial(_nestquad, problem, nq.NMC(n, n)),
-        "nestquad nqmc": partial(_nestquad, problem, nq.NQMC(n, n)),
-        "nestquad nkq": partial(_nestquad, problem, nq.NKQ(n, n)),
-        "nestquad ckq": partial(_budgeted, problem, "ckq", n * n),
+        "nestquad nmc": partial(_nestquad, problem, nq.NMC(n, n), None),
+        "nestquad nqmc": partial(_nestquad, problem, nq.NQMC(n, n), None),
+        "nestquad nkq": partial(_nestquad, problem, nq.NKQ(n, n), None),
+        "nestquad ckq": partial(_nestquad, problem, "ckq", n * n),
     }
     notes = [f"Peers: T = N = {n} each, but for those that choose their own sizes."]
     try:
@@ -52,7 +43,7 @@ def peers_table(settings: Settings) -> Peers:
         notes.append("qmcpy is not installed (extra `bench`), so it is missing here.")
     rows = []
     for name, run in ways.items():
-        seeds = 2 if settings.quick or "double loop" in name else 8
+        seeds = 2 if settings.quick else 8
         errors, seconds, count = [], [], 0
         run(seeds)
         for seed in range(seeds):
@@ -74,63 +65,44 @@ def peers_table(settings: Settings) -> Peers:
         "seconds = CPU time: seconds; seeds: count"
     )
     caption = "The finance problem by other ways, and by nestquad."
-    return Peers((Table("peers", caption, heads, tuple(rows)),), tuple(notes))
+    return Table("peers", caption, heads, tuple(rows)), tuple(notes)
 
 
-def _nestquad(problem: nq.NestedExpectation, method: Any, seed: int) -> tuple[float, int]:
-    est = nq.estimate(problem, method=method, rng=seed)
-    return float(est.value), est.n_evaluations
-
-
-def _budgeted(
-    problem: nq.NestedExpectation, method: str, budget: int, seed: int
+def _nestquad(
+    problem: nq.NestedExpectation, method: Any, budget: int | None, seed: int
 ) -> tuple[float, int]:
     est = nq.estimate(problem, method=method, budget=budget, rng=seed)
     return float(est.value), est.n_evaluations
 
 
-def _draws(problem: nq.NestedExpectation, n: int, seed: int) -> tuple[Any, Any]:
+def _loop(problem: nq.NestedExpectation, n: int, seed: int) -> tuple[float, int]:
     rng = np.random.default_rng(seed)
     theta = problem.outer_law.from_uniform(rng.random((n, 1)))
-    return theta, problem.inner_law(theta).from_uniform(rng.random((n, n, 1)))
-
-
-def _double_loop(problem: nq.NestedExpectation, n: int, seed: int) -> tuple[float, int]:
-    theta, x = _draws(problem, n, seed)
-    total = 0.0
-    for t in range(n):
-        inner = 0.0
-        for i in range(n):
-            inner += float(problem.g(x[t, i], theta[t]))
-        total += float(problem.f(np.array([inner / n]))[0])
-    return total / n, n * n
-
-
-def _loop(problem: nq.NestedExpectation, n: int, seed: int) -> tuple[float, int]:
-    theta, x = _draws(problem, n, seed)
+    x = problem.inner_law(theta).from_uniform(rng.random((n, n, 1)))
     j = np.array([np.mean(problem.g(x[t], theta[t])) for t in range(n)])
     return float(np.mean(problem.f(j))), n * n
 
 
+def dense_weights(nodes: np.ndarray) -> np.ndarray:
+    """Gram matrix, Cholesky factorisation and solution: weights on the unit interval."""
+    kernel = nq.Matern(1.5, 0.3)
+    gram = kernel(nodes, nodes)
+    gram[np.diag_indices(len(nodes))] += 1e-9
+    factor = cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+    return cho_solve(factor, mean_embedding(kernel, nq.Uniform(), nodes), check_finite=False)
+
+
 def _dense_by_theta(problem: nq.NestedExpectation, n: int, seed: int) -> tuple[float, int]:
-    """A Gram matrix and a Cholesky factorisation for each θ, on the uniforms that drive x."""
+    """Weights for each θ, on the uniforms that drive x."""
     rng = np.random.default_rng(seed)
-    kernel, law = nq.Matern(1.5, 0.3), nq.Uniform()
-
-    def weights(nodes: Any) -> Any:
-        gram = kernel(nodes, nodes)
-        gram[np.diag_indices(n)] += 1e-9
-        mean = mean_embedding(kernel, law, nodes)
-        return cho_solve(cho_factor(gram, lower=True, check_finite=False), mean)
-
     uniform = rng.random((n, 1))
     theta = problem.outer_law.from_uniform(uniform)
     j = np.empty(n)
     for t in range(n):
         nodes = rng.random((n, 1))
         x = problem.inner_law(theta[t : t + 1]).from_uniform(nodes[None])[0]
-        j[t] = weights(nodes) @ problem.g(x, theta[t])
-    return float(weights(uniform) @ problem.f(j)), n * n
+        j[t] = dense_weights(nodes) @ problem.g(x, theta[t])
+    return float(dense_weights(uniform) @ problem.f(j)), n * n
 
 
 def _qmcpy(problem: nq.NestedExpectation, n: int, tol: float, seed: int) -> tuple[float, int]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import nestquad as nq
-from nestquad.plots import method_styles, new_axes
+from nestquad.plots import AVERAGE, INK, method_styles, new_axes
 from studies.promises.cells import Cell, cells_of, enough, every, notes_of, provenance
-from studies.promises.figures import lines_of_names
 from studies.promises.measure import measure, warm_up
+from studies.runner.figures import BAND, name_axis
 from studies.runner.ledger import Ledger, Outcome, Run, Task
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
@@ -227,8 +227,8 @@ def _draw(result: Result) -> Figure:
             face = "white" if row["extrapolated"] else looks["mlmc"].color
             dot = {"marker": looks["mlmc"].marker, "color": looks["mlmc"].color}
             right.plot(row["mlmc_evaluations"], y, **dot, markerfacecolor=face, markersize=7)
-    left.axvline(1.0, color="#222222", linewidth=1.0, linestyle=(0, (8, 3)))
-    left.axvspan(*_AIM, color="#DDDDDD", alpha=0.5, zorder=0)
+    left.axvline(1.0, color=INK, linewidth=1.0, linestyle=AVERAGE)
+    left.axvspan(*_AIM, color=BAND, alpha=0.5, zorder=0)
     left.set_xscale("log")
     left.set_xlabel("error / tolerance of each run (log scale; the band is the aim for the mean)")
     right.set_xscale("log")
@@ -238,7 +238,7 @@ def _draw(result: Result) -> Figure:
         face = look.color if face is None else face
         right.plot([], [], look.marker, color=look.color, markerfacecolor=face, label=name)
     for ax in (left, right):
-        lines_of_names(ax, lines, shown=ax is left)
+        name_axis(ax, lines, shown=ax is left)
     handles = right.get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper right", ncols=3, frameon=False)
     return figure

@@ -8,10 +8,11 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 import nestquad as nq
-from nestquad.plots import new_axes
+from nestquad.plots import series_styles
 from nestquad.points import Stream
 from nestquad.rules import Jitter, Rule, kernel_rule
 from studies.promises.measure import Timings, interleaved
+from studies.runner.figures import line_figure
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 from studies.runner.text import number, seconds
@@ -169,29 +170,13 @@ def _timed(
 
 def _draw(result: Result) -> Figure:
     rows = [row for row in result.table("sizes").rows if row["law"].startswith("Uniform")]
-    figure, (ax,) = new_axes(6.4, 3.6)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    for key, text, look in (
-        ("fast", "tridiagonal", {"color": "#0072B2", "marker": "D", "linestyle": "-"}),
-        ("dense", "dense Cholesky", {"color": "#6B6B6B", "marker": "o", "linestyle": (0, (4, 2))}),
+    lines = []
+    for (key, text), look in zip(
+        {"fast": "tridiagonal", "dense": "dense"}.items(), series_styles(2), strict=True
     ):
-        x = [row["n"] for row in rows if row.get(key) is not None]
-        y = [row[key] for row in rows if row.get(key) is not None]
-        ax.plot(x, y, **look, markersize=6, linewidth=1.5)
-        ax.annotate(
-            text,
-            (x[-1], y[-1]),
-            xytext=(9 if key == "dense" else -9, 0),
-            textcoords="offset points",
-            color=look["color"],
-            fontsize=9,
-            va="center",
-            ha="left" if key == "dense" else "right",
-        )
-    ax.set_xlabel("nodes N (log scale)", fontsize=9)
-    ax.set_ylabel("seconds for all weights (log scale)", fontsize=9)
-    return figure
+        known = [row for row in rows if row.get(key) is not None]
+        lines.append((text, [row["n"] for row in known], [row[key] for row in known], look))
+    return line_figure({"": lines}, "nodes N", "seconds for all weights")
 
 
 STUDY = Study(

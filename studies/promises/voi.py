@@ -12,6 +12,7 @@ from scipy.stats import norm
 import nestquad as nq
 from nestquad import voi
 from nestquad.plots import new_axes, series_styles
+from studies.runner.figures import BAND, name_axis
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 
@@ -258,13 +259,13 @@ def _draw(result: Result) -> Figure:
             )
             right.plot(100 * row["coverage"], y, look.marker, color=look.color, markersize=6.5)
         left.plot([], [], look.marker, color=look.color, label=f"{n:,} rows")
-    left.axvspan(-0.25, 0.25, color="#DDDDDD", alpha=0.5, zorder=0)
-    right.axvspan(92, 100, color="#DDDDDD", alpha=0.5, zorder=0)
+    left.axvspan(-0.25, 0.25, color=BAND, alpha=0.5, zorder=0)
+    right.axvspan(92, 100, color=BAND, alpha=0.5, zorder=0)
     left.set_xlabel("bias / RMSE, with its 95 % interval", fontsize=9)
     right.set_xlabel("tables whose 95 % interval covers the exact value (%)", fontsize=9)
     right.set_xlim(88, 100.8)
     for ax in (left, right):
-        ax.set_yticks(range(len(labels)), labels if ax is left else [""] * len(labels))
+        name_axis(ax, labels, shown=ax is left)
     figure.legend(
         *left.get_legend_handles_labels(), loc="outside upper left", ncols=2, frameon=False
     )
