@@ -44,9 +44,8 @@ Cells = Mapping[tuple[str, str, float], Cell]
 
 
 def _run(settings: Settings) -> Result:
-    ledger = settings.ledger("accuracy")
-    settings.collect(ledger, _tasks(settings), _measure, warm_up)
-    return tabulate(cells_of(ledger.runs, {p.label: p.exact for p in nq.problems.all()}))
+    runs = settings.collect(settings.ledger("accuracy"), _tasks(settings), _measure, warm_up)
+    return tabulate(cells_of(runs, {p.label: p.exact for p in nq.problems.all()}))
 
 
 def _tasks(settings: Settings) -> Iterator[Task]:

@@ -23,8 +23,7 @@ def _run(settings: Settings) -> Result:
     rmse = 10 * _RMSE if settings.quick else _RMSE
     tasks = [Task("synthetic", "mlkq", _BUDGET, seed) for seed in range(settings.seeds)]
     tasks += [Task("finance", "mlmc", rmse, seed) for seed in range(settings.seeds)]
-    settings.collect(ledger, tasks, _measure, warm_up)
-    return tabulate(ledger.runs)
+    return tabulate(settings.collect(ledger, tasks, _measure, warm_up))
 
 
 def _measure(task: Task) -> Outcome:

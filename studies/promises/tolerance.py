@@ -55,7 +55,7 @@ def _run(settings: Settings) -> Result:
     tasks = [Task(name, "auto", tol, seed) for name, tol in wanted for seed in seeds]
     settings.collect(ledger, tasks, _measure, warm_up)
     _climb(ledger, settings)
-    return tabulate(ledger.runs)
+    return tabulate(list(ledger.runs.values()))
 
 
 def _wanted(settings: Settings) -> list[tuple[str, float]]:
@@ -82,7 +82,7 @@ def _climb(ledger: Ledger, settings: Settings) -> None:
     for step in range(_MOST_STEPS):
         first = [Task(name, "mlmc", tol * _STEP**step, seeds[0]) for name, tol in wanted]
         settings.collect(ledger, first, _measure, warm_up)
-        status = {run.task: run.status for run in ledger.runs}
+        status = {run.task: run.status for run in ledger.runs.values()}
         reached = [task for task in first if status.get(task) == "converged"]
         rest = [replace(task, seed=seed) for task in reached for seed in seeds[1:]]
         settings.collect(ledger, rest, _measure, warm_up)

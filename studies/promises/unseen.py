@@ -21,8 +21,7 @@ _BEST = "best single method"
 
 def _run(settings: Settings) -> Result:
     ledger = settings.ledger("unseen")
-    settings.collect(ledger, _tasks(settings), _measure, warm_up)
-    return tabulate(ledger.runs)
+    return tabulate(settings.collect(ledger, _tasks(settings), _measure, warm_up))
 
 
 def _tasks(settings: Settings) -> Iterator[Task]:

@@ -8,9 +8,9 @@ import re
 import pytest
 
 import nestquad as nq
-from nestquad.cli import main
-from nestquad.reproduce import _registry, part_names, reproduce
-from nestquad.reproduce._task import Effort
+from studies.__main__ import main
+from studies.paper import parts, reproduce
+from studies.paper.part import Effort
 
 STATUSES = {"holds", "holds better", "does not hold", "cannot tell"}
 ISSUE = {"synthetic", "dimension", "ablation", "finance", "health", "multilevel"}
@@ -20,21 +20,21 @@ ISSUE |= {"conditional", "illustration", "rates", "tails", "theory", "bo"}
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
-    page, verdicts = reproduce(out=out, effort="tiny", jobs=0, command="nestquad reproduce & more")
+    page, verdicts = reproduce(out=out, effort="tiny", jobs=0, command="paper & more")
     return out, page.read_text(encoding="utf-8"), verdicts
 
 
 def test_all_parts_are_there():
-    assert set(part_names()) >= ISSUE | {"errata"}
+    assert set(parts()) >= ISSUE | {"errata"}
 
 
-@pytest.mark.parametrize("name", part_names())
+@pytest.mark.parametrize("name", list(parts()))
 def test_part_says_something(results, name):
     _, page, verdicts = results
     own = [verdict for part, verdict in verdicts if part == name]
     assert own
     assert {verdict.status for verdict in own} <= STATUSES
-    assert all(verdict.claim and verdict.ours and verdict.reason for verdict in own)
+    assert all(verdict.claim and verdict.measured and verdict.reason for verdict in own)
     assert f'<h2 id="{name}">' in page
 
 
@@ -52,7 +52,7 @@ def test_page_needs_nothing_from_elsewhere(results):
     assert not re.search(r'src="(?!data:)', page)
     assert "http://" not in page
     assert "https://" not in page
-    assert "reproduce &amp; more" in page
+    assert "paper &amp; more" in page
 
 
 def test_files_the_page_links_to_exist(results):
@@ -93,38 +93,29 @@ def test_a_second_call_runs_nothing_and_says_the_same(tmp_path):
     assert page.read_text(encoding="utf-8") == text
 
 
-def test_absent_parts_are_named_and_present_ones_are_not(results, monkeypatch):
-    _, page, _ = results
-    missing = _registry.absent()
-    for title in _registry.PLACES.values():
-        assert (f"Not on this page: {title}" in page) == (title in missing)
-    monkeypatch.setitem(_registry.PLACES, "no_such_module", "Something else")
-    assert "Something else" in _registry.absent()
-
-
 def test_full_has_the_papers_replicates():
-    synthetic = _registry.parts()["synthetic"].tasks(Effort("full"))
-    assert 1 + max(task.replicate for task in synthetic if task.series == "nkq N=T") == 1000
+    synthetic = parts()["synthetic"].tasks(Effort("full"))
+    assert 1 + max(task.seed for task in synthetic if task.method == "nkq N=T") == 1000
     for name in ("finance", "health"):
-        tasks = _registry.parts()[name].tasks(Effort("full"))
+        tasks = parts()[name].tasks(Effort("full"))
         for series in ("nmc N=√T", "nqmc N=√T", "nkq N=T", "nkq-qmc N=T", "mlmc published", "auto"):
-            counts = {t.size: 0 for t in tasks if t.series == series}
+            counts = {t.size: 0 for t in tasks if t.method == series}
             for task in tasks:
-                if task.series == series:
+                if task.method == series:
                     counts[task.size] += 1
             assert set(counts.values()) == {100}
 
 
-@pytest.mark.parametrize("name", part_names())
+@pytest.mark.parametrize("name", list(parts()))
 def test_quick_is_a_beginning_of_full_where_sizes_agree(name):
-    quick, full = (set(_registry.parts()[name].tasks(Effort(e))) for e in ("quick", "full"))
-    cells = {(task.problem, task.series, task.size) for task in full}
-    assert {t for t in quick if (t.problem, t.series, t.size) in cells} <= full
+    quick, full = (set(parts()[name].tasks(Effort(e))) for e in ("quick", "full"))
+    cells = {(task.problem, task.method, task.goal) for task in full}
+    assert {t for t in quick if (t.problem, t.method, t.goal) in cells} <= full
 
 
 def test_command(tmp_path, capsys):
     out = tmp_path / "out"
-    assert main(["reproduce", "illustration", "--tiny", "--jobs", "0", "--out", str(out)]) == 0
+    assert main(["paper", "illustration", "--tiny", "--jobs", "0", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "illustration" in printed
     assert "index.html" in printed
@@ -132,11 +123,11 @@ def test_command(tmp_path, capsys):
 
 
 def test_command_refuses_what_it_does_not_know(tmp_path, capsys):
-    assert main(["reproduce", "finanze", "--out", str(tmp_path)]) == 2
+    assert main(["paper", "finanze", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "finanze" in said
     assert "finance" in said
-    assert main(["reproduce", "all", "--jobs", "-1", "--out", str(tmp_path)]) == 2
+    assert main(["paper", "all", "--jobs", "-1", "--out", str(tmp_path)]) == 2
     assert "jobs" in capsys.readouterr().err
 
 
@@ -144,9 +135,9 @@ def test_command_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nestquad.reproduce._command.reproduce", stop)
-    assert main(["reproduce", "all", "--full", "--out", str(tmp_path)]) == 130
-    assert "to go on: nestquad reproduce all --full" in capsys.readouterr().err
+    monkeypatch.setattr("studies.paper.reproduce", stop)
+    assert main(["paper", "all", "--full", "--out", str(tmp_path)]) == 130
+    assert "To continue: python -m studies paper all --full" in capsys.readouterr().err
 
 
 def test_unknown_effort():
@@ -155,10 +146,10 @@ def test_unknown_effort():
 
 
 def test_fewer_replicates_of_a_larger_effort(tmp_path, capsys):
-    command = ["reproduce", "synthetic", "--tiny", "--jobs", "0", "--out", str(tmp_path)]
+    command = ["paper", "synthetic", "--tiny", "--jobs", "0", "--out", str(tmp_path)]
     assert main([*command, "--replicates", "1"]) == 0
     with (tmp_path / "data" / "runs.csv").open(newline="", encoding="utf-8") as file:
-        assert {row["replicate"] for row in csv.DictReader(file)} == {"0"}
+        assert {row["seed"] for row in csv.DictReader(file)} == {"0"}
     assert "at most 1 of each cell" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert main([*command, "--replicates", "0"]) == 2
     assert "replicates" in capsys.readouterr().err

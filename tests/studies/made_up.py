@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nestquad.reproduce._curve import Curve
+from studies.paper.curves import Curve
 
 
 def power_law(r, *, scale=1.0, costs=(1e2, 1e3, 1e4, 1e5), noise=0.2, replicates=60, seed=0):

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.reproduce import _registry, bayesopt, reproduce
-from nestquad.reproduce._races import Race, lead, no_worse, race_of
-from nestquad.reproduce._rivals import FUNCTIONS, RIVALS
-from nestquad.reproduce._runs import Ledger, Run, Runs
-from nestquad.reproduce._task import Effort
+from studies import paper
+from studies.paper import bayesopt, reproduce
+from studies.paper.bayesopt import FUNCTIONS, RIVALS
+from studies.paper.part import Effort, Runs
+from studies.paper.races import Race, lead, no_worse, race_of
+from studies.runner.ledger import Ledger, Run
+from studies.runner.result import verdicts_of
 
 
 def race(pace, rate, *, noise=0.3, replicates=20, iterations=10, seed=0):
@@ -77,19 +79,17 @@ def made_up_runs(effort, paces, rates):
     """Runs of the part as if methods had these paces and rates."""
     runs = {}
     for task in bayesopt.PARTS[0].tasks(effort):
-        name = task.series.removeprefix("bo ")
-        made = race(paces.get(name, 1.0), rates.get(name, 0.5), seed=task.replicate, replicates=1)
+        name = task.method.removeprefix("bo ")
+        made = race(paces.get(name, 1.0), rates.get(name, 0.5), seed=task.seed, replicates=1)
         trace = {"wall": made.wall[0], "cpu": made.cpu[0], "error": made.error[0]}
         text = json.dumps({key: list(values) for key, values in trace.items()})
         runs[task] = Run(
-            *(task.problem, task.series, task.size, task.replicate),
+            *(task.problem, task.method, task.goal, task.seed),
             value=0.0,
             error=float(made.error[0, -1]),
             evaluations=22,
             trace=text,
             seconds=1.0,
-            seed=0,
-            sources="",
         )
     return Runs(runs)
 
@@ -105,8 +105,8 @@ def made_up_runs(effort, paces, rates):
 )
 def test_verdicts_of_the_part_follow_the_data(paces, rates, status):
     effort = Effort("quick")
-    content = bayesopt.PARTS[0].analyze(made_up_runs(effort, paces, rates), effort)
-    own = [v for v in content.verdicts if "NMC" in v.claim or "MLMC" in v.claim]
+    findings = bayesopt.PARTS[0].analyze(made_up_runs(effort, paces, rates), effort)
+    own = [v for v in verdicts_of(findings) if "NMC" in v.claim or "MLMC" in v.claim]
     assert len(own) == 9
     assert {v.status for v in own} == {status}
     assert {v.claim.partition(":")[0] for v in own} == set(FUNCTIONS)
@@ -118,36 +118,37 @@ def test_traces_survive_the_file(tmp_path):
     ledger = Ledger(tmp_path / "runs.csv", 0)
     for run in runs.by_task.values():
         ledger.append(run)
-    ledger.close()
+    ledger.tidy()
     back = Runs.of(Ledger(tmp_path / "runs.csv", 0), bayesopt.PARTS[0].tasks(effort))
     assert back == runs
     cell = back.of_cell("Dropwave", "bo nkq", 2)
     assert race_of(cell).error.shape == (len(cell), 11)
 
 
-def test_files_without_traces_are_read(tmp_path):
+def test_ledgers_of_the_first_releases_are_read(tmp_path):
     (tmp_path / "runs.csv").write_text(
         "problem,series,size,replicate,value,error,evaluations,seconds,seed,sources\n"
-        "finance,nkq N=T,10,0,3.1,0.03,100,0.2,0,abc\n",
+        "finance,nkq N=T,10,3,3.1,0.03,100,0.2,7,abc\n",
         encoding="utf-8",
     )
-    (run,) = Ledger(tmp_path / "runs.csv", 0).runs.values()
-    assert (run.error, run.trace) == (0.03, "")
+    (run,) = Ledger(tmp_path / "runs.csv", 7).runs.values()
+    assert (run.method, run.goal, run.seed, run.root) == ("nkq N=T", 10, 3, 7)
+    assert (run.error, run.value, run.trace) == (0.03, 3.1, "")
 
 
 def test_a_run_is_an_optimisation_like_any_other():
     import torch
     from botorch.test_functions import Ackley
 
-    from nestquad.botorch import optimize
+    from studies.bayesopt import optimize
 
     (series,) = (s for s in bayesopt.PARTS[0].series if s.name == "bo random")
-    task = next(t for t in bayesopt.PARTS[0].tasks(Effort("quick")) if t.series == "bo random")
-    task = type(task)("Ackley", task.series, task.size, task.replicate)
+    task = next(t for t in bayesopt.PARTS[0].tasks(Effort("quick")) if t.method == "bo random")
+    task = type(task)("Ackley", task.method, task.goal, task.seed)
     found = series.run(task, np.random.SeedSequence(7))
     function = Ackley(dim=2, negate=True)
     again = optimize(
-        lambda x: float(function(torch.from_numpy(x))),
+        lambda x: function(torch.from_numpy(x)).numpy(),
         function.bounds.numpy(),
         iterations=RIVALS["random"].iterations,
         q=2,
@@ -171,9 +172,9 @@ def test_all_rivals_begin_at_the_same_points():
 
 
 def test_without_the_extra_all_goes_on_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setitem(_registry._MODULES, "botorch", ("no_such_module",))
-    only = {name: _registry.parts()[name] for name in ("bo", "illustration")}
-    monkeypatch.setattr("nestquad.reproduce.parts", lambda: only)
+    monkeypatch.setitem(paper._MODULES, "botorch", ("no_such_module",))
+    only = {name: paper.parts()[name] for name in ("bo", "illustration")}
+    monkeypatch.setattr("studies.paper.parts", lambda: only)
     page, verdicts = reproduce(out=tmp_path, effort="tiny", jobs=0)
     assert {name for name, _ in verdicts} == {"illustration"}
     text = page.read_text(encoding="utf-8")

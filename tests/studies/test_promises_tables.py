@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.__main__ import main
-from benchmarks._cells import Cell, best_single, cells_of, notes_of, ratio
-from benchmarks._ledger import Run
-from benchmarks._promises import every
-from benchmarks.studies import STUDIES, accuracy, tolerance, unseen
 
 import nestquad as nq
 from nestquad.methods import METHODS
+from studies.__main__ import main
+from studies.promises import HEAD, STUDIES, accuracy, tolerance, unseen
+from studies.promises.cells import Cell, best_single, cells_of, every, notes_of, ratio
+from studies.runner.ledger import Run
+from studies.runner.result import Result
+from studies.runner.study import Settings, run_studies
 
 PROBLEMS = nq.problems.names()
 
@@ -21,20 +26,14 @@ PROBLEMS = nq.problems.names()
 def runs(problem, method, goal, errors, half_width=1.0, evaluations=1000, status="done", cpu=0.1):
     return [
         Run(
-            problem,
-            method,
-            goal,
-            seed,
-            error,
-            half_width,
-            float(error <= half_width),
-            evaluations,
-            cpu,
-            0.0,
-            status,
-            method,
-            nq.__version__,
-            "abc",
+            *(problem, method, goal, seed, error, evaluations),
+            half_width=half_width,
+            covered=float(error <= half_width),
+            seconds=cpu,
+            status=status,
+            chosen=method,
+            version=nq.__version__,
+            sources="abc",
         )
         for seed, error in enumerate(errors)
     ]
@@ -170,7 +169,7 @@ def test_unseen_table_shows_the_best_as_it_is():
 
 
 def test_a_study_goes_on_where_it_was_left(tmp_path):
-    command = ["--only", "multilevel", "--quick", "--jobs", "0", "--out", str(tmp_path)]
+    command = ["promises", "--only", "multilevel", "--quick", "--jobs", "0", "--out", str(tmp_path)]
     main([*command, "--seeds", "2"])
     first = (tmp_path / "data" / "multilevel_runs.csv").read_bytes()
     main([*command, "--seeds", "3"])
@@ -188,7 +187,20 @@ def test_a_study_goes_on_where_it_was_left(tmp_path):
 def test_processes_find_what_this_one_finds(tmp_path):
     for jobs in ("0", "2"):
         out = tmp_path / jobs
-        main(["--only", "multilevel", "--quick", "--seeds", "2", "--jobs", jobs, "--out", str(out)])
+        main(
+            [
+                "promises",
+                "--only",
+                "multilevel",
+                "--quick",
+                "--seeds",
+                "2",
+                "--jobs",
+                jobs,
+                "--out",
+                str(out),
+            ]
+        )
 
     def errors(jobs):
         with (tmp_path / jobs / "data" / "multilevel_runs.csv").open() as file:
@@ -205,7 +217,7 @@ def test_processes_find_what_this_one_finds(tmp_path):
 )
 def test_slips_of_the_pen_are_told_before_anything_runs(command):
     with pytest.raises(SystemExit, match=r"unknown --\w+: \w+; known: |at least 2"):
-        main(command)
+        main(["promises", *command])
 
 
 def test_figures_can_be_drawn_from_what_is_saved(tmp_path):
@@ -223,5 +235,18 @@ def test_figures_can_be_drawn_from_what_is_saved(tmp_path):
             path = tmp_path / f"{study.name}.json"
             results[study.name].save(path)
             for drawing in study.drawings:
-                figure = drawing.draw(type(results[study.name]).load(path))
+                figure = drawing.draw(Result.load(path))
                 assert all(ax.get_xlabel() for ax in figure.axes if ax.axison)
+
+
+def test_the_page_is_made_again_from_what_is_recorded(tmp_path):
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    shutil.copytree(docs / "data", tmp_path / "data")
+    shutil.copytree(docs / "figures", tmp_path / "figures")
+    settings = Settings(data=tmp_path / "data")
+    undrawn = [replace(study, drawings=()) for study in STUDIES]
+    run_studies(undrawn, [], settings, tmp_path / "benchmarks.md", HEAD, "")
+    page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    recorded = (docs / "benchmarks.md").read_text(encoding="utf-8")
+    without = re.sub(r"!\[[^\n]*\n\n\*[^\n]*\*\n\n?", "", recorded)
+    assert re.sub(r"\n+", "\n", page) == re.sub(r"\n+", "\n", without)

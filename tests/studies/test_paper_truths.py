@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.reproduce import _truths as truths
+from studies.paper import truths
 
 
 def test_finance():

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from made_up import power_law
 
-from nestquad.reproduce import _verdicts as verdicts
-from nestquad.reproduce._curve import Cost, Curve, fit_exponent
-from nestquad.reproduce.ablation import best_are, worse_than
-from nestquad.reproduce.conditional import decay
-from nestquad.reproduce.dimension import crossing, gap_closes
-from nestquad.reproduce.errata import agrees, bias_remains
-from nestquad.reproduce.rates import ranking
-from nestquad.reproduce.synthetic import fastest
-from nestquad.reproduce.tails import bound_holds, heaviness, tail_is_light
-from nestquad.reproduce.theory import Trial, keeps_pace
+from studies.paper import verdicts
+from studies.paper.ablation import best_are, worse_than
+from studies.paper.conditional import decay
+from studies.paper.curves import Cost, Curve, fit_exponent
+from studies.paper.dimension import crossing, gap_closes
+from studies.paper.errata import agrees, bias_remains
+from studies.paper.rates import ranking
+from studies.paper.synthetic import fastest
+from studies.paper.tails import bound_holds, heaviness, tail_is_light
+from studies.paper.theory import Trial, keeps_pace
 
 RNG = np.random.default_rng(5)
 
@@ -26,7 +26,7 @@ RNG = np.random.default_rng(5)
 def test_exponent(r, status):
     found = verdicts.exponent("claim", power_law(r), 1.0, "r = 1")
     assert found.status == status
-    assert float(found.ours.removeprefix("r = ")) == pytest.approx(r, rel=0.05)
+    assert float(found.measured.removeprefix("r = ")) == pytest.approx(r, rel=0.05)
 
 
 def test_exponent_of_two_sizes_or_of_noise_is_not_told():
@@ -121,7 +121,7 @@ def test_dimension():
     assert crossing("NKQ", in_dimensions([0.01, 0.2, 0.5], 1), nmc).status == "holds"
     crossed = crossing("NKQ", in_dimensions([0.1, 1.0, 3.0], 1), nmc)
     assert crossed.status == "does not hold"
-    assert "d = 3" in crossed.ours
+    assert "d = 3" in crossed.measured
 
 
 def test_ablation():
