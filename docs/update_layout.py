@@ -46,7 +46,7 @@ ORDER = (
     "report.py",
     "voi",
     "botorch",
-    "reproduce",
+    "reproduce.py",
     "_target.py",
     "_options.py",
     "_plan_command.py",

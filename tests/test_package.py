@@ -94,3 +94,8 @@ def test_modules_are_short():
     source = Path(nq.__file__).parent
     long = {p.name: n for p in source.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
     assert not long
+
+
+def test_the_former_reproduction_says_where_it_went():
+    with pytest.raises(ImportError, match="python -m studies paper"):
+        import nestquad.reproduce  # noqa: F401

@@ -89,7 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["reproduce"]:
         given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
-        print(f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr)
+        print(
+            f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr
+        )
         return WRONG_INPUT
     parser = _parser()
     args = parser.parse_args(arguments)

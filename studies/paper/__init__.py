@@ -162,10 +162,10 @@ def reproduce(
     return page, found
 
 
-def section_of(part: Part, runs: Runs, effort: Effort) -> Section:
+def section_of(part: Part, runs: Runs, effort: Effort, *, provenance: bool = True) -> Section:
     """A part on the page, with what its runs show."""
     total = len(runs.by_task)
-    took = f"{total:,} runs, {duration(runs.seconds)} of CPU time." if total else ""
+    took = f"{total:,} runs, {duration(runs.seconds)} of CPU time." if total and provenance else ""
     findings = part.analyze(runs, effort)
     return Section(part.name, part.title, part.about, findings, part.source, took)
 

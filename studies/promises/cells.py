@@ -140,7 +140,11 @@ def provenance(runs: Iterable[Run]) -> dict[str, Any]:
     """What all the runs took, as arguments of `Result`."""
     runs = list(runs)
     return {
-        "environment": {"runs": len(runs), "threads": {"OMP_NUM_THREADS": "1"}},
+        "environment": {
+            "runs": len(runs),
+            "threads": {"OMP_NUM_THREADS": "1"},
+            "sources": "/".join(sorted({run.sources for run in runs})),
+        },
         "seconds": sum(run.seconds + run.g_seconds for run in runs),
     }
 

@@ -110,7 +110,7 @@ STUDY = Study(
     name="unseen",
     title="Problems that nothing was tuned on",
     about="""
-Thirteen problems of `benchmarks/unseen` with exact values, from finance, insurance, experimental
+Thirteen problems of `studies/unseen` with exact values, from finance, insurance, experimental
 design and health, one where θ has no influence and one where g is all noise. They were written down
 before any method was run on them, and nothing is tuned on them: what stands here is what a user
 with a new problem may expect, good or bad. Every run stands in `data/unseen_runs.csv`.
