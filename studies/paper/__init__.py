@@ -129,7 +129,7 @@ def reproduce(
         raise InputError("seed", repr(seed), "a whole number of at least 0")
     if replicates is not None and replicates < 1:
         raise InputError("replicates", repr(replicates), "a number of at least 1, or None")
-    level = Effort(effort, replicates)  # type: ignore[arg-type]
+    level = Effort(effort, replicates)
     chosen = [p for n, p in known.items() if n in names or ("all" in names and can_run(p))]
     for part in chosen:
         if not can_run(part):

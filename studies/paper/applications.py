@@ -96,7 +96,7 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
     curves = _curves(runs, "finance")
     released = runs.curve("finance", "nkq released")
     looks = {label: look(series) for series, label in APPLIED.items()}
-    exact = float(problem_named("finance").exact)  # type: ignore[arg-type]
+    exact = float(problem_named("finance").exact)
     printed = [
         (label, runs.curve("finance", series, _against(_PRINTED_FINANCE)), look(series))
         for series, label in APPLIED.items()
@@ -122,7 +122,12 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
             ),
             verdicts=(
                 *_exponents(curves, {"NMC": 2.97, "NQMC": 2.74, "NKQ, i.i.d.": 1.90}),
-                _qmc_exponent(curves["NKQ, QMC"]),
+                verdicts.exponent(
+                    "NKQ, QMC: cost ∝ Δ^−1.91",
+                    curves["NKQ, QMC"],
+                    1.91,
+                    "r = 1.91 (theory 2 for i.i.d.)",
+                ),
                 verdicts.exponent(
                     "NKQ with a Gaussian kernel inside, as in the released code: cost ∝ Δ^−1.9",
                     released,
@@ -130,11 +135,6 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
                     "r = 1.90",
                 ),
                 *_winners(curves),
-                verdicts.improvement(
-                    "Our default beside the published NKQ",
-                    curves["ours (auto)"],
-                    curves["NKQ, i.i.d."],
-                ),
             ),
             tables=(
                 curve_table(
@@ -178,7 +178,6 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
 def _health(runs: Runs, effort: Effort) -> list[Finding]:
     curves = _curves(runs, "health")
     looks = {label: look(series) for series, label in APPLIED.items()}
-    exponents = {"NMC": 3.0, "NQMC": 2.5}
     return [
         Finding(
             drawing=Drawing(
@@ -196,15 +195,7 @@ def _health(runs: Runs, effort: Effort) -> list[Finding]:
                     height=5.0,
                 ),
             ),
-            verdicts=(
-                *_exponents(curves, exponents, theory=True),
-                *_winners(curves),
-                verdicts.improvement(
-                    "Our default beside the published NKQ",
-                    curves["ours (auto)"],
-                    curves["NKQ, i.i.d."],
-                ),
-            ),
+            verdicts=(*_exponents(curves, {}), *_winners(curves)),
             tables=(curve_table("health", "Mean |error| and quartiles at each cost.", curves),),
         )
     ]
@@ -217,42 +208,27 @@ def _against(truth: float) -> Callable[[Run], float]:
     return error
 
 
-def _exponents(
-    curves: dict[str, Curve], printed: dict[str, float], *, theory: bool = False
-) -> list[Verdict]:
+def _exponents(curves: dict[str, Curve], printed: dict[str, float]) -> list[Verdict]:
+    """Exponents as printed, or those of theory where none is."""
     known = {"NMC": 3.0, "NQMC": 2.5, "NKQ, i.i.d.": 2.0}
     found = []
-    for label, r in printed.items():
-        paper = f"theory {known[label]:g}" if theory else f"r = {r:g} (theory {known[label]:g})"
+    for label, r in (printed or {"NMC": 3.0, "NQMC": 2.5}).items():
+        paper = f"r = {r:g} (theory {known[label]:g})" if printed else f"theory {known[label]:g}"
         found.append(verdicts.exponent(f"{label}: cost ∝ Δ^−{r:g}", curves[label], r, paper))
     return found
 
 
-def _qmc_exponent(curve: Curve) -> Verdict:
-    return verdicts.exponent(
-        "NKQ, QMC: cost ∝ Δ^−1.91", curve, 1.91, "r = 1.91 (theory 2 for i.i.d.)"
-    )
-
-
 def _winners(curves: dict[str, Curve]) -> list[Verdict]:
     paper = "lowest line of its figure"
+    iid, qmc = curves["NKQ, i.i.d."], curves["NKQ, QMC"]
+    same = "NKQ with QMC points is as good or better than with i.i.d. ones"
+    ours = "Our default beside the published NKQ"
     return [
-        verdicts.outperforms(
-            "NKQ (i.i.d.) outperforms NMC", curves["NKQ, i.i.d."], curves["NMC"], paper
-        ),
-        verdicts.outperforms(
-            "NKQ (i.i.d.) outperforms MLMC", curves["NKQ, i.i.d."], curves["MLMC"], paper
-        ),
-        verdicts.outperforms(
-            "NKQ with QMC points is as good or better than with i.i.d. ones",
-            curves["NKQ, QMC"],
-            curves["NKQ, i.i.d."],
-            "similar or even better",
-            least=0.8,
-        ),
-        verdicts.outperforms(
-            "NKQ (QMC) outperforms NQMC", curves["NKQ, QMC"], curves["NQMC"], paper
-        ),
+        verdicts.outperforms("NKQ (i.i.d.) outperforms NMC", iid, curves["NMC"], paper),
+        verdicts.outperforms("NKQ (i.i.d.) outperforms MLMC", iid, curves["MLMC"], paper),
+        verdicts.outperforms(same, qmc, iid, "similar or even better", least=0.8),
+        verdicts.outperforms("NKQ (QMC) outperforms NQMC", qmc, curves["NQMC"], paper),
+        verdicts.improvement(ours, curves["ours (auto)"], iid),
     ]
 
 

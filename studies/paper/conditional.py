@@ -196,7 +196,7 @@ def decay(claim: str, curve: Curve, power: float, paper: str) -> Verdict:
     if found.low > 1.1 * power:
         return Verdict(claim, paper, ours, "holds better", reason)
     status = "holds" if found.value >= slack * power else "cannot tell"
-    return Verdict(claim, paper, ours, status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, paper, ours, status, reason)
 
 
 def _ckq_beats_cbq(ckq: Curve, cbq: Curve) -> Verdict:
@@ -207,8 +207,7 @@ def _ckq_beats_cbq(ckq: Curve, cbq: Curve) -> Verdict:
     rates = [1 / fit_exponent(c.costs, c.means) for c in (ckq, cbq)]
     reason = f"Decays in T: CKQ {rates[0]:.2f}, CBQ {rates[1]:.2f}; ratio of errors {ratio}."
     paper = "T⁻² against T^(−1/4) (bounds)"
-    status = "holds" if ratio.low > 1 else "does not hold" if ratio.high < 1 else "cannot tell"
-    return Verdict(claim, paper, ours, status, reason)  # type: ignore[arg-type]
+    return verdicts.above_one(claim, paper, ours, ratio, reason)
 
 
 PARTS = (

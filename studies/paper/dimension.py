@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from nestquad.methods import NMC, NQMC, Method
-from nestquad.plots import End, label_ends, new_axes, title
+from nestquad.plots import label_ends, new_axes, title
 from nestquad.problem import NestedExpectation
 from studies.paper.curves import Curve, Interval
-from studies.paper.figures import look
+from studies.paper.figures import draw_lines, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
 from studies.runner.ledger import Outcome, Task, cells
@@ -106,7 +106,7 @@ def _line(runs: Runs, series: str, dims: tuple[int, ...], effort: Effort) -> Cur
     errors = []
     for dim in dims:
         name = f"synthetic{dim}"
-        exact = float(problem_named(name).exact)  # type: ignore[arg-type]
+        exact = float(problem_named(name).exact)
         cell = runs.of_cell(name, series, _SMALL[effort.name])
         errors.append(np.array([run.error / exact for run in cell]))
     return Curve(np.array(dims, dtype=float), tuple(errors))
@@ -146,7 +146,7 @@ def crossing(name: str, one: Curve, nmc: Curve) -> Verdict:
         ours = f"NMC is better from d = {min(behind):.0f} on"
         return Verdict(claim, paper, ours, "does not hold", reason)
     status = "holds" if len(ahead) == len(ratios) else "cannot tell"
-    return Verdict(claim, paper, "no crossing", status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, paper, "no crossing", status, reason)
 
 
 def _best_default(ours: Curve, lines: dict[str, Curve]) -> Verdict:
@@ -158,7 +158,7 @@ def _best_default(ours: Curve, lines: dict[str, Curve]) -> Verdict:
     status = "holds better" if (ratio > 1).all() else "does not hold"
     worst = float(ours.costs[int(ratio.argmin())])
     reason = f"Ratio of mean errors; the smallest is at d = {worst:.0f}."
-    return Verdict(claim, "–", words, status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, "–", words, status, reason)
 
 
 def _listed(dims: list[float]) -> str:
@@ -168,13 +168,9 @@ def _listed(dims: list[float]) -> str:
 def _draw(lines: dict[str, Curve]) -> Figure:
     figure, (ax,) = new_axes(8.0, 4.6)
     ax.set_yscale("log")
-    ends = []
-    for (series, label), curve in zip(_LINES.items(), lines.values(), strict=True):
-        style = look(series.removeprefix("dimension "))
-        ax.plot(curve.costs, curve.means, **style.line, markersize=5, linewidth=1.4)
-        low, high = curve.quantiles(0.25), curve.quantiles(0.75)
-        ax.fill_between(curve.costs, low, high, color=style.color, alpha=0.13, linewidth=0)
-        ends.append(End(float(curve.means[-1]), label, style.color))
+    looks = [look(series.removeprefix("dimension ")) for series in _LINES]
+    drawn = [(*line, style) for line, style in zip(lines.items(), looks, strict=True)]
+    ends = draw_lines(ax, drawn, exponents=False)
     ax.set_xlabel("dimension d of θ and of x")
     ax.set_ylabel("mean |error| / answer (log scale)")
     ax.set_xticks([d for d in lines["NMC"].costs if d in (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)])

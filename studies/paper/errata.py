@@ -39,7 +39,7 @@ def agrees(claim: str, printed: float, computed: float, evidence: str) -> Verdic
     off = abs(printed - computed)
     status = "holds" if off <= _ROUNDING * abs(computed) else "does not hold"
     reason = f"{evidence} The difference is {number(off)}."
-    return Verdict(claim, f"{printed:g}", f"{computed:.6g}", status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, f"{printed:g}", f"{computed:.6g}", status, reason)
 
 
 def _finance() -> Finding:
@@ -195,7 +195,7 @@ def _released(runs: Runs) -> Finding:
     published, ours = runs.curve("finance", "mlmc published"), runs.curve("finance", "mlmc")
     size = runs.sizes("finance", "mlmc published")[-1]
     values = np.array([run.value for run in runs.of_cell("finance", "mlmc published", size)])
-    exact = float(problem_named("finance").exact)  # type: ignore[arg-type]
+    exact = float(problem_named("finance").exact)
     return Finding(
         title="5. What the released code does differently from the text",
         text=(
@@ -234,7 +234,7 @@ def bias_remains(values: Array, exact: float, size: int) -> Verdict:
     ours = f"bias {bias:+.3f} ± {1.96 * error:.3f}"
     reason = f"Mean of {values.size} runs against {exact:.4f}."
     status = "does not hold" if abs(bias) > 1.96 * error else "cannot tell"
-    return Verdict(claim, "cost ∝ Δ⁻²", ours, status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, "cost ∝ Δ⁻²", ours, status, reason)
 
 
 def _draw_health(runs: Runs, levels: dict[str, float]) -> Figure:

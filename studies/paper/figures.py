@@ -54,12 +54,18 @@ def log_axes(ax: Any, costs: Sequence[float], words: str) -> None:
     ax.set_ylabel(words)
 
 
-def draw_lines(ax: Any, lines: Sequence[Line], *, exponents: bool = True) -> list[End]:
-    """Means with 25–75 % bands; returns the labels, with the exponent of each line."""
+def draw_lines(
+    ax: Any,
+    lines: Sequence[Line],
+    *,
+    exponents: bool = True,
+    band: tuple[float, float] = (0.25, 0.75),
+) -> list[End]:
+    """Means with bands between quantiles; returns the labels, with the exponent of each line."""
     ends = []
     for label, curve, style in lines:
         ax.plot(curve.costs, curve.means, **style.line, markersize=5, linewidth=1.4, zorder=3)
-        low, high = curve.quantiles(0.25), curve.quantiles(0.75)
+        low, high = map(curve.quantiles, band)
         ax.fill_between(curve.costs, low, high, color=style.color, alpha=0.13, linewidth=0)
         text = label
         if exponents and len(curve.costs) > 2:

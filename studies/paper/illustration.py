@@ -57,7 +57,7 @@ def _compute() -> _Picture:
 
 def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
     found = _compute()
-    exact = float(problem_named("finance").exact)  # type: ignore[arg-type]
+    exact = float(problem_named("finance").exact)
     rows = tuple(
         {
             "theta": float(found.theta[t]),

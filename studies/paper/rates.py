@@ -24,7 +24,7 @@ _THEORY = {"NMC": "3 or 4", "NQMC": "2.5", "MLMC": "2"}
 def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
     rows, relative, costs = [], [], {}
     for problem in PROBLEMS:
-        exact = abs(float(problem_named(problem).exact))  # type: ignore[arg-type]
+        exact = abs(float(problem_named(problem).exact))
         for series, label in _METHODS.items():
             curve = runs.curve(problem, series)
             absolute = {delta: curve.cost_of(delta) for delta in DELTAS}

@@ -119,7 +119,7 @@ def tail_is_light(name: str, errors: Array, paper: str = "sub-exponential tail")
             "grows with a power of the gap. The theorem speaks of sizes beyond some N_0, and its "
             "bound (above) is not violated: its logarithms leave room for such tails here."
         )
-    return Verdict(claim, paper, ours, status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, paper, ours, status, reason)
 
 
 def bound_holds(by_size: dict[int, Array]) -> Verdict:
@@ -133,7 +133,7 @@ def bound_holds(by_size: dict[int, Array]) -> Verdict:
     if last <= 1.5 * first:
         return Verdict(claim, "Theorem 1", ours, "holds", reason)
     status = "does not hold" if last > 3 * first else "cannot tell"
-    return Verdict(claim, "Theorem 1", ours, status, reason)  # type: ignore[arg-type]
+    return Verdict(claim, "Theorem 1", ours, status, reason)
 
 
 def _needed(n: int, errors: Array) -> float:

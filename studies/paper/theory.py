@@ -9,8 +9,8 @@ import numpy as np
 from nestquad.accuracy import allocate
 from nestquad.plots import AVERAGE, INK, End, label_ends, new_axes, title
 from studies.paper import verdicts
-from studies.paper.curves import Array
-from studies.paper.figures import look
+from studies.paper.curves import Array, Curve
+from studies.paper.figures import draw_lines, look
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
 from studies.runner.ledger import Task, cells
@@ -162,17 +162,18 @@ def _draw(trials: dict[tuple[str, str], list[Trial]]) -> Figure:
     for ax, problem in zip(axes, ("synthetic", "finance"), strict=True):
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ends = []
-        for method in _LINES:
-            style, found = look(method), trials[problem, method]
-            deltas = np.array([trial.delta for trial in found])
-            means = np.array([trial.errors.mean() for trial in found]) / deltas
-            low, high = (
-                np.array([np.quantile(t.errors, q) for t in found]) / deltas for q in (0.05, 0.95)
+        lines = [
+            (
+                _LABELS[method],
+                Curve(
+                    np.array([trial.delta for trial in trials[problem, method]]),
+                    tuple(trial.errors / trial.delta for trial in trials[problem, method]),
+                ),
+                look(method),
             )
-            ax.plot(deltas, means, **style.line, markersize=5, linewidth=1.4)
-            ax.fill_between(deltas, low, high, color=style.color, alpha=0.13, linewidth=0)
-            ends.append(End(float(means[-1]), _LABELS[method], style.color))
+            for method in _LINES
+        ]
+        ends = draw_lines(ax, lines, exponents=False, band=(0.05, 0.95))
         ax.axhline(1.0, color=INK, linewidth=0.9, linestyle=AVERAGE)
         ends.append(End(1.0, "error = Δ", INK))
         ax.invert_xaxis()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from studies.paper.curves import Curve, Interval, common_cost, gain, gains
-from studies.runner.result import Status, Verdict
+from studies.runner.result import Verdict
 from studies.runner.text import factor, number
 
 # Exponents within a tenth of the claimed one are the same exponent: the paper's own fits differ
@@ -24,7 +24,6 @@ def exponent(claim: str, curve: Curve, target: float, paper: str) -> Verdict:
         few = f"{len(curve.costs)} sizes do not make an exponent."
         return Verdict(claim, paper, "not fitted", "cannot tell", few)
     r = curve.exponent
-    status: Status
     if r.low > target * (1 + _SLACK):
         status, why = "does not hold", f"clearly slower than {target:g}"
     elif r.high < target * (1 - _SLACK):
@@ -67,38 +66,17 @@ def improvement(claim: str, ours: Curve, published: Curve) -> Verdict:
         return Verdict(claim, "–", "no common cost", "cannot tell", "The costs do not overlap.")
     text = f"{factor(found.value)} smaller error ({number(ours.at(cost))})"
     paper = f"{number(published.at(cost))} (its configuration, run here)"
-    interval = f"95 % interval {factor(found.low)} to {factor(found.high)}"
-    if found.low > 1:
-        return Verdict(
-            claim, paper, text, "holds better", f"{interval} at {cost:,.0f} evaluations."
-        )
-    if found.high < 1:
-        return Verdict(
-            claim, paper, text, "does not hold", f"{interval} at {cost:,.0f} evaluations."
-        )
-    return Verdict(claim, paper, text, "cannot tell", f"{interval} at {cost:,.0f} evaluations.")
+    reason = (
+        f"95 % interval {factor(found.low)} to {factor(found.high)} at {cost:,.0f} evaluations."
+    )
+    status = "holds better" if found.low > 1 else "cannot tell"
+    status = "does not hold" if found.high < 1 else status
+    return Verdict(claim, paper, text, status, reason)
 
 
-def factor_between(
-    claim: str, paper: str, ours: str, ratio: Interval, low: float, high: float
-) -> Verdict:
-    """Whether a ratio lies between two bounds."""
-    reason = f"The ratio is {ratio}; the claim asks for {low:g} to {high:g}."
-    if ratio.high < low or ratio.low > high:
-        return Verdict(claim, paper, ours, "does not hold", reason)
-    if low <= ratio.value <= high:
-        return Verdict(claim, paper, ours, "holds", reason)
-    return Verdict(claim, paper, ours, "cannot tell", reason)
-
-
-def at_least(claim: str, paper: str, ours: str, value: Interval, bound: float) -> Verdict:
-    """Whether a number is at least a bound."""
-    reason = f"{value} against at least {bound:g}."
-    status: Status = "cannot tell"
-    if value.low >= bound:
-        status = "holds"
-    elif value.high < bound:
-        status = "does not hold"
+def above_one(claim: str, paper: str, ours: str, ratio: Interval, reason: str) -> Verdict:
+    """Whether a ratio is above one."""
+    status = "holds" if ratio.low > 1 else "does not hold" if ratio.high < 1 else "cannot tell"
     return Verdict(claim, paper, ours, status, reason)
 
 
@@ -113,7 +91,7 @@ def share(claim: str, paper: str, hits: int, total: int, least: float) -> Verdic
         f"{100 * p:.0f} % (95 % interval {100 * interval.low:.0f} to {100 * interval.high:.0f} %) "
         f"against at least {100 * least:.0f} %."
     )
-    status: Status = "holds" if p >= least else "cannot tell"
+    status = "holds" if p >= least else "cannot tell"
     if interval.high < least:
         status = "does not hold"
     return Verdict(claim, paper, ours, status, reason)

@@ -165,7 +165,7 @@ def _read(path: Path) -> Iterator[Run]:
                 name: math.nan if text == "" and _COLUMNS[name] is float else _COLUMNS[name](text)
                 for name, text in known.items()
             }
-            yield Run(**values)  # type: ignore[arg-type]
+            yield Run(**values)
 
 
 # Parts of the library that draw, write and parse: they change no number.
