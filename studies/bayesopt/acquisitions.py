@@ -21,8 +21,9 @@ from botorch.optim.initializers import initialize_q_batch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.sampling import draw_sobol_samples
 
+from nestquad import InputError
 from nestquad.botorch import KQNormalSampler, NestedLookaheadEI
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import unknown_name
 
 # The rule "mlmc" cannot optimise z' jointly with z: in every step of the search for z it takes the
 # best of this number of batches.

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from nestquad.errors import EvaluationError, InputError
+from nestquad import EvaluationError, InputError
 from studies.bayesopt.acquisitions import MakesAcquisition, propose
 from studies.bayesopt.acquisitions import acquisition as acquisition_named
 from studies.bayesopt.model import NUMERICAL, check_names, fit

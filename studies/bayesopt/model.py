@@ -17,7 +17,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
 
-from nestquad.errors import NumericalError, unknown_name
+from nestquad import NumericalError
+from nestquad.errors import unknown_name
 
 KERNELS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5, "rbf": math.inf}
 MEANS = {"constant": ConstantMean, "zero": ZeroMean}

@@ -18,7 +18,8 @@ import numpy as np
 import scipy
 
 import nestquad as nq
-from nestquad.errors import InputError, MissingExtraError, unknown_name
+from nestquad import InputError, MissingExtraError
+from nestquad.errors import unknown_name
 from nestquad.plots import save
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.runner.collect import collect

@@ -8,9 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from nestquad.kernels import Gaussian, Kernel, Matern
-from nestquad.methods import NKQ
-from nestquad.quadrature import KernelQuadrature
+from nestquad import NKQ, Gaussian, KernelQuadrature, Matern
+from nestquad.kernels import Kernel
 from nestquad.rules import Schedule
 from studies.paper.curves import Curve, common_cost, curve_rows, gain
 from studies.paper.figures import error_figure, line_looks, look

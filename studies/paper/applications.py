@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nestquad.kernels import Gaussian
-from nestquad.methods import NKQ
+from nestquad import NKQ, Gaussian
 from studies.paper import verdicts
 from studies.paper.curves import Curve, curve_table
 from studies.paper.figures import error_figure, look

@@ -289,7 +289,7 @@ def _our_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list[V
         )
     ]
     # A function that costs nothing could be evaluated a million times in an iteration of any other
-    # method: with random search, evaluations are compared, which are what is dear in practice.
+    # method: with random search, evaluations are compared, which are what costs in practice.
     found += [
         no_worse(
             f"{function}: NKQ no worse than {words} after as many evaluations",

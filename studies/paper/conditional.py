@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nestquad.conditional import conditional
-from nestquad.methods import NKQ
-from nestquad.quadrature import KernelQuadrature
+from nestquad import NKQ, KernelQuadrature, conditional
 from nestquad.rules import Schedule, factorize, scheduled_lambda
 from studies.paper import verdicts
 from studies.paper.curves import (

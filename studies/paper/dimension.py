@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nestquad.methods import NMC, NQMC, Method
+from nestquad import NMC, NQMC, NestedExpectation
+from nestquad.methods import Method
 from nestquad.plots import label_ends, new_axes, title
-from nestquad.problem import NestedExpectation
 from studies.paper.curves import Curve, Interval
 from studies.paper.figures import draw_lines, look
 from studies.paper.part import Effort, Part, Runs, Series

@@ -41,7 +41,7 @@ def look(series: str) -> MethodStyle:
 
 
 def line_looks(count: int) -> list[MethodStyle]:
-    """Looks for so many settings of one method."""
+    """Looks for settings of one method."""
     names = ["nkq", "nqmc", "ckq", "joint", "mlmc", "lsmc"]
     return [_LOOKS[name] for name in names[:count]]
 

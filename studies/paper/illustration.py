@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad import KernelQuadrature
 from nestquad.plots import AVERAGE, INK, SOFT, End, label_ends, new_axes, title
-from nestquad.quadrature import KernelQuadrature
 from studies.paper.curves import Array
 from studies.paper.figures import line_looks, look
 from studies.paper.part import Effort, Part, Runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nestquad.accuracy import allocate
+from nestquad import allocate
 from nestquad.plots import End, label_ends, new_axes, title
 from studies.paper.curves import Cost
 from studies.paper.figures import look

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.estimate import estimate
-from nestquad.methods import MLKQ, MLMC, NKQ, NMC, NQMC, Method
-from nestquad.problem import NestedExpectation
+from nestquad import MLKQ, MLMC, NKQ, NMC, NQMC, NestedExpectation, estimate
+from nestquad.methods import Method
 from nestquad.problems import finance, health, synthetic
 from studies.paper.part import Series
 from studies.runner.ledger import Outcome, Task

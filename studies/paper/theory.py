@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nestquad.accuracy import allocate
+from nestquad import allocate
 from nestquad.plots import AVERAGE, INK, End, label_ends, new_axes, title
 from studies.paper import verdicts
 from studies.paper.curves import Array, Curve

@@ -200,8 +200,7 @@ def _overhead(bo: Any, repeats: int) -> Table:
     from botorch.acquisition import qLogExpectedImprovement
     from botorch.optim import optimize_acqf
 
-    from nestquad.botorch import KQNormalSampler, with_kq
-    from nestquad.botorch._weights import _cached_rule, normal_rule
+    from nestquad.botorch import KQNormalSampler, normal_rule, with_kq
 
     state = next(iter(bo.states(1, 2, batches=1, max_dim=2)))
     bounds, rows = _unit_cube(bo, state), []
@@ -211,12 +210,11 @@ def _overhead(bo: Any, repeats: int) -> Table:
             sampler = KQNormalSampler(n, seed=seed)
             acqf = with_kq(qLogExpectedImprovement(state.model, state.best_f), sampler)
             bo.torch.manual_seed(seed)
-            _cached_rule.cache_clear()
             start = time.perf_counter()
             optimize_acqf(acqf, bounds, q=2, num_restarts=10, raw_samples=256)
             calls.append(time.perf_counter() - start)
-            nodes = sampler.base_samples.reshape(n, -1).numpy()
-            _cached_rule.cache_clear()
+            # Other nodes, since weights of the same ones are kept.
+            nodes = sampler.base_samples.reshape(n, -1).numpy() + 1e-9
             start = time.perf_counter()
             normal_rule(nodes)
             weights.append(time.perf_counter() - start)

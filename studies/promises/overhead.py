@@ -25,7 +25,7 @@ _BLOCK = 65_536
 # are rough; the table says what a point was measured to cost.
 _COSTS = {"0.1 µs": (3, 1e-7, 10_000), "1 µs": (25, 1e-6, 1_000), "10 µs": (250, 1e-5, 316)}
 _SIZES = (10, 32, 100, 316, 1_000, 3_162, 10_000)
-# Repeats take so long in all for each task, but there are so many at least and at most.
+# Seconds of all repeats of a task, and the least and the most repeats.
 _SECONDS, _LEAST_REPEATS, _MOST_REPEATS = 4.0, 2, 30
 _BUDGETS = (1_000, 10_000, 100_000, 1_000_000)
 # These model g or J jointly, and take minutes of linear algebra beyond this.
@@ -122,7 +122,7 @@ def _ratios(settings: Settings) -> Table:
     caption = (
         "CPU time of a whole estimate (T = N; `nkq` with shared weights) over that of g alone on "
         "points that are there already, in blocks that fit the cache. Each is the least of its "
-        "repeats, since other load on the machine only adds; what is left of it is some percent, "
+        "repeats, since other load on the machine only adds; some percent of it remain, "
         "so that a ratio may come out below 1."
     )
     return Table("ratios", caption, heads, tuple(rows))

@@ -73,7 +73,7 @@ def _measure(task: Task) -> Outcome:
 
 
 def _climb(ledger: Ledger, settings: Settings) -> None:
-    """MLMC at the same root mean square error or, where that is too dear, the next it can afford.
+    """MLMC at the same root mean square error, or the next that it can afford.
 
     One seed tells whether an error is affordable, and the others follow where it is.
     """
