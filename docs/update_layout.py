@@ -18,7 +18,6 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
-    "_decision.py",
     "distributions",
     "kernels",
     "embeddings",
@@ -33,24 +32,18 @@ ORDER = (
     "surrogate",
     "methods",
     "_progress.py",
-    "_loop.py",
     "estimate.py",
     "expectation.py",
     "conditional.py",
     "compare.py",
-    "_values.py",
     "plan.py",
     "problems",
     "plots",
-    "_page.py",
-    "report.py",
+    "pages",
     "voi",
     "botorch",
     "reproduce.py",
-    "_target.py",
-    "_options.py",
-    "_plan_command.py",
-    "cli.py",
+    "cli",
 )
 
 
@@ -73,11 +66,17 @@ def layout() -> str:
     for path in sorted(SOURCE.iterdir(), key=_position):
         if path.is_dir() and (path / "__init__.py").is_file():
             rows.append(f"| **`{path.name}/`** | **{_summary(path / '__init__.py')}** |")
-            inside = [p for p in sorted(path.glob("*.py")) if p.name != "__init__.py"]
-            rows += [f"| `{p.name}` | {_summary(p)} |" for p in inside]
+            inside = sorted(p for p in path.rglob("*.py") if p != path / "__init__.py")
+            rows += [f"| `{_label(p, path)}` | {_summary(p)} |" for p in inside]
         elif path.suffix == ".py" and path.name != "__init__.py":
             rows.append(f"| **`{path.name}`** | **{_summary(path)}** |")
     return "\n".join(rows)
+
+
+def _label(module: Path, folder: Path) -> str:
+    """The name of a module in a folder; a folder inside it by its own name."""
+    name = module.relative_to(folder).as_posix()
+    return name.removesuffix("__init__.py")
 
 
 def _position(path: Path) -> tuple[int, str]:

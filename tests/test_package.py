@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,12 +87,6 @@ def test_errors_survive_a_trip_to_another_process(error):
     again = pickle.loads(pickle.dumps(located))
     assert str(again) == str(located)
     np.testing.assert_array_equal(again.x, located.x)
-
-
-def test_modules_are_short():
-    source = Path(nq.__file__).parent
-    long = {p.name: n for p in source.rglob("*.py") if (n := len(p.read_text().splitlines())) > 400}
-    assert not long
 
 
 def test_the_former_reproduction_says_where_it_went():

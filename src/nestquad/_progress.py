@@ -1,4 +1,4 @@
-"""Progress, in the terminal and in notebooks, with the estimate so far."""
+"""Progress bars in the terminal and in notebooks, with a running estimate."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
 
-# The running estimate comes from so many groups of θ, and is made anew after so many seconds.
+# Groups of θ behind the running estimate, and seconds between two of them.
 _GROUPS = 16
 _RUNNING_SECONDS = 0.5
 
 
 @dataclass
 class Progress:
-    """Rewrites one line: how far, how fast, how long to go, and the estimate so far."""
+    """One line in the terminal: share done, rate, time left, and the estimate so far."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     interval: float = 0.1
@@ -56,7 +56,7 @@ class Progress:
         self._write(f"{bar} {text} {message}")
 
     def close(self) -> None:
-        """Clear the line: what follows is the answer."""
+        """Clear the line before the answer is printed."""
         self._write("")
         self.stream.write("\r")
         self.stream.flush()
@@ -132,7 +132,7 @@ def _in_notebook() -> bool:
 
 @dataclass
 class Running:
-    """A rough estimate while the first answer is still being made.
+    """Rough estimate before the first answer.
 
     The mean of f(J) over the θ that are complete, with an error from groups of them. It serves
     the display alone: the answer has other weights, and an error bar that knows of the inner bias.

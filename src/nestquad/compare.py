@@ -1,4 +1,4 @@
-"""Methods side by side at the same budget."""
+"""Comparison of methods at the same budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, MissingExtraError, UnsupportedError
+from nestquad.errors import InputError, UnsupportedError, optional_module
 from nestquad.estimate import as_budget, estimate
 from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
@@ -19,7 +19,19 @@ from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import plain
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["COLUMNS", "Comparison", "Row", "compare"]
+
+COLUMNS = (
+    "method",
+    "evaluations",
+    "mean |error|",
+    "RMSE",
+    "spread",
+    "half-width",
+    "covered",
+    "seconds",
+)
+"""Heads of the columns of a printed comparison."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,17 @@ class Row:
     coverage: float | None
     seconds: float
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, in the order of `COLUMNS`."""
+        return (
+            self.method,
+            f"{self.n_evaluations:,}",
+            *map(_number, (self.mean_abs_error, self.rmse, self.spread, self.half_width)),
+            "–" if self.coverage is None else f"{100 * self.coverage:.0f} %",
+            f"{self.seconds:.3f}",
+        )
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -51,49 +74,27 @@ class Comparison:
     replicates: int
     rows: tuple[Row, ...]
 
+    @property
+    def title(self) -> str:
+        exact = "" if self.exact is None else f", exact value {self.exact:.10g}"
+        return f"{self.problem}{exact}, {self.replicates} replicates"
+
     def __str__(self) -> str:
-        head = (
-            "method",
-            "evaluations",
-            "mean |error|",
-            "RMSE",
-            "spread",
-            "half-width",
-            "covered",
-            "seconds",
-        )
-        body = [
-            (
-                row.method,
-                f"{row.n_evaluations:,}",
-                _number(row.mean_abs_error),
-                _number(row.rmse),
-                _number(row.spread),
-                _number(row.half_width),
-                "–" if row.coverage is None else f"{100 * row.coverage:.0f} %",
-                f"{row.seconds:.3f}",
-            )
-            for row in self.rows
-        ]
-        widths = [max(len(r[i]) for r in (head, *body)) for i in range(len(head))]
+        table = (COLUMNS, *(row.cells for row in self.rows))
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [
             "  ".join(
                 c.rjust(w) if i else c.ljust(w)
                 for i, (c, w) in enumerate(zip(r, widths, strict=True))
             )
-            for r in (head, *body)
+            for r in table
         ]
-        exact = "" if self.exact is None else f", exact value {self.exact:.10g}"
-        title = f"{self.problem}{exact}, {self.replicates} replicates"
-        return "\n".join([title, lines[0], "-" * len(lines[0]), *lines[1:]])
+        return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:]])
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("Comparison.to_frame", "frames") from error
-        return pd.DataFrame([asdict(row) for row in self.rows])
+        pandas = optional_module("pandas", "Comparison.to_frame", "frames")
+        return pandas.DataFrame([asdict(row) for row in self.rows])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -117,7 +118,7 @@ def compare(
     problem: NestedExpectation,
     *,
     budget: int | Sequence[int],
-    methods: str | Method | Iterable[str | Method] | None = None,
+    methods: str | Method[Any] | Iterable[str | Method[Any]] | None = None,
     replicates: int = 20,
     rng: RNGLike = None,
     progress: ProgressLike = False,
@@ -187,7 +188,7 @@ def compare(
 
 
 def _applies(
-    method: Method, problem: NestedExpectation, stream: Stream, budgets: list[int]
+    method: Method[Any], problem: NestedExpectation, stream: Stream, budgets: list[int]
 ) -> bool:
     """Whether it can plan: some methods need transports, or more evaluations than others."""
     try:
@@ -204,7 +205,7 @@ def _applies(
 def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
     # Of several answers the first is compared: the table has one line for each method.
     values = np.array([np.ravel(run.value)[0] for run in runs])
-    halves = 1.959964 * np.array([np.ravel(run.std_error)[0] for run in runs])
+    halves = np.array([np.ravel(run.half_width)[0] for run in runs])
     truth = None if exact is None else float(np.ravel(np.asarray(exact))[0])
     errors = None if truth is None else values - truth
     return Row(
@@ -221,8 +222,8 @@ def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
     )
 
 
-def _label(method: Method, among: list[Method]) -> str:
-    """The name, with what differs from the defaults where a method is compared with itself."""
+def _label(method: Method[Any], among: list[Method[Any]]) -> str:
+    """The name, with settings that differ from the defaults where two methods share it."""
     if sum(m.name == method.name for m in among) == 1:
         return method.name
     default = type(method)()

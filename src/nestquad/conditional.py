@@ -1,4 +1,4 @@
-"""J(θ) anywhere: conditional kernel quadrature as a function."""
+"""J(θ) anywhere: a learned model of J as a function."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._loop import Loop
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
-from nestquad.errors import InputError, NumericalError
+from nestquad.errors import InputError, NumericalError, UnsupportedError
+from nestquad.estimate import Loop
 from nestquad.evaluate import Evaluator, Store
-from nestquad.methods import CKQ, Chosen, Goal, scores_of
+from nestquad.methods import CKQ, Goal, Learned, LearnedMethod, Method, ModelOfJ, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 
@@ -27,16 +27,25 @@ __all__ = ["ConditionalEstimate", "conditional"]
 class ConditionalEstimate:
     """An estimate of the function J(θ) = E[g(x, θ) | θ].
 
-    Call it with θ (n, d_θ), or (d_θ,) for one point; returns (n,), or (n, p) for p outputs.
+    Call it with θ (n, d_θ), or (d_θ,) for one point; returns (n,), or (n, p) for p outputs. A law
+    whose transport has no inverse takes uniforms of θ instead: `at_uniform`.
+
+    Attributes
+    ----------
+    problem, method
+        Names of the problem and of the method that learned J.
+    model
+        The model of J, on uniforms of θ and x.
     """
 
     problem: str
+    method: str
     n_evaluations: int
     n_outer: int
     n_inner: int
     seconds: float
     diagnostics: Mapping[str, Any]
-    _chosen: Chosen = field(repr=False)
+    model: ModelOfJ = field(repr=False)
     _law: Law = field(repr=False)
     _scalar: bool = field(repr=False)
 
@@ -44,27 +53,34 @@ class ConditionalEstimate:
         self, theta: ArrayLike, return_std: bool = False
     ) -> Array | float | tuple[Array | float, Array | float]:
         """J at θ, and its standard deviation if asked for."""
-        points = np.asarray(theta, dtype=float)
-        dim = self._law.dim
-        if points.ndim not in (1, 2) or points.shape[-1] != dim:
-            raise InputError(
-                "theta",
-                f"an array of shape {points.shape}",
-                f"shape (n, {dim}), or ({dim},) for one point",
-                "Several points of one coordinate are theta[:, None]." if dim == 1 else "",
-            )
-        scores = scores_of(self._law, to_uniform(self._law, np.atleast_2d(points)))
-        mean = self._shaped(self._chosen.surrogate.mean(scores), points.ndim)
-        if not return_std:
-            return mean
-        return mean, self._shaped(self._chosen.sd(scores), points.ndim)
+        points = _as_points("theta", theta, self._law.dim)
+        try:
+            uniform = to_uniform(self._law, np.atleast_2d(points))
+        except UnsupportedError as error:
+            advice = "Call J.at_uniform(u) instead, for theta = law.from_uniform(u)."
+            raise UnsupportedError(f"{error} {advice}") from error
+        return self._found(uniform, points.ndim, return_std)
+
+    def at_uniform(
+        self, uniform: ArrayLike, return_std: bool = False
+    ) -> Array | float | tuple[Array | float, Array | float]:
+        """J at the θ that uniforms (n, d) or (d,) in the open unit cube are transported to."""
+        points = _as_points("uniform", uniform, self._law.base_dim)
+        if not ((points > 0) & (points < 1)).all():
+            raise InputError("uniform", "coordinates outside (0, 1)", "uniforms behind theta")
+        return self._found(np.atleast_2d(points), points.ndim, return_std)
 
     def __str__(self) -> str:
         return (
             f"J of {self.problem} from {self.n_evaluations:,} evaluations "
-            f"({self.n_outer:,} × {self.n_inner:,}), {self._chosen.surrogate.kind}, "
-            f"{self.seconds:.2g} s"
+            f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.seconds:.2g} s"
         )
+
+    def _found(
+        self, uniform: Array, n_axes: int, return_std: bool
+    ) -> Array | float | tuple[Array | float, Array | float]:
+        mean = self._shaped(self.model.mean(uniform), n_axes)
+        return (mean, self._shaped(self.model.sd(uniform), n_axes)) if return_std else mean
 
     def _shaped(self, values: Array, n_axes: int) -> Array | float:
         out = values[:, 0] if self._scalar else values
@@ -77,12 +93,12 @@ def conditional(
     problem: NestedExpectation,
     *,
     budget: int,
-    method: CKQ | None = None,
+    method: str | Method[Any] | None = None,
     rng: RNGLike = None,
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> ConditionalEstimate:
-    """Learn J(θ) = E[g(x, θ) | θ] by conditional kernel quadrature.
+    """Learn J(θ) = E[g(x, θ) | θ].
 
     Parameters
     ----------
@@ -91,7 +107,8 @@ def conditional(
     budget
         The most evaluations of g.
     method
-        A configured `CKQ`, for instance ``nq.CKQ(n_outer=32)``.
+        A method that learns J: ``"ckq"`` (the default), ``"joint"`` or ``"lsmc"``, or a configured
+        one such as ``nq.CKQ(n_outer=32)``.
     rng, executor, store
         As in :func:`nestquad.estimate`.
 
@@ -104,33 +121,47 @@ def conditional(
     True
     """
     started = time.perf_counter()
-    chosen = CKQ() if method is None else method
-    if not isinstance(chosen, CKQ):
-        raise InputError("method", type(chosen).__name__, "a configured nq.CKQ, or None")
-    law = problem.outer_law
-    middle = law.from_uniform(np.full((1, law.base_dim), 0.5))
-    to_uniform(law, middle)  # refuse before g is evaluated, not after
+    chosen = CKQ() if method is None else as_method(method)
+    if not isinstance(chosen, LearnedMethod):
+        raise InputError(
+            "method", repr(chosen.name), "a method that learns J: 'ckq', 'joint' or 'lsmc'"
+        )
     opened = None if store is None else Store.open(store, problem, rng)
     evaluator = Evaluator(problem, executor, keep=True, store=opened)
     stream = Stream.from_rng(rng) if opened is None else opened.stream
+    loop = Loop(chosen, Goal(stream, budget), evaluator)
     try:
-        found = Loop(chosen, Goal(stream, budget), evaluator).run()
+        found = loop.run()
     finally:
         evaluator.close()
-    chosen_surrogate = evaluator.memo(stream).get("chosen")
-    if chosen_surrogate is None:
+    assert loop.last is not None
+    learned: Learned[Any] = loop.last.state
+    if not np.isfinite(found.std_error).all():
         raise NumericalError(
-            "No surrogate of J was plausible with these evaluations. Use a larger budget, or fix "
+            "No model of J was plausible with these evaluations. Use a larger budget, or fix "
             "method=nq.CKQ(n_inner=...) to estimate J better at each theta."
         )
     return ConditionalEstimate(
         problem.label,
+        chosen.name,
         evaluator.n_evaluations,
         found.n_outer,
         found.n_inner,
         time.perf_counter() - started,
         found.diagnostics,
-        chosen_surrogate,
-        law,
-        found.sample is None or found.sample.j.ndim == 1,
+        learned.model,
+        problem.outer_law,
+        learned.scalar,
     )
+
+
+def _as_points(name: str, given: ArrayLike, dim: int | None) -> Array:
+    points = np.asarray(given, dtype=float)
+    if points.ndim not in (1, 2) or points.shape[-1] != (dim or points.shape[-1]):
+        raise InputError(
+            name,
+            f"an array of shape {points.shape}",
+            f"shape (n, {dim}), or ({dim},) for one point",
+            f"Several points of one coordinate are {name}[:, None]." if dim == 1 else "",
+        )
+    return points

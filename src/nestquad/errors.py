@@ -1,4 +1,4 @@
-"""Every error and warning that nestquad raises by itself.
+"""Errors and warnings of nestquad.
 
 A message says what was given, what was expected and what to do about it, so
 that a user who has never read the code can act on it.
@@ -7,6 +7,7 @@ that a user who has never read the code can act on it.
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "NumericalError",
     "OutsideDomainError",
     "UnsupportedError",
+    "optional_module",
     "unknown_name",
 ]
 
@@ -127,6 +129,14 @@ class OutsideDomainError(EvaluationError):
 
 class NestquadWarning(UserWarning):
     """Something was downgraded, dropped or regularised, and it may matter."""
+
+
+def optional_module(name: str, feature: str, extra: str) -> Any:
+    """The module of an optional dependency, or an error that names the extra that brings it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error
 
 
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputError:

@@ -1,4 +1,4 @@
-"""A single expectation by kernel quadrature: the same rule, without the nesting."""
+"""A single expectation by kernel quadrature."""
 
 from __future__ import annotations
 
@@ -77,18 +77,15 @@ def expectation(
     nodes = OuterPoints(x, uniform)
     fit = kernel_outer(_identity, [recipe], nodes, target, values.reshape(len(values), -1))
     answers = np.einsum("nq,nq->q", fit.weights, values.reshape(len(values), -1))
-    std_error = np.sqrt((fit.directions**2).sum(axis=1))
-    scalar = values.ndim == 1
-    return Estimate(
-        value=float(answers[0]) if scalar else answers,
-        std_error=float(std_error[0]) if scalar else std_error,
+    return Estimate.from_directions(
+        answers.reshape(values.shape[1:]),
+        fit.directions,
         n_evaluations=budget,
         n_outer=budget,
         n_inner=1,
         method="kernel quadrature",
         seconds=time.perf_counter() - started,
         diagnostics={"outer": fit.diagnostics, "notes": fit.diagnostics.get("notes", [])},
-        covariance=None if scalar else fit.directions @ fit.directions.T,
         problem="expectation",
         sample=OuterSample(x, values, values.reshape(len(values), -1), fit.weights),
     )

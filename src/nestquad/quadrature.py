@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from nestquad._typing import Array
 from nestquad.distributions import Law, Normal, Uniform
 from nestquad.errors import InputError
+from nestquad.gp import fit_lengthscale, median_lengthscale
 from nestquad.kernels import Anova, Kernel, Matern
 from nestquad.rules import (
     Exactness,
@@ -24,24 +25,23 @@ from nestquad.rules import (
     Regularization,
     Rule,
     Schedule,
+    best_lambda0,
     prefix_rules,
 )
-from nestquad.tuning import best_lambda0, fit_lengthscale, median_lengthscale
 
 __all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
 
 Space = Literal["auto", "uniform", "normal", "native"]
 
 
-# Tuning looks at no more nodes than these: optima are flat, and N³ is dear.
+# Nodes used for tuning: optima are flat, and the cost is O(N³).
 _TUNING_NODES = 48
-# A function that grows in the tails is so much likelier on the normal scale (in nats a value) that
-# the uniform one must be wrong about them, however accurate it believes itself to be. Functions
-# that are tame on the cube stay below: those seen were at 2.5 and more, and at 0.8 and less.
+# Gain of log likelihood, in nats a value, above which a function is moved to the normal scale.
+# Functions that grow in the tails were seen at 2.5 and more, others at 0.8 and less.
 _CLEAR_GAIN = 1.0
 # Lengthscales of Matérn-5/2 over those of Matérn-3/2 for the same values.
 _SMOOTHER = (0.25, 4.0)
-# So much further apart than uniforms are their normal scores: in the median, in any dimension.
+# Median ratio of distances between normal scores to those between uniforms, in any dimension.
 _WIDER = 3.3
 
 
@@ -67,7 +67,7 @@ class KernelQuadrature:
     regularization
         `Jitter`, `Schedule` or λ.
     exact
-        What is integrated exactly besides: ``"none"``, ``"constant"``, ``"linear"``.
+        Functions integrated exactly besides: ``"none"``, ``"constant"``, ``"linear"``.
     standardize
         Subtract the mean of the values before weighting and add it afterwards, as the paper does;
         this too makes constants exact, by equal instead of optimal corrections.
@@ -220,7 +220,7 @@ class KernelQuadrature:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A recipe that is settled, its kernel, and how likely that makes the values."""
+    """A tuned recipe, its kernel, and the log likelihood of the values."""
 
     likelihood: float
     kernel: Kernel

@@ -1,4 +1,4 @@
-"""What comes back: frozen, printable, plottable, JSON."""
+"""Estimate: value, error bar and diagnostics; printable, plottable, JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
+from nestquad.problem import NestedExpectation
 
-__all__ = ["Estimate", "OuterSample", "Step", "plain", "summary"]
+__all__ = ["NORMAL_95", "Estimate", "OuterSample", "Step", "plain", "summary"]
+
+NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 
 _STATUS_TEXT = {
     "done": "the sizes or the budget asked for were used",
@@ -36,10 +39,15 @@ class Step:
     value: float | Array
     std_error: float | Array
 
+    @property
+    def half_width(self) -> float | Array:
+        """Half-width of the 95 % interval."""
+        return NORMAL_95 * self.std_error
+
 
 @dataclass(frozen=True)
 class OuterSample:
-    """What the outer stage saw: θ (T, d_θ), J(θ) (T[, p]) and f(J(θ)) (T, q)."""
+    """Data of the outer stage: θ (T, d_θ), J(θ) (T[, p]) and f(J(θ)) (T, q)."""
 
     theta: Array
     j: Array
@@ -98,6 +106,39 @@ class Estimate:
     )
     sample: OuterSample | None = field(default=None, repr=False)
 
+    @classmethod
+    def from_directions(
+        cls,
+        value: Any,
+        directions: Array,
+        *,
+        problem: NestedExpectation | str = "",
+        **fields: Any,
+    ) -> Estimate:
+        """The estimate whose error is a sum of independent directions (k, m), one a column.
+
+        Squares of directions add up to variances, products to covariances. A direction that could
+        not be computed (NaN) counts as an error of the size of the value. The problem, or its
+        name, gives the label and the exact value; `fields` are those of the class.
+        """
+        value = np.asarray(value, dtype=float)
+        errors = np.where(np.isnan(directions), np.abs(value).max(), directions)
+        std_error = np.sqrt((errors**2).sum(axis=1)).reshape(value.shape)
+        covariance = None
+        if value.ndim:
+            with np.errstate(invalid="ignore"):  # an infinite error is correlated with nothing
+                covariance = np.nan_to_num(errors @ errors.T, nan=0.0, posinf=np.inf)
+        if isinstance(problem, NestedExpectation):
+            fields = {"exact": _given(problem.exact), **fields}
+            problem = problem.label
+        return cls(
+            value=_given(value),
+            std_error=_given(std_error),
+            covariance=covariance,
+            problem=problem,
+            **fields,
+        )
+
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Lower and upper end of a confidence interval.
 
@@ -111,6 +152,11 @@ class Estimate:
         half = float(ndtri(0.5 + level / 2)) * np.asarray(self.std_error)
         low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
         return (float(low), float(high)) if low.ndim == 0 else (low, high)
+
+    @property
+    def half_width(self) -> float | Array:
+        """Half-width of the 95 % interval, of the shape of the value."""
+        return NORMAL_95 * self.std_error
 
     @property
     def status_text(self) -> str:
@@ -149,7 +195,7 @@ class Estimate:
         return f"<table><caption>{title}</caption>{body}</table>"
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw what the outer stage saw; needs the extra ``plot``. Returns the axes."""
+        """Draw f(J(θ)) and J(θ); needs the extra ``plot``. Returns the axes."""
         from nestquad.plots import plot_estimate
 
         return plot_estimate(self, ax)
@@ -194,15 +240,23 @@ class Estimate:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
+def _given(value: Any) -> Any:
+    """A number or an array as users get it; None stays."""
+    if value is None:
+        return None
+    array = np.asarray(value, dtype=float)
+    return float(array) if array.ndim == 0 else array
+
+
 def summary(value: float | Array, std_error: float | Array) -> str:
     """Value ± half-width of the 95 % interval, with the digits that mean something."""
-    half = 1.959964 * np.atleast_1d(np.asarray(std_error))
+    half = NORMAL_95 * np.atleast_1d(np.asarray(std_error))
     values = np.atleast_1d(np.asarray(value))
     return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(values, half, strict=True))
 
 
 def plain(value: Any) -> Any:
-    """Arrays, numpy scalars, tuples and mappings as what json can write."""
+    """Arrays, numpy scalars, tuples and mappings as plain objects for JSON."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):

@@ -169,7 +169,7 @@ def _read(path: Path) -> Iterator[Run]:
 
 
 # Parts of the library that draw, write and parse: they change no number.
-_ASIDE = {"cli", "cli.py", "_options.py", "_page.py", "pages", "plots", "report.py", "reproduce.py"}
+_ASIDE = {"cli", "pages", "plots", "reproduce.py"}
 
 
 @lru_cache

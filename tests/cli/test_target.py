@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import nestquad as nq
-from nestquad._target import load_problem
+from nestquad.cli import load_problem
 
 HEAD = """
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad._target import load_problem
+from nestquad.cli import load_problem
 
 EXAMPLES = pages.ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad._target import load_problem
-from nestquad.cli import main
+from nestquad.cli import load_problem, main
 from nestquad.compare import Comparison, Row
 from nestquad.methods import METHODS
 

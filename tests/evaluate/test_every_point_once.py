@@ -102,7 +102,7 @@ def test_tolerance_never_evaluates_a_point_twice():
     ],
 )
 def test_table_knows_what_is_missing(spans):
-    from nestquad.evaluate._table import ValueTable
+    from nestquad.evaluate._evaluator import ValueTable
 
     table, truth = ValueTable(), np.arange(64.0).reshape(8, 8)
     seen = np.zeros((8, 8), dtype=bool)

@@ -72,17 +72,33 @@ def test_bad_theta():
         J([0.1, 0.2, 0.3])
 
 
-def test_a_law_without_inverse_is_refused_before_g_is_called():
-    def g(x, theta):
-        raise AssertionError("g must not be called")
+def test_a_law_without_inverse_takes_uniforms():
+    problem = nq.NestedExpectation(
+        nq.Transport(lambda u: u**2, 1), nq.Uniform(), lambda x, theta: x[..., 0] + theta[..., 0]
+    )
+    J = nq.conditional(problem, budget=300, rng=0)
+    u = np.array([[0.2], [0.7]])
+    assert J.at_uniform(u) == pytest.approx(0.5 + u[:, 0] ** 2, abs=1e-4)
+    with pytest.raises(nq.UnsupportedError, match="at_uniform"):
+        J([0.04])
+    with pytest.raises(nq.InputError, match="uniform"):
+        J.at_uniform([1.5])
 
-    problem = nq.NestedExpectation(nq.Transport(lambda u: u**2, 1), nq.Uniform(), g)
-    with pytest.raises(nq.UnsupportedError, match="cannot be inverted"):
-        nq.conditional(problem, budget=300)
+
+@pytest.mark.parametrize("method", ["ckq", "joint", "lsmc"])
+def test_any_learner_will_do(method):
+    problem = nq.problems.finance()
+    J = nq.conditional(problem, budget=4000, method=method, rng=0)
+    theta = np.array([[80.0], [100.0], [130.0]])
+    mean, sd = J(theta, return_std=True)
+    wide = nq.conditional(problem, budget=20_000, method="joint", rng=1)(theta)
+    assert (np.abs(mean - wide) <= 5 * sd + 1e-2).all()
+    assert J.method == method
+    assert method in str(J)
 
 
-def test_other_methods_are_refused():
-    with pytest.raises(nq.InputError, match="CKQ"):
+def test_methods_that_learn_no_j_are_refused():
+    with pytest.raises(nq.InputError, match="learns J"):
         nq.conditional(nq.problems.synthetic(), budget=300, method=nq.NKQ())
 
 

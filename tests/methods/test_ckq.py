@@ -6,10 +6,8 @@ from scipy.special import ndtr
 
 import nestquad as nq
 from nestquad.kernels import Matern
-from nestquad.methods._control import fit_controls, tiers
-from nestquad.methods._dense import dense_sets, scores_of
-from nestquad.methods._inner_kernel import KernelChoice
-from nestquad.points import Stream
+from nestquad.methods.learned._inner_means import KernelChoice
+from nestquad.methods.learned._surrogate_model import scores_of
 from nestquad.quadrature import KernelQuadrature
 
 
@@ -106,59 +104,10 @@ def test_too_small_a_budget_is_refused():
         nq.estimate(nq.problems.finance(), method="ckq", budget=10)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("law", ["normal", "uniform"])
-def test_dense_sets_integrate_moments(dim, law):
-    law = nq.Normal(dim=dim) if law == "normal" else nq.Uniform(dim=dim)
-    for sets in dense_sets(law, Stream.from_rng(0)):
-        for dense in sets:
-            assert dense.weights.sum() == pytest.approx(1.0)
-            second = dense.average(dense.scores**2)
-            np.testing.assert_allclose(second, 1.0, rtol=5e-3 if dim > 2 else 1e-12)
-
-
 def test_scores_have_unit_variance():
     u = (np.arange(2000)[:, None] + 0.5) / 2000
     for law in (nq.Normal(), nq.Uniform(3.0, 8.0), nq.LogNormal()):
         assert scores_of(law, u).std() == pytest.approx(1.0, rel=1e-2)
-
-
-@pytest.mark.parametrize("score", ["uniform", "normal"])
-@pytest.mark.parametrize("dim_x", [1, 3, 17])
-@pytest.mark.parametrize("dim_theta", [1, 10])
-def test_tiers_count_their_terms_and_leave_values_for_each(score, dim_x, dim_theta):
-    for n_values in (60, 1000):
-        for tier in tiers(dim_x, dim_theta, n_values, score):
-            terms = tier.terms(dim_x, dim_theta)
-            assert len(set(terms)) == len(terms) == tier.count(dim_x, dim_theta)
-            assert 8 * len(terms) <= n_values
-            assert all(x for x, _ in terms)  # no term is in θ alone: its mean would not be zero
-
-
-def test_a_polynomial_is_explained_by_controls_and_its_mean_comes_out_exact():
-    rng = np.random.default_rng(0)
-    uniform, outer = rng.random((16, 32, 2)), rng.random((16, 1))
-    x, theta = 2 * uniform - 1, 2 * outer[:, None, 0] - 1
-    g = 0.7 + theta + 2.0 * x[..., 0] + theta * x[..., 1] + (x[..., 0] ** 2 - 1 / 3)
-    controls = fit_controls(uniform, outer, g[..., None], [("uniform", "uniform")])
-    weights = np.full((1, 1, 32), 1 / 32)
-    j = g.mean(axis=1) - controls.integrals(uniform, weights, outer)[0, :, 0]
-    np.testing.assert_allclose(j, 0.7 + theta[:, 0], atol=1e-9)
-    fitted = np.stack([controls.values(uniform[t], outer[t], t) for t in range(16)])[..., 0]
-    np.testing.assert_allclose(fitted + j[:, None], g, atol=1e-8)
-
-
-def test_coefficients_of_a_row_do_not_know_its_values():
-    rng = np.random.default_rng(1)
-    uniform, outer = rng.random((16, 16, 1)), rng.random((16, 1))
-    g = np.sin(5 * uniform[..., :1]) + 0.1 * rng.standard_normal((16, 16, 1))
-    other = g.copy()
-    other[::4] += 1e-4 * rng.standard_normal(other[::4].shape)  # the rows of the first fold
-    pair = [("uniform", "uniform")]
-    one, two = (fit_controls(uniform, outer, v, pair) for v in (g, other))
-    assert one.terms == two.terms
-    np.testing.assert_allclose(one.coefficients[0], two.coefficients[0], rtol=1e-9)
-    assert not np.allclose(one.coefficients[1], two.coefficients[1], rtol=1e-9)
 
 
 def test_noise_that_nothing_explains_gets_an_honest_bar():

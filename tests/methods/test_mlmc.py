@@ -12,15 +12,15 @@ from scipy.special import ndtr, ndtri
 
 import nestquad as nq
 from nestquad.errors import EvaluationError, InputError, NumericalError
-from nestquad.methods._decay import fit_decay
-from nestquad.methods._levels import (
+from nestquad.methods.multilevel import MLMC
+from nestquad.methods.multilevel._levels import (
     LevelMoments,
     best_sizes,
+    fit_decay,
     remaining_bias,
     steady_variances,
     telescoped,
 )
-from nestquad.methods.mlmc import MLMC
 
 
 def changes(est, what="change"):

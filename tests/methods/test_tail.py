@@ -7,8 +7,8 @@ import pytest
 from scipy.special import ndtr
 
 import nestquad as nq
-from nestquad.methods._polynomials import ScoreTable
-from nestquad.methods._tail import KnownMeans, Tail
+from nestquad.methods.learned._tail import KnownMeans, Tail
+from nestquad.regression import ScoreTable
 
 THETA = np.linspace(-6.0, 6.0, 400)
 TABLE = ScoreTable(ndtr(THETA)[:, None], ("normal",))

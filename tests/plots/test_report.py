@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.report import write_report
+from nestquad.pages import write_report
 
 VOID = {"meta", "img", "br", "link", "hr"}
 

@@ -9,8 +9,7 @@ import pytest
 
 from nestquad.errors import InputError
 from nestquad.points import Halton, Stream
-from nestquad.points._halton import _first_primes
-from nestquad.points._shift import set_shifts
+from nestquad.points._sequence import set_shifts
 
 PRIMES = (2, 3, 5, 7, 11)
 
@@ -71,12 +70,6 @@ def test_permutations_break_the_link_between_high_coordinates():
     plain = (np.arange(n)[:, None] / [67, 71]).T
     assert np.corrcoef(plain)[0, 1] > 0.99
     assert np.mean(np.abs(correlations)) < 0.25
-
-
-def test_primes():
-    assert _first_primes(10) == (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
-    assert len(_first_primes(500)) == 500
-    assert _first_primes(500)[-1] == 3571
 
 
 def test_too_many_points_are_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad.points import Stream
-from nestquad.points._shift import blocks, set_shifts, shifted_modulo_one
+from nestquad.points._sequence import set_shifts, shifted_modulo_one
 
 
 def test_what_would_be_zero_or_one_is_inside():
@@ -25,10 +25,3 @@ def test_shifts_do_not_depend_on_the_range():
     whole = set_shifts(stream, 3, (0, 100))
     np.testing.assert_array_equal(set_shifts(stream, 3, (17, 42)), whole[17:42])
     assert len(np.unique(whole)) == whole.size
-
-
-def test_blocks_cover_every_set_once():
-    for n_sets in (0, 1, 7, 100_000):
-        for numbers in (0, 1, 1000, 10**9):
-            covered = [i for part in blocks(n_sets, numbers) for i in range(n_sets)[part]]
-            assert covered == list(range(n_sets))

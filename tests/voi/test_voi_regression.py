@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
-from nestquad.voi._basis import spline_basis
-from nestquad.voi._fit import Moments, _Objective, draw, fit
-from nestquad.voi._regression import regress
+from nestquad.voi.table._fit import Moments, _Objective, draw, fit
+from nestquad.voi.table._regression import regress, spline_basis
 
 
 def moments(basis, y):

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -121,16 +122,7 @@ def test_report_is_complete_and_self_contained(page):
 
 
 def test_report_without_matplotlib(tables, monkeypatch):
-    import builtins
-
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.split(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     path = tables / "plain.html"
     assert main(["voi", *files(tables), "--wtp", "1e4", "--seed", "0", "--report", str(path)]) == 0
     text = path.read_text(encoding="utf-8")

@@ -3,6 +3,27 @@
 from __future__ import annotations
 
 from nestquad.accuracy._allocation import Allocation, Level, allocate
-from nestquad.accuracy._errors import ErrorParts, linearized_covariance
+from nestquad.accuracy._calibration import (
+    calibration_factor,
+    harmonic_averages,
+    propagated,
+    replicate_errors,
+)
+from nestquad.accuracy._errors import linearized_covariance, size_of
+from nestquad.accuracy._smoothness import characteristics, order_of_smoothness, step_size, takes
 
-__all__ = ["Allocation", "ErrorParts", "Level", "allocate", "linearized_covariance"]
+__all__ = [
+    "Allocation",
+    "Level",
+    "allocate",
+    "calibration_factor",
+    "characteristics",
+    "harmonic_averages",
+    "linearized_covariance",
+    "order_of_smoothness",
+    "propagated",
+    "replicate_errors",
+    "size_of",
+    "step_size",
+    "takes",
+]

@@ -1,4 +1,4 @@
-"""The sample sizes that theory asks for, from the accuracy that is wanted."""
+"""Sample sizes of the theory for a given accuracy."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from nestquad.distributions._convert import as_law
 from nestquad.distributions._empirical import Empirical
 from nestquad.distributions._independent import Independent
-from nestquad.distributions._inverse import to_uniform
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, to_uniform
 from nestquad.distributions._normal import LogNormal, Normal
 from nestquad.distributions._scipy import ScipyLaw
 from nestquad.distributions._uniform import Uniform

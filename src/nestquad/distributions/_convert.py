@@ -1,4 +1,4 @@
-"""Whatever a user may pass as a law, turned into one."""
+"""Conversion of scipy distributions and tuples to laws."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._checks import as_floats, check_parameter, frozen_array
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, as_floats, check_parameter, frozen_array
 from nestquad.errors import InputError
 
 __all__ = ["Empirical"]

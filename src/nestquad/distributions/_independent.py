@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions._checks import common_batch
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, common_batch
 from nestquad.errors import InputError, UnsupportedError
 
 __all__ = ["Independent"]
@@ -100,25 +98,26 @@ class Independent(Law):
                 parts.append(draws.reshape(self.batch, n, draws.shape[-1]))
         return _side_by_side(parts)
 
+    def _to_uniform(self, x: Array) -> Array:
+        if self.dim is None:
+            return super()._to_uniform(x)
+        return self._split_and_join(x, lambda law, part: law._to_uniform(part), points=True)
+
     def _score(self, x: Array) -> Array:
         if self.dim is None:
             raise UnsupportedError(
                 "The score of an Independent needs the number of coordinates of each part: "
                 "give its Transport out_dim=."
             )
-        ends = np.cumsum([0, *(law.dim for law in self.laws if law.dim is not None)]).tolist()
-        return _side_by_side(
-            [law._score(x[..., a:b]) for law, (a, b) in zip(self.laws, pairwise(ends), strict=True)]
-        )
+        return self._split_and_join(x, lambda law, part: law._score(part), points=True)
 
-    def _split_and_join(self, points: Array, transport: Callable[[Law, Array], Array]) -> Array:
-        ends = np.cumsum([0, *(law.base_dim for law in self.laws)]).tolist()
-        return _side_by_side(
-            [
-                transport(law, points[..., a:b])
-                for law, (a, b) in zip(self.laws, pairwise(ends), strict=True)
-            ]
-        )
+    def _split_and_join(
+        self, rows: Array, each: Callable[[Law, Array], Array], *, points: bool = False
+    ) -> Array:
+        """Apply `each` part to its columns of the driving variables, or of the points."""
+        widths = [(law.dim if points else law.base_dim) or 0 for law in self.laws]
+        columns = np.split(rows, np.cumsum(widths)[:-1], axis=-1)
+        return _side_by_side([each(*pair) for pair in zip(self.laws, columns, strict=True)])
 
     def __repr__(self) -> str:
         return f"Independent({', '.join(map(repr, self.laws))})"

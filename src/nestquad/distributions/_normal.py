@@ -1,22 +1,24 @@
-"""Normal and log-normal laws."""
+"""Normal and log-normal laws, with standard deviations or full covariances."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.linalg import solve_triangular
+from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._checks import parameters
-from nestquad.distributions._covariance import (
-    correlate,
-    covariance_and_factor,
-    is_singular,
-    solve_rows,
+from nestquad.distributions._law import (
+    Law,
+    as_floats,
+    check_parameter,
+    common_batch,
+    frozen_array,
+    parameters,
 )
-from nestquad.distributions._law import Law
 from nestquad.errors import InputError, NumericalError, UnsupportedError
 
 __all__ = ["LogNormal", "Normal"]
@@ -86,7 +88,7 @@ class Normal(Law):
         elif sd is not None:
             raise InputError("sd and cov", "both", "one of the two")
         else:
-            loc, covariance, factor = covariance_and_factor(mean, cov, dim)
+            loc, covariance, factor = _covariance_and_factor(mean, cov, dim)
             vars(self).update(loc=loc, sd=None, cov=covariance, chol=factor)
         vars(self).update(
             dim=loc.shape[-1],
@@ -107,17 +109,25 @@ class Normal(Law):
         assert self.chol is not None  # the constructor sees to it; mypy cannot
         return correlate(self.loc, self.chol, z)
 
+    def _to_uniform(self, x: Array) -> Array:
+        if self.sd is not None:
+            return np.asarray(ndtr((x - self.loc) / self.sd))
+        assert self.chol is not None
+        if not np.all(np.diagonal(self.chol) > 0):
+            return super()._to_uniform(x)
+        return np.asarray(ndtr(solve_triangular(self.chol, (x - self.loc).T, lower=True).T))
+
     def _score(self, x: Array) -> Array:
         centred = x - self.loc[..., None, :]
         if self.sd is not None:
             return -centred / np.square(self.sd)[..., None, :]
         assert self.cov is not None
         assert self.chol is not None
-        if is_singular(self.chol):
+        if _is_singular(self.chol):
             raise UnsupportedError(
                 "A normal law with a singular covariance has no density, so it has no score."
             )
-        return -solve_rows(self.cov, centred)
+        return -_solve_rows(self.cov, centred)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -178,6 +188,11 @@ class LogNormal(Law):
     def _from_normal(self, z: Array) -> Array:
         return _exp(_shift_and_scale(self.loc, self.sd, z))
 
+    def _to_uniform(self, x: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logarithm = np.log(np.maximum(x, 0.0))
+        return np.asarray(ndtr((logarithm - self.loc) / self.sd))
+
     def _score(self, x: Array) -> Array:
         if not (x > 0).all():
             row = np.argwhere(~(x > 0))[0].tolist()
@@ -213,3 +228,130 @@ def _exp(x: Array) -> Array:
                 "A log-normal value is larger than the largest float. "
                 "Check that mean and sd are those of the logarithm."
             ) from None
+
+
+# Entries of a covariance that was estimated or multiplied out carry rounding
+# errors of this size relative to its largest entry.
+_TOLERANCE = 1e-10
+
+
+def _covariance_and_factor(
+    mean: ArrayLike, cov: ArrayLike, dim: int | None
+) -> tuple[Array, Array, Array]:
+    """Return mean, covariance and its lower triangular factor, all with the same batch."""
+    covariance = as_floats("cov", cov)
+    if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
+        raise InputError(
+            "cov",
+            f"shape {covariance.shape}",
+            "(d, d) for one law or (T, d, d) for T laws",
+            "For independent coordinates give sd instead.",
+        )
+    check_parameter("cov", covariance)
+    size = covariance.shape[-1]
+    if dim is not None and dim != size:
+        raise InputError("dim", str(dim), f"{size}, as cov has shape {covariance.shape}")
+    (loc,) = parameters(size, mean=mean)
+    batch = common_batch(
+        "mean and cov",
+        [
+            loc.shape[0] if loc.ndim == 2 else None,
+            len(covariance) if covariance.ndim == 3 else None,
+        ],
+    )
+    covariance = _symmetric(covariance)
+    factor = _factor(covariance)
+    lead = () if batch is None else (batch,)
+    # Views where one matrix is shared: a batch of means does not cost T·d² numbers.
+    return (
+        frozen_array(np.broadcast_to(loc, (*lead, size))),
+        np.broadcast_to(frozen_array(covariance), (*lead, size, size)),
+        np.broadcast_to(frozen_array(factor), (*lead, size, size)),
+    )
+
+
+def correlate(loc: Array, chol: Array, z: Array) -> Array:
+    """Return ``loc + chol @ z`` for each row of `z`.
+
+    Sums of products coordinate by coordinate instead of a matrix product: BLAS
+    picks its kernels by the number of rows, so a row would get other bits in a
+    chunk of another size.
+    """
+    columns = np.ascontiguousarray(np.moveaxis(z, -1, 0))
+    lead = np.broadcast_shapes(columns.shape[1:], (*loc.shape[:-1], 1))
+    x = np.empty((loc.shape[-1], *lead))
+    term = np.empty(lead)
+    for i, row in enumerate(x):
+        np.multiply(chol[..., i, 0, None], columns[0], out=row)
+        row += loc[..., i, None]
+        for j in range(1, i + 1):
+            row += np.multiply(chol[..., i, j, None], columns[j], out=term)
+    return np.moveaxis(x, 0, -1)
+
+
+def _solve_rows(matrix: Array, rows: Array) -> Array:
+    """Return ``inverse(matrix) @ row`` for each row."""
+    solved = np.linalg.solve(matrix, np.swapaxes(rows, -1, -2))
+    return np.swapaxes(solved, -1, -2).astype(np.float64, copy=False)
+
+
+def _is_singular(chol: Array) -> bool:
+    """Tell whether the correlations of a factor are singular to within rounding."""
+    scale = np.sqrt(np.square(chol).sum(axis=-1, keepdims=True))
+    if (scale == 0.0).any():
+        return True
+    # Pivots that should be zero come out as the root of rounding errors, or some of them as zero
+    # and others not: singular values tell what they are together.
+    values = np.linalg.svd(chol / scale, compute_uv=False)
+    return bool((values[..., -1] <= 1e-5 * values[..., 0]).any())
+
+
+def _symmetric(covariance: Array) -> Array:
+    transposed = np.swapaxes(covariance, -1, -2)
+    gap = np.abs(covariance - transposed)
+    allowed = _TOLERANCE * np.abs(covariance).max(axis=(-1, -2), keepdims=True)
+    if (gap > allowed).any():
+        *item, i, j = np.argwhere(gap > allowed)[0].tolist()
+        a, b = covariance[(*item, i, j)], covariance[(*item, j, i)]
+        raise InputError(
+            "cov",
+            f"{_item(item)}entries [{i}, {j}] = {a:g} and [{j}, {i}] = {b:g}",
+            "a symmetric matrix",
+            "Symmetrise it with (cov + cov.T) / 2 if the difference is rounding.",
+        )
+    return (covariance + transposed) / 2
+
+
+def _factor(covariance: Array) -> Array:
+    with contextlib.suppress(np.linalg.LinAlgError):
+        return np.linalg.cholesky(covariance).astype(np.float64, copy=False)
+    # One by one, so that a law gets the same factor whatever batch it is in.
+    stack = covariance.reshape(-1, *covariance.shape[-2:])
+    factors = np.empty_like(stack)
+    for t, matrix in enumerate(stack):
+        try:
+            factors[t] = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            factors[t] = _semidefinite_factor(matrix, [t] if covariance.ndim == 3 else [])
+    return factors.reshape(covariance.shape)
+
+
+def _semidefinite_factor(matrix: Array, item: list[int]) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] < -_TOLERANCE * max(values[-1], 0.0) or values[-1] <= 0.0:
+        raise InputError(
+            "cov",
+            f"{_item(item)}a matrix whose smallest eigenvalue is {values[0]:.3g}",
+            "a positive semi-definite matrix that is not zero",
+            "Check that it holds covariances, not correlations mixed with variances.",
+        )
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    # cov = root @ root.T = R.T @ R with root.T = Q @ R: again triangular, like Cholesky.
+    upper = np.linalg.qr(root.T, mode="r")
+    signs = np.where(np.diagonal(upper) < 0, -1.0, 1.0)
+    factor: Array = np.tril((signs[:, None] * upper).T)
+    return factor
+
+
+def _item(index: list[int]) -> str:
+    return f"in batch item {index[0]}, " if index else ""

@@ -141,6 +141,11 @@ class ScipyLaw(Law):
             )
         return x
 
+    def _to_uniform(self, x: Array) -> Array:
+        if not callable(getattr(self.frozen, "cdf", None)):
+            return super()._to_uniform(x)
+        return np.asarray(self.frozen.cdf(x))
+
     @property
     def _name(self) -> str:
         dist = getattr(self.frozen, "dist", self.frozen)

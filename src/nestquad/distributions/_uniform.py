@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._checks import parameters
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, parameters
 from nestquad.errors import InputError
 
 __all__ = ["Uniform"]
@@ -82,6 +81,9 @@ class Uniform(Law):
         x: Array = (high - low) * u
         x += low
         return x
+
+    def _to_uniform(self, x: Array) -> Array:
+        return np.asarray((x - self.low) / (self.high - self.low))
 
     def _score(self, x: Array) -> Array:
         low, high = self.low[..., None, :], self.high[..., None, :]

@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._checks import as_floats, check_count
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, as_floats, check_count
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 
 __all__ = ["Sampler", "Transport"]
@@ -22,7 +21,7 @@ Score = Callable[[Array], ArrayLike]
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class _UserLaw(Law):
-    """What the two have in common: an optional score, and binding to a batch."""
+    """Base of both: an optional score, and binding to a batch."""
 
     fn: Callable[..., ArrayLike]
     _score_fn: Score | None
@@ -61,7 +60,7 @@ class _UserLaw(Law):
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Transport(_UserLaw):
-    """The law of ``fn(u)``: any simulator whose noise is laid open as uniforms or normals.
+    """The law of ``fn(u)``: any simulator driven by uniforms or normals.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A law taken apart into independent blocks, of one coordinate wherever possible."""
+"""Independent blocks of a law, of one coordinate wherever possible."""
 
 from __future__ import annotations
 

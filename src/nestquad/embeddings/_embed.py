@@ -9,9 +9,8 @@ import numpy as np
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions import Empirical, Law, Normal, Uniform
 from nestquad.embeddings._blocks import independent_blocks, is_correlated, marginals
-from nestquad.embeddings._correlated import correlated_embedding
-from nestquad.embeddings._empirical import empirical_embedding
-from nestquad.embeddings._registry import closed_form, unsupported
+from nestquad.embeddings._closed_forms import closed_form, unsupported
+from nestquad.embeddings._gaussian import correlated_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
 from nestquad.kernels._kernel import accumulate, as_nodes
@@ -89,7 +88,7 @@ def double_embedding(kernel: Kernel, law: Law) -> Array:
 def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
     """Either embedding: the double one where x is None."""
     if isinstance(law, Empirical):
-        return empirical_embedding(kernel, law, x)
+        return _empirical_embedding(kernel, law, x)
     if isinstance(kernel, Sum):
         total = _embed(kernel.kernels[0], law, x)
         for term in kernel.kernels[1:]:
@@ -158,3 +157,33 @@ def _batch_shape(kernel: Kernel, law: Law, lead: tuple[int, ...]) -> tuple[int, 
             f"{kernel.batch_shape}",
             "nodes, laws and lengthscales with the same T (or 1)",
         ) from None
+
+
+# Kernel values held at a time: 32 MB of them.
+_BLOCK = 2**22
+
+
+def _empirical_embedding(kernel: Kernel, law: Empirical, x: Array | None) -> Array:
+    """Σ_i w_i k(x, t_i), or Σ_ij w_i w_j k(t_i, t_j) where x is None.
+
+    Cost
+    ----
+    O(T N n) kernel evaluations, O(T N) memory beyond a block of fixed size.
+    """
+    if x is None:
+        return np.asarray(np.sum(law.weights * _weighted_mean(kernel, law, law.samples), axis=-1))
+    return _weighted_mean(kernel, law, x)
+
+
+def _weighted_mean(kernel: Kernel, law: Empirical, x: Array) -> Array:
+    n = law.samples.shape[-2]
+    lead = np.broadcast_shapes(x.shape[:-2], law.samples.shape[:-2])
+    step = max(1, _BLOCK // max(1, x.shape[-2] * int(np.prod(lead))))
+    total: Array | None = None
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        values = kernel.evaluate(x, law.samples[..., part, :])
+        sums = np.matmul(values, law.weights[..., part, None])[..., 0]
+        total = sums if total is None else total + sums
+    assert total is not None  # an Empirical has at least one sample
+    return total

@@ -1,4 +1,4 @@
-"""The Gaussian kernel on an interval and under a normal law of one coordinate."""
+"""Gaussian kernel on an interval and under normal laws, correlated ones included."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from scipy.special import erf, erfc
 from nestquad._typing import Array
 from nestquad.distributions import Normal, Uniform
 from nestquad.embeddings._blocks import standard_deviation
-from nestquad.embeddings._quadrature import short_mean
-from nestquad.embeddings._registry import ClosedForm, register
+from nestquad.embeddings._closed_forms import ClosedForm, register, short_mean
 from nestquad.kernels import Gaussian
 
-__all__: list[str] = []
+__all__ = ["correlated_embedding"]
 
 
 def _uniform_mean(kernel: Gaussian, law: Uniform, x: Array) -> Array:
@@ -52,3 +51,25 @@ def _normal_double(kernel: Gaussian, law: Normal) -> Array:
 
 register(Gaussian, Uniform, ClosedForm(_uniform_mean, _uniform_double))
 register(Gaussian, Normal, ClosedForm(_normal_mean, _normal_double))
+
+
+def correlated_embedding(kernel: Gaussian, law: Normal, x: Array | None) -> Array:
+    """det(A)^-½ exp(-½ rᵀ A⁻¹ r) with A = I + Λ⁻¹ΣΛ⁻¹ and r = Λ⁻¹(x - m), Λ = diag(ℓ).
+
+    The double embedding is the value at x = m with 2Σ in the place of Σ. In units of the
+    lengthscale A is at least I, so it has a Cholesky factor for every ℓ, and where Σ is singular.
+    """
+    assert law.cov is not None  # the caller sends other normal laws coordinate by coordinate
+    dim = law.loc.shape[-1]
+    scale = np.broadcast_to(kernel.lengthscale, (*np.shape(kernel.lengthscale)[:-1], dim))
+    copies = 2.0 if x is None else 1.0
+    a = copies * law.cov / (scale[..., :, None] * scale[..., None, :]) + np.eye(dim)
+    lower = np.linalg.cholesky(a)
+    log_value = -np.sum(np.log(np.diagonal(lower, axis1=-2, axis2=-1)), axis=-1)
+    if x is None:
+        return np.asarray(np.exp(log_value))
+    r = (x - law.loc[..., None, :]) / scale[..., None, :]
+    lead = np.broadcast_shapes(r.shape[:-2], lower.shape[:-2])
+    columns = np.broadcast_to(np.swapaxes(r, -1, -2), (*lead, dim, r.shape[-2]))
+    solved = np.linalg.solve(lower, columns)
+    return np.asarray(np.exp(log_value[..., None] - 0.5 * np.sum(solved**2, axis=-2)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.distributions import Uniform
-from nestquad.embeddings._registry import ClosedForm, register, unsupported
+from nestquad.embeddings._closed_forms import ClosedForm, register, unsupported
 from nestquad.kernels import Kernel, PeriodicSobolev, Sobolev
 from nestquad.kernels._sobolev import check_unit_interval
 

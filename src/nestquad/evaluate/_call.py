@@ -1,24 +1,15 @@
-"""Calling g, f and h on blocks of points, and checking what they return."""
+"""Calls of g, f and h on blocks of points: checks, retries, and the point where g failed."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
-from nestquad.evaluate._failures import (
-    INDEX_ADVICE,
-    G,
-    as_real,
-    locate_failure,
-    point_by_point,
-    retry_halves,
-    retry_points,
-)
 from nestquad.problem import NestedExpectation
 
 __all__ = ["call_f", "call_g", "call_h"]
@@ -44,27 +35,27 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
     # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
     x.flags.writeable = theta.flags.writeable = False
     if not problem.vectorized:
-        return point_by_point(problem.g, x, theta, retries)
+        return _point_by_point(problem.g, x, theta, retries)
     shape = (theta.shape[0], x.shape[1])
     try:
-        values = as_real("g", problem.g(x, theta))
+        values = _as_real("g", problem.g(x, theta))
     except EvaluationError:
         raise
     except Exception as error:
         if not retries:
-            raise locate_failure(problem.g, x, theta, error) from error
-        values = retry_halves(problem.g, x, theta, retries)
+            raise _locate_failure(problem.g, x, theta, error) from error
+        values = _retry_halves(problem.g, x, theta, retries)
     if values.ndim not in (2, 3) or not _broadcasts(values.shape[:2], shape):
         raise EvaluationError(
             f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
             f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
-            advice=INDEX_ADVICE,
+            advice=_INDEX_ADVICE,
         )
     if values.shape[:2] != shape:
         _refuse_lost_axes(problem.g, x, theta, values)
         values = np.broadcast_to(values, shape + values.shape[2:])
     if not np.isfinite(values).all():
-        values = retry_points(problem.g, x, theta, values, retries)
+        values = _retry_points(problem.g, x, theta, values, retries)
     # One memory layout: numpy adds numbers up in an order that depends on it, and the same seed
     # has to give the same bits however the work was cut.
     return np.ascontiguousarray(values)
@@ -75,7 +66,7 @@ def call_f(
 ) -> Array:
     """f at J (T,) or (T, p), checked, as (T, q)."""
     try:
-        # What f cannot take becomes NaN and is reported below with its θ, so no warning is lost.
+        # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             raw = problem.apply_f(j)
     except Exception as error:
@@ -84,7 +75,7 @@ def call_f(
             f"f raised {last} for j of shape {j.shape}",
             advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
         ) from error
-    values = as_real("f", raw)
+    values = _as_real("f", raw)
     if values.ndim != 2 or values.shape[0] != j.shape[0]:
         raise EvaluationError(
             f"f returned an array of shape {np.shape(raw)} for j of shape {j.shape}; expected "
@@ -109,7 +100,7 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     except Exception as error:
         last = traceback.format_exception_only(error)[-1].strip()
         raise EvaluationError(f"h raised {last} for x of shape {x.shape}") from error
-    values = as_real("h", raw)
+    values = _as_real("h", raw)
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
         raise EvaluationError(
             f"h returned an array of shape {values.shape} for x of shape {x.shape}; expected "
@@ -125,7 +116,7 @@ def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return all(a in (1, b) for a, b in zip(given, wanted, strict=True))
 
 
-def _refuse_lost_axes(g: G, x: Array, theta: Array, values: Array) -> None:
+def _refuse_lost_axes(g: _G, x: Array, theta: Array, values: Array) -> None:
     """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
 
     Both return a 1 where T or N was expected. Only the second changes when it sees another point
@@ -135,11 +126,162 @@ def _refuse_lost_axes(g: G, x: Array, theta: Array, values: Array) -> None:
     for axis in np.flatnonzero(np.array(values.shape[:2]) != shape):
         for i in np.linspace(0, shape[axis] - 1, _TRIALS + 1, dtype=int)[1:]:
             one = (x[[i % x.shape[0]]], theta[[i]]) if axis == 0 else (x[:, i : i + 1], theta)
-            again = as_real("g", g(*one))
+            again = _as_real("g", g(*one))
             if again.shape != values.shape or not np.allclose(again, values, rtol=1e-9, atol=0.0):
                 raise EvaluationError(
                     f"g returned an array of shape {values.shape} for x of shape {x.shape} and "
                     f"theta of shape {theta.shape}, and its values depend on the axis that it "
                     f"dropped; expected {shape}",
-                    advice=INDEX_ADVICE,
+                    advice=_INDEX_ADVICE,
                 )
+
+
+_G: TypeAlias = Callable[[Array, Array], Any]
+
+_INDEX_ADVICE = (
+    "x and theta may have any number of leading axes, so index the last one: x[..., 0], "
+    "not x[:, 0]."
+)
+
+
+def _as_real(what: str, raw: Any) -> Array:
+    """A returned value as float64: from NumPy, JAX, PyTorch, or lists of numbers."""
+    if hasattr(raw, "detach"):  # a PyTorch tensor, which may track gradients or live on a GPU
+        raw = raw.detach().cpu().numpy()
+    try:
+        values = np.asarray(raw)
+        if values.dtype.kind not in "fiub":
+            raise TypeError
+        # JAX lends its arrays for reading only; the caller may need to write.
+        return values.astype(float, copy=not values.flags.writeable)
+    except (TypeError, ValueError):
+        dtype = getattr(raw, "dtype", type(raw).__name__)
+        raise EvaluationError(
+            f"{what} returned {dtype}; expected an array of real numbers",
+            advice="Complex answers: return real and imaginary parts as two outputs.",
+        ) from None
+
+
+def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
+    """A g of one point on a block: x (T or 1, N, d_x), theta (T, 1, d_θ)."""
+    values: list[Array] = []
+    for t, own in enumerate(theta[:, 0]):
+        for one in x[t % x.shape[0]]:
+            value = _one(g, one, own, retries)
+            if value.ndim > 1 or (values and value.shape != values[0].shape):
+                usual = "a number or a vector" if not values else f"shape {values[0].shape}"
+                raise EvaluationError(
+                    f"g returned an array of shape {value.shape} for one point; expected {usual}",
+                    theta=own,
+                    x=one,
+                    advice="With vectorized=False g takes x (d_x,) and theta (d_theta,).",
+                )
+            values.append(value)
+    return np.array(values).reshape(theta.shape[0], x.shape[1], *values[0].shape)
+
+
+def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
+    """g at one point, as often as it takes to get a finite answer and no more than allowed."""
+    for attempt in range(retries + 1):
+        try:
+            value = _as_real("g", g(x, theta))
+        except EvaluationError:
+            raise
+        except Exception as error:
+            if attempt == retries:
+                raise EvaluationError(
+                    f"g raised {_last(error)}{_times(attempt)}", theta=theta, x=x
+                ) from error
+            continue
+        if np.isfinite(value).all():
+            return value
+    raise EvaluationError(
+        f"g returned {value}{_times(retries)}",
+        theta=theta,
+        x=x,
+        advice="Every value of g has to be a finite number.",
+    )
+
+
+def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
+    """A block on which g raised, in halves, down to single points that get `retries` tries."""
+    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
+    shape = x.shape[:2]
+    if shape == (1, 1):
+        block: _G = lambda a, b: g(a[None, None], b[None, None])  # noqa: E731
+        value = _one(block, x[0, 0], theta[0, 0], retries)
+        return value.reshape(1, 1, *value.shape[2:])
+    axis = int(np.argmax(shape))
+    parts = []
+    for part in (slice(0, shape[axis] // 2), slice(shape[axis] // 2, None)):
+        some = (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
+        try:
+            values = _as_real("g", g(*some))
+        except EvaluationError:
+            raise
+        except Exception:
+            values = _retry_halves(g, *some, retries)
+        if values.ndim >= 2:
+            values = np.broadcast_to(values, some[0].shape[:2] + values.shape[2:])
+        parts.append(values)
+    return np.concatenate(parts, axis=axis)
+
+
+def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) -> Array:
+    """The values, with those that are not finite evaluated again; an error if they stay so."""
+    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
+    values = np.array(values)
+    for attempt in range(retries + 1):
+        usable = np.isfinite(values.reshape(*values.shape[:2], -1)).all(axis=-1)
+        rows, columns = np.nonzero(~usable)
+        if not rows.size:
+            break
+        t, n = rows[0], columns[0]
+        if attempt == retries:
+            raise EvaluationError(
+                f"g returned {values[t, n]}{_times(retries)}",
+                theta=theta[t, 0],
+                x=x[t, n],
+                advice="Every value of g has to be a finite number.",
+            )
+        block = _as_real("g", g(x[rows, columns][:, None], theta[rows]))
+        values[rows, columns] = np.broadcast_to(block, (rows.size, 1, *values.shape[2:]))[:, 0]
+    return values
+
+
+def _locate_failure(g: _G, x: Array, theta: Array, error: Exception) -> EvaluationError:
+    """Halve the failing block until one point is left: about log2(T N) more calls of g."""
+    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
+    last = _last(error)
+    for axis in (0, 1):
+        while x.shape[axis] > 1:
+            half = x.shape[axis] // 2
+            index = [slice(None)] * 3
+            for part in (slice(0, half), slice(half, None)):
+                index[axis] = part
+                sub_theta = theta[tuple(index)] if axis == 0 else theta
+                if _raises(g, x[tuple(index)], sub_theta):
+                    x, theta = x[tuple(index)], sub_theta
+                    break
+            else:  # fails only on the whole block: no single point to blame
+                return EvaluationError(
+                    f"g raised {last} for x of shape {x.shape} and theta of shape {theta.shape}",
+                    advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
+                )
+    return EvaluationError(f"g raised {last}", theta=theta[0, 0], x=x[0, 0])
+
+
+def _raises(g: _G, x: Array, theta: Array) -> bool:
+    try:
+        g(x, theta)
+    except Exception:
+        return True
+    return False
+
+
+def _last(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+def _times(retries: int) -> str:
+    return "" if retries == 0 else f" at the {retries + 1} attempts that it had"

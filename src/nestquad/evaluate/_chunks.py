@@ -1,20 +1,34 @@
-"""Cutting a rectangle of evaluations into pieces of bounded size."""
+"""Chunk size: pieces of a span bounded by memory and by time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
 
 from nestquad.evaluate._design import Span
+from nestquad.problem import NestedExpectation
 
-__all__ = ["CHUNK_POINTS", "chunks", "columns", "row_end"]
+__all__ = [
+    "CHUNK_POINTS",
+    "MEMORY",
+    "Pace",
+    "block_points",
+    "chunks",
+    "columns",
+    "keep_freed_memory",
+    "row_end",
+    "task_seconds",
+]
 
-# Half a megabyte for each temporary array of g. They stay in the processor's cache, and what is
-# done once for each block, by an interpreter that they drove out of the nearest one, is little.
+# Half a megabyte for each temporary array of g: it fits the cache, and hides the cost of a call.
 CHUNK_POINTS = 65_536
 # Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.
 ROW_TILE = 65_536
-# Independent points are made for so many rows together, or for a multiple of it. A chunk that ends
-# within such a group makes points that the next one makes again.
+# Rows for which independent points are made together. A chunk that ends within such a group makes
+# points that the next one makes again.
 _GROUP = 16
 
 
@@ -29,10 +43,10 @@ def chunks(
     Parameters
     ----------
     points
-        A number, or a function that says how many for so many points that are left.
+        A number, or a function of the number of points still to come.
     whole_rows
-        Never cut a row and take at most so many together: for rules whose weights need all inner
-        points of a θ.
+        Never cut a row, and take at most this many together: for rules whose weights need all
+        inner points of a θ.
 
     Examples
     --------
@@ -54,9 +68,9 @@ def chunks(
 
 
 def row_end(t0: int, rows: int, end: int) -> int:
-    """Where a block of about so many rows ends that starts at t0, when there are rows up to `end`.
+    """End of a block of about `rows` rows that starts at t0, with rows up to `end`.
 
-    A few rows that are left at the end come with it: calls cost more than they would.
+    A few last rows join the block: another call would cost more.
 
     Examples
     --------
@@ -86,3 +100,97 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
             yield Span(t0, t1, n0, n1)
             n0 = n1
         t0 = t1
+
+
+# Points and values of one block, temporary arrays of g included, and results that wait: bytes.
+MEMORY = 256_000_000
+# Copies of a block in memory: x, theta, and temporary arrays of g.
+_COPIES = 6
+# Half of the memory that may stay with the process between blocks, in bytes.
+_KEPT = 16_000_000
+
+
+def block_points(problem: NestedExpectation) -> int:
+    """Points that fit into memory at a time."""
+    law = problem.outer_law
+    theta = (
+        law.from_uniform(np.full((1, law.base_dim), 0.5))
+        if law.has_transport
+        else law.sample(1, np.random.default_rng(0))
+    )
+    inner = problem.inner_law(theta)
+    numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
+    return max(1, MEMORY // (8 * _COPIES * (int(numbers) + 1)))
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the process reuse the memory of one block for the next.
+
+    The C library of Linux gives freed arrays back to the system, which hands them out again page
+    by page, zeroed: a fifth of the time of a g that costs 100 ns a point. It keeps what is as large
+    as the largest array that it saw freed, so one is allocated, not touched, and freed, once for
+    each process. Other systems do not care.
+    """
+    np.empty(_KEPT, dtype=np.int8)
+
+
+# A step up or down is at most this factor: the first calls of a function are often slow, and the
+# fixed cost of a call shows only in larger ones. From very short chunks a step may be
+# larger, as long as it leads to no more than this part of the target.
+_STEP, _PART = 8.0, 0.25
+# Seconds of a task of an executor: target, and least worth handing out. One client feeds all
+# workers, in milliseconds a task, so both grow with their number.
+_TASK, _LEAST = 0.5, 0.05
+_TASK_BY_WORKER, _LEAST_BY_WORKER = 0.01, 0.002
+
+
+def task_seconds(workers: int) -> tuple[float, float]:
+    """Target and least duration of a task, for a number of workers.
+
+    Examples
+    --------
+    >>> task_seconds(2), task_seconds(1_000)
+    ((0.5, 0.05), (10.0, 2.0))
+    """
+    return max(_TASK, _TASK_BY_WORKER * workers), max(_LEAST, _LEAST_BY_WORKER * workers)
+
+
+@dataclass
+class Pace:
+    """Learns a chunk size from the duration of chunks.
+
+    Small chunks lose time on calls, on tasks and on files; large ones let workers wait for the
+    last, lose much when a process dies, and react late to Ctrl-C. The cost of g is unknown
+    before it has run, so the size starts small. It has no influence on the answer.
+
+    Parameters
+    ----------
+    points
+        The size to start with.
+    most
+        The largest size.
+    seconds
+        What a chunk should take.
+
+    Examples
+    --------
+    >>> pace = Pace(points=16, most=65_536, seconds=0.25)
+    >>> pace.observe(16, 0.32)  # 20 ms a point
+    >>> pace.points
+    12
+    """
+
+    points: int
+    most: int
+    seconds: float
+    per_point: float = 0.0
+
+    def observe(self, size: int, seconds: float) -> None:
+        """Learn from the duration of a chunk."""
+        self.per_point = seconds / size
+        if 2 * size < self.points and seconds < self.seconds:
+            return  # the end of a row says nothing about larger chunks
+        ratio = self.seconds / max(seconds, 1e-9)
+        factor = min(max(ratio, 1.0 / _STEP), max(_STEP, _PART * ratio))
+        self.points = min(max(int(size * factor), 1), self.most)

@@ -1,4 +1,4 @@
-"""What to evaluate, described and not held: a few numbers stand for any amount of points."""
+"""Designs: descriptions of points, a few numbers for any amount of them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Span:
         return (self.t1 - self.t0) * (self.n1 - self.n0)
 
     def common(self, other: Span) -> Span | None:
-        """What two rectangles have in common."""
+        """Intersection of two rectangles."""
         t0, t1 = max(self.t0, other.t0), min(self.t1, other.t1)
         n0, n1 = max(self.n0, other.n0), min(self.n1, other.n1)
         return Span(t0, t1, n0, n1) if t0 < t1 and n0 < n1 else None
 
     def without(self, other: Span) -> list[Span]:
-        """What is left of this rectangle without another, as rectangles.
+        """The rectangle without another, as rectangles.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Evaluations of g on a design: made when asked for, in chunks, never twice."""
+"""Evaluations of g on a design: lazy, in chunks, never twice."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _out_of_time() -> OutOfTimeError:
 class Evaluations:
     """What a method sees: points and (reduced) values of the grids of a design.
 
-    Nothing is evaluated before it is asked for. If time runs out, the rows that are complete are
-    what there is: arrays then have fewer rows than the design has outer points.
+    Nothing is evaluated before it is asked for. If time runs out, arrays hold
+    the complete rows only, fewer than the design has outer points.
     """
 
     evaluator: Evaluator

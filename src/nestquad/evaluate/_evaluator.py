@@ -1,4 +1,4 @@
-"""Evaluates designs: tasks for workers, a deadline, a store, and what is remembered."""
+"""Evaluator of designs: jobs for workers, a deadline, a store, and values kept in memory."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
-from nestquad._typing import Array
+from nestquad._typing import Array, ArrayLike
 from nestquad.errors import EvaluationError
-from nestquad.evaluate._chunks import CHUNK_POINTS, chunks, columns
+from nestquad.evaluate._chunks import (
+    CHUNK_POINTS,
+    MEMORY,
+    Pace,
+    block_points,
+    chunks,
+    columns,
+    task_seconds,
+)
 from nestquad.evaluate._design import Grid, Span
-from nestquad.evaluate._jobs import Job
-from nestquad.evaluate._memory import MEMORY, block_points
-from nestquad.evaluate._pace import Pace, task_seconds
 from nestquad.evaluate._store import Store
-from nestquad.evaluate._table import ValueTable
 from nestquad.evaluate._task import InnerRule, Task, run_task
-from nestquad.evaluate._workers import Workers
-from nestquad.points import Stream
+from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Evaluator"]
+__all__ = ["Evaluator", "ValueTable"]
 
-# Sizes to start from, while nobody knows what g costs.
+# Sizes to start from, before the cost of g is known.
 _FIRST, _FIRST_ONE_BY_ONE = 256, 8
-# What a chunk should take in this thread; tasks of an executor have costs of their own.
+# Target duration of a chunk in this thread; tasks of an executor have their own.
 _SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
 # Tasks for each worker: one under way, one that is waiting, and some because they differ.
@@ -40,7 +43,7 @@ _AHEAD = 3
 
 @dataclass
 class Evaluator:
-    """Evaluates designs of one problem and remembers what it was told to keep.
+    """Evaluates designs of one problem and keeps values where asked to.
 
     Parameters
     ----------
@@ -77,7 +80,6 @@ class Evaluator:
     n_evaluations: int = 0
     n_reused: int = 0
     stopped: str | None = None
-    _memos: dict[Stream, dict[str, Any]] = field(default_factory=dict)
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
     _folded: dict[Grid, Array] = field(default_factory=dict)
 
@@ -91,10 +93,6 @@ class Evaluator:
         seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
         self._pace = Pace(min(first, most), most, seconds)
         self._value_bytes = 8
-
-    def memo(self, stream: Stream) -> dict[str, Any]:
-        """What a method wants to remember from turn to turn to save time; no answer needs it."""
-        return self._memos.setdefault(stream, {})
 
     def table(self, grid: Grid) -> ValueTable:
         """Values on the points of a grid: grids of several methods may share an evaluator."""
@@ -112,10 +110,10 @@ class Evaluator:
             self._workers.close()
 
     def run(self, grid: Grid, span: Span, rule: InnerRule | None) -> Iterator[tuple[Span, Array]]:
-        """Evaluate a span tile by tile, in order; yield values, or what the rule makes of them.
+        """Evaluate a span tile by tile, in order; yield values, or reduced values.
 
-        A tile that is cheap is one job, reduced where it is evaluated. One that is dear, or that
-        has to be stored, consists of several jobs whose values come here.
+        A tile that is cheap is one job, reduced where it is evaluated. An expensive one, or one
+        to be stored, consists of several jobs whose values come here.
         """
         task = Task(self.problem, grid, rule, self.chunk_points, self.retries)
         if self._workers is not None and self._workers.separate:
@@ -159,14 +157,14 @@ class Evaluator:
                     yield Job(tile, part)
 
     def _row_limit(self, size: int) -> int:
-        """A row that takes no longer than twice what a chunk should is not worth cutting."""
+        """Points up to which a row is not cut: twice the target duration of a chunk."""
         if self._pace.per_point == 0.0:
             return 2 * size
         affordable = 2.0 * self._pace.seconds / self._pace.per_point
         return max(size, int(min(affordable, self.chunk_points)))
 
     def _size(self, left: int, width: int, raw: bool) -> int:
-        """How many points the next job should have, when so many are left in rows of a width."""
+        """Points of the next job, with `left` points to come in rows of a width."""
         size = self._pace.points
         if self._workers is None:
             return size
@@ -242,7 +240,7 @@ class Evaluator:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
 
     def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
-        """Wait for some job, and take what is there."""
+        """Wait for some job, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
         failure: EvaluationError | None = None
@@ -262,7 +260,7 @@ class Evaluator:
             raise failure
 
     def _save(self, task: Task, jobs: Iterable[Job]) -> None:
-        """After a failure or Ctrl-C: what workers have begun is kept, if there is a store."""
+        """After a failure or Ctrl-C: store the jobs that workers have begun."""
         if self.store is None:
             return
         for job in jobs:
@@ -297,5 +295,67 @@ class Evaluator:
 
 
 def _by_rows(grid: Grid) -> Grid:
-    """What a row depends on: all but how many there are."""
+    """The grid without its number of rows, on which no row depends."""
     return replace(grid, n_outer=0)
+
+
+class ValueTable:
+    """Values on a rectangle that may grow in both directions.
+
+    A grid grows by rows (more θ) and by columns (more x for each θ), so what is there is always a
+    prefix of each row: `columns[t]` says how long.
+    """
+
+    def __init__(self) -> None:
+        self._values: Array | None = None
+        self._columns = np.zeros(0, dtype=int)
+
+    def missing(self, span: Span) -> list[Span]:
+        """The rectangles of a span (which starts at row and column 0) that are not here yet."""
+        return self.lacking(np.full(span.t1, span.n1))
+
+    def lacking(self, needed: ArrayLike) -> list[Span]:
+        """The rectangles that are not here yet where row t should have `needed[t]` values."""
+        need = np.asarray(needed, dtype=int)
+        have = np.zeros(need.size, dtype=int)
+        known = min(need.size, self._columns.size)
+        have[:known] = self._columns[:known]
+        have = np.minimum(have, need)
+        changes = (np.diff(have) != 0) | (np.diff(need) != 0)
+        cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), need.size]
+        return [
+            Span(t0, t1, int(have[t0]), int(need[t0]))
+            for t0, t1 in pairwise(cuts)
+            if t1 > t0 and have[t0] < need[t0]
+        ]
+
+    def complete_rows(self, n_inner: int) -> int:
+        """How many rows from the first on have at least n_inner values."""
+        short = np.flatnonzero(self._columns < n_inner)
+        return int(short[0]) if short.size else self._columns.size
+
+    def put(self, span: Span, values: Array) -> None:
+        self._reserve(span, values)
+        assert self._values is not None
+        self._values[span.t0 : span.t1, span.n0 : span.n1] = values
+        self._columns[span.t0 : span.t1] = np.maximum(self._columns[span.t0 : span.t1], span.n1)
+
+    def get(self, span: Span) -> Array:
+        assert self._values is not None
+        return self._values[span.t0 : span.t1, span.n0 : span.n1]
+
+    def _reserve(self, span: Span, values: Array) -> None:
+        old = self._values
+        shape = (0, 0) if old is None else old.shape[:2]
+        needed = (max(shape[0], span.t1), max(shape[1], span.n1))
+        if old is not None and needed == shape:
+            return
+        # Doubling the rows keeps appending θ in blocks linear; columns double by themselves.
+        rows = needed[0] if needed[0] == shape[0] else max(needed[0], 2 * shape[0])
+        new = np.empty((rows, needed[1], *values.shape[2:]))
+        if old is not None:
+            new[: shape[0], : shape[1]] = old
+        self._values = new
+        columns = np.zeros(rows, dtype=int)
+        columns[: self._columns.size] = self._columns
+        self._columns = columns

@@ -1,4 +1,4 @@
-"""Telling problems apart without evaluating g: by what their laws do, and by the code of g."""
+"""Fingerprints that tell problems apart without evaluating g: laws at a few points, code of g."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["difference", "fingerprint"]
 
 _MOST_NUMBERS = 64
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
-# What a function calls on a list or dict that it keeps count in.
+# Methods by which a function changes a list or dict.
 _MUTATORS = {"append", "extend", "update", "add", "insert", "pop", "setdefault", "fill"}
 
 
 def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
-    """What decides the values of g, as JSON: laws at a few points, and a digest of g.
+    """Determinants of the values of g, as JSON: laws at a few points, and a digest of g.
 
     f and `combine` do not take part: values of g serve them all. The digest covers the code of g
     and of the functions it calls, and constants in closures, defaults, attributes and globals,
@@ -41,7 +41,7 @@ def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
 
 
 def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str, str] | None:
-    """What differs, what the store has, and what came; None if nothing does."""
+    """The first difference, the stored and the given value; None if there is none."""
     names = {"outer law": "theta", "inner law": "x"}
     if stored.get("dimensions") != given["dimensions"]:
         return (
@@ -58,7 +58,7 @@ def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str,
                 f"another {part} ({what} = {_short(new)} at a point of reference)",
                 f"the one of the store ({what} = {_short(old)})",
             )
-    # Other versions of Python compile to other code, so that digests say nothing.
+    # Digests of other versions of Python are not comparable.
     same_python = stored.get("python") == given["python"]
     if same_python and stored.get("g") != given["g"]:
         return (
@@ -103,7 +103,7 @@ def _digest(g: Any) -> str:
 
 
 class _Feeder:
-    """Feeds what an object is made of, in an order that is the same in every process."""
+    """Feeds the parts of an object to a hash, in the same order in every process."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
@@ -195,7 +195,7 @@ class _Feeder:
 
 
 class _Writes:
-    """Which names a piece of code changes: those are state, and no part of what it computes."""
+    """Names that a piece of code changes: state, which is no part of its definition."""
 
     def __init__(self, code: types.CodeType) -> None:
         stores = [i for i in dis.get_instructions(code) if i.opname.startswith("STORE_")]

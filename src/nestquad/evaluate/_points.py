@@ -91,7 +91,7 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
     make = _uniforms if grid.n_sets is None else _shared_uniforms
     uniform = make(sequence, grid.inner_stream, law.base_dim, sets, indices)
     if law.base == "normal":
-        # The inverse normal distribution function is the dear part: once for each set, not each θ.
+        # The inverse normal distribution function is expensive: once for each set, not each θ.
         normal = (
             ndtri(uniform)
             if grid.n_sets is None

@@ -1,4 +1,4 @@
-"""Values of g on disk: what is finished stays finished."""
+"""Store of values of g on disk, for interrupted and repeated runs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Store:
         return cls(folder, problem, stream)
 
     def scan(self, grid: Grid) -> None:
-        """Learn what is there, from this process and others."""
+        """List the chunks on disk, from this process and others."""
         self._table(grid).scan()
 
     def read(self, grid: Grid, span: Span) -> tuple[list[tuple[Span, Array]], list[Span]]:
@@ -180,7 +180,7 @@ class _Table:
         self._names[span] = name
 
     def _load(self, chunk: Span) -> Array | None:
-        """The values of a chunk; None, with a warning, if the file is not what was written."""
+        """The values of a chunk; None, with a warning, if the file is damaged."""
         if chunk in self._cache:
             self._cache.move_to_end(chunk)
             return self._cache[chunk]
@@ -226,7 +226,7 @@ def _checksum(span: Span, content: bytes | memoryview) -> str:
 
 
 def _replace(file: Path, content: bytes | memoryview) -> None:
-    """Write a file so that it is there completely or not at all."""
+    """Write a file atomically."""
     temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
         temporary.write_bytes(content)
@@ -332,7 +332,7 @@ def _first_point(problem: NestedExpectation, grid: Grid) -> list[float]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Files that a process was writing when it died, once nobody can be writing them any more."""
+    """Unfinished files of processes that died."""
     limit = time.time() - _STALE_SECONDS
     for file in folder.rglob(".tmp-*"):
         with contextlib.suppress(OSError):

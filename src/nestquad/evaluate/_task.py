@@ -1,4 +1,4 @@
-"""What is done where g is evaluated, in this thread or on a worker far away."""
+"""Tasks: evaluation and reduction of a span, in this thread or on a worker."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError, MissingExtraError
 from nestquad.evaluate._call import call_g
-from nestquad.evaluate._chunks import chunks, row_end
+from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
-from nestquad.evaluate._memory import keep_freed_memory
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
 from nestquad.problem import NestedExpectation
 
@@ -28,8 +27,8 @@ class InnerRule(Protocol):
 
     `views` names them; the first is the estimate, the others serve error estimation. `reduce` is
     linear in the values. With `whole_rows` None it takes any part of a row, parts are added up,
-    and it gets no points; a number says that it needs the points of whole rows, and at most so
-    many rows at a time.
+    and it gets no points; a number says that it needs the points of whole rows, and at most
+    that many rows at a time.
     """
 
     @property
@@ -91,7 +90,7 @@ class Task:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def reduce(self, values: Array, span: Span) -> Array:
-        """What the rule makes of the values of a span; without a rule, the values."""
+        """Reduced values of a span; without a rule, the values."""
         if self.rule is None:
             return values
         if self.rule.whole_rows is None:
@@ -106,7 +105,7 @@ class Task:
         for block in chunks(span, self.block_points, whole_rows=self.rule.whole_rows):
             if self.rule.whole_rows is None or block.size > self.block_points:
                 parts.append(self.reduce(self.values(block), block))
-            else:  # points are needed twice, and are dear
+            else:  # points are needed twice, and are expensive
                 theta = outer_points(self.problem, self.grid, block.t0, block.t1).theta
                 points = inner_points(self.problem, self.grid, theta, block)
                 values = call_g(self.problem, points.x, theta, self.retries)
@@ -115,7 +114,7 @@ class Task:
 
 
 def run_task(task: Task, span: Span) -> tuple[Array, float]:
-    """Evaluate a span, and tell how long it took."""
+    """Evaluate a span; returns values and seconds."""
     keep_freed_memory()
     started = time.perf_counter()
     found = task(span)

@@ -1,4 +1,4 @@
-"""Any executor as a set of workers that may die and be replaced."""
+"""Workers: an executor whose processes may die and be replaced, and the jobs it runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nestquad._typing import Array
 from nestquad.errors import EvaluationError, NestquadWarning
+from nestquad.evaluate._design import Span
+from nestquad.evaluate._task import Task, run_task
 
-__all__ = ["Workers"]
+__all__ = ["Job", "Workers"]
 
-# So many pools in a row may break before any chunk is finished.
+# Pools that may break in a row before any chunk is finished.
 _MOST_BROKEN = 3
 _COUNT_SECONDS = 2.0
 
@@ -23,8 +27,8 @@ _COUNT_SECONDS = 2.0
 class Workers:
     """Submits to the user's executor, and to a new pool of processes when that one breaks.
 
-    A process pool is of no use once one of its processes was killed (by the system for want of
-    memory, say). What it had in hand is lost, and evaluated again by a pool of the same size.
+    A process pool is unusable once one of its processes was killed (for want of memory, say). Its
+    tasks are lost, and evaluated again by a pool of the same size.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -62,7 +66,7 @@ class Workers:
                 self.replace(self.generation, error)
 
     def worked(self) -> None:
-        """A task was finished: whatever broke before, it is not the task."""
+        """Note a finished task: the task did not break the pool."""
         self._broken = 0
 
     def replace(self, generation: int, error: BaseException) -> None:
@@ -97,3 +101,31 @@ class Workers:
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
             self._own = None
+
+
+@dataclass
+class Job:
+    """A span to evaluate, and the tile that it is a part of."""
+
+    tile: Span
+    span: Span
+    reduced: bool = False
+    values: Array | None = None
+    future: Future[tuple[Array, float]] | None = None
+    generation: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.future is not None and self.future.done()
+
+    def cancelled(self) -> bool:
+        """Whether it could still be cancelled, and was."""
+        return self.values is None and self.future is not None and self.future.cancel()
+
+    def own(self, task: Task) -> Task:
+        """The task with a rule only if this job is a whole tile."""
+        return task if self.reduced else task.raw
+
+    def submit(self, task: Task, workers: Workers) -> None:
+        self.future = workers.submit(run_task, self.own(task), self.span)
+        self.generation = workers.generation

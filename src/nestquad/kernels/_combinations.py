@@ -11,10 +11,11 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._coordinates import Coordinatewise, ProductKernel
 from nestquad.kernels._kernel import (
+    Coordinatewise,
     Kernel,
     Lengthscale,
+    ProductKernel,
     accumulate,
     as_lengthscale,
     checked_kernels,

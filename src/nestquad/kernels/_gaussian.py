@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.kernels._coordinates import DifferentiableKernel, differences
-from nestquad.kernels._kernel import Lengthscale, accumulate
+from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
 
 __all__ = ["Gaussian"]
 

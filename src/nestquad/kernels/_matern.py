@@ -9,8 +9,7 @@ from numpy.polynomial.polynomial import polyadd, polyder, polymulx, polysub
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._coordinates import DifferentiableKernel, differences
-from nestquad.kernels._kernel import Lengthscale, accumulate
+from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
 
 __all__ = ["Matern"]
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._coordinates import ProductKernel, differences
-from nestquad.kernels._kernel import Lengthscale, accumulate
+from nestquad.kernels._kernel import Lengthscale, ProductKernel, accumulate, differences
 
 __all__ = ["PeriodicSobolev", "Sobolev", "check_unit_interval"]
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
-from nestquad.kernels._coordinates import DifferentiableKernel
-from nestquad.kernels._kernel import Kernel, Lengthscale, accumulate
+from nestquad.kernels._kernel import DifferentiableKernel, Kernel, Lengthscale, accumulate
 from nestquad.kernels._matern import Matern
 
 if TYPE_CHECKING:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import size_of
+from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-__all__ = ["Goal", "Method"]
+__all__ = ["Goal", "Method", "State", "Turn", "assembled", "require_transports"]
+
+State = TypeVar("State")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user asked for.
+    """The request: a budget, a tolerance, or both.
 
     `budget` is the number of evaluations that must not be exceeded. With `adaptive` a tolerance
-    decides when to stop: start small, and grow where the error is. `half_width` is what the
-    half-width of the 95 % interval has to come down to; it is known from the second turn on.
-    `pilot` is how many evaluations a first design may take of a budget that is spent later.
+    decides when to stop: start small, and grow where the error is. `half_width` is the half-width
+    of the 95 % interval to reach; it is known from the second turn on. `pilot` is the size of the
+    first design where a budget is spent in several turns.
     """
 
     stream: Stream
@@ -31,11 +39,30 @@ class Goal:
     pilot: int | None = None
 
 
-class Method(ABC):
+@dataclass(frozen=True)
+class Turn(Generic[State]):
+    """One turn of plan, evaluate, analyse.
+
+    Attributes
+    ----------
+    design
+        What was evaluated.
+    estimate
+        The answer, for the user. Its `diagnostics` are for people: nothing reads them back.
+    state
+        What the method carries to its next turn: error parts, rates, fitted models.
+    """
+
+    design: Design
+    estimate: Estimate
+    state: State
+
+
+class Method(ABC, Generic[State]):
     """A way of estimating nested expectations.
 
-    A method never calls g. It says where g is to be evaluated (`plan`) and makes an answer of the
-    values (`analyze`); everything between is written once, for all methods.
+    A method never calls g. It says where g is to be evaluated (`plan`) and turns the values into
+    an answer (`analyze`); everything between is written once, for all methods.
     """
 
     name: ClassVar[str]
@@ -44,16 +71,48 @@ class Method(ABC):
 
     @abstractmethod
     def plan(
-        self,
-        problem: NestedExpectation,
-        goal: Goal,
-        so_far: tuple[Design, Estimate] | None = None,
+        self, problem: NestedExpectation, goal: Goal, last: Turn[State] | None = None
     ) -> Design | None:
-        """The design to evaluate next, which contains the one so far; None if it cannot grow.
+        """The next design, which contains that of the last turn; None if it cannot grow.
 
-        Towards a tolerance (`goal.adaptive`) it grows by a step, else by all that is left.
+        Towards a tolerance (`goal.adaptive`) it grows by a step, else by the whole budget.
         """
 
     @abstractmethod
-    def analyze(self, evaluations: Evaluations) -> Estimate:
-        """The answer from a design's evaluations."""
+    def analyze(self, evaluations: Evaluations, last: Turn[State] | None = None) -> Turn[State]:
+        """The answer from a design's evaluations; `last` only speeds up the fits."""
+
+
+def assembled(
+    problem: NestedExpectation,
+    answers: Array,
+    parts: Mapping[str, Array],
+    diagnostics: Mapping[str, Any],
+    **fields: Any,
+) -> Estimate:
+    """The estimate from q expectations, and directions (k, m) of each part of its error."""
+    value = problem.finish(answers)
+    if not np.isfinite(value).all():
+        raise EvaluationError(f"combine returned {value} for I = {answers}")
+    sizes = {name: size_of(part) for name, part in parts.items()}
+    return Estimate.from_directions(
+        value,
+        np.concatenate(list(parts.values()), axis=1),
+        problem=problem,
+        diagnostics={"answers": answers, "error_parts": sizes, **diagnostics},
+        **fields,
+    )
+
+
+def require_transports(problem: NestedExpectation, method: str) -> None:
+    """Refuse laws that can only be sampled: the method needs the uniforms behind θ and x."""
+    law, role = problem.outer_law, "outer"
+    if law.has_transport:
+        law, role = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))), "inner"
+    if not law.has_transport:
+        raise InputError(
+            role,
+            "a law that can only be sampled",
+            f"a law that is a transport of uniforms, in which method {method!r} models g",
+            "Use method='nmc', or describe the simulator by nq.Transport.",
+        )

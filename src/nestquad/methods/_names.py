@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.auto import Auto
-from nestquad.methods.ckq import CKQ
-from nestquad.methods.joint import JointLattice
-from nestquad.methods.lsmc import LSMC
-from nestquad.methods.mlkq import MLKQ
-from nestquad.methods.mlmc import MLMC
-from nestquad.methods.nkq import NKQ
-from nestquad.methods.nmc import NMC
-from nestquad.methods.nqmc import NQMC
+from nestquad.methods.learned import CKQ, LSMC, JointLattice
+from nestquad.methods.multilevel import MLKQ, MLMC
+from nestquad.methods.nested import NKQ, NMC, NQMC
 
 __all__ = ["METHODS", "as_method"]
 
-_KINDS: tuple[type[Method], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
+_KINDS: tuple[type[Method[Any]], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
 METHODS = {kind.name: kind for kind in _KINDS}
 
 
-def as_method(method: str | Method) -> Method:
+def as_method(method: str | Method[Any]) -> Method[Any]:
     """A method from its lower-case name, or the method itself.
 
     Examples
@@ -31,7 +28,7 @@ def as_method(method: str | Method) -> Method:
     if isinstance(method, Method):
         return method
     if isinstance(method, str):
-        kinds: dict[str, type[Method]] = {Auto.name: Auto, **METHODS}
+        kinds: dict[str, type[Method[Any]]] = {Auto.name: Auto, **METHODS}
         if method.lower() in kinds:
             return kinds[method.lower()]()
         raise unknown_name("method", method, kinds)

@@ -1,12 +1,13 @@
-"""Choose by itself: pilots of several methods, and the rest of the budget for the best."""
+"""Automatic choice of a method: run pilots, continue the best."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from nestquad.accuracy import characteristics
 from nestquad.errors import (
     InputError,
     NestquadError,
@@ -15,59 +16,84 @@ from nestquad.errors import (
     UnsupportedError,
 )
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
-from nestquad.methods._audit import audited, unexplained
-from nestquad.methods._character import describe
-from nestquad.methods._method import Goal, Method
-from nestquad.methods._portfolio import Portfolio, Race, Standing, leader, scaled, touching
-from nestquad.methods.ckq import CKQ
-from nestquad.methods.joint import JointLattice
-from nestquad.methods.lsmc import LSMC
-from nestquad.methods.mlkq import MLKQ
-from nestquad.methods.mlmc import MLMC
-from nestquad.methods.nkq import NKQ
-from nestquad.methods.nmc import NMC
-from nestquad.methods.nqmc import NQMC
+from nestquad.methods._method import Goal, Method, Turn
+from nestquad.methods.learned import CKQ, JointLattice
+from nestquad.methods.multilevel import MLKQ, MLMC
+from nestquad.methods.nested import NKQ, NMC
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate, Step
+from nestquad.result import NORMAL_95, Estimate
 
 __all__ = ["Auto"]
 
-# The pilot of each candidate takes this share of a budget, and at least so many evaluations; that
-# of the first, which is the likeliest to be continued, may take a larger share of a small budget.
-_PILOT_SHARE, _FEWEST, _FIRST, _FIRST_SHARE = 0.04, 128, 512, 0.4
-# Towards a tolerance there is no budget yet to take a share of: the first candidate starts with
-# few, and the others join when it has come to so many and is not there yet.
-_START, _JOIN = 96, 512
 # The first candidate goes on alone if its half-width is this small beside the spread of f(J).
 _CONVINCING = 0.01
-# What comparing may cost of a budget: little, unless the first candidate is in trouble.
-_COMPARING, _COMPARING_IN_TROUBLE, _TROUBLE = 0.16, 0.4, 0.1
-# A tolerance ends at a turn whose error bar came out small. Such a bar is not a fair one, least of
-# all one that rests on few evaluations n, so all bars on the way are multiplied by a + b / √n.
-# Nor is the smallest of several bars where little was learned: it belongs to the luckiest.
-_SELECTED, _SELECTED_FEW = 1.3, 10.0
-# Regressions take long to fit and seldom win where lattices do well.
-_RESERVE = (LSMC(),)
-# A comparison that lowers what the first candidate can evaluate by more than this is not worth it.
-_HALVED = 1.5
-
-_FAILURES = (NumericalError, UnsupportedError, OutsideDomainError)
+# Share of a budget for the pilot of each other candidate, which has at least 128 evaluations.
+_PILOT_SHARE = 0.04
 
 
 @dataclass(frozen=True)
-class Auto(Method):
-    """Try several methods on a part of the budget; continue the one with the smallest error bar.
+class Portfolio(Design):
+    """The designs of several methods, each with a stream of its own."""
 
-    Candidates are judged by their own error bars, extrapolated to the evaluations that are left.
-    The losers' pilots are not wasted: they are second opinions, and the interval of the winner is
-    widened where a plain average contradicts it.
+    parts: tuple[tuple[Method[Any], Design], ...] = field(default=())
+
+    @classmethod
+    def of(cls, parts: tuple[tuple[Method[Any], Design], ...]) -> Portfolio:
+        return cls(tuple(grid for _, design in parts for grid in design.grids), parts)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with its last turn; or with what kept it from having one."""
+
+    method: Method[Any]
+    turn: Turn[Any] | None
+    failure: NestquadError | None = None
+
+    @property
+    def n(self) -> int:
+        return 0 if self.turn is None else self.turn.design.n_evaluations
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval; the largest of several answers."""
+        if self.turn is None:
+            return np.inf
+        error = np.atleast_1d(self.turn.estimate.std_error)
+        return float(NORMAL_95 * np.where(np.isnan(error), np.inf, error).max())
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of f(J) over θ, the largest of several."""
+        sample = None if self.turn is None else self.turn.estimate.sample
+        if sample is None:
+            return 0.0
+        weights = sample.weights / sample.weights.sum(axis=0)
+        mean = (weights * sample.f).sum(axis=0)
+        variance = (weights * (sample.f - mean) ** 2).sum(axis=0)
+        return float(np.sqrt(np.nan_to_num(np.maximum(variance, 0.0)).max()))
+
+    def promise(self, left: float) -> float:
+        """The half-width to expect after that many more evaluations: the error falls like 1/n."""
+        return self.half_width * self.n / (self.n + left) if self.n else np.inf
+
+    def needs(self, half_width: float) -> float:
+        """More evaluations to expect until the half-width is that small."""
+        return self.n * max(self.half_width / max(half_width, 1e-300) - 1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Auto(Method[tuple[Candidate, ...]]):
+    """Try several methods on a part of the budget; continue the most promising.
+
+    The promise of a candidate is its own half-width, extrapolated to the evaluations that remain
+    at the rate 1/n. Candidates are compared again after each turn.
 
     Parameters
     ----------
     candidates
-        The methods to choose from, the likeliest first; None takes `JointLattice`, `CKQ`, `MLKQ`
-        and `NQMC`, and `LSMC` where the first is in trouble, or `NMC` and `MLMC` where a law can
-        only be sampled.
+        The methods to choose from, the likeliest first; None takes `JointLattice`, `CKQ` and
+        `MLKQ`, or `NMC` and `MLMC` where a law can only be sampled.
 
     Examples
     --------
@@ -75,13 +101,13 @@ class Auto(Method):
     >>> problem = nq.problems.finance()
     >>> est = nq.estimate(problem, budget=5000, rng=0)
     >>> bool(abs(est.value - problem.exact) < 0.01), len(est.candidates)
-    (True, 4)
+    (True, 3)
     """
 
     name: ClassVar[str] = "auto"
     sequential: ClassVar[bool] = True
 
-    candidates: tuple[Method, ...] | None = None
+    candidates: tuple[Method[Any], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.candidates is None:
@@ -96,105 +122,107 @@ class Auto(Method):
         self,
         problem: NestedExpectation,
         goal: Goal,
-        so_far: tuple[Design, Estimate] | None = None,
+        last: Turn[tuple[Candidate, ...]] | None = None,
     ) -> Design | None:
         methods = self.candidates or _candidates(problem)
-        if so_far is None:
+        if last is None:
             return self._first(problem, goal, methods)
-        portfolio, estimate = so_far
+        portfolio = last.design
         assert isinstance(portfolio, Portfolio)
-        if goal.half_width is not None:
-            goal = replace(goal, half_width=goal.half_width / _allowance(portfolio))
-        standings = [
-            Standing(method, design, estimate.candidates[method.name])
-            for method, design in portfolio.parts
-            if method.name in estimate.candidates
-        ]
-        if len(portfolio.parts) == 1 and portfolio.parts[0][0] == methods[0]:
-            first = standings[0] if standings else None
-            pilots = _pilots(problem, goal, methods[1:], first, portfolio.n_evaluations)
+        if len(portfolio.parts) == 1 and portfolio.parts[0][0] in methods:
+            pilots = _pilots(problem, goal, methods, last.state[0])
             if pilots:
-                return Portfolio.of((*portfolio.parts, *pilots), goal.adaptive)
-        if not standings:
-            raise estimate.diagnostics["failure"]
-        race = Race(problem, goal, standings, portfolio.n_evaluations, _pilot(goal), _COMPARING)
-        step = race.toward_tolerance() if goal.adaptive else race.toward_budget()
-        return None if step is None else portfolio.grown(*step)
+                return Portfolio.of((*portfolio.parts, *pilots))
+        standing = [candidate for candidate in last.state if candidate.turn is not None]
+        if not standing:
+            assert last.state[0].failure is not None
+            raise last.state[0].failure
+        left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
+        if goal.adaptive:
+            standing.sort(key=lambda candidate: candidate.needs(goal.half_width or 0.0))
+        else:
+            standing.sort(key=lambda candidate: candidate.promise(left))
+        for candidate in standing:
+            if not goal.adaptive and candidate.promise(left) > standing[0].half_width:
+                break
+            design = _continued(problem, goal, candidate, left)
+            if design is not None:
+                return Portfolio.of(
+                    tuple(
+                        (method, design if method is candidate.method else before)
+                        for method, before in portfolio.parts
+                    )
+                )
+        return None
 
     def _first(
-        self, problem: NestedExpectation, goal: Goal, methods: tuple[Method, ...]
+        self, problem: NestedExpectation, goal: Goal, methods: tuple[Method[Any], ...]
     ) -> Portfolio:
         """The pilot of the first candidate that applies."""
         refusal: NestquadError | None = None
+        share = 96 if goal.adaptive or goal.budget is None else _pilot_size(goal, 512, 0.4)
         for i, method in enumerate(methods):
             try:
-                design = method.plan(problem, _own_goal(goal, i, goal.budget))
+                design = method.plan(problem, _own_goal(goal, i, share))
             except (InputError, UnsupportedError) as error:
                 refusal = refusal or error
                 continue
-            if design is not None and design.n_evaluations <= (goal.budget or np.inf):
-                return Portfolio.of(((method, design),), goal.adaptive)
+            if design is not None:
+                return Portfolio.of(((method, design),))
         if self.candidates is not None and refusal is not None:
             raise refusal
         # Too small a budget for a choice.
-        last = NKQ() if is_transported(problem) else NMC()
+        last = NKQ() if _is_transported(problem) else NMC()
         design = last.plan(problem, goal)
         assert design is not None
-        return Portfolio.of(((last, design),), goal.adaptive)
+        return Portfolio.of(((last, design),))
 
-    def analyze(self, evaluations: Evaluations) -> Estimate:
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[tuple[Candidate, ...]] | None = None
+    ) -> Turn[tuple[Candidate, ...]]:
         portfolio = evaluations.design
         assert isinstance(portfolio, Portfolio)
-        standings, dropped = [], []
-        failure: NestquadError | None = None
-        for method, design in portfolio.parts:
-            try:
-                estimate = _analyzed(evaluations, method, design)
-            except (*_FAILURES, OutOfTimeError) as error:
-                failure = error
-                dropped.append(f"{method.name} dropped out: {error}")
-                continue
-            standings.append(Standing(method, design, estimate))
-        if failure is not None and not standings:
-            if isinstance(failure, OutOfTimeError) or len(portfolio.parts) > 1:
+        known = {} if last is None else {one.method.name: one for one in last.state}
+        state = tuple(
+            _analyzed(evaluations, method, design, known.get(method.name))
+            for method, design in portfolio.parts
+        )
+        standing = [candidate for candidate in state if candidate.turn is not None]
+        if not standing:
+            failure = state[0].failure
+            assert failure is not None
+            if isinstance(failure, OutOfTimeError) or len(state) > 1:
                 raise failure
-            # The others have not been asked yet; if that is too late, `plan` raises this.
-            return Estimate(np.nan, np.inf, 0, 0, 0, self.name, diagnostics={"failure": failure})
-        standings = _audited(evaluations, standings)
-        best = leader(standings)
-        others = [s for s in standings if s is not best]
-        touched = touching(best, others)
-        doubtful = portfolio.selected or not best.steady
-        found = scaled(touched, _allowance(portfolio)) if doubtful else touched
-        notes = [_reason(best, others), *dropped, *describe(evaluations.problem, found)]
-        if "unexplained_sd" in found.diagnostics:
-            notes.append("the interval was widened: J varies with theta more than its model knows")
-        if touched is not best.estimate:
-            notes.append("the interval was widened, since a plain average disagrees")
-        return replace(
+            # The other candidates have not been asked yet; if that is too late, `plan` raises.
+            unknown = Estimate(np.nan, np.inf, 0, 0, 0, self.name)
+            return Turn(portfolio, unknown, state)
+        most = max(candidate.n for candidate in standing)
+        enough = [candidate for candidate in standing if candidate.n >= 0.1 * most]
+        best = min(enough, key=lambda candidate: candidate.half_width)
+        assert best.turn is not None
+        found = best.turn.estimate
+        notes = [
+            _reason(best, standing),
+            *(f"{one.method.name} dropped out: {one.failure}" for one in state if one.failure),
+            *characteristics(evaluations.problem, found),
+            *found.diagnostics.get("notes", []),
+        ]
+        estimate = replace(
             found,
             n_evaluations=portfolio.n_evaluations,
-            candidates={s.method.name: s.estimate for s in standings},
-            diagnostics={
-                **found.diagnostics,
-                "chosen": best.method.name,
-                "notes": [*notes, *found.diagnostics.get("notes", [])],
-            },
+            candidates={one.method.name: one.turn.estimate for one in standing if one.turn},
+            diagnostics={**found.diagnostics, "chosen": best.method.name, "notes": notes},
         )
+        return Turn(portfolio, estimate, state)
 
 
-def _allowance(portfolio: Portfolio) -> float:
-    """What bars that were selected are multiplied by."""
-    return _SELECTED + _SELECTED_FEW / float(np.sqrt(portfolio.n_evaluations))
-
-
-def _candidates(problem: NestedExpectation) -> tuple[Method, ...]:
-    if is_transported(problem):
-        return (JointLattice(), CKQ(), MLKQ(), NQMC(), LSMC())
+def _candidates(problem: NestedExpectation) -> tuple[Method[Any], ...]:
+    if _is_transported(problem):
+        return (JointLattice(), CKQ(), MLKQ())
     return (NMC(), MLMC())
 
 
-def is_transported(problem: NestedExpectation) -> bool:
+def _is_transported(problem: NestedExpectation) -> bool:
     """Whether points can be placed: low-discrepancy points and kernels need that."""
     law = problem.outer_law
     if not law.has_transport:
@@ -203,135 +231,94 @@ def is_transported(problem: NestedExpectation) -> bool:
     return problem.inner_law(theta).has_transport
 
 
-def _pilot(goal: Goal, *, first: bool = False) -> int:
-    if goal.adaptive or goal.budget is None:
-        start = _START if first else _FEWEST
-        return min(start, goal.budget or start)
-    share = max(_FEWEST, int(_PILOT_SHARE * goal.budget))
-    if first:
-        share = max(share, min(_FIRST, int(_FIRST_SHARE * goal.budget)))
-    return min(share, goal.budget)
+def _pilot_size(goal: Goal, least: int, most: float) -> int:
+    """A share of the budget: at least so many, but no more than a part of it."""
+    assert goal.budget is not None
+    return max(int(_PILOT_SHARE * goal.budget), min(least, int(most * goal.budget)))
 
 
-def _own_goal(goal: Goal, i: int, budget: int | None) -> Goal:
+def _own_goal(goal: Goal, i: int, size: int) -> Goal:
     return replace(
-        goal,
-        stream=goal.stream.child(40, i),
-        adaptive=True,
-        budget=budget,
-        half_width=None,
-        pilot=_pilot(goal, first=i == 0),
+        goal, stream=goal.stream.child(40, i), adaptive=True, half_width=None, pilot=size
     )
 
 
 def _pilots(
-    problem: NestedExpectation,
-    goal: Goal,
-    methods: tuple[Method, ...],
-    first: Standing | None,
-    spent: int,
-) -> tuple[tuple[Method, Design], ...]:
-    """First designs of the other candidates, as far as they apply and are worth it."""
-    if goal.adaptive and first is not None and first.n < _JOIN:
+    problem: NestedExpectation, goal: Goal, methods: tuple[Method[Any], ...], first: Candidate
+) -> tuple[tuple[Method[Any], Design], ...]:
+    """Pilots of the other candidates, unless the first convinces or is still small."""
+    convincing = first.half_width <= _CONVINCING * first.spread
+    bounded = goal.budget is not None and not goal.adaptive
+    if convincing or (not bounded and first.failure is None and first.n < 512):
         return ()
-    relative = np.inf if first is None else first.half_width / max(first.spread, 1e-300)
-    share = _COMPARING_IN_TROUBLE
-    if relative < _TROUBLE:
-        share, methods = _COMPARING, tuple(m for m in methods if m not in _RESERVE)
-    left = np.inf if goal.budget is None else goal.budget - spent
-    if goal.budget is not None and not goal.adaptive:
-        left = min(left, share * goal.budget)
-    parts: list[tuple[Method, Design]] = []
-    for i, method in enumerate(methods, start=1):
+    size = _pilot_size(goal, 128, 0.13) if bounded else 128
+    left = np.inf if goal.budget is None else 0.4 * goal.budget
+    parts: list[tuple[Method[Any], Design]] = []
+    for i, method in enumerate(methods):
+        if method is first.method:
+            continue
         try:
-            design = method.plan(problem, _own_goal(goal, i, goal.budget and int(left)))
+            design = method.plan(problem, _own_goal(goal, i, size))
         except (InputError, UnsupportedError):
             continue
         if design is not None and design.n_evaluations <= left:
             parts.append((method, design))
             left -= design.n_evaluations
-    cost = sum(design.n_evaluations for _, design in parts)
-    if relative <= _CONVINCING and cost > _cheap(goal):
-        return ()
-    if first is not None and relative < _TROUBLE and _spoils(problem, goal, first, cost):
-        return ()
+    # Lattices double: just short of a power of two, pilots would cost half of the points.
+    if bounded and first.half_width <= 0.1 * first.spread:
+        rest = (goal.budget or 0) - first.n
+        cost = sum(design.n_evaluations for _, design in parts)
+        alone, beside = (_continued(problem, goal, first, left) for left in (rest, rest - cost))
+        if alone and alone.n_evaluations > 1.5 * (beside.n_evaluations if beside else first.n):
+            return ()
     return tuple(parts)
 
 
-def _spoils(problem: NestedExpectation, goal: Goal, first: Standing, cost: int) -> bool:
-    """Whether a comparison costs the first candidate far more points than it evaluates.
-
-    Lattices double: just short of a power of two, half of the budget is of no use to them.
-    """
-    if goal.adaptive or goal.budget is None:
-        return False
-    alone, beside = (
-        first.next_design(problem, goal, most, in_one_go=True)
-        for most in (goal.budget, goal.budget - cost)
+def _continued(
+    problem: NestedExpectation, goal: Goal, candidate: Candidate, left: float
+) -> Design | None:
+    """What a candidate would evaluate next, within what is left of the budget."""
+    assert candidate.turn is not None
+    own = replace(
+        goal,
+        stream=candidate.turn.design.grids[0].stream,
+        budget=None if goal.budget is None else int(candidate.n + left),
     )
-    if alone is None:
-        return False
-    return alone.n_evaluations > _HALVED * (first.n if beside is None else beside.n_evaluations)
-
-
-def _cheap(goal: Goal) -> float:
-    """What second opinions may cost where they are hardly needed."""
-    return 0.0 if goal.adaptive or goal.budget is None else 3.1 * _PILOT_SHARE * goal.budget
-
-
-def _analyzed(evaluations: Evaluations, method: Method, design: Design) -> Estimate:
-    """The candidate's answer; only the one whose design has grown is analysed again."""
-    memo = evaluations.evaluator.memo(design.grids[0].stream)
-    known: tuple[Design, Estimate] | None = memo.get("analyzed")
-    if known is not None and known[0] == design:
-        return known[1]
     try:
-        found = method.analyze(Evaluations(evaluations.evaluator, design))
-    except OutOfTimeError:
-        if known is None:
-            raise
-        return known[1]
-    before = () if known is None else known[1].trace
-    found = replace(
-        found, trace=(*before, Step(design.n_evaluations, found.value, found.std_error))
-    )
-    memo["analyzed"] = (design, found)
-    return found
+        design = candidate.method.plan(problem, own, candidate.turn)
+    except NestquadError:  # it says why it cannot go on when it is asked for by name
+        return None
+    return None if design is None or design.n_evaluations <= candidate.n else design
 
 
-def _audited(evaluations: Evaluations, standings: list[Standing]) -> list[Standing]:
-    """Models of J held against the grid of the plain average, which none of them has seen."""
-    plain = next((s for s in standings if isinstance(s.method, NQMC)), None)
-    if plain is None:
-        return standings
-    grid = Evaluations(evaluations.evaluator, plain.design)
-    checked = []
-    for standing in standings:
-        predict = evaluations.evaluator.memo(standing.design.grids[0].stream).get("j")
-        if predict is not None:
-            variance = unexplained(grid, predict)
-            found = audited(evaluations.problem, standing.estimate, variance)
-            standing = replace(standing, estimate=found)
-        checked.append(standing)
-    return checked
+def _analyzed(
+    evaluations: Evaluations, method: Method[Any], design: Design, known: Candidate | None
+) -> Candidate:
+    """The candidate's turn; only the one whose design has grown is analysed again."""
+    last = None if known is None else known.turn
+    if known is not None and (known.failure is not None or (last and last.design == design)):
+        return known
+    try:
+        turn = method.analyze(Evaluations(evaluations.evaluator, design), last)
+    except (NumericalError, UnsupportedError, OutsideDomainError, OutOfTimeError) as error:
+        if isinstance(error, OutOfTimeError) and last is not None:
+            return Candidate(method, last)
+        return Candidate(method, None, error)
+    return Candidate(method, turn)
 
 
-def _reason(best: Standing, others: list[Standing]) -> str:
+def _reason(best: Candidate, standing: list[Candidate]) -> str:
     """Why the best is the best, in words."""
-    text = f"auto chose {best.method.name}: "
-    if not others:
-        return text + (
+    if len(standing) == 1:
+        why = (
             "its error bar was small enough for comparisons to be a waste"
             if best.half_width <= _CONVINCING * best.spread
             else "no other candidate applies or fits into the budget"
         )
+        return f"auto chose {best.method.name}: {why}"
     opinions = "; ".join(
-        f"{s.method.name} {s.estimate.summary} with {s.n:,} evaluations"
-        for s in sorted([best, *others], key=lambda s: s.half_width)
+        f"{one.method.name} {one.turn.estimate.summary} with {one.n:,} evaluations"
+        for one in sorted(standing, key=lambda one: one.half_width)
+        if one.turn is not None
     )
-    text += f"the smallest error bar to be expected ({opinions})"
-    if isinstance(best.method, NQMC | NMC):
-        text += (
-            "; neither kernels nor levels gain on plain averages here: to them g looks like noise"
-        )
-    return text
+    return f"auto chose {best.method.name}: the smallest error bar ({opinions})"

@@ -1,6 +1,6 @@
 """Figures in one visual language; matplotlib is loaded only when one is drawn.
 
-Results come in as they are and are only read, so that this folder depends on none of them.
+Results are read through their attributes, so that this folder imports none of them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from nestquad.plots._style import (
     TEXT_SIZE,
     End,
     MethodStyle,
+    answer_text,
     axes_or_new,
     count_axis,
     label_ends,
     method_styles,
     new_axes,
+    plus_minus,
     save,
     series_styles,
+    short,
     style,
     title,
     to_png,
 )
-from nestquad.plots._text import answer_text, plus_minus
 
 __all__ = [
     "AVERAGE",
@@ -46,6 +48,7 @@ __all__ = [
     "plus_minus",
     "save",
     "series_styles",
+    "short",
     "style",
     "title",
     "to_png",

@@ -15,6 +15,7 @@ from nestquad.plots._style import (
     count_axis,
     label_ends,
     method_styles,
+    short,
     title,
 )
 
@@ -91,7 +92,7 @@ def _draw_dots(ax: Any, comparison: Any, measure: list[float], words: str) -> No
         bbox_to_anchor=(-0.01, 0.98),
         handletextpad=0.2,
     )
-    ax.set_yticks(range(len(pairs)), [_short(row.method) for row, _ in pairs])
+    ax.set_yticks(range(len(pairs)), [short(row.method, _LONGEST_LABEL) for row, _ in pairs])
     ax.set_ylim(-0.6, len(pairs) - 0.4)
     ax.grid(False, axis="y")
     ax.set_xlabel(f"{words} (log scale)")
@@ -114,7 +115,7 @@ def _draw_rates(ax: Any, comparison: Any, measure: list[float], words: str) -> N
             continue
         x, y = np.array(sorted(pairs), dtype=float).T
         ax.plot(x, y, **look.line, markersize=6, linewidth=1.5)
-        text = _short(method)
+        text = short(method, _LONGEST_LABEL)
         if len(np.unique(x)) > 1:
             slope = np.polyfit(np.log(x), np.log(y), 1)[0]
             text += f"  $\\propto n^{{{slope:.2f}}}$"
@@ -127,8 +128,3 @@ def _draw_rates(ax: Any, comparison: Any, measure: list[float], words: str) -> N
 
 def _runs(comparison: Any) -> str:
     return f"{comparison.replicates} replicate{'s' if comparison.replicates > 1 else ''}"
-
-
-def _short(label: str) -> str:
-    short = label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
-    return short.replace("$", r"\$")  # which would start a formula

@@ -14,13 +14,14 @@ from nestquad.plots._style import (
     SOFT,
     TEXT_SIZE,
     End,
+    answer_text,
     axes_or_new,
     count_axis,
     label_ends,
     method_styles,
+    plus_minus,
     title,
 )
-from nestquad.plots._text import HALF_WIDTH, answer_text, plus_minus
 
 __all__ = ["plot_estimate", "plot_trace"]
 
@@ -96,8 +97,8 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
     ax = axes_or_new(ax)
     counts = np.array([step.n_evaluations for step in estimate.trace], dtype=float)
     values = np.array([np.ravel(step.value)[0] for step in estimate.trace], dtype=float)
-    errors = np.array([np.ravel(step.std_error)[0] for step in estimate.trace], dtype=float)
-    halves = HALF_WIDTH * np.where(np.isfinite(errors), errors, 0.0)
+    halves = np.array([np.ravel(step.half_width)[0] for step in estimate.trace], dtype=float)
+    halves[~np.isfinite(halves)] = 0.0
     look = method_styles([estimate.method])[estimate.method]
     ax.set_xscale("log")
     ax.errorbar(counts, values, halves, **look.line, markersize=5, linewidth=1.2, capsize=3)
@@ -118,7 +119,7 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
 def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     sample = estimate.sample
     order = np.argsort(sample.theta[:, 0], kind="stable")
-    # Points that weigh next to nothing are far out, where nobody claims to know J.
+    # Points of negligible weight lie in the tails, where J is not known.
     size = np.abs(sample.weights[order]).max(axis=1)
     order = order[size >= _VISIBLE * size.max()]
     theta, f, weights = sample.theta[order, 0], sample.f[order], sample.weights[order]
@@ -206,9 +207,9 @@ def _mean_of(estimate: Any, k: int) -> tuple[float, str]:
     if answers is None:
         answers = (sample.weights * sample.f).sum(axis=0)
     mean = float(np.ravel(answers)[k])
-    values, errors = np.ravel(estimate.value), np.ravel(estimate.std_error)
+    values, halves = np.ravel(estimate.value), np.ravel(estimate.half_width)
     if values.size == sample.f.shape[1] and np.isclose(values[k], mean):
-        return mean, f"mean {plus_minus(values[k], HALF_WIDTH * errors[k])}"
+        return mean, f"mean {plus_minus(values[k], halves[k])}"
     return mean, f"mean {mean:.5g}"
 
 

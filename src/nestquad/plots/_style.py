@@ -1,4 +1,4 @@
-"""The look that all figures share.
+"""Visual style: colors, markers, labels and numbers of all figures.
 
 A method has the same color, marker and dashes in every figure of the project. Methods differ in
 all three, so that figures survive color blindness and a black-and-white printer. Lines are
@@ -16,25 +16,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import MissingExtraError
+from nestquad.errors import optional_module
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
     "AVERAGE",
+    "End",
     "INK",
+    "MethodStyle",
     "SOFT",
     "TEXT_SIZE",
-    "End",
-    "MethodStyle",
+    "answer_text",
     "axes_or_new",
     "count_axis",
     "label_ends",
     "method_styles",
     "new_axes",
+    "plus_minus",
     "save",
     "series_styles",
+    "short",
     "style",
     "title",
     "to_png",
@@ -121,7 +124,7 @@ def new_axes(
 
     The figure is not known to pyplot: it needs no display and goes with its last reference.
     """
-    _require_matplotlib()
+    optional_module("matplotlib", "Drawing a figure", "plot")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -132,7 +135,7 @@ def new_axes(
 def axes_or_new(ax: Any) -> Any:
     """The axes that the user gave, or new ones, in our style."""
     if ax is None:
-        _require_matplotlib()
+        optional_module("matplotlib", "Drawing a figure", "plot")
         # Of pyplot, so that the figure appears in a notebook and in plt.show().
         import matplotlib.pyplot as plt
 
@@ -156,7 +159,7 @@ def style(ax: Any) -> Any:
 
 
 def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
-    """Write what is shown above the axes, left-aligned, after the problem's name."""
+    """Write a title above the axes, left-aligned, after the problem's name."""
     # Names are the user's: a dollar sign in them starts no formula.
     shown = f"{name}: {text}" if name else text
     ax.set_title(shown, loc="left", fontsize=TEXT_SIZE + 1, color=INK, pad=pad, parse_math=False)
@@ -164,7 +167,7 @@ def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
 
 @dataclass(frozen=True)
 class End:
-    """A label right of the axes, at the height of what it names."""
+    """A label right of the axes, at the height of its curve."""
 
     y: float
     text: str
@@ -234,8 +237,38 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _require_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("Drawing a figure", "plot") from error
+_MOST_ANSWERS = 4
+
+
+def short(text: str, longest: int) -> str:
+    """A label cut to a length, with dollar signs that start no formula."""
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return cut.replace("$", r"\$")
+
+
+def plus_minus(value: float, half_width: float) -> str:
+    """A value and its half-width to the same decimal, two digits of the latter.
+
+    Examples
+    --------
+    >>> plus_minus(3.0708528, 0.0079874)
+    '3.0709 ± 0.0080'
+    >>> plus_minus(24791.2, 310.0)
+    '24791 ± 310'
+    """
+    if not (np.isfinite(value) and np.isfinite(half_width) and half_width > 0):
+        return f"{value:.6g} ± {half_width:.2g}"
+    # Of what is rounded to two digits already: 0.0999 has as many decimals as 0.10.
+    decimals = 1 - int(np.floor(np.log10(float(f"{half_width:.1e}"))))
+    if decimals > 9 or max(abs(value), half_width) >= 1e9:
+        return f"{value:.10g} ± {half_width:.1e}"
+    decimals = max(decimals, 0)
+    return f"{value:.{decimals}f} ± {half_width:.{decimals}f}"
+
+
+def answer_text(estimate: Any) -> str:
+    """The value of an estimate ± its 95 % half-width; of many answers the first few."""
+    values, halves = np.ravel(estimate.value), np.ravel(estimate.half_width)
+    shown = [plus_minus(*pair) for pair in zip(values, halves, strict=True)]
+    more = f" and {len(shown) - _MOST_ANSWERS} more" if len(shown) > _MOST_ANSWERS else ""
+    return ", ".join(shown[:_MOST_ANSWERS]) + more

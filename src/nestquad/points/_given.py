@@ -1,4 +1,4 @@
-"""Points that the user brings along."""
+"""Points given by the user."""
 
 from __future__ import annotations
 

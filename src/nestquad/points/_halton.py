@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nestquad._typing import Array
-from nestquad.points._sequence import Sequence
-from nestquad.points._shift import set_shifts, shifted_modulo_one
+from nestquad.points._sequence import Sequence, set_shifts, shifted_modulo_one
 from nestquad.points._stream import Stream
 
 __all__ = ["Halton"]

@@ -8,15 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.points._sequence import Sequence
-from nestquad.points._shift import SMALLEST
+from nestquad.points._sequence import SMALLEST, Sequence
 from nestquad.points._stream import RandomRuns, Stream
 
 __all__ = ["IID"]
 
-# Multilevel and plain Monte Carlo ask for very many sets of a few points, an outer stage for one
-# set of very many. So neighbouring sets share a run, point by point, and one jump serves them all:
-# the points [first, stop) of so many sets. The further a set goes the fewer share it.
+# Points [first, stop) of `together` neighbouring sets share a run of random numbers and its jump:
+# Monte Carlo asks for many sets of a few points, an outer stage for one long set.
 _TILES = ((0, 64, 64), (64, 512, 16), (512, 4096, 4), (4096, None, 1))
 
 
@@ -29,7 +27,7 @@ class IID(Sequence):
     Cost: about 5 ns for each number and 5 µs for each jump, of which there is one
     for 64 sets (their first 64 points), for 16 (up to 512), for 4 (up to 4096)
     and for each set (later points). What the other sets of a tile were given is
-    thrown away, so a single set of a few points is dearer.
+    thrown away, so a single set of a few points costs more.
 
     Examples
     --------

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.points._sequence import Sequence
-from nestquad.points._shift import blocks, set_shifts
+from nestquad.points._sequence import Sequence, blocks, set_shifts
 from nestquad.points._stream import Stream
 
 __all__ = ["Sobol"]

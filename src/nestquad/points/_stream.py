@@ -55,7 +55,7 @@ class Stream:
 
     @classmethod
     def from_rng(cls, rng: RNGLike = None) -> Stream:
-        """Stream drawn from whatever `numpy.random.default_rng` takes.
+        """Stream from anything that `numpy.random.default_rng` takes.
 
         An integer (or SeedSequence) gives the same stream each time, None a new
         one, and a Generator is advanced, so that it gives another one next time.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nestquad.problems._design import eig_linear
 from nestquad.problems._finance import finance, gaussian_es
 from nestquad.problems._health import health
+from nestquad.problems._information_gain import eig_linear
 from nestquad.problems._registry import all, get, names
 from nestquad.problems._synthetic import rainforth, synthetic
 

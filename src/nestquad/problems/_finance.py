@@ -1,4 +1,4 @@
-"""Risk management: what a shock may cost, and how bad the worst cases are."""
+"""Risk management: expected loss under a shock, and expected shortfall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health economics: what it is worth to learn some parameters before choosing a treatment."""
+"""Health economics: value of information about parameters of a treatment decision."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from nestquad._decision import best_and_each, value_of_information
 from nestquad._typing import Array
 from nestquad.distributions import Normal
 from nestquad.errors import unknown_name
-from nestquad.problem import NestedExpectation
+from nestquad.problem import NestedExpectation, best_and_each, value_of_information
 
 __all__ = ["health"]
 

@@ -1,4 +1,4 @@
-"""The shipped problems by name, for loops and for the command line."""
+"""Shipped problems by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from nestquad.errors import unknown_name
 from nestquad.problem import NestedExpectation
-from nestquad.problems._design import eig_linear
 from nestquad.problems._finance import finance, gaussian_es
 from nestquad.problems._health import health
+from nestquad.problems._information_gain import eig_linear
 from nestquad.problems._synthetic import rainforth, synthetic
 
 __all__ = ["all", "get", "names"]

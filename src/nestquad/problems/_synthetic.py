@@ -1,4 +1,4 @@
-"""Problems made up so that everything about them is known."""
+"""Synthetic problems with known smoothness and exact values."""
 
 from __future__ import annotations
 

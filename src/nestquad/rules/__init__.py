@@ -1,10 +1,15 @@
-"""Nodes + kernel + law → weights, with diagnostics."""
+"""Quadrature rules: nodes, kernel and law → weights, with diagnostics."""
 
 from nestquad.rules._cholesky import Factor, factorize
-from nestquad.rules._exactness import Exactness
-from nestquad.rules._guard import Jitter, Regularization, Schedule, scheduled_lambda
-from nestquad.rules._kernel import kernel_rule, kernel_rules, prefix_rules
-from nestquad.rules._rule import Rule, equal_weights
+from nestquad.rules._regularization import (
+    Jitter,
+    Regularization,
+    Schedule,
+    best_lambda0,
+    scheduled_lambda,
+)
+from nestquad.rules._rule import Exactness, Rule, equal_weights
+from nestquad.rules._weights import kernel_rule, kernel_rules, prefix_rules
 
 __all__ = [
     "Exactness",
@@ -13,6 +18,7 @@ __all__ = [
     "Regularization",
     "Rule",
     "Schedule",
+    "best_lambda0",
     "equal_weights",
     "factorize",
     "kernel_rule",

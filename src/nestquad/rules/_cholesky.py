@@ -1,4 +1,4 @@
-"""Cholesky factors of Gram matrices: the one place where dense systems are solved."""
+"""Cholesky factors of Gram matrices, for all dense systems."""
 
 from __future__ import annotations
 
@@ -79,6 +79,10 @@ class Factorizer:
         self._diagonal = gram.diagonal().copy()
         self._fresh = True
         _copy_triangle(gram, gram.T)
+
+    @property
+    def size(self) -> int:
+        return len(self._diagonal)
 
     def __call__(self, ridge: float) -> Factor | None:
         """The factor, or None where the matrix is not positive definite."""

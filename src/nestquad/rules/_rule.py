@@ -1,20 +1,24 @@
-"""A quadrature rule is nodes and weights."""
+"""A quadrature rule: nodes and weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Rule", "equal_weights"]
+__all__ = ["Exactness", "Rule", "equal_weights"]
+
+Exactness = Literal["none", "constant", "linear"]
+"""Polynomials that a rule integrates exactly, whatever the kernel."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Weights at given nodes, and what is known about them.
+    """Weights at given nodes, with diagnostics.
 
     Attributes
     ----------

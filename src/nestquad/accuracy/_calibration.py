@@ -1,0 +1,75 @@
+"""Calibration of error bars: what a model claims, held against what more points changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nestquad._typing import Array
+
+__all__ = ["calibration_factor", "harmonic_averages", "propagated", "replicate_errors"]
+
+
+def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
+    """Averages (S, q) of f (M, q): the plain one, and those modulated by waves over θ.
+
+    The modulated averages are other answers to the same problem, with errors of the same kind, so
+    that a bar can be compared with several changes instead of one. Rows in which f is not finite
+    do not count, since models that only serve an error bar may leave its domain.
+
+    Shapes
+    ------
+    weights (M,), uniform (M, d) in the unit cube, of which the first four coordinates are used.
+    """
+    usable = np.asarray(np.isfinite(f).all(axis=1))
+    weights = np.where(usable, weights, 0.0)
+    angles = 2.0 * np.pi * uniform[:, :4].T
+    waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
+    weighted = np.concatenate([weights[None], waves * weights])
+    total = weights.sum() if usable.any() else np.nan
+    return np.asarray(weighted @ np.where(usable[:, None], f, 0.0) / total)
+
+
+def calibration_factor(
+    changes: Sequence[Array], variances: Sequence[Array], prior: float, safety: float
+) -> Array:
+    """Factor for the standard deviations that a model claims, (k,).
+
+    The first variances (S, k) are those of the model at hand, the next ones those of models from
+    ever fewer of the points; changes (S, k) are what happened between two of them. A posterior
+    expects more points to change the answer by as much as its variance falls. Ratios of observed
+    to expected changes are averaged as logarithms.
+
+    Parameters
+    ----------
+    prior
+        Weight of the model's own bar, in comparisons.
+    safety
+        Factor for having few comparisons, and for errors that all sizes have in common.
+    """
+    logarithms = np.zeros(variances[0].shape[1])
+    for change, after, before in zip(changes, variances[:-1], variances[1:], strict=True):
+        expected = np.maximum(before - after, 0.25 * before)
+        ratio = np.mean(change**2 / np.where(expected > 0, expected, np.inf), axis=0)
+        logarithms += 0.5 * np.log(np.maximum(ratio, 1e-12))
+    return np.asarray(safety * np.exp(logarithms / (len(changes) + prior)))
+
+
+def replicate_errors(finals: Array) -> Array:
+    """Directions (k, R) of the error of a mean over R independent replicates (k, R)."""
+    n = finals.shape[1]
+    deviations = finals - finals.mean(axis=1, keepdims=True)
+    # Student's t: the standard error has few degrees of freedom.
+    few = stdtrit(n - 1, 0.975) / stdtrit(np.inf, 0.975)
+    return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
+
+
+def propagated(finish: Callable[[Array], Array], answers: Array, changes: Array) -> Array:
+    """Changes (…, q) of the q expectations as changes (…, k) of the final answers."""
+    center = np.atleast_1d(finish(answers))
+    rows = [
+        np.atleast_1d(finish(answers + row)) - center for row in changes.reshape(-1, answers.size)
+    ]
+    return np.reshape(rows, (*changes.shape[:-1], center.size))

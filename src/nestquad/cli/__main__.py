@@ -1,0 +1,6 @@
+"""``python -m nestquad.cli``."""
+
+from nestquad.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

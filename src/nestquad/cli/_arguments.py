@@ -1,0 +1,202 @@
+"""Arguments that commands share: options, and the problem that a target names."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+from nestquad import problems
+from nestquad.errors import InputError, unknown_name
+from nestquad.methods import METHODS
+from nestquad.problem import NestedExpectation
+
+__all__ = [
+    "TARGET",
+    "Command",
+    "add_goal",
+    "add_output",
+    "count",
+    "listed",
+    "load_problem",
+    "new_file",
+    "number",
+]
+
+Command: TypeAlias = Callable[
+    [str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser
+]
+"""Adds a command: name, what it runs, summary and epilog."""
+
+TARGET = """\
+FILE.py:name, where name is a nestquad.NestedExpectation in that file or a function without
+arguments that returns one; or the name of a shipped problem (see `nestquad problems`)"""
+
+Value = TypeVar("Value")
+
+
+def add_goal(parser: argparse.ArgumentParser) -> None:
+    """Target, accuracy and method, which `estimate` and `plan` share."""
+    parser.add_argument("target", metavar="TARGET", help=TARGET)
+    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
+    parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
+    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
+    parser.add_argument(
+        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Seed, JSON, report and progress, which commands that compute share."""
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="the same seed gives the same numbers"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument(
+        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
+    )
+    parser.add_argument(
+        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
+    )
+
+
+def count(text: str) -> int:
+    """A positive whole number; 1e5 is one."""
+    value = number(text)
+    if not value.is_integer() or value < 1:  # which NaN and infinity are not either
+        _refuse(f"{text!r} is not a positive whole number")
+    return int(value)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        _refuse(f"{text!r} is not a number; for instance 10000 or 1e4")
+
+
+def listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
+    return lambda text: [parse(part.strip()) for part in text.split(",")]
+
+
+def new_file(text: str) -> Path:
+    """A file that can be written, found out now rather than after the evaluations."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
+    return path
+
+
+def _refuse(message: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(message)
+
+
+_KINDS = "a nq.NestedExpectation, or a function without arguments that returns one"
+
+
+def load_problem(target: str) -> NestedExpectation:
+    """The problem that ``FILE.py:name`` or the name of a shipped problem stands for.
+
+    The file is run, as ``python FILE.py`` would run it but for its ``__name__``; ``name`` is a
+    `NestedExpectation` in it, or a function without arguments that returns one. A problem without
+    a name takes this one.
+
+    Examples
+    --------
+    >>> load_problem("finance").exact
+    3.07365140973624
+    """
+    file, _, name = target.rpartition(":")
+    if target.endswith(".py") or (file and not name):
+        advice = f"For instance {target.rstrip(':')}:problem."
+        raise InputError("TARGET", f"{target!r} without a name", "FILE.py:name", advice)
+    if not file:
+        if target in problems.names():
+            return problems.get(target)
+        near = unknown_name("TARGET", target, problems.names())
+        raise InputError("TARGET", near.given, f"FILE.py:name, or {near.expected}", near.advice)
+    path = Path(file)
+    found = _look_up(_module(path), name, path)
+    if not isinstance(found, NestedExpectation) and callable(found):
+        found = _called(found, name, path)
+    if not isinstance(found, NestedExpectation):
+        given = f"{name!r} of {path.name}, which is of type {type(found).__name__}"
+        raise InputError("TARGET", given, _KINDS)
+    return found if found.name is not None else replace(found, name=name)
+
+
+def _module(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(
+            "TARGET", f"{str(path)!r}, which is not a file", "an existing file", _nearest(path)
+        )
+    # A name that no import statement can mean, known to `sys.modules`: dataclasses ask for it.
+    name = f"nestquad target {path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise InputError("TARGET", repr(str(path)), "a Python file, with the suffix .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:  # the file may import its neighbors
+        sys.path.insert(0, folder)
+    loader = spec.loader
+    _guarded(lambda: loader.exec_module(module), path, "a file that can be imported")
+    return module
+
+
+def _nearest(path: Path) -> str:
+    folder = path.parent
+    files = [p.name for p in folder.glob("*.py")] if folder.is_dir() else []
+    near = difflib.get_close_matches(path.name, files, n=1, cutoff=0.4)
+    return f"Did you mean {str(folder / near[0])!r}?" if near else ""
+
+
+def _look_up(module: ModuleType, name: str, path: Path) -> Any:
+    if name in vars(module):
+        return vars(module)[name]
+    candidates = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, NestedExpectation)
+        or (inspect.isfunction(value) and value.__module__ == module.__name__)
+    ]
+    if candidates:
+        raise unknown_name(f"TARGET (a name in {path.name})", name, candidates)
+    raise InputError("TARGET", f"{path.name}, which defines no problem", _KINDS)
+
+
+def _called(function: Callable[..., Any], name: str, path: Path) -> Any:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        given = f"{name!r} of {path.name}, which cannot be called without arguments ({error})"
+        raise InputError("TARGET", given, _KINDS) from error
+    return _guarded(function, path, f"{name}() to return a problem")
+
+
+def _guarded(call: Callable[[], Any], path: Path, expected: str) -> Any:
+    """Run the user's code; what it raises becomes one line that says where."""
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        last = traceback.format_exception_only(error)[-1].strip()
+        given = f"{path.name}, which failed{_where(error, path)} with {last}"
+        advice = f"`python {path}` may show more."
+        raise InputError("TARGET", given, expected, advice) from error
+
+
+def _where(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError) and error.filename == str(path.resolve()):
+        return f" at line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(path.resolve())]
+    return f" at line {own[-1].lineno} ({own[-1].line})" if own else ""

@@ -1,0 +1,326 @@
+"""The program: estimate, compare, problems, demo, and the parser of all commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nestquad as nq
+from nestquad.cli._arguments import TARGET, add_goal, add_output, count, listed, load_problem
+from nestquad.cli._plan import add_plan
+from nestquad.cli._voi import add_voi
+from nestquad.methods import METHODS
+from nestquad.pages import write_report
+from nestquad.plots import new_axes, save
+from nestquad.result import plain
+
+__all__ = ["main"]
+
+NOT_MET, WRONG_INPUT, INTERRUPTED = 3, 2, 130
+DEMO_REPLICATES = 5
+
+_DESCRIPTION = """\
+Nested expectations E[f(E[g(x, theta) | theta])] with few evaluations of g and honest error bars."""
+
+_EPILOG = """\
+examples:
+  nestquad demo
+  nestquad problems
+  nestquad estimate finance --tol 0.01
+  nestquad estimate model.py:problem --budget 1e5 --report page.html
+  nestquad compare finance --budget 1e3,1e4
+  nestquad plan model.py:problem --budget 1e3 --out points.csv
+  nestquad analyze points.plan.json values.csv
+  nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
+
+exit codes:
+  0  done; where a tolerance was asked for, it was met
+  2  wrong input; the message says what to do
+  3  a tolerance was asked for and not met
+"""
+
+_ESTIMATE = """\
+examples:
+  nestquad estimate finance --tol 0.01 --seed 1
+  nestquad estimate model.py:problem --budget 1e5 --method nkq --report page.html
+  nestquad estimate model.py:problem --rtol 1e-3 --max-seconds 60 --json > answer.json
+  nestquad estimate model.py:problem --tol 0.01 --store values --workers 4
+
+A FILE.py can be as short as this:
+  import nestquad as nq
+  problem = nq.NestedExpectation(
+      outer=nq.Normal(), inner=lambda theta: nq.Normal(theta, 1.0),
+      g=lambda x, theta: x[..., 0] ** 2, f=lambda j: j.clip(1.0))
+
+exit codes:
+  0  done; where a tolerance was asked for, it was met
+  2  wrong input
+  3  a tolerance was asked for and not met: the budget or the time ended before
+"""
+
+_COMPARE = """\
+examples:
+  nestquad compare finance --budget 1e4
+  nestquad compare model.py:problem --budget 1e3,1e4,1e5 --methods nkq,nmc --report page.html
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line with these arguments, or those of the process; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without ± must not end a run
+            stream.reconfigure(errors="replace")
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["reproduce"]:
+        given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
+        print(
+            f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr
+        )
+        return WRONG_INPUT
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return WRONG_INPUT
+    if "seed" in args and args.seed is None and getattr(args, "store", None) is None:
+        # Chosen here and not below, so that the command in a report makes the same numbers again.
+        args.seed = int(np.random.SeedSequence().generate_state(1)[0])
+        arguments += ["--seed", str(args.seed)]
+    args.line = shlex.join(["nestquad", *arguments])
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return int(args.run(args))
+    except nq.NestquadError as error:
+        print(f"nestquad: {error}", file=sys.stderr)
+        return WRONG_INPUT
+    except BrokenPipeError:  # such as `| head`: nobody reads any more, and that is fine
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"nestquad: {error}", file=sys.stderr)
+        return WRONG_INPUT
+    except KeyboardInterrupt:
+        print("nestquad: interrupted before there was an answer", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _estimate(args: argparse.Namespace) -> int:
+    if args.budget is None and args.tol is None and args.rtol is None:
+        options = "neither --budget nor --tol nor --rtol"
+        raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
+    problem = load_problem(args.target)
+    with _pool(args) as executor:
+        est = nq.estimate(
+            problem,
+            budget=args.budget,
+            tol=args.tol,
+            rtol=args.rtol,
+            method=args.method,
+            rng=args.seed,
+            executor=executor,
+            store=args.store,
+            max_seconds=args.max_seconds,
+            retries=args.retries,
+            progress=_progress(args),
+        )
+    print(est.to_json(indent=2) if args.json else _line(est))
+    if args.report:
+        _say(args, write_report(args.report, estimate=est, command=args.line))
+    asked = args.tol is not None or args.rtol is not None
+    return 0 if not asked or est.status == "converged" else NOT_MET
+
+
+def _pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
+    if args.workers is None:
+        return nullcontext()
+    # Workers load the file as well: its functions are found by name there.
+    return ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
+
+
+def _compare(args: argparse.Namespace) -> int:
+    table = nq.compare(
+        load_problem(args.target),
+        budget=args.budget,
+        methods=args.methods,
+        replicates=args.replicates,
+        rng=args.seed,
+        progress=_progress(args),
+    )
+    print(table.to_json(indent=2) if args.json else table)
+    if args.report:
+        _say(args, write_report(args.report, comparison=table, command=args.line))
+    return 0
+
+
+def _problems(args: argparse.Namespace) -> int:
+    shipped = dict(zip(nq.problems.names(), nq.problems.all(), strict=True))
+    if args.json:
+        rows = [
+            {
+                "name": name,
+                "d_x": _inner_dim(problem),
+                "d_theta": problem.outer_law.dim,
+                "exact": plain(problem.exact),
+                "tags": list(problem.tags),
+            }
+            for name, problem in shipped.items()
+        ]
+        print(json.dumps(rows, indent=2))
+        return 0
+    print(f"{'name':<18}{'d_x':>5}{'d_theta':>9}  {'exact':<18}tags")
+    for name, problem in shipped.items():
+        print(
+            f"{name:<18}{_inner_dim(problem):>5}{problem.outer_law.dim:>9}  "
+            f"{problem.exact:<18.12g}{', '.join(problem.tags)}"
+        )
+    return 0
+
+
+def _demo(args: argparse.Namespace) -> int:
+    problem = nq.problems.finance()
+    out = Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    progress = _progress(args)
+    est = nq.estimate(problem, tol=args.tol, rng=args.seed, progress=progress)
+    print(f"{_line(est)}\n")
+    table = nq.compare(
+        problem,
+        budget=est.n_evaluations,
+        replicates=DEMO_REPLICATES,
+        rng=args.seed,
+        progress=progress,
+    )
+    print(f"{table}\n")
+    page = write_report(
+        out / "report.html",
+        estimate=est,
+        comparison=table,
+        title="nestquad demo",
+        command=args.line,
+    )
+    figure, (left, right) = new_axes(12.0, 4.0, columns=2)
+    est.plot(left)
+    table.plot(right)
+    for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg"), page):
+        print(f"wrote {path}")
+    return 0 if est.status == "converged" else NOT_MET
+
+
+def _line(est: nq.Estimate) -> str:
+    exact = "" if est.exact is None else f", exact value {plain(est.exact)}"
+    return f"{est}{exact}"
+
+
+def _inner_dim(problem: nq.NestedExpectation) -> int | None:
+    center = np.full((1, problem.outer_law.base_dim), 0.5)
+    return problem.inner_law(problem.outer_law.from_uniform(center)).dim
+
+
+def _progress(args: argparse.Namespace) -> bool:
+    return sys.stderr.isatty() and not args.no_progress
+
+
+def _say(args: argparse.Namespace, path: Path) -> None:
+    print(f"wrote {path}", file=sys.stderr if args.json else sys.stdout)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"nestquad: warning: {message}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nestquad",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"nestquad {nq.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
+    add_goal(one)
+    one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
+    one.add_argument(
+        "--store", metavar="DIR", help="keep values of g there; the same command continues"
+    )
+    one.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    one.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
+    )
+    add_output(one)
+
+    many = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
+    many.add_argument("target", metavar="TARGET", help=TARGET)
+    many.add_argument(
+        "--budget",
+        type=listed(count),
+        required=True,
+        metavar="N[,N...]",
+        help="evaluations of g for each run; several make a convergence table",
+    )
+    many.add_argument(
+        "--methods", type=listed(str), metavar="A,B", help=f"default: all ({','.join(METHODS)})"
+    )
+    many.add_argument(
+        "--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)"
+    )
+    add_output(many)
+
+    add_plan(partial(_command, commands))
+    add_voi(partial(_command, commands))
+
+    listing = _command(
+        commands,
+        "problems",
+        _problems,
+        "the shipped problems",
+        "example:\n  nestquad problems --json\n",
+    )
+    listing.add_argument("--json", action="store_true", help="print JSON and nothing else")
+
+    demo = _command(
+        commands,
+        "demo",
+        _demo,
+        "finance to a requested accuracy, all methods, a figure and a report",
+        "example:\n  nestquad demo --out demo-output --tol 0.01\n",
+    )
+    demo.add_argument(
+        "--out", default="demo-output", metavar="DIR", help="where to write (default demo-output)"
+    )
+    demo.add_argument(
+        "--tol", type=float, default=0.02, metavar="X", help="95 %% half-width (default 0.02)"
+    )
+    demo.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
+    demo.add_argument("--no-progress", action="store_true", help="no progress bar")
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, epilog: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    return parser

@@ -1,0 +1,52 @@
+"""Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
+
+from nestquad.gp._correlation import Correlation
+from nestquad.gp._dense import GP, Hyperparameters, fit_gp
+from nestquad.gp._lattice import (
+    LatticeProcess,
+    PeriodicKernel,
+    fit_periodic,
+    interpolate,
+    lattice_steps,
+    reversed_bits,
+)
+from nestquad.gp._lengthscale import (
+    amplitude,
+    fit_lengthscale,
+    median_lengthscale,
+    restricted_likelihood,
+)
+from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.gp._surrogate import (
+    Surrogate,
+    SurrogateKind,
+    first_kinds,
+    fit_surrogate,
+    near_kinds,
+)
+from nestquad.gp._trend import Trend, trends
+
+__all__ = [
+    "GP",
+    "Correlation",
+    "Hyperparameters",
+    "LatticeProcess",
+    "PeriodicKernel",
+    "Surrogate",
+    "SurrogateKind",
+    "Trend",
+    "amplitude",
+    "first_kinds",
+    "fit_gp",
+    "fit_lengthscale",
+    "fit_periodic",
+    "fit_surrogate",
+    "interpolate",
+    "lattice_steps",
+    "maximum_likelihood",
+    "median_lengthscale",
+    "near_kinds",
+    "restricted_likelihood",
+    "reversed_bits",
+    "trends",
+]

@@ -1,0 +1,95 @@
+"""Correlation functions of surrogates, with their derivatives in the lengthscales."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from nestquad._typing import Array
+
+__all__ = ["Correlation", "Shape"]
+
+Shape = Literal["gaussian", "matern52"]
+
+_ROOT5 = np.sqrt(5.0)
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A stationary correlation with one lengthscale for each coordinate.
+
+    `additive` takes the mean over coordinates instead of the product: what is left of J in many
+    coordinates when each acts by itself.
+    """
+
+    shape: Shape
+    additive: bool = False
+
+    def __call__(self, x: Array, y: Array, lengthscale: Array) -> Array:
+        """(n, d), (m, d), (d,) → (n, m)."""
+        a, b = x / lengthscale, y / lengthscale
+        if self.shape == "gaussian" and not self.additive:
+            squared = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2.0 * a @ b.T
+            return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))
+        if self.additive:
+            total = np.zeros((len(a), len(b)))
+            for j in range(a.shape[1]):
+                total += self._factor(np.abs(a[:, None, j] - b[None, :, j]))
+            return np.asarray(total / a.shape[1])
+        # One exponential for all coordinates: it is what a product of Matérn functions costs.
+        polynomial = np.ones((len(a), len(b)))
+        exponent = np.zeros((len(a), len(b)))
+        for j in range(a.shape[1]):
+            r = np.abs(a[:, None, j] - b[None, :, j])
+            r *= _ROOT5
+            polynomial *= 1.0 + r + r * r / 3.0
+            exponent -= r
+        np.exp(exponent, out=exponent)
+        polynomial *= exponent
+        return polynomial
+
+    def derivatives(self, apart: Array, lengthscale: Array) -> tuple[Array, Array]:
+        """Correlations (m,) and their derivatives in the log lengthscales, (d, m).
+
+        `apart` (d, m) are the distances |x_j − y_j| of m pairs of points.
+        """
+        r = apart / lengthscale[:, None]
+        if self.additive:
+            factor, slope = self._factor_and_slope(r)
+            return factor.sum(axis=0) / len(r), slope / len(r)
+        if self.shape == "gaussian":
+            r *= r
+            values = np.exp(-0.5 * r.sum(axis=0))
+            r *= values
+            return values, r
+        r *= _ROOT5
+        values = np.exp(-r.sum(axis=0))
+        slope = r * r
+        slope /= 3.0
+        r += 1.0
+        polynomial = r + slope
+        slope *= r
+        slope /= polynomial
+        values *= polynomial.prod(axis=0)
+        slope *= values
+        return values, slope
+
+    def _factor(self, r: Array) -> Array:
+        if self.shape == "gaussian":
+            return np.asarray(np.exp(-0.5 * r * r))
+        a = _ROOT5 * r
+        return np.asarray((1.0 + a + a * a / 3.0) * np.exp(-a))
+
+    def _factor_and_slope(self, r: Array) -> tuple[Array, Array]:
+        """The factor of each coordinate and its derivative in the logarithm of the lengthscale."""
+        if self.shape == "gaussian":
+            squared = r * r
+            factor = np.exp(-0.5 * squared)
+            return factor, squared * factor
+        a = _ROOT5 * r
+        decay = np.exp(-a)
+        third = a * a * decay
+        third /= 3.0
+        return (1.0 + a) * decay + third, (1.0 + a) * third

@@ -1,0 +1,379 @@
+"""Dense Gaussian processes with trend and nugget, fitted by restricted likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.linalg import lapack, solve_triangular
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.gp._correlation import Correlation
+from nestquad.gp._optimizer import FAILED, maximum_likelihood
+from nestquad.gp._trend import Trend
+
+__all__ = ["FLOOR", "GP", "Hyperparameters", "RestrictedLikelihood", "fit_gp"]
+
+# Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
+FLOOR = 1e-13
+# Weak priors: lengthscales around 2 standard deviations of θ, noise around what halving the inner
+# points suggests. They decide only what the data leave open.
+_LENGTHSCALE_PRIOR = (np.log(2.0), 1.5)
+_NOISE_PRIOR_SD = 1.5
+# Points that choose hyperparameters: optima are flat, and likelihoods cost T³.
+_TUNING_POINTS = 80
+_MOST_STEPS = 30
+_BLOCK = 4096
+_LINE = 512
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Variances relative to the spread of the data; the noise is that of a point of unit weight."""
+
+    lengthscale: Array
+    signal: float
+    noise: float
+
+    def vector(self) -> Array:
+        return np.asarray(np.log([*self.lengthscale, self.signal, self.noise]))
+
+    @classmethod
+    def from_vector(cls, vector: Array) -> Hyperparameters:
+        values = np.exp(vector)
+        return cls(values[:-2], float(values[-2]), float(values[-1]))
+
+
+@dataclass(frozen=True)
+class RestrictedLikelihood:
+    """Negative restricted log likelihood plus priors, with its gradient.
+
+    `z` (T, d) are the points, `functions` (T, k) those of the trend. Without `log_noise_guess` the
+    noise is what `noise_shape` says, and has no prior.
+
+    Cost
+    ----
+    O(T³ + d T²), by LAPACK itself: with a few dozen points checking arguments would cost more
+    than the arithmetic.
+    """
+
+    correlation: Correlation
+    z: Array
+    y: Array
+    functions: Array
+    noise_shape: Array
+    log_noise_guess: float | None
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int64], Array]:
+        """Positions of all pairs above the diagonal (m,), and their distances (d, m)."""
+        row, column = np.triu_indices(self.y.size, 1)
+        position = np.asarray(row * self.y.size + column, dtype=np.int64)
+        return position, np.abs(self.z[row] - self.z[column]).T.copy()
+
+    def __call__(self, vector: Array) -> tuple[float, Array]:
+        *_, signal, noise = values = np.exp(vector)
+        n = self.y.size
+        position, apart = self._pairs
+        correlations, slopes = self.correlation.derivatives(apart, values[:-2])
+        # LAPACK reads a matrix above the diagonal, row by row, as one below it, column by column.
+        covariance = np.zeros((n, n))
+        flat = covariance.reshape(-1)
+        flat[position] = signal * correlations
+        flat[:: n + 1] = noise * self.noise_shape + signal * (1.0 + FLOOR)
+        factors = factorized(covariance.T, self.functions)
+        if factors is None:
+            return FAILED, np.zeros_like(vector)
+        lower, half, small = factors
+        inverse, _ = lapack.dtrtri(lower, lower=1)
+        # The factor's upper triangle is zero, and so is its inverse's.
+        part, _ = lapack.dtrtrs(small, half.T @ inverse, lower=1)
+        projection = inverse.T @ inverse
+        projection -= part.T @ part
+        alpha = projection @ self.y
+        loss = 0.5 * float(self.y @ alpha)
+        loss += float(np.log(lower.diagonal()).sum() + np.log(small.diagonal()).sum())
+        projection -= alpha[:, None] * alpha
+        diagonal, pairs = projection.diagonal(), projection.reshape(-1)[position]
+        gradient = np.empty_like(vector)
+        gradient[:-2] = signal * (slopes @ pairs)
+        gradient[-2] = signal * (float(correlations @ pairs) + 0.5 * float(diagonal.sum()))
+        gradient[-1] = 0.5 * noise * float(diagonal @ self.noise_shape)
+        centre, sd = _LENGTHSCALE_PRIOR
+        deviation = (vector[:-2] - centre) / sd
+        loss += 0.5 * float(deviation @ deviation)
+        gradient[:-2] += deviation / sd
+        if self.log_noise_guess is not None:
+            away = (float(vector[-1]) - self.log_noise_guess) / _NOISE_PRIOR_SD
+            loss += 0.5 * away**2
+            gradient[-1] += away / _NOISE_PRIOR_SD
+        return loss, gradient
+
+
+def _most_likely(
+    likelihood: RestrictedLikelihood, start: Hyperparameters | None
+) -> tuple[Hyperparameters, float] | None:
+    """Hyperparameters of highest likelihood and its logarithm; `start` is that of a similar fit."""
+    dim = likelihood.z.shape[1]
+    guess = likelihood.log_noise_guess
+    noise_bounds = (0.0, 0.0) if guess is None else (np.log(1e-22), np.log(10.0))
+    bounds = [(np.log(0.05), np.log(100.0))] * dim + [(np.log(1e-6), np.log(1e6)), noise_bounds]
+    # The last search may sit in an optimum of more noise than there is now: never trust it alone.
+    starts = [np.array([*np.full(dim, np.log(s)), 0.0, guess or 0.0]) for s in (1.0, 3.0)]
+    if start is not None:
+        starts.append(start.vector())
+    found = maximum_likelihood(
+        likelihood, starts, np.array(bounds), n_values=likelihood.y.size, most_steps=_MOST_STEPS
+    )
+    return None if found is None else (Hyperparameters.from_vector(found[0]), -found[1])
+
+
+def factorized(covariance: Array, functions: Array) -> tuple[Array, Array, Array] | None:
+    """Cholesky factor L, L⁻¹H and the factor of HᵀK⁻¹H; None where one does not exist."""
+    lower, info = lapack.dpotrf(covariance, lower=1, clean=1)
+    if info != 0:
+        return None
+    half, _ = lapack.dtrtrs(lower, functions, lower=1)
+    small, info = lapack.dpotrf(half.T @ half, lower=1, clean=1)
+    return None if info != 0 else (lower, half, small)
+
+
+@dataclass(frozen=True)
+class GP:
+    """A fitted surrogate of one output.
+
+    Shapes
+    ------
+    z (T, d), y (T,), noise_shape (T,): relative noise variances.
+
+    Cost
+    ----
+    O(T³) once; prediction O(T) a point, its variance O(T²).
+    """
+
+    correlation: Correlation
+    trend: Trend
+    z: Array
+    y: Array
+    noise_shape: Array
+    parameters: Hyperparameters
+    log_likelihood: float
+
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        spread = float(self.y.std())
+        return float(self.y.mean()), spread if spread > 0 else 1.0
+
+    @cached_property
+    def _gram(self) -> Array:
+        return self._covariance(self.z, self.noise_shape)
+
+    @cached_property
+    def _factor(self) -> tuple[Array, Array, Array]:
+        """Cholesky factor, L⁻¹H and the factor of HᵀK⁻¹H."""
+        return self._factorized(self._gram, self.z)
+
+    def _factorized(self, covariance: Array, x: Array) -> tuple[Array, Array, Array]:
+        found = factorized(covariance, self._trend(x))
+        if found is None:
+            raise NumericalError("The covariance of a surrogate is not positive definite.")
+        return found
+
+    def _coefficients(self, ys: Array) -> tuple[Array, Array]:
+        """Coefficients of kernel (T, m) and trend (k, m) for standardized values (T, m)."""
+        lower, half, small = self._factor
+        covariance, functions = self._gram, self._trend(self.z)
+        alpha, beta = np.zeros_like(ys), np.zeros((functions.shape[1], ys.shape[1]))
+        # Two rounds of refinement: kernels of smooth functions are close to singular.
+        for _ in range(3):
+            residual = ys - covariance @ alpha - functions @ beta
+            white = solve_triangular(lower, residual, lower=True)
+            step = _cholesky_solve(small, half.T @ white)
+            alpha = alpha + solve_triangular(lower, white - half @ step, lower=True, trans=1)
+            beta = beta + step
+        return alpha, beta
+
+    @cached_property
+    def _solution(self) -> tuple[Array, Array]:
+        level, spread = self._scale
+        return self._coefficients((self.y[:, None] - level) / spread)
+
+    def mean(self, z: Array) -> Array:
+        """Predictions at z (n, d)."""
+        alpha, beta = self._solution
+        level, spread = self._scale
+        return np.asarray(level + spread * (self._sums(z, alpha) + self._trend(z) @ beta)[:, 0])
+
+    def means(self, z: Array, ys: Array) -> Array:
+        """What the model would predict at z (n, d) from other values ys (T, m): (n, m)."""
+        level, spread = self._scale
+        alpha, beta = self._coefficients((ys - level) / spread)
+        return np.asarray(level + spread * (self._sums(z, alpha) + self._trend(z) @ beta))
+
+    def covariance(self, z: Array, design: Array | None = None, noise_ratio: float = 1.0) -> Array:
+        """Posterior covariance of the function at z (n, d).
+
+        `design` and `noise_ratio` ask what it would be with other design points, or with the
+        noise multiplied: neither needs values.
+        """
+        if design is None and noise_ratio == 1.0:
+            x, (lower, half, small) = self.z, self._factor
+        else:
+            x = self.z if design is None else design
+            shape = noise_ratio * np.full(x.shape[0], self.noise_shape.mean())
+            lower, half, small = self._factorized(self._covariance(x, shape), x)
+        p = self.parameters
+        white = solve_triangular(lower, p.signal * self._correlate(x, z), lower=True)
+        missing = self._trend(z).T - half.T @ white
+        extra = solve_triangular(small, missing, lower=True)
+        _, spread = self._scale
+        prior = p.signal * self._correlate(z, z)
+        return np.asarray(spread**2 * (prior - white.T @ white + extra.T @ extra))
+
+    def sd(self, z: Array) -> Array:
+        """Posterior standard deviation at z (n, d), one block at a time."""
+        lower, half, small = self._factor
+        _, spread = self._scale
+        out = np.empty(z.shape[0])
+        for start in range(0, z.shape[0], _BLOCK):
+            block = z[start : start + _BLOCK]
+            white = solve_triangular(lower, self._cross(block).T, lower=True)
+            extra = solve_triangular(small, self._trend(block).T - half.T @ white, lower=True)
+            variance = self.parameters.signal - (white**2).sum(0) + (extra**2).sum(0)
+            out[start : start + _BLOCK] = spread * np.sqrt(np.maximum(variance, 0.0))
+        return out
+
+    @cached_property
+    def leave_one_out(self) -> tuple[Array, Array]:
+        """Predictions of each y from the others, and their standard deviations (noise included)."""
+        lower, half, small = self._factor
+        inverse = solve_triangular(lower, np.eye(self.y.size), lower=True)
+        part = solve_triangular(small, half.T @ inverse, lower=True)
+        precision = np.maximum((inverse**2).sum(0) - (part**2).sum(0), np.finfo(float).tiny)
+        alpha, _ = self._solution
+        _, spread = self._scale
+        return self.y - spread * alpha[:, 0] / precision, spread / np.sqrt(precision)
+
+    def refitted(self, n: int) -> GP:
+        """The same process from the first n points only."""
+        y = self.y[:n]
+        spread = float(y.std()) or self._scale[1]
+        # Variances are in units of that of the values.
+        ratio = (self._scale[1] / spread) ** 2
+        parameters = replace(
+            self.parameters,
+            signal=ratio * self.parameters.signal,
+            noise=ratio * self.parameters.noise,
+        )
+        return replace(
+            self, z=self.z[:n], y=y, noise_shape=self.noise_shape[:n], parameters=parameters
+        )
+
+    @property
+    def noise_sd(self) -> Array:
+        """Standard deviation of the noise in each y."""
+        _, spread = self._scale
+        return np.asarray(spread * np.sqrt(self.parameters.noise * self.noise_shape))
+
+    def _correlate(self, x: Array, z: Array) -> Array:
+        return self.correlation(x, z, self.parameters.lengthscale)
+
+    def _cross(self, z: Array) -> Array:
+        return np.asarray(self.parameters.signal * self._correlate(z, self.z))
+
+    def _sums(self, z: Array, alpha: Array) -> Array:
+        """Σ_t k(z, z_t) α_t for alpha (T, m): (n, m).
+
+        An additive one is a sum of functions of one coordinate. At many points a spline through
+        values on a line gives them to nine digits.
+        """
+        if not self.correlation.additive or len(z) < 2 * _LINE:
+            return np.asarray(self._cross(z) @ alpha)
+        p = self.parameters
+        total = np.zeros((len(z), alpha.shape[1]))
+        for j in range(z.shape[1]):
+            line = np.linspace(z[:, j].min(), z[:, j].max(), _LINE)
+            factor = self.correlation(line[:, None], self.z[:, j : j + 1], p.lengthscale[j : j + 1])
+            total += CubicSpline(line, factor @ alpha)(z[:, j])
+        return np.asarray(p.signal / z.shape[1] * total)
+
+    def _covariance(self, x: Array, noise_shape: Array) -> Array:
+        p = self.parameters
+        matrix = p.signal * self._correlate(x, x)
+        matrix.flat[:: x.shape[0] + 1] += p.noise * noise_shape + FLOOR * p.signal
+        return matrix
+
+    @cached_property
+    def _reach(self) -> float:
+        return _reach(self.z)
+
+    def _trend(self, z: Array) -> Array:
+        return self.trend.matrix(z / self._reach)
+
+
+def fit_gp(
+    correlation: Correlation,
+    trend: Trend,
+    z: Array,
+    y: Array,
+    *,
+    noise_shape: Array | None = None,
+    noise_guess: float | None = None,
+    noise_variance: Array | None = None,
+    start: Hyperparameters | None = None,
+) -> GP | None:
+    """Fit by restricted maximum likelihood with weak priors; None if there is no maximum.
+
+    Parameters
+    ----------
+    noise_shape
+        Relative noise variances, (T,); default: equal.
+    noise_guess
+        A guess of the noise variance in units of y², the centre of its prior.
+    noise_variance
+        The noise variances themselves, (T,), in units of y²: nothing of the noise is then fitted.
+    start
+        Where to start besides the defaults, such as the last fit to fewer points.
+    """
+    spread = float(y.std())
+    dim = z.shape[1]
+    shape = np.ones(y.size) if noise_shape is None else noise_shape
+    if not spread > 1e-14 * float(np.abs(y).max(initial=0.0)):
+        flat = Hyperparameters(np.full(dim, 2.0), 1e-20, 1e-20)
+        return GP(correlation, trend, z, y, np.ones(y.size), flat, 0.0)
+    log_guess: float | None = float(np.log(max((noise_guess or 0.0) / spread**2, 1e-20)))
+    if noise_guess is None:
+        log_guess = float(np.log(1e-6))
+    if noise_variance is not None:
+        shape, log_guess = noise_variance / spread**2, None
+    few = slice(0, max(_TUNING_POINTS, 2 * trend.size(dim)))
+    likelihood = RestrictedLikelihood(
+        correlation,
+        z[few],
+        ((y - y.mean()) / spread)[few],
+        trend.matrix(z[few] / _reach(z)),
+        shape[few],
+        log_guess,
+    )
+    found = _most_likely(likelihood, start)
+    if found is None:
+        return None
+    gp = GP(correlation, trend, z, y, shape, *found)
+    try:
+        _ = gp._factor
+    except NumericalError:  # with all points, where fewer chose the hyperparameters
+        return None
+    return gp
+
+
+def _reach(z: Array) -> float:
+    return float(np.abs(z).max())
+
+
+def _cholesky_solve(lower: Array, rhs: Array) -> Array:
+    white = solve_triangular(lower, rhs, lower=True)
+    return np.asarray(solve_triangular(lower, white, lower=True, trans=1))

@@ -1,0 +1,377 @@
+"""Gaussian processes on a rank-1 lattice.
+
+With a kernel that depends on differences modulo 1 only, the Gram matrix of a lattice is circulant
+and every step (likelihood, interpolation, posterior paths) is a fast Fourier transform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import dct, irfft, rfft
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.rules import Factor, factorize
+
+__all__ = [
+    "LatticeProcess",
+    "PeriodicKernel",
+    "fit_periodic",
+    "interpolate",
+    "lattice_steps",
+    "reversed_bits",
+]
+
+# B_2, B_4 and B_6 as polynomials in x (1 - x), from the highest power down.
+_BERNOULLI = {
+    1: (-1.0, 1.0 / 6.0),
+    2: (1.0, 0.0, -1.0 / 30.0),
+    3: (-1.0, -0.5, 0.0, 1.0 / 42.0),
+}
+_FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
+# Bounds of log γ and of the logarithm of the nugget (relative to the variance): from what rounding
+# hides to what makes the other factors vanish.
+_SCALE_BOUNDS = (-18.0, 9.0)
+_NUGGET_BOUNDS = (-29.0, 5.0)
+_FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
+_MOST_STEPS = 60
+# Smallest relative nugget where a Cholesky factorisation is used.
+_DENSE_NUGGET = 1e-12
+# Numbers that are worked on together: they stay in a cache.
+_BLOCK = 1 << 14
+# Differences held at a time (1 MB).
+_TOGETHER = 1 << 17
+
+
+def omega(order: int, x: Array) -> Array:
+    """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx): a scaled Bernoulli polynomial of x modulo 1."""
+    scale = (-1.0) ** (order + 1) * (2.0 * np.pi) ** (2 * order) / _FACTORIAL[order]
+    t = x - np.floor(x)
+    t *= 1.0 - t
+    first, *others = (scale * coefficient for coefficient in _BERNOULLI[order])
+    value = first * t
+    value += others[0]
+    for coefficient in others[1:]:
+        value *= t
+        value += coefficient
+    return np.asarray(value)
+
+
+def lattice_steps(vector: NDArray[np.int64], size: int) -> Array:
+    """{i z_j / M} for all i below the size M: (d, M)."""
+    return np.asarray((vector[:, None] * np.arange(size) & (size - 1)) / size)
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodicKernel:
+    """k = ∏_j (1 + γ_j ω_s({v_j − w_j})) − 1, without the constant, which is fitted apart.
+
+    Integrating a coordinate out makes its factor 1, so the kernel of the mean over trailing
+    coordinates is the same product over the leading ones.
+
+    Attributes
+    ----------
+    order
+        s: how many derivatives functions have in each coordinate.
+    scales
+        γ (d,).
+    nugget
+        Variance of what the kernel does not see, relative to k at 0.
+    """
+
+    order: int
+    scales: Array
+    nugget: float
+
+    def __call__(self, steps: Array) -> Array:
+        """k at differences (d', …) of the leading d' coordinates, (…)."""
+        flat = steps.reshape(len(steps), -1)
+        out = np.empty(flat.shape[1])
+        for start in range(0, out.size, _BLOCK):
+            terms = omega(self.order, flat[:, start : start + _BLOCK])
+            terms *= self.scales[: len(terms), None]
+            out[start : start + _BLOCK] = _product_less_one(terms)
+        return out.reshape(steps.shape[1:])
+
+    @property
+    def noise(self) -> float:
+        """The nugget's variance in units of the kernel."""
+        return self.nugget * float(self(np.zeros((self.scales.size, 1)))[0])
+
+
+def _product_less_one(terms: Array) -> Array:
+    """∏_j (1 + t_j) − 1 for (d, …), without cancellation where all terms are tiny.
+
+    Pairs (1 + a)(1 + b) − 1 = a + b + ab, then pairs of these.
+    """
+    while (count := len(terms)) > 1:
+        half = count // 2
+        a, b = terms[:half], terms[half : 2 * half]
+        paired = a * b
+        paired += a
+        paired += b
+        terms = paired if count % 2 == 0 else np.concatenate([paired, terms[-1:]])
+    return np.asarray(terms[0])
+
+
+def fit_periodic(
+    values: Array,
+    steps: Array,
+    orders: Sequence[int] = (1, 2),
+    start: PeriodicKernel | None = None,
+) -> tuple[PeriodicKernel, float]:
+    """Order, scales and nugget of highest likelihood, and the negative log likelihood.
+
+    Mean and amplitude are profiled out. Values (M,) are in lattice order, steps (d, M). The search
+    starts from the scales and nugget of `start`.
+
+    Cost
+    ----
+    O(d M + M log M) for each of 20 to 60 evaluations with gradient, for each order.
+    """
+    power = np.abs(rfft(values - values.mean())) ** 2 / values.size
+    dim, size = steps.shape
+    half = steps[:, : size // 2 + 1]
+    if start is None:
+        start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
+    first = np.log(np.append(start.scales, start.nugget))
+    bounds = np.array([_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS])
+    best: tuple[PeriodicKernel, float] | None = None
+    for order in orders:
+        loss = LatticeLikelihood(omega(order, half), power)
+        found = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
+        parameters, value = found or (first, np.inf)
+        if best is None or value < best[1]:
+            scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
+            best = PeriodicKernel(order, scales, nugget), value
+    assert best is not None
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeLikelihood:
+    """Negative log likelihood up to a constant, and its gradient in log γ_1 … log γ_d, log nugget.
+
+    Kernel and spectrum are even, so half of the lattice says it all: transforms are cosine
+    transforms.
+
+    Shapes
+    ------
+    omegas (d, M/2 + 1): ω at the first half of the lattice steps; power (M/2 + 1,): |FFT of the
+    values|²/M.
+    """
+
+    omegas: Array
+    power: Array
+
+    @cached_property
+    def _count(self) -> Array:
+        """How often each mode occurs; the mean, mode 0, is profiled out."""
+        count = np.full(self.power.size, 2.0)
+        count[0], count[-1] = 0.0, 1.0
+        return count
+
+    def __call__(self, log_parameters: Array) -> tuple[float, Array]:
+        freedom = 2 * self.power.size - 3
+        scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
+        count = self._count
+        terms = scales[:, None] * self.omegas
+        kernel = _product_less_one(terms)
+        noise = nugget * float(kernel[0])
+        precision = 1.0 / (np.maximum(dct(kernel, 1), 0.0) + noise)
+        relative = self.power * precision
+        quadratic = float(count @ relative) + 1e-300
+        value = 0.5 * (freedom * np.log(quadratic / freedom) - float(count @ np.log(precision)))
+        by_eigenvalue = 0.5 * precision * (1.0 - freedom / quadratic * relative)
+        by_eigenvalue[0] = 0.0
+        by_noise = float(count @ by_eigenvalue)
+        by_kernel = 2.0 * dct(by_eigenvalue, 1)
+        by_kernel[0], by_kernel[-1] = 0.5 * by_kernel[0] + nugget * by_noise, 0.5 * by_kernel[-1]
+        # ∂k/∂log γ_j is the product with the j-th factor replaced by its term.
+        by_kernel *= 1.0 + kernel
+        terms /= 1.0 + terms
+        return value, np.append(terms @ by_kernel, noise * by_noise)
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeProcess:
+    """The posterior of a periodic function and of its mean over the trailing coordinates.
+
+    Attributes
+    ----------
+    kernel, steps
+        Kernel and lattice steps (d, M).
+    n_theta
+        How many leading coordinates remain when the others are averaged out.
+    order
+        Lattice indices (n,) of the values.
+    values
+        What was observed, (n,).
+    """
+
+    kernel: PeriodicKernel
+    steps: Array
+    n_theta: int
+    order: NDArray[np.int64]
+    values: Array
+
+    @property
+    def size(self) -> int:
+        return int(self.steps.shape[1])
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a value at each lattice point, so that FFTs do everything."""
+        return self.order.size == self.size
+
+    def marginal(self, offsets: Array | None = None) -> Array:
+        """Posterior mean over x at all lattice θ, moved by each of (C, n_theta): (C, M)."""
+        mean, dual = self._fitted
+        if offsets is None:
+            return np.asarray(mean + self._convolve(dual))
+        kernel = self.kernel(self.steps[: self.n_theta, None, :] + offsets.T[:, :, None])
+        transform = rfft(kernel)
+        transform *= rfft(dual)
+        return np.asarray(mean + irfft(transform, n=self.size))
+
+    def at(self, points: Array) -> Array:
+        """Posterior mean at any points (T, d), or over x at any θ (T, n_theta): (T,).
+
+        Points are given less the shift of the lattice.
+
+        Cost
+        ----
+        O(T M), where `marginal` has O(M log M) for all lattice θ.
+        """
+        mean, dual = self._fitted
+        own = self.steps[: points.shape[1], None, :]
+        out = np.empty(len(points))
+        together = max(1, _TOGETHER // (self.size * points.shape[1]))
+        for start in range(0, len(points), together):
+            some = slice(start, start + together)
+            out[some] = self.kernel(points[some].T[:, :, None] - own) @ dual
+        return mean + out
+
+    def draws(self, n_draws: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Functions from the prior: their means over x (m, M), and noisy values (m, n).
+
+        The values are where, and in the order in which, those of the process were observed.
+        """
+        amplitude, noise = np.sqrt(self._amplitude), np.sqrt(self.kernel.noise)
+        shape = (n_draws, self.size)
+        marginal, rest = (
+            irfft(np.sqrt(spectrum) * rfft(rng.standard_normal(shape)), n=self.size)
+            for spectrum in (self._marginal_spectrum, self._rest_spectrum)
+        )
+        whole = marginal + rest + noise * rng.standard_normal(shape)
+        return amplitude * marginal, amplitude * whole[:, self.order]
+
+    def predicted(self, values: Array) -> Array:
+        """What `marginal` would be for other values (m, n): (m, M)."""
+        mean, dual = self._solve(values)
+        return np.asarray(mean[:, None] + self._convolve(dual))
+
+    @cached_property
+    def spread(self) -> float:
+        """Posterior standard deviation of the mean over x at a lattice θ."""
+        marginal = self._marginal_spectrum
+        left = marginal - marginal**2 / (marginal + self._rest_spectrum + self.kernel.noise)
+        return float(np.sqrt(self._amplitude * np.maximum(left, 0.0).mean()))
+
+    @cached_property
+    def leave_one_out(self) -> Array:
+        """Values less what the others predict for them, (n,)."""
+        dual = self._fitted[1][self.order]
+        if self.complete:
+            inverse = 1.0 / self._spectrum
+            inverse[0] = 0.0  # the mean is fitted to all values
+            return np.asarray(dual / irfft(inverse, n=self.size)[0])
+        solved = self._factor.solve(np.ones(self.order.size))
+        return np.asarray(dual / (self._factor.inverse_diagonal() - solved**2 / solved.sum()))
+
+    @cached_property
+    def _fitted(self) -> tuple[float, Array]:
+        mean, dual = self._solve(self.values[None])
+        return float(mean[0]), dual[0]
+
+    @cached_property
+    def _amplitude(self) -> float:
+        """σ², by which the kernel has to be multiplied."""
+        mean, dual = self._fitted
+        square = float((self.values - mean) @ dual[self.order])
+        return max(square, 0.0) / max(self.values.size - 1, 1)
+
+    @cached_property
+    def _column(self) -> Array:
+        return self.kernel(self.steps)
+
+    @cached_property
+    def _spectrum(self) -> Array:
+        """Eigenvalues of the Gram matrix with its nugget."""
+        return np.asarray(np.maximum(rfft(self._column).real, 0.0) + self.kernel.noise)
+
+    @cached_property
+    def _marginal_spectrum(self) -> Array:
+        spectrum = rfft(self.kernel(self.steps[: self.n_theta])).real
+        return np.asarray(np.maximum(spectrum, 0.0))
+
+    @cached_property
+    def _rest_spectrum(self) -> Array:
+        return np.asarray(np.maximum(rfft(self._column).real - self._marginal_spectrum, 0.0))
+
+    def _convolve(self, dual: Array) -> Array:
+        """Σ_l dual_l k(θ_i - θ_l) for all lattice θ."""
+        return np.asarray(irfft(rfft(dual) * self._marginal_spectrum, n=self.size))
+
+    def _solve(self, values: Array) -> tuple[Array, Array]:
+        """Generalised least squares of a constant (m,), and (K + λ)⁻¹ of the rest (m, M)."""
+        dual = np.zeros((values.shape[0], self.size))
+        if self.complete:
+            mean = values.mean(axis=1)
+            dual[:, self.order] = values - mean[:, None]
+            transform = rfft(dual) / self._spectrum
+            transform[:, 0] = 0.0
+            return mean, np.asarray(irfft(transform, n=self.size))
+        solved = self._factor.solve(np.concatenate([values, np.ones((1, values.shape[1]))]).T).T
+        mean = solved[:-1].sum(axis=1) / solved[-1].sum()
+        dual[:, self.order] = solved[:-1] - mean[:, None] * solved[-1]
+        return mean, dual
+
+    @cached_property
+    def _factor(self) -> Factor:
+        differences = (self.order[:, None] - self.order) & (self.size - 1)
+        gram = self._column[differences]
+        ridge = max(self.kernel.nugget, _DENSE_NUGGET) * float(self._column[0])
+        while (factor := factorize(gram, ridge)) is None:
+            ridge *= 10.0
+            if ridge > float(self._column[0]):
+                raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
+        return factor
+
+
+def interpolate(
+    kernel: PeriodicKernel, vector: NDArray[np.int64], n_theta: int, values: Array
+) -> LatticeProcess:
+    """Condition on values at the first N points of a lattice in van der Corput order.
+
+    If N is a power of two, by FFT; otherwise by Cholesky factorisation, in O(N³).
+    """
+    n = values.size
+    log2_size = (n - 1).bit_length()
+    steps = lattice_steps(vector, 1 << log2_size)
+    return LatticeProcess(kernel, steps, n_theta, reversed_bits(n, log2_size), values)
+
+
+def reversed_bits(n: int, n_bits: int) -> NDArray[np.int64]:
+    """0 … n - 1 with their binary digits mirrored: the lattice index of each point."""
+    index = np.arange(n, dtype=np.int64)
+    mirrored = np.zeros_like(index)
+    for bit in range(n_bits):
+        mirrored |= (index >> bit & 1) << (n_bits - 1 - bit)
+    return mirrored

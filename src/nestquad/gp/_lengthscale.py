@@ -1,0 +1,259 @@
+"""Lengthscales and amplitudes of kernels: restricted likelihood pooled over θ, median heuristic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.linalg import lapack
+
+from nestquad._typing import Array
+from nestquad.kernels import Kernel
+from nestquad.rules import Factor
+
+__all__ = ["amplitude", "fit_lengthscale", "median_lengthscale", "restricted_likelihood"]
+
+# Relative ridge while tuning: large enough for every lengthscale to factorise.
+_RIDGE = 1e-9
+_GRID = 6
+# Where to look around the best point of a grid with wide steps (of log factors).
+_FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) / 3.0
+_WIDE = 1.0
+# Factors to try first for a kernel that is close.
+_NEAR = (0.25, 4.0)
+# Nodes that tell roughly where to look, where there are at least twice as many.
+_ROUGH_NODES = 32
+# Numbers of Gram matrices that are worked on together: they stay in a cache.
+_TOGETHER = 1 << 15
+# Nodes whose distances enter the median heuristic.
+_MEDIAN_NODES = 256
+
+
+def median_lengthscale(nodes: Array) -> float:
+    """Median Euclidean distance between distinct nodes (N, d).
+
+    Cost: O(min(N, 256)² d); the first nodes stand for all, which for iid and low-discrepancy
+    points is a fair sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> median_lengthscale(np.array([[0.0], [1.0], [3.0]]))
+    2.0
+    """
+    nodes = np.asarray(nodes, dtype=float)[:_MEDIAN_NODES]
+    n, dim = nodes.shape
+    if n < 2:
+        return 1.0
+    squared = np.zeros((n, n))
+    for j in range(dim):
+        squared += (nodes[:, None, j] - nodes[None, :, j]) ** 2
+    distance = float(np.median(np.sqrt(squared[np.triu_indices(n, 1)])))
+    return distance if distance > 0 else 1.0
+
+
+def amplitude(factor: Factor, values: Array) -> Array:
+    """Variance of a Gaussian process with unknown constant mean, for each column of values (N, m).
+
+    The maximum of the restricted likelihood: the quadratic form of the values, less what the
+    constant explains, over N - 1.
+    """
+    return np.asarray(_centred_quadratic(factor, values) / max(values.shape[0] - 1, 1))
+
+
+def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
+    """Log restricted likelihood (up to a constant) of m functions at the same N nodes.
+
+    Each function has its own constant and all share one amplitude, both profiled out: the
+    functions are g(·, θ) for different θ, and what they have in common is the kernel.
+    """
+    return float(_scaled_likelihoods(kernel, nodes[None], values[None], np.ones(1))[0])
+
+
+def fit_lengthscale(
+    kernel: Kernel,
+    groups: Sequence[tuple[Array, Array]],
+    *,
+    bounds: tuple[float, float] = (0.03, 30.0),
+    most_nodes: int = 128,
+    near: bool = False,
+) -> tuple[Kernel, float]:
+    """The kernel with its lengthscale multiplied by the factor of highest likelihood, and that.
+
+    Both are those of a parabola through the best factors tried: optima are flat. Per-coordinate
+    lengthscales keep their ratios. Values are standardised by the profile itself, so neither their
+    level nor their scale matters.
+
+    Parameters
+    ----------
+    kernel
+        Where to start.
+    groups
+        Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes. Functions
+        observed at other nodes make another group.
+    bounds
+        The least and the largest factor.
+    most_nodes
+        Nodes that are used, the first of each group: the optimum is flat, and the cost is N³.
+    near
+        The kernel is close already, fitted to the same values with another order or elsewhere:
+        factors between 1/4 and 4 are tried first, and all only if the best is one of these.
+
+    Cost
+    ----
+    Five to ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six
+    in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
+    there is one parameter, and kernels have no derivatives in it.
+    """
+    # Groups of one shape are worked on together.
+    alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
+    for nodes, values in groups:
+        if (centred := _centred(values[:most_nodes])) is not None:
+            alike.setdefault(centred.shape, []).append((nodes[:most_nodes], centred))
+    if not alike:
+        return kernel, 0.0
+    stacks = [
+        (np.stack(nodes), np.stack(values))
+        for nodes, values in (zip(*group, strict=True) for group in alike.values())
+    ]
+
+    def likelihoods(log_factors: Array, most: int = most_nodes) -> Array:
+        parts = [(nodes[:, :most], values[:, :most]) for nodes, values in stacks]
+        factors = np.exp(log_factors)
+        return np.asarray(sum(_scaled_likelihoods(kernel, *part, factors) for part in parts))
+
+    largest = max(nodes.shape[1] for nodes, _ in stacks)
+    rough = _ROUGH_NODES if largest >= 2 * _ROUGH_NODES else None
+    tried, found = _searched(likelihoods, _NEAR if near else bounds, rough)
+    if near and int(np.argmax(found)) in (0, len(found) - 1):
+        tried, found = _searched(likelihoods, bounds, rough)
+    best = int(np.argmax(found))
+    around = slice(max(best - 1, 0), best + 2)
+    log_factor, highest = _vertex(tried[around], found[around], best - around.start)
+    return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
+
+
+def _searched(
+    likelihoods: Callable[..., Array], bounds: tuple[float, float], rough: int | None
+) -> tuple[Array, Array]:
+    """Logarithms of factors in ascending order, and their likelihoods.
+
+    A grid, and a finer one around its best point if it is wide. Many small factorisations at once
+    cost little more than one, so factors are tried in batches. With `rough`, so few nodes say
+    where to look first.
+    """
+    low, high = np.log(bounds)
+    tried = np.linspace(low, high, _GRID)
+    step = tried[1] - tried[0]
+    if step < _WIDE:
+        return tried, likelihoods(tried)
+    if rough is not None:
+        return _climbed(likelihoods, tried, int(np.argmax(likelihoods(tried, rough))))
+    found = likelihoods(tried)
+    between = tried[int(np.argmax(found))] + step * _FINE[_FINE != 0.0]
+    between = between[(between > low) & (between < high)]
+    tried, found = np.append(tried, between), np.append(found, likelihoods(between))
+    order = np.argsort(tried)
+    return tried[order], found[order]
+
+
+def _climbed(likelihoods: Callable[..., Array], grid: Array, best: int) -> tuple[Array, Array]:
+    """A finer grid around one point of a grid, moved until the highest point is inside."""
+    fine = np.linspace(grid[0], grid[-1], 3 * len(grid) - 2)
+    low, high = max(3 * best - 2, 0), min(3 * best + 3, len(fine))
+    found = likelihoods(fine[low:high])
+    while (at := int(np.argmax(found))) == 0 < low or low + at + 1 == high < len(fine):
+        if at == 0:
+            new = max(low - 3, 0)
+            found, low = np.append(likelihoods(fine[new:low]), found), new
+        else:
+            new = min(high + 3, len(fine))
+            found, high = np.append(found, likelihoods(fine[high:new])), new
+    return fine[low:high], found
+
+
+def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:
+    """Where the parabola through three points is highest, and how high; the best point at an end.
+
+    The middle one of three is the highest, so that the parabola opens downwards.
+    """
+    if len(x) < 3 or not np.isfinite(y).all():
+        return float(x[best]), float(y[best])
+    slopes = np.diff(y) / np.diff(x)
+    curvature = (slopes[1] - slopes[0]) / (x[2] - x[0])
+    if not curvature < 0:
+        return float(x[best]), float(y[best])
+    at = 0.5 * (x[0] + x[1]) - slopes[0] / (2.0 * curvature)
+    height = y[0] + (at - x[0]) * (slopes[0] + curvature * (at - x[1]))
+    return float(at), float(height)
+
+
+def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Array) -> Array:
+    """Restricted likelihoods with the lengthscale multiplied by each factor, (F,).
+
+    Summed over G groups: nodes (G, N, d), values (G, N, m).
+    """
+    n_groups, n, _ = values.shape
+    scales = np.multiply.outer(factors, np.atleast_1d(kernel.lengthscale))
+    right = np.concatenate([values, np.ones((n_groups, n, 1))], axis=2)
+    found = np.empty(len(factors) * n_groups)
+    together = max(1, _TOGETHER // n**2)
+    for start in range(0, len(found), together):
+        factor, group = np.divmod(np.arange(start, min(start + together, len(found))), n_groups)
+        grams = kernel.with_lengthscale(scales[factor])(nodes[group], nodes[group])
+        found[start : start + together] = _likelihoods(grams, right[group])
+    return np.asarray(found.reshape(-1, n_groups).sum(axis=1))
+
+
+def _likelihoods(grams: Array, right: Array) -> Array:
+    """Restricted likelihoods of Gram matrices (F, N, N), for values and a column of ones."""
+    n, m = right.shape[1], right.shape[2] - 1
+    diagonals = np.einsum("fii->fi", grams)
+    diagonals += _RIDGE * diagonals.mean(axis=1, keepdims=True)
+    lower = _lower_factors(grams)
+    # Row by row in memory, a lower factor is what LAPACK calls the transpose of an upper one.
+    half = np.stack(
+        [lapack.dtrtrs(low.T, r, lower=0, trans=1)[0] for low, r in zip(lower, right, strict=True)]
+    )
+    whitened, one = half[..., :-1], half[..., -1]
+    total = np.einsum("fi,fi->f", one, one)
+    explained = np.einsum("fim,fi->fm", whitened, one) ** 2 / total[:, None]
+    left = np.maximum(np.einsum("fim,fim->fm", whitened, whitened) - explained, 0.0).sum(axis=1)
+    determinants = 2.0 * np.log(np.einsum("fii->fi", lower)).sum(axis=1)
+    freedom = m * (n - 1)
+    with np.errstate(divide="ignore"):
+        found = -0.5 * (m * determinants + m * np.log(total) + freedom * np.log(left / freedom))
+    return np.where((left > 0) & np.isfinite(found), found, -np.inf)
+
+
+def _lower_factors(grams: Array) -> Array:
+    """Cholesky factors (F, N, N); NaN for matrices that are not positive definite."""
+    try:
+        return np.asarray(np.linalg.cholesky(grams), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.stack([_lower_factor(gram) for gram in grams])
+
+
+def _lower_factor(gram: Array) -> Array:
+    try:
+        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.full_like(gram, np.nan)
+
+
+def _centred(values: Array) -> Array | None:
+    """Values less their means; None for constants or three points, which teach nothing."""
+    centred: Array = values - values.mean(axis=0)
+    level = float(np.abs(values).max(initial=0.0))
+    if values.shape[0] < 4 or float(np.abs(centred).max(initial=0.0)) <= 1e-13 * level:
+        return None
+    return centred
+
+
+def _centred_quadratic(factor: Factor, values: Array) -> Array:
+    """Yᵀ K⁻¹ Y after generalised least squares of a constant, for each column."""
+    n = values.shape[0]
+    solved = factor.solve(np.column_stack([values, np.ones(n)]))
+    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
+    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
+    return np.asarray(np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0))

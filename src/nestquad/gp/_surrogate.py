@@ -1,0 +1,178 @@
+"""Surrogates of J over θ: kinds of dense Gaussian processes, and fitting one to all outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.gp._correlation import Correlation, Shape
+from nestquad.gp._dense import GP, Hyperparameters, fit_gp
+from nestquad.gp._trend import Trend, trends
+
+__all__ = ["Surrogate", "SurrogateKind", "fit_surrogate", "first_kinds", "near_kinds"]
+
+
+@dataclass(frozen=True)
+class SurrogateKind:
+    """A model of J, or of log J where J has to stay positive."""
+
+    shape: Shape
+    trend: Trend
+    additive: bool = False
+    logarithm: bool = False
+
+    def __str__(self) -> str:
+        what = "log J" if self.logarithm else "J"
+        kernel = {"gaussian": "Gaussian", "matern52": "Matérn-5/2"}[self.shape]
+        return f"{what}: {'additive ' if self.additive else ''}{kernel}, {self.trend} trend"
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """Ĵ(θ) for all outputs, over normal scores z of θ.
+
+    Shapes
+    ------
+    z (n, d) → (n, p).
+    """
+
+    kind: SurrogateKind
+    outputs: tuple[GP, ...]
+
+    def mean(self, z: Array) -> Array:
+        return self._back(np.stack([gp.mean(z) for gp in self.outputs], axis=1))
+
+    def can_model(self, js: Array) -> Array:
+        """The first of js (m, T, p) up to one that the model cannot take."""
+        if not self.kind.logarithm:
+            return js
+        return js[: int((js > 0).all(axis=(1, 2)).cumprod().sum())]
+
+    def means(self, z: Array, js: Array) -> Array:
+        """What the same model predicts at z from other values js (m, T, p): (m, n, p)."""
+        modelled = np.log(js) if self.kind.logarithm else js
+        columns = [gp.means(z, modelled[:, :, c].T).T for c, gp in enumerate(self.outputs)]
+        return self._back(np.stack(columns, axis=2))
+
+    def sd(self, z: Array) -> Array:
+        """Standard deviation of Ĵ, to first order for log J."""
+        sd = np.stack([gp.sd(z) for gp in self.outputs], axis=1)
+        return sd * self.mean(z) if self.kind.logarithm else sd
+
+    def paths(self, z: Array, count: int, rng: np.random.Generator) -> Array:
+        """Draws of J from the posterior at z (n, d): (count, n, p)."""
+        draws = np.empty((count, z.shape[0], len(self.outputs)))
+        for c, gp in enumerate(self.outputs):
+            root = _square_root(gp.covariance(z))
+            draws[:, :, c] = gp.mean(z) + rng.standard_normal((count, root.shape[1])) @ root.T
+        return self._back(draws)
+
+    def leave_one_out(self) -> Array:
+        """Each design point predicted from the others, (T, p)."""
+        return self._back(np.stack([gp.leave_one_out[0] for gp in self.outputs], axis=1))
+
+    def refitted(self, n: int) -> Surrogate:
+        """The same processes from the first n design points only."""
+        return replace(self, outputs=tuple(gp.refitted(n) for gp in self.outputs))
+
+    def log_predictive_density(self, j: Array) -> float:
+        """Leave-one-out log density of the values j (T, p) themselves, whatever was modelled."""
+        total = 0.0
+        for c, gp in enumerate(self.outputs):
+            mean, sd = gp.leave_one_out
+            total += float(np.sum(-0.5 * ((gp.y - mean) / sd) ** 2 - np.log(sd)))
+            if self.kind.logarithm:
+                total -= float(np.sum(np.log(j[:, c])))
+        return total
+
+    def _back(self, modelled: Array) -> Array:
+        if not self.kind.logarithm:
+            return modelled
+        return np.asarray(np.exp(np.clip(modelled, -700.0, 700.0)))
+
+
+def first_kinds(dim: int, n_points: int, *, positive: bool) -> list[SurrogateKind]:
+    """Where to begin the search for a kind: rough and smooth, with and without logarithm."""
+    offered = [t for t in trends(dim, n_points) if t.degree <= 2]
+    linear = [t for t in offered if t.degree <= 1][-1]
+    pairs: list[tuple[Shape, Trend]] = [("matern52", linear), ("gaussian", offered[-1])]
+    return [
+        SurrogateKind(shape, trend, additive=dim > 3, logarithm=logarithm)
+        for logarithm in ([False, True] if positive else [False])
+        for shape, trend in pairs
+    ]
+
+
+def near_kinds(kind: SurrogateKind, dim: int, n_points: int) -> list[SurrogateKind]:
+    """Kinds that differ in one respect: the trend by one step, the shape, or how it combines."""
+    offered = trends(dim, n_points)
+    at = offered.index(kind.trend) if kind.trend in offered else len(offered)
+    steps = [offered[i] for i in (at + 1, at - 1) if 0 <= i < len(offered)]
+    other: Shape = "matern52" if kind.shape == "gaussian" else "gaussian"
+    near = [replace(kind, trend=trend) for trend in steps]
+    near.append(replace(kind, shape=other))
+    if dim > 1:
+        near.append(replace(kind, additive=not kind.additive))
+    return near
+
+
+def fit_surrogate(
+    kind: SurrogateKind,
+    z: Array,
+    j: Array,
+    change: Array,
+    starts: tuple[Hyperparameters, ...] | None = None,
+    variance: Array | None = None,
+) -> Surrogate | None:
+    """Fit one kind to J (T, p); `change` (T, p) is what halving the inner points does to J.
+
+    `variance` (T, p), where given, is that of J, and the change is not looked at.
+    """
+    outputs = []
+    for c in range(j.shape[1]):
+        y, noise = j[:, c], change[:, c]
+        given = None if variance is None else variance[:, c]
+        if kind.logarithm:
+            noise, y = noise / y, np.log(y)
+            given = None if given is None else given / j[:, c] ** 2
+        gp = fit_gp(
+            Correlation(kind.shape, kind.additive),
+            kind.trend,
+            z,
+            y,
+            noise_shape=_smooth_noise(z, noise),
+            noise_guess=0.3 * float(np.mean(noise**2)),
+            noise_variance=given,
+            start=starts[c] if starts else None,
+        )
+        if gp is None:
+            return None
+        outputs.append(gp)
+    return Surrogate(kind, tuple(outputs))
+
+
+def _smooth_noise(z: Array, change: Array) -> Array:
+    """Relative noise variances as a smooth function of z, of geometric mean one.
+
+    Single changes say little; how their size varies with θ is seen by regression of its logarithm
+    on a quadratic in z, with as many points as it takes.
+    """
+    size = np.log(change**2 + 1e-6 * np.mean(change**2) + 1e-300)
+    functions = np.concatenate([np.ones((len(z), 1)), z, z**2], axis=1)
+    if len(z) < 3 * functions.shape[1]:
+        return np.ones(len(z))
+    # A weak pull to a constant: one point with a large change must not bend the rest.
+    penalty = np.diag([0.0] + [4.0] * (functions.shape[1] - 1))
+    normal = functions.T @ functions + penalty
+    fitted = functions @ np.linalg.solve(normal, functions.T @ size)
+    fitted -= fitted.mean()
+    return np.asarray(np.exp(np.clip(fitted, -9.0, 9.0)))
+
+
+def _square_root(covariance: Array) -> Array:
+    """A factor of a positive semi-definite matrix, however singular."""
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    keep = eigenvalues > eigenvalues[-1] * 1e-12
+    return np.asarray(vectors[:, keep] * np.sqrt(eigenvalues[keep]))

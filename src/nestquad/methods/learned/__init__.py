@@ -1,0 +1,9 @@
+"""Methods that learn J and average f of what they learned."""
+
+from nestquad.methods.learned._base import Learned, LearnedMethod
+from nestquad.methods.learned._model import ModelOfJ
+from nestquad.methods.learned.ckq import CKQ
+from nestquad.methods.learned.joint import JointLattice
+from nestquad.methods.learned.lsmc import LSMC
+
+__all__ = ["CKQ", "LSMC", "JointLattice", "Learned", "LearnedMethod", "ModelOfJ"]

@@ -1,0 +1,80 @@
+"""The average of f(Ĵ) over θ, which costs no evaluation of g."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import replicate_errors, size_of
+from nestquad.evaluate import call_f
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import OuterSample
+
+__all__ = ["DenseAverage"]
+
+# Independently shifted lattices of θ: their spread is the error of their mean, whatever f is.
+_REPLICATES = 16
+# Limits of time: numbers that may be computed for an average (half a second), and the base-2
+# logarithms of the number of θ of a lattice, at first and at most.
+_NUMBERS, _FEWEST, _MOST = 1 << 24, 10, 16
+
+
+@dataclass(frozen=True)
+class DenseAverage:
+    """Averages f(Ĵ) over dense θ, on which Ĵ is free of g; `scalar` if g has one output."""
+
+    problem: NestedExpectation
+    scalar: bool
+    stream: Stream
+
+    def of(self, model: ModelOfJ, limit: float) -> Array:
+        """The q expectations by each lattice, (R, q), of as many θ as their error asks for.
+
+        θ are free of g, so their number grows until the error of the final answers is small
+        beside `limit`, what the model leaves uncertain, or until time is up.
+        """
+        most = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
+        for log2_size in range(_FEWEST, max(min(most, _MOST), _FEWEST) + 1, 2):
+            found = self.by_replicate(model, log2_size)
+            if size_of(self.errors(found)) <= 0.2 * limit:
+                break
+        return found
+
+    def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
+        """The q expectations by each lattice, (R, q)."""
+        averages = []
+        for blocks in model.replicates(_REPLICATES, log2_size, self.stream):
+            total, weight = np.zeros(1), 0.0
+            for block in blocks:
+                total = total + block.weights @ self.f(block, require_finite=True)
+                weight += float(block.weights.sum())
+            averages.append(total / weight)
+        return np.stack(averages)
+
+    def errors(self, by_replicate: Array) -> Array:
+        """Directions (k, R) of the error of the final answers."""
+        return replicate_errors(np.stack([self.final(answers) for answers in by_replicate], axis=1))
+
+    def final(self, answers: Array) -> Array:
+        return np.atleast_1d(self.problem.finish(answers))
+
+    def f(self, points: DenseSet, *, require_finite: bool) -> Array:
+        """Values (M, q) of f; where f cannot take Ĵ, NaN or, if required to be finite, an error."""
+        theta = points.uniform
+        if require_finite:  # θ only serves the message
+            theta = self.problem.outer_law.from_uniform(theta)
+        j = points.j[:, 0] if self.scalar else points.j
+        return call_f(self.problem, j, theta, require_finite=require_finite)
+
+    def sample(self, points: DenseSet) -> OuterSample:
+        """A few thousand θ with Ĵ and f(Ĵ), for plots."""
+        rows = slice(None, None, -(-len(points.j) // 4096))
+        some = DenseSet(points.uniform[rows], points.weights[rows], points.j[rows])
+        f = self.f(some, require_finite=False)
+        theta = self.problem.outer_law.from_uniform(some.uniform)
+        weights = np.repeat(some.weights[:, None] / some.weights.sum(), f.shape[1], axis=1)
+        return OuterSample(theta, some.j[:, 0] if self.scalar else some.j, f, weights)

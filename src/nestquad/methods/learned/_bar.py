@@ -1,0 +1,176 @@
+"""The error bar of a learned answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import (
+    calibration_factor,
+    harmonic_averages,
+    order_of_smoothness,
+    propagated,
+    step_size,
+)
+from nestquad.errors import NumericalError
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+
+__all__ = ["ErrorBar"]
+
+_PATHS = 24
+# Prior weight of the model's own bar, in comparisons, and a safety factor for having few.
+_PRIOR, _SAFETY = 0.5, 1.6
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBar:
+    """How wrong E f(Ĵ) may be, as directions (k, m) of each part of the error.
+
+    Attributes
+    ----------
+    average
+        How f(Ĵ) is averaged.
+    model
+        What was learned of J.
+    """
+
+    average: DenseAverage
+    model: ModelOfJ
+
+    def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
+        """Directions by cause, and the rate: the power of n at which the posterior narrows."""
+        paths, rate = self._paths(rng)
+        parts = {"paths": paths, "misfit": self._misfit(), "unlearned": self._unlearned()}
+        for cause, others in self.model.alternatives().items():
+            changes = self._felt(self.model, np.stack(others))[:, 0]
+            parts[cause] = np.abs(changes).max(axis=0)[:, None]
+        return parts, rate
+
+    @cached_property
+    def answers(self) -> Array:
+        """The q expectations, about which all is linear."""
+        return np.asarray(self._averages(self.model.sketch)[0])
+
+    @cached_property
+    def _order(self) -> int:
+        j = self.model.sketch.j
+        return order_of_smoothness(self.average.problem, j[:, 0] if self.average.scalar else j)
+
+    def _paths(self, rng: np.random.Generator) -> tuple[Array, float]:
+        """Posterior paths pushed through f, times what such paths turned out to be worth.
+
+        A posterior expects what further points will change, and its variance falls by just that.
+        So the same model from a half and a quarter of the points shows by how much it is too
+        careful (g is smoother than the kernel, or errors at single θ cancel) or not enough.
+        """
+        models = [self.model, *self._smaller()]
+        paths = [model.paths(_PATHS, rng) for model in models]
+        changes = [self._felt(model, drawn) for model, drawn in zip(models, paths, strict=True)]
+        variances = [np.mean(change**2, axis=0) for change in changes]
+        if self._order > 0:
+            averages = [self._averages(self._compared(model)) for model in models]
+            steps = [self._final(more - fewer) for more, fewer in pairwise(averages)]
+            factor = calibration_factor(steps, variances, _PRIOR, _SAFETY)
+        else:
+            # Where f jumps, an answer changes by whole θ, and only because of J at some of them.
+            # So what is compared is J itself.
+            few = self.model.sketch.uniform[:: -(-len(self.model.sketch.j) // 512)]
+            js = [model.mean(few) for model in models]
+            moved = [np.sqrt(np.median((a - b) ** 2, axis=0))[None] for a, b in pairwise(js)]
+            spreads = [
+                np.median(np.mean((drawn - model.sketch.j) ** 2, axis=0), axis=0)[None]
+                for model, drawn in zip(models, paths, strict=True)
+            ]
+            factor = np.full(
+                changes[0].shape[-1],
+                calibration_factor(moved, spreads, _PRIOR, _SAFETY).max(),
+            )
+        rate = 1.0
+        if len(models) > 1 and (variances[0] > 0).any():
+            rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
+        directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
+        return directions, float(np.clip(rate, 0.5, 3.0))
+
+    def _compared(self, model: ModelOfJ) -> DenseSet:
+        """The model on a lattice of θ that is the same for all models."""
+        log2_size = max(12, (len(self.model.sketch.j) - 1).bit_length())
+        (blocks,) = model.replicates(1, log2_size, self.average.stream)
+        parts = list(blocks)
+        return DenseSet(
+            np.concatenate([part.uniform for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.j for part in parts]),
+        )
+
+    def _smaller(self) -> list[ModelOfJ]:
+        """The same model from a half and a quarter of the points."""
+        models: list[ModelOfJ] = []
+        for halvings in (1, 2):
+            try:
+                models.append(self.model.refitted(self.model.n_points >> halvings))
+            except NumericalError:  # too few points for the terms
+                break
+        return models
+
+    def _felt(self, model: ModelOfJ, others: Array) -> Array:
+        """Changes (m, S, k) of final answers by other J (m, M, p) at the θ of the sketch."""
+        base = model.sketch
+        step = step_size(base.j, others - base.j) if self._order == 0 else 1.0
+        others = base.j + step * (others - base.j) if step > 1.0 else others
+        center = self._averages(base)
+        changed = np.stack([self._averages(replace(base, j=j)) for j in others])
+        return self._final(np.nan_to_num(changed - center) / step)
+
+    def _averages(self, points: DenseSet) -> Array:
+        f = self.average.f(points, require_finite=False)
+        return harmonic_averages(f, points.weights, points.uniform)
+
+    def _misfit(self) -> Array:
+        """By what the mean residual, as f feels it, exceeds its standard error, (k, 1).
+
+        Each residual is what all other points predict wrongly. With the slope of f their mean
+        estimates the error to first order, but with much noise.
+        """
+        design, residuals = self.model.design, self.model.residuals()
+        steps = self.model.sd(design.uniform)
+        felt = np.zeros((len(residuals), self.answers.size))
+        for c in np.flatnonzero(residuals.any(axis=0) & steps.any(axis=0)):
+            shift = steps * (np.arange(steps.shape[1]) == c)
+            sides = [self.model.bounded(design.j + s, design.uniform) for s in (shift, -shift)]
+            up, down = (
+                self.average.f(replace(design, j=side), require_finite=False) for side in sides
+            )
+            width = np.maximum(sides[0][:, c, None] - sides[1][:, c, None], 1e-300)
+            slope = (up - down) / width
+            felt += np.nan_to_num(slope, posinf=0.0, neginf=0.0) * residuals[:, c, None]
+        weights = design.weights / design.weights.sum()
+        mean = self._final(weights @ felt)
+        noise = self._final(np.sqrt(weights**2 @ felt**2))
+        return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
+
+    def _unlearned(self) -> Array:
+        """What residuals change if they are J's and not noise in x, (k, m).
+
+        A model that explains less than half of an output has seen too little of g to say what is
+        noise. Anything between none of it and all of it is as likely.
+        """
+        design, residuals = self.model.design, self.model.residuals()
+        # Squared weights, since residuals are noisy where the weights are small.
+        weights = design.weights**2 / (design.weights**2).sum()
+        values = design.j + residuals
+        spread = weights @ (values - weights @ values) ** 2
+        before = self._averages(design)[0]
+        directions = [np.zeros(self.average.final(self.answers).size)]
+        for c in np.flatnonzero(weights @ residuals**2 > 0.5 * spread):
+            j = design.j + residuals * (np.arange(residuals.shape[1]) == c)
+            after = self._averages(replace(design, j=self.model.bounded(j, design.uniform)))[0]
+            directions.append(self._final(np.nan_to_num(after - before)) / np.sqrt(3.0))
+        return np.stack(directions, axis=1)
+
+    def _final(self, changes: Array) -> Array:
+        return propagated(self.average.problem.finish, self.answers, changes)

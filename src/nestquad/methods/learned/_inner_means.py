@@ -1,0 +1,297 @@
+"""J at the design points by the best of several rules, judged on the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, UnsupportedError
+from nestquad.evaluate import Evaluations
+from nestquad.gp import amplitude, fit_lengthscale, median_lengthscale
+from nestquad.kernels import Gaussian, Kernel, Matern
+from nestquad.methods.nested import weighted_sum
+from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
+from nestquad.regression import ControlVariates, Score, fit_controls
+from nestquad.rules import factorize
+
+__all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
+
+# Kernel weights cost N³, and see nothing of a function of more coordinates than these.
+MOST_KERNEL_NODES, _MOST_KERNEL_COORDINATES = 1024, 3
+# Limits of time: θ and nodes on which a kernel is tuned, and on which kernels are compared.
+_TUNING, _TRIAL = (2, 32), (3, 256)
+
+
+@dataclass(frozen=True)
+class InnerMeans:
+    """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
+
+    `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
+    control variates that were fitted, whether the rule uses them or not.
+    """
+
+    j: Array
+    rule: str
+    dim: int
+    variance: Array | None = None
+    controls: ControlVariates | None = None
+
+    @property
+    def by_kernel(self) -> bool:
+        return self.rule.startswith("kernel")
+
+    def first(self, n: int) -> InnerMeans:
+        variance = None if self.variance is None else self.variance[:n]
+        return replace(self, j=self.j[:, :n], variance=variance)
+
+    @property
+    def change(self) -> Array:
+        """J_N - J_{N/2}, (T, p)."""
+        return np.asarray(self.j[0] - self.j[1])
+
+    @property
+    def rate(self) -> float:
+        """The observed exponent of N at which changes shrink, between ½ and 3."""
+        if self.j.shape[0] < 3:
+            return 0.5
+        now, before = _size(self.j[0] - self.j[1]), _size(self.j[1] - self.j[2])
+        return float(np.clip(np.log2(max(before, 1e-300) / max(now, 1e-300)), 0.5, 3.0))
+
+    @property
+    def left(self) -> float:
+        """What is left of the error, as a share of the last change.
+
+        At rate r the change is 2^r - 1 times as large. Slow rates are those of noise, for which
+        half the points err by as much more as all of them.
+        """
+        return float(min(1.0, 1.0 / (2.0 ** min(self.rate, 1.5) - 1.0)))
+
+    @property
+    def expected_rate(self) -> float:
+        """The exponent to plan with: what was observed, drawn to that of low-discrepancy points.
+
+        Few points show less of the rate than many will; in many dimensions neither shows much.
+        """
+        return 0.5 * (self.rate + 1.0) if self.dim <= _MOST_KERNEL_COORDINATES else self.rate
+
+
+def inner_means(
+    evaluations: Evaluations,
+    design_weights: Array,
+    usable: Callable[[Array], bool],
+    level: int = 0,
+    bayesian: bool = False,
+) -> InnerMeans:
+    """Try the mean, kernel weights and control variates; keep what changes least from N/2 to N.
+
+    `design_weights` (T,) say how much each θ counts; `usable` tells whether f can take J (T, p):
+    weights of both signs may make J negative where the mean is not. With `bayesian` J comes by
+    kernel weights whatever happens, and with its posterior variance.
+    """
+    grid = evaluations.design.grids[level]
+    outer = evaluations.outer(level)
+    values = evaluations.values(grid.n_outer, level)
+    values = values.reshape(*values.shape[:2], -1)
+    rows = values.shape[0]
+    spread = values.reshape(-1, values.shape[-1]).std(axis=0)
+    judge = _Judge(design_weights[:rows], np.where(spread > 0, spread, 1.0))
+    sizes = [n for n in (grid.n_inner, grid.n_inner // 2, grid.n_inner // 4) if n >= 1]
+    plain = _mean_weights(sizes, grid.n_inner)
+    candidates = {"mean": _apply(plain, values)}
+    inner = evaluations.inner(outer.theta[:rows], (0, rows), level)
+    controls: ControlVariates | None = None
+    if bayesian:
+        return _bayesian(inner.uniform, values, sizes, inner.x.shape[-1])
+    if inner.uniform is not None and outer.uniform is not None:
+        uniform = inner.uniform[:rows]  # with few θ not every set of the pool is taken
+        in_theta = evaluations.problem.outer_law.base
+        # A law written in uniforms may still be normal, and g in normals may have bounds.
+        scores: list[tuple[Score, Score]] = [("uniform", in_theta), ("normal", in_theta)]
+        if grid.n_inner >= 4:
+            controls = fit_controls(uniform, outer.uniform[:rows], values, scores)
+        spaces: tuple[Space, ...] = ("uniform", "normal")
+        work = _Work(uniform, outer.uniform[:rows], values, controls, judge, spaces)
+        if controls is not None:
+            candidates["mean after control variates"] = work.apply(plain, True)
+        few = uniform.shape[-1] <= _MOST_KERNEL_COORDINATES and grid.n_sets is not None
+        if few and 8 <= grid.n_inner <= MOST_KERNEL_NODES:
+            choice, residual = work.best_kernel(sizes)
+            name = "kernel after control variates" if residual else "kernel"
+            candidates[name] = work.apply(choice.weights(uniform, sizes), residual)
+    best = "mean"
+    for name, j in candidates.items():
+        if usable(j[0]) and judge.change(j) < 0.8 * judge.change(candidates[best]):
+            best = name
+    return InnerMeans(candidates[best], best, inner.x.shape[-1], controls=controls)
+
+
+def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
+    """Bayesian quadrature with the likeliest kernel, and its posterior variances."""
+    if uniform is None:
+        raise UnsupportedError(
+            "noise='stage1' needs an inner law that is driven by uniforms. Use noise='fitted'."
+        )
+    if not 4 <= sizes[0] <= MOST_KERNEL_NODES:
+        raise InputError(
+            "noise",
+            f"'stage1' with {sizes[0]} inner points",
+            f"4 to {MOST_KERNEL_NODES} of them, since their Gram matrices are factorized",
+            "Fix n_inner, lower the budget, or use noise='fitted'.",
+        )
+    sets = uniform[: len(values)]
+    rows = min(_TUNING[0], len(sets))
+    (choice,) = kernel_choices(sets, values[:rows], ("uniform", "normal"), 1)
+    j = _apply(choice.weights(sets, sizes), values)
+    return InnerMeans(j, "kernel", dim, choice.posterior_variance(sets, values))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Values at T points (T, N, p), the S point sets behind them, and control variates."""
+
+    uniform: Array
+    outer: Array
+    values: Array
+    controls: ControlVariates | None
+    judge: _Judge
+    spaces: tuple[Space, ...]
+
+    def apply(self, weights: Array, residual: bool) -> Array:
+        """J (views, T, p) by weights (views, S or 1, N) on g, or on what controls leave of it."""
+        j = _apply(weights, self.values)
+        if not residual or self.controls is None:
+            return j
+        return np.asarray(j - self.controls.integrals(self.uniform, weights, self.outer))
+
+    def best_kernel(self, sizes: list[int]) -> tuple[KernelChoice, bool]:
+        """The kernel that changes J least, and whether on g itself or on what controls leave."""
+        few = slice(0, min(_TRIAL[0], len(self.uniform)))
+        n = min(sizes[0], _TRIAL[1])
+        parts = [n, n // 2, n // 4]
+        trials = []
+        for residual in (False, True) if self.controls is not None else (False,):
+            values = self._sample(residual)
+            for choice in kernel_choices(self.uniform, values, self.spaces, 2):
+                weights = choice.weights(self.uniform[few, :n], parts)
+                small = replace(
+                    self,
+                    uniform=self.uniform[few, :n],
+                    outer=self.outer[few],
+                    values=self.values[few, :n],
+                )
+                change = self.judge.change(small.apply(weights, residual), few)
+                trials.append((change, choice, residual))
+        _, choice, residual = min(trials, key=lambda trial: trial[0])
+        return choice, residual
+
+    def _sample(self, residual: bool) -> Array:
+        """g at a few θ, or what controls leave of it."""
+        rows = range(min(_TUNING[0], len(self.uniform), len(self.values)))
+        if not residual or self.controls is None:
+            return self.values[: len(rows)]
+        fitted = [self.controls.values(self.uniform[t], self.outer[t], t) for t in rows]
+        return np.asarray(self.values[: len(rows)] - np.stack(fitted))
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """A tuned recipe, and how likely it makes the values."""
+
+    recipe: KernelQuadrature
+    likelihood: float
+
+    def weights(self, uniform: Array, sizes: list[int]) -> Array:
+        """Weights (views, S, N) on prefixes of the S point sets (S, N, d)."""
+        n_sets, n, _ = uniform.shape
+        weights = np.zeros((len(sizes), n_sets, n))
+        usable = [size for size in sizes if size >= 2]
+        nodes = nodes_on(self.recipe.space, uniform, uniform)
+        block = max(1, 2**21 // n**2)  # 16 MB of Gram matrices
+        for s in range(0, n_sets, block):
+            found = self.recipe.rules_by_set(nodes[s : s + block], usable)
+            for i, rules in enumerate(found, start=s):
+                for view, rule in enumerate(rules):
+                    weights[view, i, : usable[view]] = rule.weights
+        for view in range(len(usable), len(sizes)):
+            weights[view, :, : sizes[view]] = 1.0 / sizes[view]
+        return weights
+
+    def posterior_variance(self, uniform: Array, values: Array) -> Array:
+        """Variance of J given the values (T, N, p), as Bayesian quadrature has it: (T, p).
+
+        That of a function of unit amplitude, which depends on the nodes alone, times the amplitude
+        of g at each θ.
+        """
+        kernel = self.recipe.kernel
+        assert kernel is not None
+        out = np.empty((values.shape[0], values.shape[2]))
+        for s, points in enumerate(uniform):
+            nodes = nodes_on(self.recipe.space, points, points)
+            rule = self.recipe.rules_by_set(nodes[None], (len(nodes),))[0][0]
+            # Weights on a line need no ridge; the Gram matrix, for the amplitude, does.
+            factor = factorize(kernel(nodes, nodes), rule.ridge or 1e-9)
+            assert factor is not None  # it was when the weights were made, or the ridge is enough
+            for t in range(s, len(values), len(uniform)):
+                out[t] = rule.posterior_variance * amplitude(factor, values[t])
+        return out
+
+
+def kernel_choices(
+    uniform: Array, values: Array, spaces: tuple[Space, ...], most: int
+) -> list[KernelChoice]:
+    """The likeliest kernels for values (T, N, p) at the first T of the sets (S, N, d).
+
+    Kernels of finite smoothness for g with kinks or ends, the Gaussian for g without.
+    """
+    dim = uniform.shape[-1]
+    spread = values.std(axis=(0, 1))
+    columns = (values / np.where(spread > 0, spread, 1.0))[:, : _TUNING[1]]
+    kernels: list[Kernel] = [default_kernel(dim, 1.5), default_kernel(dim, 2.5)]
+    if dim <= 2:
+        kernels += [Matern(3.5), Gaussian()]
+    choices = []
+    for space in spaces:
+        nodes = nodes_on(space, uniform, uniform)[: len(columns), : _TUNING[1]]
+        groups = list(zip(nodes, columns, strict=True))
+        scale = median_lengthscale(nodes[0])
+        for kernel in kernels:
+            tuned, likelihood = fit_lengthscale(kernel.with_lengthscale(scale), groups)
+            recipe = KernelQuadrature(tuned, space, "fixed")
+            choices.append(KernelChoice(recipe, likelihood))
+    return sorted(choices, key=lambda choice: -choice.likelihood)[:most]
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Measures how much J changes from N/2 to N, over all θ by their weight and in units of g."""
+
+    weights: Array
+    scale: Array
+
+    def change(self, j: Array, rows: slice = slice(None)) -> float:
+        if j.shape[0] < 2:
+            return float("inf")
+        relative = ((j[0] - j[1]) / self.scale) ** 2
+        weights = self.weights[rows]
+        return float(np.sqrt((weights[:, None] * relative).sum() / weights.sum()))
+
+
+def _mean_weights(sizes: list[int], n: int) -> Array:
+    weights = np.zeros((len(sizes), 1, n))
+    for view, size in enumerate(sizes):
+        weights[view, :, :size] = 1.0 / size
+    return weights
+
+
+def _apply(weights: Array, values: Array) -> Array:
+    """(views, S, N) and (T, N, k) → (views, T, k)."""
+    rows = values.shape[0]
+    sets = np.arange(rows) % weights.shape[1]
+    return np.stack([weighted_sum(values, view[sets]) for view in weights])
+
+
+def _size(change: Array) -> float:
+    return float(np.sqrt(np.mean(change**2)))

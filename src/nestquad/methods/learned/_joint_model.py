@@ -1,0 +1,388 @@
+"""A model of g on a joint lattice in (θ, x): sparse polynomials plus a periodic kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.gp import (
+    LatticeProcess,
+    PeriodicKernel,
+    fit_periodic,
+    interpolate,
+    lattice_steps,
+    reversed_bits,
+)
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._tail import KnownMeans, Tail
+from nestquad.points import Periodization, Stream, density, moved, periodic
+from nestquad.regression import (
+    PolynomialFit,
+    Score,
+    ScoreTable,
+    Term,
+    choose_scores,
+    fit_terms,
+    grow_polynomial,
+)
+
+__all__ = ["Data", "JointModel", "fit_joint"]
+
+# Limits of time: points that choose terms and orders (fewer where there are many coordinates),
+# points that determine coefficients and refine kernels, and θ that are looked at together.
+_CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**15
+# At most so many terms, and points for each of them: with fewer, leave-one-out errors would choose
+# what they were looked at too often for.
+_MOST_TERMS, _POINTS_PER_TERM = 500, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Values (N, p) at the first N points of a shifted lattice in (θ, x).
+
+    Attributes
+    ----------
+    vector, shift
+        Generating vector and shift (d,), of which the leading `dim` coordinates are those of θ.
+    periodic
+        Points (N, d) of the lattice, from which `periodization` makes uniforms.
+    positive
+        Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
+    """
+
+    vector: NDArray[np.int64]
+    shift: Array
+    dim: int
+    periodization: Periodization
+    periodic: Array
+    values: Array
+    positive: bool = False
+
+    def first(self, n: int) -> Data:
+        return replace(self, periodic=self.periodic[:n], values=self.values[:n])
+
+    @cached_property
+    def uniform(self) -> Array:
+        return moved(self.periodization, self.periodic)
+
+    @cached_property
+    def weights(self) -> Array:
+        return density(self.periodization, self.periodic)
+
+
+@dataclass(frozen=True, eq=False)
+class _Output:
+    """One output of g: a polynomial, and the process of its residuals times the density."""
+
+    fit: PolynomialFit
+    kernel: PeriodicKernel | None
+    process: LatticeProcess | None
+    low: float
+    high: float
+    positive: bool
+
+    def near_values(self, j: Array) -> Array:
+        """Ĵ kept near the values of g: where the density is small, noise over it is large."""
+        if self.process is None:
+            return j
+        margin = 0.5 * (self.high - self.low)
+        low = self.low - margin if self.low < 0 else max(self.low - margin, 0.0)
+        return np.clip(j, low, self.high + margin)
+
+
+@dataclass(frozen=True, eq=False)
+class JointModel(ModelOfJ):
+    """What was learned of g from the first points of the lattice.
+
+    Its tails have the form of those of `original`, the model that it is a smaller copy of.
+    """
+
+    data: Data
+    table: ScoreTable
+    outputs: tuple[_Output, ...]
+    original: JointModel | None = None
+
+    @property
+    def dim(self) -> int:
+        return self.data.dim
+
+    @property
+    def n_points(self) -> int:
+        return len(self.data.values)
+
+    @property
+    def size(self) -> int:
+        """Of the smallest lattice that contains the points."""
+        return 1 << (self.n_points - 1).bit_length()
+
+    @property
+    def cost(self) -> int:
+        in_theta = [
+            term
+            for output in self.outputs
+            for term in output.fit.terms
+            if all(coordinate < self.dim for coordinate, _ in term)
+        ]
+        return len(in_theta) + self.dim
+
+    @cached_property
+    def sketch(self) -> DenseSet:
+        """Ĵ at all θ of the lattice, which is one FFT."""
+        return self._with_tails(self._unbounded(None), self._tails)
+
+    @cached_property
+    def design(self) -> DenseSet:
+        order = reversed_bits(self.n_points, self.size.bit_length() - 1)
+        # One θ and one x: both weigh.
+        return DenseSet(self.sketch.uniform[order], self.data.weights, self.sketch.j[order])
+
+    def mean(self, uniform: Array) -> Array:
+        v = periodic(self.data.periodization, uniform)
+        away = v - self.data.shift[: self.dim]
+        return self._with_tails(self._means(v, lambda process: process.at(away)), self._tails).j
+
+    def sd(self, uniform: Array) -> Array:
+        v = periodic(self.data.periodization, uniform)
+        return self._deviations(density(self.data.periodization, v))
+
+    def at(self, uniform: Array, inner: Array) -> Array:
+        v = periodic(self.data.periodization, np.concatenate([uniform, inner], axis=1))
+        away = v - self.data.shift
+        return self._means(v, lambda process: process.at(away)).j
+
+    def bounded(self, j: Array, uniform: Array) -> Array:
+        v = periodic(self.data.periodization, uniform)
+        points = DenseSet(uniform, density(self.data.periodization, v), j)
+        return self._with_tails(points, self._tails).j
+
+    def alternatives(self) -> Mapping[str, Sequence[Array]]:
+        """The same with other tails of a J that has to be positive."""
+        if all(tail is None for tail in self._tails):
+            return {}
+        base = self._unbounded(None)
+        pairs = [
+            (None, None) if tail is None else tail.others(self._known(base, c))
+            for c, tail in enumerate(self._tails)
+        ]
+        return {"tail": [self._with_tails(base, tails).j for tails in zip(*pairs, strict=True)]}
+
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
+        """Draws of J at the lattice θ from its posterior.
+
+        A function is drawn from the prior, observed where the values are, fitted as they are by
+        polynomial and process, and compared with itself: its error has the law of ours.
+        """
+        base, weights = self.sketch, self.data.weights
+        drawn = np.repeat(base.j[None], n_paths, axis=0)
+        table = self._theta_table(base.uniform)
+        for c, output in enumerate(self.outputs):
+            if output.process is None:
+                continue
+            marginal, values = output.process.draws(n_paths, rng)
+            found = output.fit.response(self.table, (values / weights).T)
+            trend = output.fit.with_coefficients(found)
+            values -= trend.evaluate(self.table).T * weights
+            drawn[:, :, c] += (marginal - output.process.predicted(values)) / base.weights
+            drawn[:, :, c] -= trend.evaluate(table).T
+            drawn[:, :, c] = self._bounded(drawn[:, :, c], base, c, self._tails[c])
+        return drawn
+
+    def refitted(self, n_points: int) -> JointModel:
+        terms = max(len(output.fit.terms) for output in self.outputs)
+        if n_points < max(8, 2.5 * terms):  # fits without a choice swing between the points
+            raise NumericalError(f"{n_points} points are too few for {terms} polynomials")
+        data = self.data.first(n_points)
+        table = ScoreTable(data.uniform, self.table.scores)
+        outputs = [
+            _completed(data, table, column, output.fit.terms, output.kernel)
+            for column, output in zip(data.values.T, self.outputs, strict=True)
+        ]
+        return JointModel(data, table, tuple(outputs), original=self)
+
+    def residuals(self) -> Array:
+        columns = [
+            np.zeros(self.n_points)
+            if output.process is None
+            else output.process.leave_one_out / self.data.weights
+            for output in self.outputs
+        ]
+        return np.stack(columns, axis=1)
+
+    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[Iterator[DenseSet]]:
+        """Lattices made of copies of that of g, on each of which Ĵ is one FFT."""
+        shifts = stream.generator().random((n, self.dim))
+        for r, shift in enumerate(shifts):
+            # On a line each has a step of its own, as in the base.
+            copies = max(1, (1 << log2_size) // self.size) + (r if self.dim == 1 else 0)
+            steps = np.arange(copies)[:, None] * self.data.vector[: self.dim]
+            yield self._copied((steps / (copies * self.size) + shift) % 1.0)
+
+    def _copied(self, offsets: Array) -> Iterator[DenseSet]:
+        together = max(1, _BLOCK // self.size)
+        for start in range(0, len(offsets), together):
+            yield self._with_tails(self._unbounded(offsets[start : start + together]), self._tails)
+
+    def describe(self) -> dict[str, Any]:
+        notes = [
+            f"{self.n_points:,} points of a lattice in {self.data.vector.size} coordinates, "
+            f"{self.data.periodization} periodization"
+        ]
+        outputs = []
+        for c, output in enumerate(self.outputs):
+            terms, kernel = len(output.fit.terms), output.kernel
+            found: dict[str, Any] = {
+                "polynomial_terms": terms,
+                "leave_one_out": float(np.sqrt(output.fit.loo)),
+            }
+            trend = f"{terms} polynomial terms" if terms > 1 else "a constant"
+            if kernel is None:
+                notes.append(f"output {c + 1}: {trend}, without residuals for a kernel")
+            else:
+                notes.append(
+                    f"output {c + 1}: {trend} and a kernel of order {kernel.order}, "
+                    f"nugget {kernel.nugget:.1g}"
+                )
+                found |= {"order": kernel.order, "scales": kernel.scales, "nugget": kernel.nugget}
+            outputs.append(found)
+        if any(tail is not None and tail.quadratic is not None for tail in self._tails):
+            notes.append("where J is tiny, its logarithm is continued as a quadratic in theta")
+        return {"outputs": outputs, "notes": notes}
+
+    # Means over x, first without bounds, then with them.
+
+    def _unbounded(self, offsets: Array | None) -> DenseSet:
+        """At the lattice θ, or at those of copies moved by offsets (C, d_θ): (C M, …)."""
+        steps = lattice_steps(self.data.vector[: self.dim], self.size).T
+        moves = np.zeros((1, self.dim)) if offsets is None else offsets
+        v = (steps + self.data.shift[: self.dim] + moves[:, None, :]) % 1.0
+        return self._means(
+            v.reshape(-1, self.dim), lambda process: process.marginal(offsets).reshape(-1)
+        )
+
+    def _means(self, v: Array, of: Callable[[LatticeProcess], Array]) -> DenseSet:
+        """Polynomials, and what is taken `of` the processes, at periodic coordinates."""
+        uniform = moved(self.data.periodization, v)
+        weights = density(self.data.periodization, v)
+        table = ScoreTable(uniform, self.table.scores[: v.shape[1]])
+        columns = []
+        for output in self.outputs:
+            j = output.fit.evaluate(table)
+            if output.process is not None:
+                j += of(output.process) / weights
+            columns.append(j)
+        return DenseSet(uniform, weights, np.stack(columns, axis=1))
+
+    def _with_tails(self, points: DenseSet, tails: Sequence[Tail | None]) -> DenseSet:
+        columns = [self._bounded(points.j[:, c], points, c, tail) for c, tail in enumerate(tails)]
+        return replace(points, j=np.stack(columns, axis=1))
+
+    def _bounded(self, j: Array, points: DenseSet, c: int, tail: Tail | None) -> Array:
+        output = self.outputs[c]
+        j = output.near_values(j)
+        if tail is None:
+            return j
+        table = self._theta_table(points.uniform)
+        deviations = self._deviations(points.weights)[:, c]
+        return tail.mended(j, deviations, table, max(output.low, 1e-300))
+
+    @cached_property
+    def _tails(self) -> list[Tail | None]:
+        """One for each output that has to be positive."""
+        if not any(output.positive for output in self.outputs):
+            return [None] * len(self.outputs)
+        base = self._unbounded(None)
+        tails: list[Tail | None] = []
+        for c, output in enumerate(self.outputs):
+            form = None if self.original is None else self.original._tails[c]
+            if not output.positive or output.process is None:
+                tails.append(None)
+            elif form is not None:
+                tails.append(Tail.like(form, self._known(base, c)))
+            else:
+                tails.append(Tail.learned(self._known(base, c)))
+        return tails
+
+    def _known(self, points: DenseSet, c: int) -> KnownMeans:
+        deviations = self._deviations(points.weights)[:, c]
+        table = self._theta_table(points.uniform)
+        return KnownMeans(points.j[:, c], deviations, points.weights, table)
+
+    def _deviations(self, weights: Array) -> Array:
+        """Standard deviations of J at θ that weigh (M,): (M, p)."""
+        spreads = [0.0 if o.process is None else o.process.spread for o in self.outputs]
+        return np.asarray(np.array(spreads) / np.maximum(weights, 1e-300)[:, None])
+
+    def _theta_table(self, uniform: Array) -> ScoreTable:
+        return ScoreTable(uniform, self.table.scores[: self.dim])
+
+
+def fit_joint(
+    data: Data, written: tuple[Score, Score], *, trend: bool, orders: tuple[int, ...]
+) -> JointModel:
+    """Learn g from data; the laws of θ and x are written in the scores that are named.
+
+    For each output the polynomial of least leave-one-out error competes with none at all; the
+    likelihood of the process that completes them decides.
+    """
+    n, dim = data.periodic.shape
+    some = min(n, _CHOICE, 1 << ((_CHOICE_NUMBERS // dim).bit_length() - 1))
+    few = data.first(some)
+    groups = [(data.dim, written[0]), (dim - data.dim, written[1])]
+    scores = choose_scores(few.values, few.uniform, groups, few.weights)
+    table, sparse = ScoreTable(data.uniform, scores), ScoreTable(few.uniform, scores)
+    most = min(some // _POINTS_PER_TERM, _MOST_TERMS) if trend else 1
+    outputs = []
+    for column in data.values.T:
+        path = grow_polynomial(column[:some], sparse, few.weights, max_terms=most)
+        best: tuple[float, PolynomialFit, PeriodicKernel | None] | None = None
+        for fit in path if len(path) < 2 else (path[0], path[-1]):
+            # Residuals of rounding and nothing else.
+            if np.mean(fit.residuals**2) <= 1e-24 * np.mean(column[:some] ** 2):
+                best = -np.inf, fit, None
+                break
+            kernel, loss = _kernel(data, fit.residuals * few.weights, orders)
+            loss += 0.5 * len(fit.terms) * np.log(some)
+            if best is None or loss < best[0]:
+                best = loss, fit, kernel
+        assert best is not None
+        _, fit, found = best
+        if found is not None and (more := min(n, _ENOUGH, 2 * _CHOICE_NUMBERS // dim)) > some:
+            rest = column[:more] - fit.evaluate(table.first(more))
+            found, _ = _kernel(data, rest * data.weights[:more], (found.order,), found)
+        outputs.append(_completed(data, table, column, fit.terms, found))
+    return JointModel(data, table, tuple(outputs))
+
+
+def _kernel(
+    data: Data, rest: Array, orders: tuple[int, ...], start: PeriodicKernel | None = None
+) -> tuple[PeriodicKernel, float]:
+    """The likeliest kernel for the values of a process at as many of the points."""
+    log2_size = rest.size.bit_length() - 1
+    lattice = rest[reversed_bits(1 << log2_size, log2_size)]
+    return fit_periodic(lattice, lattice_steps(data.vector, 1 << log2_size), orders, start)
+
+
+def _completed(
+    data: Data,
+    table: ScoreTable,
+    values: Array,
+    terms: Sequence[Term],
+    kernel: PeriodicKernel | None,
+) -> _Output:
+    """Coefficients of the terms, and the process conditioned on the residuals."""
+    enough = min(values.size, _ENOUGH)
+    fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
+    low, high = float(values.min()), float(values.max())
+    positive = low >= 0 and data.positive
+    if kernel is None:
+        return _Output(fit, None, None, low, high, positive)
+    rest = (values - fit.evaluate(table)) * data.weights
+    process = interpolate(kernel, data.vector, data.dim, rest)
+    return _Output(fit, kernel, process, low, high, positive)

@@ -1,0 +1,128 @@
+"""A model of J: the protocol that learned methods share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.points import Lattice, PeriodicLattice, Periodization, Stream, density, moved
+
+__all__ = ["DenseSet", "ModelOfJ", "periodization_for", "sketch_points"]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseSet:
+    """θ as uniforms (M, d_θ) with weights (M,), and Ĵ (M, p) there."""
+
+    uniform: Array
+    weights: Array
+    j: Array
+
+
+class ModelOfJ(ABC):
+    """What was learned of J(θ) = E[g | θ] from evaluations of g."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """d_θ, the number of uniforms behind θ."""
+
+    @property
+    @abstractmethod
+    def n_points(self) -> int:
+        """The number of points that were learned from, in the unit of `refitted`."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> int:
+        """Numbers that are computed for Ĵ at one θ."""
+
+    @property
+    @abstractmethod
+    def sketch(self) -> DenseSet:
+        """θ with Ĵ on which paths are drawn."""
+
+    @property
+    @abstractmethod
+    def design(self) -> DenseSet:
+        """θ that were learned from, with weights that make them a sample of their law, and Ĵ."""
+
+    @abstractmethod
+    def mean(self, uniform: Array) -> Array:
+        """Ĵ at uniforms (T, d_θ) of θ: (T, p)."""
+
+    @abstractmethod
+    def sd(self, uniform: Array) -> Array:
+        """Standard deviation of Ĵ there, (T, p)."""
+
+    @abstractmethod
+    def at(self, uniform: Array, inner: Array) -> Array:
+        """ĝ (T, p) at uniforms (T, d_θ) of θ and (T, d_x) of x, whose mean over x is Ĵ.
+
+        A control variate: g − ĝ + Ĵ has the mean of g and little of its noise.
+        """
+
+    @abstractmethod
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
+        """Posterior draws of J at the θ of the sketch, (n_paths, M, p)."""
+
+    @abstractmethod
+    def refitted(self, n_points: int) -> ModelOfJ:
+        """The same model from the first points only, with the choices that all of them made."""
+
+    @abstractmethod
+    def residuals(self) -> Array:
+        """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What was fitted, for `diagnostics`; words under ``"notes"``."""
+
+    def bounded(self, j: Array, uniform: Array) -> Array:
+        """Other J (T, p) at uniforms (T, d_θ) of θ, kept where a mean of g can be."""
+        return j
+
+    def alternatives(self) -> Mapping[str, Sequence[Array]]:
+        """Other Ĵ (M, p) at the θ of the sketch that are nearly as plausible, by cause."""
+        return {}
+
+    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[Iterator[DenseSet]]:
+        """Ĵ on n independently shifted lattices of θ, each a sample of their law, in blocks."""
+        periodization = periodization_for(self.dim)
+        for r in range(n):
+            size = 1 << log2_size
+            if self.dim == 1:
+                # Two jumps of f may be a multiple of the step apart, and the error of all grids
+                # with that step is then the same. So each grid has a step of its own.
+                size += r
+                shift = stream.child(r).generator().random()
+                v = ((np.arange(size) + shift) / size % 1.0)[:, None]
+            else:
+                lattice = Lattice(max(16, log2_size))
+                v = lattice.uniforms(stream.child(r), self.dim, (0, 1), (0, size))[0]
+            yield self._blocks(v, periodization)
+
+    def _blocks(self, v: Array, periodization: Periodization) -> Iterator[DenseSet]:
+        for part in np.array_split(v, -(-len(v) // 8192)):
+            u = moved(periodization, part)
+            yield DenseSet(u, density(periodization, part), self.mean(u))
+
+
+def periodization_for(dim: int) -> Periodization:
+    """How functions of that many coordinates become periodic.
+
+    The smoother maps have a density that vanishes at the ends of each coordinate; in many
+    coordinates it is all peak.
+    """
+    return "quintic" if dim <= 2 else "cubic" if dim <= 4 else "tent"
+
+
+def sketch_points(dim: int, size: int) -> Array:
+    """Uniforms (size, d) that fill the cube evenly, always the same."""
+    lattice = PeriodicLattice(16, "tent")
+    return np.asarray(lattice.uniforms(Stream.from_rng(0), dim, (0, 1), (0, size))[0])

@@ -1,0 +1,317 @@
+"""A Gaussian process of J over θ, and the choice of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from nestquad._typing import Array
+from nestquad.distributions import Law
+from nestquad.errors import InputError, NumericalError
+from nestquad.gp import (
+    Hyperparameters,
+    Surrogate,
+    SurrogateKind,
+    first_kinds,
+    fit_surrogate,
+    near_kinds,
+)
+from nestquad.methods.learned._inner_means import InnerMeans
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
+
+__all__ = ["Search", "SurrogateModel", "fit_surrogate_model", "scores_of"]
+
+
+def scores_of(law: Law, uniform: Array) -> Array:
+    """Coordinates of θ in which J is learned, of about unit variance.
+
+    Normal scores where the law is written in normals; otherwise the uniforms themselves, since a
+    function that is tame on an interval runs away between the last point and the end of the
+    normal scale.
+    """
+    if law.base == "normal":
+        return np.asarray(ndtri(uniform))
+    return np.asarray(np.sqrt(12.0) * (uniform - 0.5))
+
+
+@dataclass
+class Search:
+    """What earlier turns found out about kinds of surrogates: a start for the next search."""
+
+    kinds: list[SurrogateKind] = field(default_factory=list)
+    hopeless: set[tuple[object, ...]] = field(default_factory=set)
+    starts: dict[SurrogateKind, tuple[Hyperparameters, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateModel(ModelOfJ):
+    """J learned from estimates of it at T design points.
+
+    Attributes
+    ----------
+    law
+        The outer law, in whose scores J is learned.
+    uniform, weights
+        Uniforms (T, d_θ) of the design, and weights (T,) that make it a sample of the law.
+    means
+        J at the design points, from all, half and a quarter of the inner points.
+    surrogate, sceptic
+        The process that predicts left-out points best, and the best rough one, which doubts what
+        smoothness promises.
+    plausible
+        Whether f(Ĵ) stays near what was seen. If not, Ĵ is kept within the range of J.
+    n_tried, search
+        How many kinds were compared, and where the next search starts.
+    """
+
+    law: Law
+    uniform: Array
+    weights: Array
+    means: InnerMeans
+    surrogate: Surrogate
+    sceptic: Surrogate
+    plausible: bool
+    n_tried: int
+    search: Search
+
+    @property
+    def dim(self) -> int:
+        return self.law.base_dim
+
+    @property
+    def n_points(self) -> int:
+        return len(self.uniform)
+
+    @property
+    def cost(self) -> int:
+        # An exponential takes as long as several products.
+        return 4 * self.n_points * len(self.surrogate.outputs)
+
+    @cached_property
+    def sketch(self) -> DenseSet:
+        uniform = sketch_points(self.dim, 256)  # paths factorize their covariance
+        return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
+
+    @cached_property
+    def design(self) -> DenseSet:
+        return DenseSet(self.uniform, self.weights, self.mean(self.uniform))
+
+    def mean(self, uniform: Array) -> Array:
+        found = self.surrogate.mean(scores_of(self.law, uniform))
+        if self.plausible:
+            return found
+        return np.clip(found, self.means.j[0].min(axis=0), self.means.j[0].max(axis=0))
+
+    def sd(self, uniform: Array) -> Array:
+        """Those of the process, and of the inner stage.
+
+        Errors of single points are in the nugget. What they have in common shows in how Ĵ changes
+        when it is learned from half as many inner points.
+        """
+        z = scores_of(self.law, uniform)
+        outer = np.maximum(self.surrogate.sd(z), self.sceptic.sd(z))
+        inner = [np.abs(change) for change in self._inner_changes(z)]
+        return np.hypot(outer, np.max(inner, axis=0)) if inner else outer
+
+    def at(self, uniform: Array, inner: Array) -> Array:
+        found, controls = self.mean(uniform), self.means.controls
+        return found if controls is None else found + controls.at(inner, uniform)
+
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
+        """Draws about Ĵ from the process that doubts more."""
+        z = scores_of(self.law, self.sketch.uniform)
+        doubts = [float(np.mean(one.sd(z) ** 2)) for one in (self.surrogate, self.sceptic)]
+        source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
+        return np.asarray(self.sketch.j + source.paths(z, n_paths, rng) - source.mean(z))
+
+    def refitted(self, n_points: int) -> SurrogateModel:
+        if n_points < max(8, 2 + self.surrogate.kind.trend.size(self.dim)):
+            raise NumericalError(f"{n_points} points are too few for {self.surrogate.kind}")
+        return replace(
+            self,
+            uniform=self.uniform[:n_points],
+            weights=self.weights[:n_points],
+            means=self.means.first(n_points),
+            surrogate=self.surrogate.refitted(n_points),
+            sceptic=self.surrogate.refitted(n_points),
+        )
+
+    def residuals(self) -> Array:
+        return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
+
+    def alternatives(self) -> Mapping[str, Sequence[Array]]:
+        """J by half as many inner points: the larger of the last two halvings counts."""
+        changes = self._inner_changes(scores_of(self.law, self.sketch.uniform))
+        if not changes:  # log J of fewer inner points is not defined: nothing is certain
+            return {"inner": [2.0 * self.sketch.j]}
+        return {"inner": [self.sketch.j + change for change in changes]}
+
+    def _inner_changes(self, z: Array) -> list[Array]:
+        """Errors (n, p) that the inner stage may have left, from its last two halvings."""
+        found = self.surrogate.means(z, self.surrogate.can_model(self.means.j))
+        factors = (self.means.left, self.means.left * 2.0**-self.means.rate)
+        return [
+            factor * (fewer - more)
+            for factor, more, fewer in zip(factors, found, found[1:], strict=False)
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        notes = [
+            f"J at each theta by {self.means.rule}",
+            f"surrogate of {self.surrogate.kind}, the best of {self.n_tried} at left-out points",
+        ]
+        if not self.plausible:
+            notes.append(
+                "no surrogate of J was plausible with these sizes, so there is no error bar; use a "
+                "larger budget, or method='nkq'"
+            )
+        return {
+            "inner": {"rule": self.means.rule, "rate": self.means.rate},
+            "surrogate": str(self.surrogate.kind),
+            "lengthscales": [gp.parameters.lengthscale for gp in self.surrogate.outputs],
+            "noise_sd": [float(gp.noise_sd.mean()) for gp in self.surrogate.outputs],
+            "notes": notes,
+        }
+
+
+def fit_surrogate_model(
+    law: Law,
+    uniform: Array,
+    weights: Array,
+    means: InnerMeans,
+    f: Callable[[Array], Array],
+    positive: bool | None,
+    search: Search,
+) -> SurrogateModel:
+    """Search among kinds of surrogates, from the kind that was best before.
+
+    Parameters
+    ----------
+    f
+        f at J (n, p) as (n, q), NaN where f cannot take it.
+    positive
+        Model log J (True), J (False), or whichever predicts left-out points better (None).
+    search
+        Kinds and hyperparameters of the last search, brought up to date.
+    """
+    can_be_log = bool((means.j[:2] > 0).all())
+    if positive and not can_be_log:
+        raise InputError(
+            "positive",
+            "True, but some estimates of J are not positive",
+            "a problem whose J is positive",
+            "Use more inner points (n_inner), or positive=None.",
+        )
+    count, dim = uniform.shape
+    candidates = _Candidates(law, scores_of(law, uniform), means, f, search)
+    allowed = {bool(positive)} if positive is not None or not can_be_log else {False, True}
+    seeds = [kind for kind in search.kinds if kind.logarithm in allowed]
+    for kind in seeds or first_kinds(dim, count, positive=True):
+        if kind.logarithm in allowed:
+            candidates.judge(kind)
+    for _ in range(4):
+        best = candidates.best()
+        if best is None:
+            break
+        for kind in near_kinds(best.kind, dim, count):
+            if _family(kind) not in search.hopeless:
+                candidates.judge(kind)
+        if candidates.best() is best:
+            break
+    best = candidates.best()
+    if best is None:
+        if candidates.implausible is None:
+            raise NumericalError("no Gaussian process could be fitted to J at the design points")
+        best = candidates.implausible[1]
+        return SurrogateModel(law, uniform, weights, means, best, best, False, 0, search)
+    candidates.remember(best)
+    sceptic = candidates.best(shape="matern52") or best
+    n_tried = len(candidates.found)
+    return SurrogateModel(law, uniform, weights, means, best, sceptic, True, n_tried, search)
+
+
+def _family(kind: SurrogateKind) -> tuple[object, ...]:
+    """A kind whatever its trend."""
+    return kind.shape, kind.additive, kind.logarithm
+
+
+@dataclass
+class _Candidates:
+    """Kinds that were tried: density and error of f at left-out points, and the process."""
+
+    law: Law
+    z: Array
+    means: InnerMeans
+    f: Callable[[Array], Array]
+    search: Search
+    found: dict[SurrogateKind, tuple[float, float, Surrogate]] = field(default_factory=dict)
+    tried: set[SurrogateKind] = field(default_factory=set)
+    implausible: tuple[float, Surrogate] | None = None
+
+    def judge(self, kind: SurrogateKind) -> None:
+        if kind in self.tried:
+            return
+        self.tried.add(kind)
+        j = self.means.j[0]
+        start = self.search.starts.get(kind)
+        surrogate = fit_surrogate(kind, self.z, j, self.means.change, start, self.means.variance)
+        if surrogate is None:
+            return
+        self.search.starts[kind] = tuple(gp.parameters for gp in surrogate.outputs)
+        left_out = self.f(surrogate.leave_one_out())
+        error = float(np.sqrt(np.mean((left_out - self.f(j)) ** 2)))
+        density = surrogate.log_predictive_density(j)
+        if not self._plausible(surrogate, j):
+            if self.implausible is None or density > self.implausible[0]:
+                self.implausible = density, surrogate
+        elif np.isfinite(error) and np.isfinite(density):
+            self.found[kind] = (density, error, surrogate)
+
+    def _plausible(self, surrogate: Surrogate, j: Array) -> bool:
+        """Whether f(Ĵ) stays near what J and twice its deviations give: a runaway does not."""
+        z = scores_of(self.law, sketch_points(self.z.shape[1], 256))
+        dense, seen = self.f(surrogate.mean(z)), self.f(j)
+        if not np.isfinite(dense).all() or not np.isfinite(seen).all():
+            return False
+        # Averages reach further into the tails, where f has to take what is extrapolated.
+        far = 3.0 * z[:64]
+        if self.law.base == "normal" and not np.isfinite(self.f(surrogate.mean(far))).all():
+            return False
+        stretched = self.f(2.0 * j - j.mean(axis=0))
+        seen = np.concatenate([seen, np.where(np.isfinite(stretched), stretched, seen)])
+        low, high = seen.min(axis=0), seen.max(axis=0)
+        margin = 2.0 * (high - low) + 1e-12 * np.abs(high)
+        return bool(((dense >= low - margin) & (dense <= high + margin)).all())
+
+    def best(self, **wanted: object) -> Surrogate | None:
+        """The one of highest density among those with the wanted properties.
+
+        A kind whose errors of f at left-out points are three times those of another is unsound.
+        """
+        smallest = min((error for _, error, _ in self.found.values()), default=np.inf)
+        sound = [
+            (density, surrogate)
+            for kind, (density, error, surrogate) in self.found.items()
+            if error <= 3.0 * smallest
+            and all(getattr(kind, name) == value for name, value in wanted.items())
+        ]
+        return max(sound, key=lambda entry: entry[0])[1] if sound else None
+
+    def remember(self, best: Surrogate) -> None:
+        """Kinds to start from in the next turn, and families that are out of the question."""
+        count, dim = self.z.shape
+        # Kinds of the other scale stay in the search unless they are hopeless; few points cannot
+        # tell.
+        limit = self.found[best.kind][0] - 10.0 - 0.2 * count if count >= 8 * dim else -np.inf
+        for family in {_family(kind) for kind in self.tried}:
+            densities = [self.found[kind][0] for kind in self.found if _family(kind) == family]
+            if max(densities, default=-np.inf) < limit and family[0] != "matern52":
+                self.search.hopeless.add(family)
+        other = self.best(logarithm=not best.kind.logarithm)
+        near = other is not None and self.found[other.kind][0] > limit
+        self.search.kinds = [best.kind, *([other.kind] if other is not None and near else [])]

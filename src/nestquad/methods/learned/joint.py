@@ -1,0 +1,155 @@
+"""One lattice in θ and x jointly: no nesting, no split of the budget, O(M log M)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from nestquad.accuracy import takes
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._method import Goal, Turn
+from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
+from nestquad.methods.learned._joint_model import Data, JointModel, fit_joint
+from nestquad.methods.learned._model import periodization_for
+from nestquad.points import PERIODIZATIONS, PeriodicLattice, Periodization, lattice_vector
+from nestquad.problem import NestedExpectation
+
+__all__ = ["JointLattice"]
+
+# Numbers of points below this need not be a power of two: a Cholesky factorization is affordable.
+_DENSE_BELOW = 2048
+
+
+@dataclass(frozen=True)
+class JointLattice(LearnedMethod[JointModel]):
+    """Interpolate g on one lattice in (θ, x), integrate x out exactly, average f over θ.
+
+    Each point of a rank-1 lattice gives one θ and one x. g as a function of both is learned by a
+    sparse polynomial plus a shift-invariant kernel, whose Gram matrix on the lattice is circulant,
+    so scales, interpolant and error bars cost a few FFTs. Averaging over x is exact for this
+    model, and f(Ĵ) is averaged over a finer lattice of θ, free of g.
+
+    Parameters
+    ----------
+    n_outer
+        M, the number of points; where None, the budget or the tolerance decides. From 2,048 on it
+        is a power of two.
+    periodization
+        How g becomes periodic. ``"cubic"`` and ``"quintic"`` slow down at the ends of each
+        coordinate, so that g times the density vanishes there: best in few coordinates, as the
+        density of many is all peak. ``"tent"`` goes back and forth. ``"auto"``: quintic up to two
+        coordinates of (θ, x), cubic up to four.
+    trend
+        Whether a polynomial may take part.
+    orders
+        Smoothness of the kernel, a choice among 1, 2, 3; None leaves 3 out where the tent makes
+        g kinked anyway.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.problems.synthetic()
+    >>> est = nq.estimate(problem, method=nq.JointLattice(), budget=1024, rng=0)
+    >>> bool(abs(est.value - problem.exact) < 1e-8)
+    True
+    """
+
+    name: ClassVar[str] = "joint"
+    fewest: ClassVar[int] = 16
+    n_inner: ClassVar[int] = 1
+
+    n_outer: int | None = None
+    periodization: Periodization | Literal["auto"] = "auto"
+    trend: bool = True
+    orders: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        size = self.n_outer
+        if size is not None and (
+            not isinstance(size, int | np.integer)
+            or size < self.fewest
+            or _usable(int(size)) != size
+        ):
+            raise InputError(
+                "n_outer",
+                repr(size),
+                f"an integer of at least {self.fewest}, and a power of two from {_DENSE_BELOW} on",
+            )
+        if self.periodization not in ("auto", *PERIODIZATIONS):
+            raise InputError(
+                "periodization", repr(self.periodization), "'auto', 'tent', 'cubic' or 'quintic'"
+            )
+        if self.orders is not None and not (self.orders and set(self.orders) <= {1, 2, 3}):
+            raise InputError("orders", repr(self.orders), "some of 1, 2 and 3, or None")
+
+    def sized(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        n: int,
+        last: Turn[Learned[JointModel]] | None,
+    ) -> Design | None:
+        if last is not None:
+            (grid,) = last.design.grids
+            assert isinstance(grid.outer_points, PeriodicLattice)
+            most = min(grid.outer_points.max_points, _usable(goal.budget or 1 << 62))
+            larger = min(_nearest_usable(n, grid.n_outer), most)
+            return None if self.n_outer is not None else Design((replace(grid, n_outer=larger),))
+        size = self.n_outer or _usable(n)
+        if size < self.fewest:
+            return None
+        # A generating vector is made for its largest lattice, which takes seconds beyond these.
+        dim = problem.outer_law.base_dim + problem.inner_base_dim
+        expected = size if goal.budget is None or not goal.adaptive else goal.budget
+        log2_max = min(max(expected.bit_length(), 16), 20 if dim <= 10 else 18)
+        periodization = (
+            periodization_for(dim) if self.periodization == "auto" else self.periodization
+        )
+        lattice = PeriodicLattice(max(log2_max, int(size).bit_length()), periodization)
+        return Design((Grid(int(size), 1, lattice, lattice, None, goal.stream, joint=True),))
+
+    def fit(
+        self, evaluations: Evaluations, last: Turn[Learned[JointModel]] | None
+    ) -> Fit[JointModel]:
+        problem = evaluations.problem
+        (grid,) = evaluations.design.grids
+        lattice = grid.outer_points
+        assert isinstance(lattice, PeriodicLattice)
+        raw = evaluations.values(grid.n_outer)
+        n = _usable(raw.shape[0])  # time may have ended before all rows were there
+        if n < self.fewest:
+            raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
+        dim = problem.outer_law.base_dim + problem.inner_base_dim
+        points = lattice.periodic(grid.outer_stream, dim, n)
+        data = Data(
+            lattice_vector(dim, lattice.log2_max),
+            points[0],  # the first point of a shifted lattice is the shift
+            problem.outer_law.base_dim,
+            lattice.periodization,
+            points,
+            raw[:n, 0].reshape(n, -1),
+            positive=not takes(problem, np.zeros((1, *raw.shape[2:]))),
+        )
+        theta = problem.outer_law.from_uniform(data.uniform[:1, : data.dim])
+        model = fit_joint(
+            data,
+            (problem.outer_law.base, problem.inner_law(theta).base),
+            trend=self.trend,
+            orders=self.orders or ((1, 2) if lattice.periodization == "tent" else (1, 2, 3)),
+        )
+        return Fit(model, raw.ndim == 2, n, 1)
+
+
+def _usable(n: int) -> int:
+    """The largest usable number of points up to n: any, or a power of two from some number on."""
+    return n if n < _DENSE_BELOW else 1 << (n.bit_length() - 1)
+
+
+def _nearest_usable(n: int, present: int) -> int:
+    """A usable number of points near n, and more than are present."""
+    if n < _DENSE_BELOW:
+        return n
+    return max(1 << round(float(np.log2(n))), 1 << present.bit_length(), _DENSE_BELOW)

@@ -1,0 +1,279 @@
+"""Least-squares Monte Carlo: regress g on θ, then average f of the regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.methods._method import Goal, Turn
+from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
+from nestquad.points import Given, Stream, as_sequence
+from nestquad.points import Sequence as PointSequence
+from nestquad.problem import NestedExpectation
+from nestquad.regression import (
+    Link,
+    Regression,
+    Score,
+    ScoreTable,
+    choose_scores,
+    regress,
+    regress_log,
+)
+
+__all__ = ["LSMC", "RegressionModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionModel(ModelOfJ):
+    """J as a polynomial in θ, or the exponential of one, for each output.
+
+    Attributes
+    ----------
+    regressions
+        One for each output, with control variates in (θ, x).
+    uniform, values, table
+        Points (n, d) in (θ, x), values (n, p) of g, and the polynomials there.
+    outer
+        The number of coordinates of θ.
+    stream
+        Randomness for standard deviations.
+    """
+
+    regressions: tuple[Regression, ...]
+    uniform: Array
+    values: Array
+    table: ScoreTable
+    outer: int
+    stream: Stream
+
+    @property
+    def dim(self) -> int:
+        return self.outer
+
+    @property
+    def n_points(self) -> int:
+        return len(self.values)
+
+    @property
+    def cost(self) -> int:
+        return self.outer + sum(len(one.theta_terms) for one in self.regressions)
+
+    @cached_property
+    def sketch(self) -> DenseSet:
+        uniform = sketch_points(self.dim, 4096)
+        return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
+
+    @cached_property
+    def design(self) -> DenseSet:
+        j = self._j(self.table.leading(self.dim))
+        return DenseSet(self.uniform[:, : self.dim], np.ones(self.n_points), j)
+
+    def mean(self, uniform: Array) -> Array:
+        return self._j(self._table(uniform))
+
+    def sd(self, uniform: Array) -> Array:
+        drawn = self._perturbed(16, self.stream.generator())
+        table = self._table(uniform)
+        columns = [
+            one.j(table, coefficients).std(axis=1)
+            for one, coefficients in zip(self.regressions, drawn, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def at(self, uniform: Array, inner: Array) -> Array:
+        full = ScoreTable(np.concatenate([uniform, inner], axis=1), self.table.scores)
+        j, columns = self.mean(uniform), []
+        for c, one in enumerate(self.regressions):
+            controls = one.fit.evaluate(full) - one.fit.evaluate(full.leading(self.dim))
+            # With the log link the values were divided by Ĵ before.
+            columns.append(j[:, c] + controls * (j[:, c] if one.link == "log" else 1.0))
+        return np.stack(columns, axis=1)
+
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
+        table = self._table(self.sketch.uniform)
+        drawn = self._perturbed(n_paths, rng)
+        columns = [
+            one.j(table, coefficients).T
+            for one, coefficients in zip(self.regressions, drawn, strict=True)
+        ]
+        return np.stack(columns, axis=2)
+
+    def refitted(self, n_points: int) -> RegressionModel:
+        table, values = self.table.first(n_points), self.values[:n_points]
+        fewer = [one.refitted(y, table) for one, y in zip(self.regressions, values.T, strict=True)]
+        return replace(
+            self,
+            regressions=tuple(fewer),
+            uniform=self.uniform[:n_points],
+            values=values,
+            table=table,
+        )
+
+    def residuals(self) -> Array:
+        columns = []
+        for c, one in enumerate(self.regressions):
+            left_out = one.fit.residuals / (1.0 - one.fit.leverage)
+            columns.append(left_out * self.design.j[:, c] if one.link == "log" else left_out)
+        return np.stack(columns, axis=1)
+
+    def alternatives(self) -> Mapping[str, Sequence[Array]]:
+        """What terms of one and two more degrees in θ find in the residuals."""
+        raised = tuple(one.raised(self.table) for one in self.regressions)
+        return {"degree": [replace(self, regressions=raised).mean(self.sketch.uniform)]}
+
+    def describe(self) -> dict[str, Any]:
+        notes, outputs = [], []
+        for c, one in enumerate(self.regressions):
+            terms = len(one.theta_terms)
+            controls = len(one.fit.terms) - terms
+            what = "log J" if one.link == "log" else "J"
+            notes.append(
+                f"output {c + 1}: {what} by {terms} polynomials of degree {one.degree} in theta, "
+                f"with {controls} control variates"
+            )
+            outputs.append(
+                {
+                    "link": one.link,
+                    "degree": one.degree,
+                    "terms": terms,
+                    "control_variates": controls,
+                    "leave_one_out": float(np.sqrt(one.fit.loo)),
+                }
+            )
+        return {"outputs": outputs, "notes": notes}
+
+    def _table(self, uniform: Array) -> ScoreTable:
+        return ScoreTable(uniform, self.table.scores[: self.dim])
+
+    def _j(self, table: ScoreTable) -> Array:
+        return np.stack([one.j(table) for one in self.regressions], axis=1)
+
+    def _perturbed(self, n: int, rng: np.random.Generator) -> list[Array]:
+        """Coefficients by other noise; outputs share it, and so keep their correlation."""
+        multipliers = rng.standard_normal((self.n_points, n))
+        return [one.perturbed(self.table, multipliers) for one in self.regressions]
+
+
+@dataclass(frozen=True)
+class LSMC(LearnedMethod[RegressionModel]):
+    """Least-squares Monte Carlo, the practitioners' choice.
+
+    Each θ has a single x, both from one low-discrepancy point. g is regressed on polynomials in
+    θ, which estimates J, and at the same time on polynomials in x and θ that have mean zero given
+    θ (control variates), which takes out most of the noise. f(Ĵ) is averaged over a dense set of
+    θ, free of g.
+
+    The regression has a bias that more points do not cure unless the degree grows: an f with
+    kinks or a logarithm, or a J that no polynomial follows, are better left to other methods. The
+    error bar contains an estimate of that bias, but cannot see what no term of the basis sees.
+
+    Parameters
+    ----------
+    n_outer
+        M, the number of points; where None, the budget or the tolerance decides.
+    degree
+        Total degree of the polynomials; None grows them term by term while the leave-one-out
+        error falls.
+    control_variates
+        Whether terms in x take part.
+    link
+        ``"log"`` regresses log J, for g > 0. ``"auto"`` does so if g > 0 and the plain regression
+        is not positive wherever f is to be averaged.
+    outer_points
+        The sequence in (θ, x).
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.problems.health()
+    >>> est = nq.estimate(problem, method=nq.LSMC(), budget=2048, rng=0)
+    >>> bool(abs(est.value - problem.exact) < 2)
+    True
+    """
+
+    name: ClassVar[str] = "lsmc"
+    fewest: ClassVar[int] = 32
+    n_inner: ClassVar[int] = 1
+
+    n_outer: int | None = None
+    degree: int | None = None
+    control_variates: bool = True
+    link: Link | Literal["auto"] = "auto"
+    outer_points: str | PointSequence = "sobol"
+
+    def __post_init__(self) -> None:
+        for argument, least in (("n_outer", self.fewest), ("degree", 1)):
+            number = getattr(self, argument)
+            if number is not None and (not isinstance(number, int | np.integer) or number < least):
+                raise InputError(argument, repr(number), f"an integer of at least {least}, or None")
+        if self.link not in ("auto", "identity", "log"):
+            raise InputError("link", repr(self.link), "'auto', 'identity' or 'log'")
+        if isinstance(as_sequence(self.outer_points), Given):
+            raise InputError("outer_points", "given points", "a sequence such as 'sobol' or 'iid'")
+
+    def sized(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        n: int,
+        last: Turn[Learned[RegressionModel]] | None,
+    ) -> Design | None:
+        size = int(self.n_outer or min(n, 1 << 20))  # beyond, seconds become minutes
+        if size < self.fewest:
+            return None
+        points = as_sequence(self.outer_points)
+        return Design((Grid(size, 1, points, points, None, goal.stream, joint=True),))
+
+    def fit(
+        self, evaluations: Evaluations, last: Turn[Learned[RegressionModel]] | None
+    ) -> Fit[RegressionModel]:
+        problem = evaluations.problem
+        (grid,) = evaluations.design.grids
+        raw = evaluations.values(grid.n_outer)
+        n, outer = raw.shape[0], problem.outer_law
+        values = raw[:, 0].reshape(n, -1)
+        dim = outer.base_dim + problem.inner_base_dim
+        uniform = grid.outer_points.uniforms(grid.outer_stream, dim, (0, 1), (0, n))[0]
+        inner = problem.inner_law(outer.from_uniform(uniform[:1, : outer.base_dim]))
+        groups: list[tuple[int, Score]] = [
+            (outer.base_dim, outer.base),
+            (inner.base_dim, inner.base),
+        ]
+        some = slice(0, 1 << 13)
+        scores = choose_scores(values[some], uniform[some], groups)
+        table = ScoreTable(uniform, scores)
+        regressions = tuple(
+            self._regressed(column, table, outer.base_dim, f"output {c + 1}")
+            for c, column in enumerate(values.T)
+        )
+        stream = grid.stream.child(grid.level, 4)
+        model = RegressionModel(regressions, uniform, values, table, outer.base_dim, stream)
+        return Fit(model, raw.ndim == 2, n, 1)
+
+    def _regressed(self, values: Array, table: ScoreTable, dim: int, output: str) -> Regression:
+        options: dict[str, Any] = {
+            "degree": self.degree,
+            "control_variates": self.control_variates,
+        }
+        positive = bool(values.min() > 0)
+        if self.link == "log" and not positive:
+            raise InputError(
+                "link",
+                f"'log', but {output} of g has the value {values.min():g}",
+                "values above zero",
+                "Use link='identity'.",
+            )
+        if self.link != "log":
+            plain = regress(values, table, dim, **options)
+            dense = ScoreTable(sketch_points(dim, 1 << 15), table.scores[:dim])
+            if self.link == "identity" or not positive or plain.j(dense).min() > 0:
+                return plain
+        return regress_log(values, table, dim, **options)

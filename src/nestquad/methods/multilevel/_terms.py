@@ -1,0 +1,279 @@
+"""Terms of multilevel kernel quadrature: the contribution of each level, and its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
+from nestquad.gp import median_lengthscale
+from nestquad.methods.multilevel._levels import fit_decay
+from nestquad.methods.nested import describe_rules, weighted_sum
+from nestquad.problem import NestedExpectation
+from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.result import OuterSample
+from nestquad.rules import Rule
+
+__all__ = [
+    "Assembled",
+    "LevelTerm",
+    "Terms",
+    "assemble",
+    "first_of",
+    "halvings",
+    "make_term",
+    "outer_nodes",
+    "repeated",
+    "shared_terms",
+]
+
+Finish = Callable[[Array], Array]
+
+# The error of a level is judged by half of its θ, a quarter and an eighth.
+_HALVINGS = 3
+# Prior of the rate (mean, standard deviation): a doubling of points divides errors by 2^rate.
+_RATE = (1.0, 0.5)
+
+
+@dataclass(frozen=True)
+class LevelTerm:
+    """Contribution of a level to the q expectations: answers (m, q) from all θ, half, a quarter."""
+
+    n_outer: int
+    n_inner: int
+    answers: Array
+
+
+@dataclass(frozen=True)
+class Terms:
+    """All levels, descriptions of the rules, and the θ of the base level."""
+
+    levels: list[LevelTerm]
+    inner: dict[str, Any]
+    outer: dict[str, Any]
+    sample: OuterSample
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The sum of the terms with its errors, for k final answers.
+
+    Attributes
+    ----------
+    answers
+        The q expectations.
+    change
+        Effect of each level on the final answers, (L, k).
+    outer
+        Directions of the error from the finite numbers of θ, one for each level, (k, L).
+    inner
+        Direction of the error of the finest level's inner rule, (k, 1).
+    outer_rate, inner_rate
+        Errors decrease like 2^-rate when points double.
+    """
+
+    answers: Array
+    change: Array
+    outer: Array
+    inner: Array
+    outer_rate: float
+    inner_rate: float
+
+
+def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
+    """Add up the levels.
+
+    The error of a level is judged by the effect of halving its θ, that of the inner rules by the
+    effect of the last doublings of N. Both are continued as geometric series at the rates at which
+    they were seen to decrease.
+    """
+    answers = np.sum([level.answers[0] for level in levels], axis=0)
+    value = np.atleast_1d(finish(answers))
+
+    def effect(part: Array) -> Array:
+        return np.atleast_1d(value - finish(answers - part))
+
+    change = np.stack([effect(level.answers[0]) for level in levels])
+    halved = np.zeros((_HALVINGS, len(levels), value.size))
+    for i, level in enumerate(levels):
+        for j, part in enumerate(level.answers[1:]):
+            halved[j, i] = effect(level.answers[0] - part)
+    outer, outer_rate = _continued(np.sqrt((halved**2).sum(axis=1))[::-1])
+    inner, inner_rate = _continued(np.abs(change[1:]))
+    last = np.sqrt((halved[0] ** 2).sum(axis=0))
+    columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
+    signs = np.where(change[-1:].T < 0, -1.0, 1.0)
+    return Assembled(answers, change, columns, inner[:, None] * signs, outer_rate, inner_rate)
+
+
+def _continued(sizes: Array) -> tuple[Array, float]:
+    """Sum of the series that goes on from differences (m, k) of doubled sizes, and its rate."""
+    if sizes.shape[0] == 0:
+        return np.full(sizes.shape[1], np.inf), _RATE[0]
+    scale = sizes.max(axis=0)
+    pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
+    # A single difference has the size of the error within a factor of about 1.5.
+    found = fit_decay(pooled, 0.5 * pooled, *_RATE).rate
+    rate = float(np.clip(found, 0.5, 3.0))  # faster than that is not believed
+    # A difference may vanish by accident, so the ones before it have a say.
+    recent = sizes[-_HALVINGS:]
+    ages = np.arange(recent.shape[0])[::-1, None]
+    return (recent * 2.0 ** (-rate * ages)).max(axis=0) / (2.0**rate - 1.0), rate
+
+
+def shared_terms(
+    evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
+) -> Terms:
+    """Levels that share one sequence of θ and one of inner points.
+
+    Differences between levels are then smooth in θ, and one factorisation for θ and one for x
+    give all weights.
+    """
+    problem = evaluations.problem
+    # Levels are grids on the same points, so common points are evaluated once. The finest comes
+    # first: if time runs out there, the coarser ones still have its rows.
+    grids = evaluations.design.grids
+    views = [Evaluations(evaluations.evaluator, Design((grid,))) for grid in grids]
+    for view, grid in zip(reversed(views), reversed(grids), strict=True):
+        view.values(grid.n_outer)
+    values = [view.values(grid.n_outer) for view, grid in zip(views, grids, strict=True)]
+    points = views[0].outer()
+    inner_points = views[-1].inner(points.theta[:1], (0, 1))
+    inner, inner_rules, j = min(
+        (_fit_inner(one, inner_points, values) for one in _on_each_space(inner)), key=_unsteadiness
+    )
+    f = [call_f(problem, one, points.theta[: len(one)], require_finite=False) for one in j]
+    base = _first_usable(problem, j, f, points.theta)
+    sizes = sorted({m for one in f[base:] for m in halvings(len(one))}, reverse=True)
+    n = sizes[0]
+    points = first_of(points, n)
+    outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
+    rules = dict(
+        zip(sizes, outer.rules(outer_nodes(outer, points), sizes, problem.outer_law), strict=True)
+    )
+    levels = [
+        make_term(grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules)
+        for level, (grid, one) in enumerate(zip(grids, f, strict=True))
+        if level >= base
+    ]
+    # Plots show the best J that is known of each θ.
+    best_j, best_f = j[base].copy(), f[base].copy()
+    for level in range(base + 1, len(f)):
+        best_j[: len(j[level])] = j[level]
+        best_f[: len(f[level])] = f[level]
+    return Terms(
+        levels,
+        {"kernel": f"{inner.kernel!r} on {inner.space}", **describe_rules([inner_rules[-1]])},
+        {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules([rules[n]])},
+        OuterSample(points.theta, best_j, best_f, repeated(rules[n].weights, best_f)),
+        []
+        if base == 0
+        else [f"f is not finite on the {base} coarsest level(s), which are left out"],
+    )
+
+
+def _on_each_space(recipe: KernelQuadrature) -> list[KernelQuadrature]:
+    """The recipe on both scales where it leaves the choice open: levels tell which is better."""
+    if recipe.space != "auto" or recipe.kernel is not None:
+        return [recipe]
+    return [replace(recipe, space="uniform"), replace(recipe, space="normal")]
+
+
+def _fit_inner(
+    recipe: KernelQuadrature, points: InnerPoints, values: Sequence[Array]
+) -> tuple[KernelQuadrature, list[Rule], list[Array]]:
+    """The tuned recipe, its rules on all levels, and J (T_l[, p]) by level.
+
+    It is tuned on 8 rows of the coarsest level that has 64 columns, or as many as there are.
+    """
+    nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
+    enough = min(64, values[-1].shape[1])
+    block = next(block for block in values if block.shape[1] >= enough)[:8, :enough]
+    block = block.reshape(*block.shape[:2], -1)
+    spread = block.std(axis=(0, 1))
+    block = block / np.where(spread > 0, spread, 1.0)
+    columns = np.moveaxis(block, 0, -1).reshape(enough, -1)
+    recipe = recipe.tuned([(nodes[:enough], columns)])
+    nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
+    rules = recipe.rules(nodes, [block.shape[1] for block in values])
+    return (
+        recipe,
+        rules,
+        [weighted_sum(block, rule.weights) for block, rule in zip(values, rules, strict=True)],
+    )
+
+
+def _unsteadiness(fit: tuple[KernelQuadrature, list[Rule], list[Array]]) -> float:
+    """Size of the changes of J by the last two doublings of N, over all θ that saw them."""
+    j = fit[2][-3:]
+    # Where θ has no influence there is no spread to compare with, but J itself.
+    spread = np.maximum(np.std(j[0], axis=0), 1e-8 * np.abs(j[0]).mean(axis=0)) + 1e-300
+    changes = [(more - fewer[: len(more)]) / spread for fewer, more in pairwise(j)]
+    return float(np.sum([2.0 * np.log(_rms(change) + 1e-150) for change in changes]))
+
+
+def _rms(change: Array) -> float:
+    largest = float(np.abs(change).max())
+    return largest * float(np.sqrt(np.mean((change / max(largest, 1e-300)) ** 2)))
+
+
+def _tuned_outer(
+    recipe: KernelQuadrature, points: OuterPoints, f_values: Array
+) -> KernelQuadrature:
+    """Tuned on the answer (of the first 8) that asks for the roughest kernel: all share it.
+
+    Pooled over answers, smooth ones would outvote the one that is hard to integrate.
+    """
+    spread = f_values.std(axis=0)
+    columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:8]
+    nodes = outer_nodes(recipe, points)
+    if columns.size == 0:
+        return recipe.tuned([(nodes, f_values[:, :1])])
+    tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
+
+    def roughness(one: KernelQuadrature) -> tuple[float, float]:
+        assert one.kernel is not None
+        relative = np.min(one.kernel.lengthscale) / median_lengthscale(outer_nodes(one, points))
+        return one.kernel.smoothness(nodes.shape[1]), float(relative)
+
+    return min(tuned, key=roughness)
+
+
+def _first_usable(
+    problem: NestedExpectation, j: Sequence[Array], f: Sequence[Array], theta: Array
+) -> int:
+    """The coarsest level from which on f is finite: weights may be negative, and J with them."""
+    for level in range(len(f) - 1, -1, -1):
+        if not np.isfinite(f[level]).all():
+            if level == len(f) - 1:
+                call_f(problem, j[level], theta[: len(j[level])])  # raises, saying where
+            return level + 1
+    return 0
+
+
+def make_term(n_inner: int, change: Array, rules: Mapping[int, Rule]) -> LevelTerm:
+    n = len(change)
+    parts = [rules[m].integrate(change[:m]) for m in halvings(n)]
+    return LevelTerm(n, n_inner, np.stack(parts))
+
+
+def halvings(n: int) -> list[int]:
+    return [n >> j for j in range(_HALVINGS + 1) if n >> j]
+
+
+def first_of(points: OuterPoints, n: int) -> OuterPoints:
+    return OuterPoints(points.theta[:n], None if points.uniform is None else points.uniform[:n])
+
+
+def outer_nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
+    return nodes_on(recipe.space, points.uniform, points.theta)
+
+
+def repeated(weights: Array, like: Array) -> Array:
+    return np.repeat(weights[:, None], like.shape[1], axis=1)

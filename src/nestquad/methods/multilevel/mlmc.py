@@ -1,0 +1,295 @@
+"""Multilevel Monte Carlo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, NumericalError
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
+from nestquad.methods._method import Goal, Method, Turn, assembled
+from nestquad.methods.multilevel._levels import (
+    FEWEST_OUTER,
+    LevelMoments,
+    LevelSummary,
+    best_sizes,
+    fit_decay,
+    steady_variances,
+    summarize,
+)
+from nestquad.methods.nested import SAMPLE_ROWS, MeanRule, WeightedRule
+from nestquad.points import IID
+from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95, OuterSample
+
+__all__ = ["MLMC"]
+
+# Convergence is judged from this many corrections; if they decrease more slowly than
+# 2^(-_SLOWEST l), ten times the accuracy takes a thousand times the inner draws.
+_LEVELS_TO_JUDGE, _SLOWEST = 5, 0.33
+
+
+@dataclass(frozen=True)
+class MLMC(Method[LevelSummary]):
+    """Multilevel Monte Carlo: a telescoping sum over numbers of inner draws.
+
+    Level l has N_l = `n_coarsest` 2^l inner draws and estimates the change from N_l/2 to N_l; most
+    θ are spent where that is cheap. Towards a tolerance, variances and rates are estimated level
+    by level, θ are distributed by Giles' optimal allocation, and levels are added until the
+    remaining bias is small; the coarsest level that pays is found as well. For a budget alone the
+    sizes come from theory.
+
+    Parameters
+    ----------
+    antithetic
+        Correct by f(J) - (f(J') + f(J''))/2 with the means J', J'' of the two halves of the inner
+        draws, which cancels what is linear. False: by f(J) - f(J'), the plain form.
+    n_coarsest
+        N_0, inner draws for each θ on level 0.
+    n_levels
+        Number of levels; None adapts it. A fixed number leaves a bias that no budget removes.
+    decay
+        For a budget alone, T_l ∝ 2^(-decay l).
+
+    Notes
+    -----
+    *Error bar.* The variances of all levels, and the square of the remaining bias: the last
+    corrections continued as a geometric series.
+
+    *Memory.* A few numbers for each θ, none for x.
+
+    References
+    ----------
+    M. B. Giles, "Multilevel Monte Carlo methods", Acta Numerica 24 (2015), sections 3 and 9.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.problems.synthetic()
+    >>> est = nq.estimate(problem, tol=0.05, method=nq.MLMC(), rng=1)
+    >>> est.status, bool(abs(est.value - problem.exact) < 0.05)
+    ('converged', True)
+    >>> [level["n_inner"] for level in est.diagnostics["levels"]][:4]
+    [2, 4, 8, 16]
+    """
+
+    name: ClassVar[str] = "mlmc"
+    antithetic: bool = True
+    n_coarsest: int = 2
+    n_levels: int | None = None
+    decay: float = 1.5
+
+    def __post_init__(self) -> None:
+        fewest = {"n_coarsest": 1, "n_levels": 2}
+        for argument, least in fewest.items():
+            size = getattr(self, argument)
+            if size is None and argument == "n_levels":
+                continue
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
+                raise InputError(argument, repr(size), f"an integer of at least {least}")
+        if not (np.isreal(self.decay) and 0 < self.decay < np.inf):
+            raise InputError("decay", repr(self.decay), "a positive number")
+
+    @classmethod
+    def as_published(cls, *, antithetic: bool = False, n_coarsest: int = 1) -> MLMC:
+        """The paper's configuration: levels 0 to 5, and T_l ∝ 2^(-2l).
+
+        Its equation for MLMC is the plain form and its appendix the antithetic one; the released
+        code is plain. The top level is fixed, so the bias of N = 32 inner draws always remains.
+        """
+        return cls(antithetic=antithetic, n_coarsest=n_coarsest, n_levels=6, decay=2.0)
+
+    # Planning.
+
+    def plan(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[LevelSummary] | None = None
+    ) -> Design | None:
+        if last is not None:
+            return self._grown(goal, last)
+        if goal.adaptive or goal.budget is None:
+            # The pilot towards a tolerance: 512 θ on level 0, half as many on each of the next.
+            sizes = np.maximum(512 * np.ldexp(1.0, -np.arange(self.n_levels or 4)), FEWEST_OUTER)
+            if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
+                return self._design(goal, sizes)
+        assert goal.budget is not None
+        return self._design(goal, self._sizes_for(goal.budget))
+
+    def _sizes_for(self, budget: int) -> Array:
+        """T_l ∝ 2^(-decay l) up to the level where bias and noise should balance."""
+        n_levels = self.n_levels
+        if n_levels is None:
+            # Noise is a few times budget^-1/2 and bias 1/N, in units of the spread of f(J).
+            finest = np.sqrt(budget) / 4.0
+            n_levels = max(2, 1 + int(np.ceil(np.log2(max(finest / self.n_coarsest, 1.0)))))
+        shape = np.power(2.0, -self.decay * np.arange(n_levels), dtype=np.float64)
+        first = budget / self._cost(shape)
+        while True:
+            sizes = np.maximum(np.floor(first * shape), 2.0)
+            if self._cost(sizes) <= budget:
+                break
+            if first < 2:
+                least = int(2 * self._inner_sizes(n_levels).sum())
+                raise InputError(
+                    "budget",
+                    f"{budget} evaluations",
+                    f"at least {least} for method 'mlmc' with {n_levels} levels, the coarsest of "
+                    f"{self.n_coarsest} inner points",
+                )
+            first *= 0.99
+        sizes[0] += (budget - self._cost(sizes)) // self.n_coarsest
+        return np.asarray(sizes)
+
+    def _inner_sizes(self, n_levels: int) -> Array:
+        return np.asarray(np.ldexp(float(self.n_coarsest), np.arange(n_levels)))
+
+    def _cost(self, sizes: Array) -> float:
+        return float(sizes @ self._inner_sizes(sizes.size))
+
+    def _design(self, goal: Goal, sizes: Array) -> Design:
+        return Design(
+            tuple(
+                Grid(int(n_outer), int(n_inner), IID(), IID(), None, goal.stream, level)
+                for level, (n_outer, n_inner) in enumerate(
+                    zip(sizes, self._inner_sizes(len(sizes)), strict=True)
+                )
+            )
+        )
+
+    def _grown(self, goal: Goal, last: Turn[LevelSummary]) -> Design | None:
+        """More θ where the variance is, and a new level where the bias is too large."""
+        found, grids = last.state, last.design.grids
+        _refuse_divergence(found)
+        error = np.atleast_1d(last.estimate.std_error)
+        target = error / 2 if goal.half_width is None else np.array(goal.half_width / NORMAL_95)
+        if self.n_levels is not None:
+            _refuse_too_few_levels(found, target, grids[-1].n_inner)
+        # A turn aims at no less than a third of the error so far: variances of small samples must
+        # not misplace the whole budget. It aims at 0.93 of the request, since growth ends more
+        # often at an error that is estimated too small than at one too large.
+        target = 0.93 * np.maximum(target, error / 3.0)
+        have = np.array([grid.n_outer for grid in grids], dtype=float)
+        if not (target > 0).all() or have.size != len(found.change):
+            return None
+        new = np.arange(0 if self.n_levels is not None else 2) + 1.0  # levels to add in one turn
+        own = steady_variances(found.own_variance / target**2, have, 0.5).max(axis=1)
+        variance = (found.variance / target**2).max(axis=1)
+        steps = np.arange(1.0 - have.size, new.size + 1.0)[:, None]
+        bias = (found.bias / target * 2.0 ** (-found.slow_alpha * steps)).max(axis=1)
+        sizes = best_sizes(
+            np.concatenate([own, np.full(new.size, own[-1])]),
+            np.concatenate([variance, variance[-1] * 2.0 ** (-found.beta * new)]),
+            self._inner_sizes(have.size + new.size),
+            bias,
+            have,
+        )
+        have = np.concatenate([have, np.zeros(sizes.size - have.size)])
+        grown = self._within(goal.budget, have, sizes)
+        return None if grown is None else self._design(goal, grown)
+
+    def _within(self, budget: int | None, have: Array, wanted: Array) -> Array | None:
+        """The same step, shortened to the budget; None if next to nothing remains of it."""
+        if (wanted == have).all():
+            if self.n_levels is not None:
+                return None  # the error is bias, which more θ do not lower
+            wanted = np.ceil(1.125 * have)
+        if budget is None or self._cost(wanted) <= budget:
+            return wanted
+        share = (budget - self._cost(have)) / self._cost(wanted - have)
+        sizes = have + np.floor(share * (wanted - have))
+        # A level with a handful of θ is not worth starting.
+        while have[sizes.size - 1] == 0 and sizes[-1] < FEWEST_OUTER:
+            sizes = sizes[:-1]
+        gained = self._cost(sizes) - self._cost(have)
+        return sizes if gained > 0.01 * budget else None
+
+    # Analysis.
+
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[LevelSummary] | None = None
+    ) -> Turn[LevelSummary]:
+        problem = evaluations.problem
+        levels, sample, notes = self._moments(evaluations)
+        found = summarize(levels, problem.finish)
+        estimate = assembled(
+            problem,
+            found.answers,
+            {"inner": np.diag(found.bias), "outer": found.sampling},
+            {**found.describe(levels), "notes": notes},
+            n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
+            n_outer=sum(level.n_outer for level in levels),
+            n_inner=levels[-1].n_inner,
+            method=self.name,
+            sample=sample,
+        )
+        return Turn(evaluations.design, estimate, found)
+
+    def _moments(
+        self, evaluations: Evaluations
+    ) -> tuple[list[LevelMoments], OuterSample | None, list[str]]:
+        """Means and covariances by level; of the finest level, a few θ for plots."""
+        problem = evaluations.problem
+        levels: list[LevelMoments] = []
+        sample, notes = None, []
+        for index, grid in enumerate(evaluations.design.grids):
+            n = grid.n_inner
+            # Level 0 has most of the θ and needs no halves.
+            mean = MeanRule(n) if index else WeightedRule(np.full((1, 1, n), 1.0 / n), ("full",))
+            try:
+                j = evaluations.fold(mean, index, remember=True)
+            except OutOfTimeError:
+                if len(levels) < 2:
+                    raise
+                notes.append(f"time ended before level {index}, whose bias remains")
+                break
+            # Draws are independent, so the first are as good a sample for plots as any.
+            rows = min(j.shape[0], SAMPLE_ROWS)
+            theta = outer_points(problem, grid, 0, rows).theta
+            # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
+            # serves neither as a base nor as a correction, and the next finer one is the base.
+            f_values = call_f(problem, j[:, 0], theta, require_finite=False)
+            change = f_values
+            if index > 0:
+                halves = np.moveaxis(j[:, 1:] if self.antithetic else j[:, 1:2], 1, 0)
+                coarse = [call_f(problem, half, theta, require_finite=False) for half in halves]
+                with np.errstate(invalid="ignore"):
+                    change = f_values - sum(coarse) / len(coarse)
+            levels.append(LevelMoments.of(n, f_values, change))
+            weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
+            sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
+        return levels, sample, notes
+
+
+def _refuse_divergence(found: LevelSummary) -> None:
+    """Stop where corrections decrease too slowly, beyond doubt, for levels to help.
+
+    Corrections that drown in noise say nothing against convergence; more θ will tell.
+    """
+    changes, noises = found.change[1:], found.noise[1:]
+    if len(changes) < _LEVELS_TO_JUDGE:
+        return
+    for change, noise in zip(changes.T, noises.T, strict=True):
+        rate = fit_decay(np.abs(change), noise, 1.0, 0.25, last=_LEVELS_TO_JUDGE + 1)
+        if rate.measured + 2.0 * rate.std_error < _SLOWEST:
+            raise NumericalError(
+                "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer "
+                f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(change)}, "
+                f"which decreases like 2^(-{max(rate.measured, 0.0):.2f} l) only; 2^-l is usual. "
+                "Either the answer is infinite, or g has infinite variance given theta, or f is "
+                "too steep near the values of J. Check f and g there; with budget= instead of a "
+                "tolerance you get the estimate as it is, and method='nqmc' or 'nkq' may converge "
+                "where plain averages do not."
+            )
+
+
+def _refuse_too_few_levels(found: LevelSummary, target: Array, n_inner: int) -> None:
+    """Stop where the bias of a fixed finest level is known, and above the tolerance."""
+    if (found.bias > target).any() and found.error_outer < 0.5 * found.error_inner:
+        raise NumericalError(
+            f"MLMC with n_levels={len(found.change)} cannot reach the tolerance: its finest "
+            f"level has {n_inner} inner draws, whose bias of about "
+            f"{found.error_inner:.2g} no number of outer draws removes. Use n_levels=None, "
+            "which adds levels as they are needed."
+        )

@@ -1,0 +1,37 @@
+"""Nested rules: T outer points with N inner points each, and a rule for each stage."""
+
+from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
+from nestquad.methods.nested._inner import (
+    InnerFit,
+    KernelRuleByTheta,
+    MeanRule,
+    WeightedRule,
+    weighted_sum,
+)
+from nestquad.methods.nested._outer import (
+    OuterFit,
+    describe_rules,
+    kernel_outer,
+    random_mean_outer,
+)
+from nestquad.methods.nested.nkq import NKQ
+from nestquad.methods.nested.nmc import NMC
+from nestquad.methods.nested.nqmc import NQMC
+
+__all__ = [
+    "NKQ",
+    "NMC",
+    "NQMC",
+    "SAMPLE_ROWS",
+    "InnerFit",
+    "KernelRuleByTheta",
+    "MeanRule",
+    "NestedRule",
+    "NestedState",
+    "OuterFit",
+    "WeightedRule",
+    "describe_rules",
+    "kernel_outer",
+    "random_mean_outer",
+    "weighted_sum",
+]

@@ -1,0 +1,257 @@
+"""The base of NMC, NQMC and NKQ: composition of an inner and an outer rule."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import size_of
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, call_f
+from nestquad.methods._method import Goal, Method, Turn, assembled
+from nestquad.methods.nested._inner import InnerFit
+from nestquad.methods.nested._outer import OuterFit
+from nestquad.points import Given, Sequence, as_sequence
+from nestquad.problem import NestedExpectation
+from nestquad.result import OuterSample
+
+__all__ = ["SAMPLE_ROWS", "NestedRule", "NestedState", "Sharing"]
+
+Sharing = Literal["auto", "independent", "shared"] | int
+
+SAMPLE_ROWS = 4096  # rows of θ kept for plots
+
+
+@dataclass(frozen=True)
+class NestedState:
+    """Standard errors of the answer by source: J estimated at each θ, and the finite set of θ."""
+
+    error_inner: float
+    error_outer: float
+
+
+@dataclass(frozen=True)
+class NestedRule(Method[NestedState]):
+    """Base of the methods that evaluate g on T outer times N inner points.
+
+    Parameters
+    ----------
+    n_outer, n_inner
+        T and N; where None, the budget or the tolerance decides.
+    outer_points, inner_points
+        ``"iid"``, ``"sobol"``, ``"halton"``, ``"lattice"`` or a sequence such as `Given`.
+    sharing
+        Inner points are ``"independent"`` from θ to θ, ``"shared"`` by all θ, or taken in turn
+        from a pool of this many sets (a number).
+    """
+
+    most_points: ClassVar[int | None] = None
+    """The largest T or N towards a tolerance; None for no limit."""
+
+    n_outer: int | None = None
+    n_inner: int | None = None
+    outer_points: str | Sequence = "sobol"
+    inner_points: str | Sequence = "sobol"
+    sharing: Sharing = "auto"
+
+    def __post_init__(self) -> None:
+        for argument in ("n_outer", "n_inner"):
+            size = getattr(self, argument)
+            if size is not None and (not isinstance(size, int | np.integer) or size < 2):
+                raise InputError(
+                    argument,
+                    repr(size),
+                    "an integer of at least 2",
+                    "With a single point there is nothing to estimate an error from.",
+                )
+        as_sequence(self.outer_points)
+        as_sequence(self.inner_points)
+        sharing = self.sharing
+        if isinstance(sharing, str):
+            if sharing not in ("auto", "independent", "shared"):
+                raise InputError(
+                    "sharing", repr(sharing), "'auto', 'independent', 'shared' or a pool size"
+                )
+        elif not isinstance(sharing, int | np.integer) or sharing < 1:
+            raise InputError("sharing", repr(sharing), "a pool size of at least 1")
+
+    # Hooks of the three methods.
+
+    @abstractmethod
+    def split(self, budget: int) -> tuple[int, int]:
+        """(T, N) for a budget when the user fixed neither."""
+
+    @abstractmethod
+    def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
+        """Number of inner point sets of ``sharing="auto"``; None is one for each θ."""
+
+    @abstractmethod
+    def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
+        """The inner rule, tuned on a few rows of values where it needs to be."""
+
+    @abstractmethod
+    def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
+        """Outer weights for f(J) (T, q), and directions of their error."""
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """(T, N) of the first turn towards a tolerance."""
+        return 32, 32
+
+    # Planning.
+
+    def plan(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[NestedState] | None = None
+    ) -> Design | None:
+        if last is not None:
+            return self._grown(goal, last)
+        n_outer, n_inner = self._sizes(goal)
+        outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
+        n_sets: int | None
+        if self.sharing == "auto":
+            n_sets = self.sets(problem, n_outer, n_inner)
+        elif self.sharing == "independent":
+            n_sets = None
+        else:
+            n_sets = 1 if self.sharing == "shared" else int(self.sharing)
+        if n_sets is not None:
+            n_sets = min(n_sets, n_outer)
+        return Design((Grid(int(n_outer), int(n_inner), outer, inner, n_sets, goal.stream),))
+
+    def _fixed(self, side: Literal["outer", "inner"]) -> int | None:
+        """The size that the user fixed, by a number or by given points; None if free."""
+        size: int | None = getattr(self, f"n_{side}")
+        points = as_sequence(getattr(self, f"{side}_points"))
+        if size is not None or not isinstance(points, Given):
+            return size
+        if points.max_points < 2:
+            raise InputError(f"{side}_points", "a single point", "at least 2 points")
+        return points.max_points
+
+    def _sizes(self, goal: Goal) -> tuple[int, int]:
+        fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
+        if n_outer is None or n_inner is None:
+            if goal.adaptive or goal.budget is None:
+                first = self.start if goal.pilot is None else self.split(goal.pilot)
+                n_outer, n_inner = n_outer or first[0], n_inner or first[1]
+                if goal.budget is not None and n_outer * n_inner > goal.budget:
+                    n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
+            elif n_outer is None and n_inner is None:
+                n_outer, n_inner = self.split(goal.budget)
+            elif n_outer is None:
+                assert n_inner is not None
+                n_outer = goal.budget // n_inner
+            else:
+                n_inner = goal.budget // n_outer
+        assert n_outer is not None
+        assert n_inner is not None
+        if goal.budget is not None and (
+            n_outer * n_inner > goal.budget or min(n_outer, n_inner) < 2
+        ):
+            raise InputError(
+                "budget",
+                f"{goal.budget} evaluations",
+                f"at least {(fixed_outer or 2) * (fixed_inner or 2)} for method {self.name!r} with "
+                f"n_outer={fixed_outer} and n_inner={fixed_inner}",
+            )
+        return n_outer, n_inner
+
+    def _grown(self, goal: Goal, last: Turn[NestedState]) -> Design | None:
+        """Double the stage with the larger error, if the budget allows."""
+        (grid,) = last.design.grids
+        if not goal.adaptive:  # the rest of the budget, after a pilot
+            n_outer, n_inner = self._sizes(replace(goal, pilot=None))
+            if n_outer < grid.n_outer or n_inner < grid.n_inner:
+                return None
+            return Design((replace(grid, n_outer=n_outer, n_inner=n_inner),))
+        sides: list[Literal["outer", "inner"]] = ["outer", "inner"]
+        if last.state.error_inner > last.state.error_outer:
+            sides.reverse()
+        for side in sides:
+            size, points = 2 * getattr(grid, f"n_{side}"), getattr(grid, f"{side}_points")
+            most = min(points.max_points or size, self.most_points or size)
+            grown = replace(grid, n_outer=size) if side == "outer" else replace(grid, n_inner=size)
+            if self._fixed(side) is not None or size > most:
+                continue
+            if goal.budget is None or grown.span.size <= goal.budget:
+                return Design((grown,))
+        return None
+
+    # Analysis.
+
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[NestedState] | None = None
+    ) -> Turn[NestedState]:
+        problem = evaluations.problem
+        (grid,) = evaluations.design.grids
+        theta = evaluations.outer().theta
+        inner = self.fit_inner(evaluations, theta)
+        j = evaluations.fold(inner.rule)
+        theta = theta[: j.shape[0]]
+        full, *fewer = np.moveaxis(j, 1, 0)
+        f_full = call_f(problem, full, theta)
+        f_fewer = [call_f(problem, one, theta, require_finite=False) for one in fewer]
+        outer = self.fit_outer(evaluations, f_full)
+
+        def final(f_values: Array) -> Array:
+            return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
+
+        parts = {
+            "inner": _inner_directions(final, f_full, f_fewer, grid.n_sets is not None),
+            "outer": outer.directions,
+        }
+        state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
+        step = -(-theta.shape[0] // SAMPLE_ROWS)
+        estimate = assembled(
+            problem,
+            (outer.weights * f_full).sum(axis=0),
+            parts,
+            {
+                "error_inner": state.error_inner,
+                "error_outer": state.error_outer,
+                "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
+                "inner": inner.diagnostics,
+                "outer": outer.diagnostics,
+                "notes": [*inner.diagnostics.get("notes", []), *outer.diagnostics.get("notes", [])],
+            },
+            n_evaluations=theta.shape[0] * grid.n_inner,
+            n_outer=theta.shape[0],
+            n_inner=grid.n_inner,
+            method=self.name,
+            sample=OuterSample(theta[::step], j[::step, 0], f_full[::step], outer.weights[::step]),
+        )
+        return Turn(evaluations.design, estimate, state)
+
+
+def _inner_directions(
+    final: Callable[[Array], Array], f_full: Array, f_fewer: list[Array], shared: bool
+) -> Array:
+    """Change of the final answers when the inner points are halved, (k, m).
+
+    With both halves at hand their average has twice the bias of the whole and little noise of its
+    own, so the difference is the bias. With one half it is the error of the half-sized rule: an
+    upper estimate for a rule that converges.
+
+    Points shared by several θ have a common error, which the spread over θ does not show; half
+    the difference of the two halves does.
+    """
+    if not f_fewer:
+        return np.zeros((final(f_full).size, 1))
+    with np.errstate(invalid="ignore"):
+        changes = [np.mean(f_fewer, axis=0) - f_full]
+        if shared and len(f_fewer) == 2:
+            changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
+    directions = []
+    for change in changes:
+        # Fewer points may leave the domain of f (a logarithm); their error is then taken to be the
+        # largest that is seen elsewhere, or f itself if none is seen.
+        usable = np.isfinite(change)
+        largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
+        largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
+        directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
+    return np.stack(directions, axis=1)

@@ -1,0 +1,122 @@
+"""Inner rules: from the values of g at one θ to J(θ), and to J from fewer points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.evaluate import InnerPoints, InnerRule, Span
+from nestquad.gp import median_lengthscale
+from nestquad.quadrature import KernelQuadrature, nodes_on
+
+__all__ = ["InnerFit", "KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
+
+
+@dataclass(frozen=True)
+class InnerFit:
+    """A rule for the inner stage, and its description."""
+
+    rule: InnerRule
+    diagnostics: dict[str, Any]
+
+
+def weighted_sum(values: Array, weights: Array) -> Array:
+    """Σ_n w_n v_n along axis 1, for values (T, N[, p]) and weights (N,) or (T, N).
+
+    einsum without BLAS: the bits of a row then do not depend on the number of rows.
+    """
+    subscripts = "tn...,n->t..." if weights.ndim == 1 else "tn...,tn->t..."
+    return np.asarray(np.einsum(subscripts, values, weights))
+
+
+@dataclass(frozen=True)
+class MeanRule:
+    """Equal weights; also the means of both halves of the inner points."""
+
+    n_inner: int
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return ("full",) if self.n_inner < 2 else ("full", "half", "other half")
+
+    @property
+    def whole_rows(self) -> int | None:
+        return None
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        middle = self.n_inner // 2
+        cut = min(max(middle - span.n0, 0), values.shape[1])
+        first, second = values[:, :cut].sum(axis=1), values[:, cut:].sum(axis=1)
+        full = (first + second) / self.n_inner
+        if self.n_inner < 2:
+            return np.asarray(full[:, None])
+        return np.stack([full, first / middle, second / (self.n_inner - middle)], axis=1)
+
+
+@dataclass(frozen=True)
+class WeightedRule:
+    """Weights independent of θ: (views, S, N) for S point sets that θ_t takes in turn.
+
+    A view of fewer nodes has zeros at the others, which cost nothing.
+    """
+
+    weights: Array
+    views: tuple[str, ...]
+
+    @property
+    def whole_rows(self) -> int | None:
+        return None
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        n_sets = self.weights.shape[1]
+        sets = np.arange(span.t0, span.t1) % n_sets
+        parts = []
+        for view in self.weights:
+            used = 1 + int(np.max(np.nonzero(view.any(axis=0))[0], initial=-1))
+            stop = min(max(used, span.n0), span.n1)
+            block = view[:, span.n0 : stop]
+            by_row = block[0] if n_sets == 1 else block[sets]
+            parts.append(weighted_sum(values[:, : stop - span.n0], by_row))
+        return np.stack(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class KernelRuleByTheta:
+    """Kernel weights for each θ, whose points or embeddings differ.
+
+    `sizes` are the numbers of inner points of each view, the first points of each θ.
+    """
+
+    recipe: KernelQuadrature
+    sizes: tuple[int, ...]
+    median_by_theta: bool
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return ("full", *(f"first {size}" for size in self.sizes[1:]))
+
+    @property
+    def whole_rows(self) -> int | None:
+        return max(1, 2**24 // self.sizes[0] ** 2)  # 128 MB of Gram matrices at a time
+
+    def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
+        assert points is not None
+        nodes = nodes_on(self.recipe.space, points.uniform, points.x)
+        nodes = np.broadcast_to(nodes, (values.shape[0], *nodes.shape[1:]))
+        found = self._recipe(nodes).rules_by_set(nodes, self.sizes, points.law)
+        parts = [
+            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in found]))
+            for view, size in enumerate(self.sizes)
+        ]
+        return np.stack(parts, axis=1)
+
+    def _recipe(self, nodes: Array) -> KernelQuadrature:
+        """The recipe, with a lengthscale for each θ where it asks for the median."""
+        if not self.median_by_theta:
+            return self.recipe
+        assert self.recipe.kernel is not None
+        medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
+        return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))

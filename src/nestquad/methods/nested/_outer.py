@@ -1,0 +1,186 @@
+"""Outer rules: from f(J(θ)) at T points to its expectation and the error of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nestquad._typing import Array
+from nestquad.accuracy import linearized_covariance
+from nestquad.distributions import Law
+from nestquad.evaluate import OuterPoints
+from nestquad.gp import amplitude, restricted_likelihood
+from nestquad.quadrature import KernelQuadrature, nodes_on
+from nestquad.result import NORMAL_95
+from nestquad.rules import Rule, factorize
+
+__all__ = [
+    "OuterFit",
+    "describe_rules",
+    "kernel_outer",
+    "random_mean_outer",
+    "spread_mean_outer",
+]
+
+Finish = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class OuterFit:
+    """Weights (T, q) of the θ, and directions (k, m) of the final answers' outer error."""
+
+    weights: Array
+    directions: Array
+    diagnostics: dict[str, Any]
+
+
+def random_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
+    """Equal weights at independent θ: the central limit theorem."""
+    n = f_values.shape[0]
+    answers = f_values.mean(axis=0)
+    if n < 2:  # time ran out after one θ, which says nothing about the others
+        directions = _subset_directions([np.atleast_1d(finish(answers))])
+    else:
+        covariance = np.atleast_2d(np.cov(f_values, rowvar=False)) / n
+        # Student's factor: a variance from few θ is itself uncertain.
+        covariance *= (stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
+        directions = linearized_covariance(finish, answers, covariance)
+    return OuterFit(np.full(f_values.shape, 1.0 / n), directions, {"rule": "mean"})
+
+
+def spread_mean_outer(finish: Finish, f_values: Array) -> OuterFit:
+    """Equal weights at low-discrepancy θ: what the first half and the first quarter say."""
+    n = f_values.shape[0]
+    finals = [np.atleast_1d(finish(f_values[:size].mean(axis=0))) for size in _subset_sizes(n)]
+    return OuterFit(
+        np.full(f_values.shape, 1.0 / n),
+        _subset_directions(finals),
+        {"rule": "mean of low-discrepancy points"},
+    )
+
+
+def kernel_outer(
+    finish: Finish,
+    recipes: Sequence[KernelQuadrature],
+    points: OuterPoints,
+    law: Law,
+    f_values: Array,
+) -> OuterFit:
+    """Kernel weights: one recipe for all answers, or one each."""
+    n, q = f_values.shape
+    recipes = [recipe.for_law(law) for recipe in recipes]
+    spread = f_values.std(axis=0)
+    scaled = f_values / np.where(spread > 0, spread, 1.0)
+    columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
+    tuned = [
+        _tuned_on_the_roughest(recipe, points, scaled[:, column])
+        for recipe, column in zip(recipes, columns, strict=True)
+    ]
+    nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
+    sizes = _subset_sizes(n)
+    found = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
+
+    def answers(which: int) -> Array:
+        parts = [
+            rules[which].integrate(f_values[: sizes[which], column])
+            for rules, column in zip(found, columns, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    weights = np.empty((n, q))
+    variances = np.empty(q)
+    for recipe, x, rules, column in zip(tuned, nodes, found, columns, strict=True):
+        weights[:, column] = rules[0].weights[:, None]
+        unit = rules[0].posterior_variance
+        variances[column] = unit * _amplitude(recipe, x, f_values[:, column])
+    return OuterFit(
+        weights,
+        np.concatenate(
+            [
+                _subset_directions([np.atleast_1d(finish(answers(i))) for i in range(len(sizes))]),
+                linearized_covariance(finish, answers(0), np.diag(variances)),
+            ],
+            axis=1,
+        ),
+        {
+            "rule": "kernel quadrature",
+            "kernel": [f"{recipe.kernel!r} on {recipe.space}" for recipe in tuned],
+            **describe_rules([rules[0] for rules in found]),
+        },
+    )
+
+
+def _tuned_on_the_roughest(
+    recipe: KernelQuadrature, points: OuterPoints, values: Array
+) -> KernelQuadrature:
+    """One recipe for several answers (T, q): what the least regular of them needs.
+
+    Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify what is
+    rough or noisy in the others.
+    """
+    nodes = nodes_on(recipe.space, points.uniform, points.theta)
+    if values.shape[1] == 1 or not recipe.needs_values:
+        return recipe.tuned([(nodes, values)])
+
+    def likelihood(candidate: KernelQuadrature, column: Array) -> float:
+        assert candidate.kernel is not None
+        few = slice(0, 48)  # a likelihood of 48 nodes tells rough from smooth, at no cost
+        own = nodes_on(candidate.space, points.uniform, points.theta)
+        return restricted_likelihood(candidate.kernel, own[few], column[few])
+
+    columns = [column[:, None] for column in values.T if np.ptp(column) > 0] or [values[:, :1]]
+    candidates = [(recipe.tuned([(nodes, column)]), column) for column in columns]
+    return min(candidates, key=lambda candidate: likelihood(*candidate))[0]
+
+
+def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
+    """The figures of merit of some rules, the worst of each, with a note where it matters."""
+    worst = max(rule.sum_abs_weights for rule in rules)
+    ridge = max(rule.ridge for rule in rules)
+    report: dict[str, object] = {
+        "sum_abs_weights": worst,
+        "ridge": ridge,
+        "condition": float(np.fmax.reduce([rule.condition for rule in rules])),
+        "worst_case_error": max(rule.worst_case_error for rule in rules),
+    }
+    notes = []
+    if worst > 2.0:
+        notes.append(
+            f"weights cancel each other (sum of absolute values {worst:.3g}): errors in the values "
+            "are amplified"
+        )
+    if ridge > 1e-6:
+        notes.append(f"a ridge of {ridge:.1g} was added to keep the weights tame")
+    if notes:
+        report["notes"] = notes
+    return report
+
+
+def _amplitude(recipe: KernelQuadrature, nodes: Array, values: Array) -> Array:
+    """Variance of the Gaussian process, from 256 nodes: more change it little and cost n³."""
+    nodes, values = nodes[:256], values[:256]
+    assert recipe.kernel is not None
+    gram = recipe.kernel(nodes, nodes)
+    factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))
+    return np.full(values.shape[1], np.nan) if factor is None else amplitude(factor, values)
+
+
+def _subset_sizes(n: int) -> list[int]:
+    return [size for size in (n, n // 2, n // 4) if size == n or size >= 4]
+
+
+def _subset_directions(finals: Sequence[Array]) -> Array:
+    """Differences between the answers of nested subsets of the outer points, (k, m).
+
+    One difference may vanish by accident, so the step before it (a quarter against a half, scaled
+    by the slowest rate that is plausible) stands beside it.
+    """
+    if len(finals) < 2:
+        return np.abs(finals[0])[:, None]
+    steps = [larger - smaller for larger, smaller in pairwise(finals)]
+    return np.stack([0.5**i * step for i, step in enumerate(steps)], axis=1)

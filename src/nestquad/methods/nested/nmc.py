@@ -1,0 +1,56 @@
+"""Nested Monte Carlo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.evaluate import Evaluations
+from nestquad.methods.nested._base import NestedRule, Sharing
+from nestquad.methods.nested._inner import InnerFit, MeanRule
+from nestquad.methods.nested._outer import OuterFit, random_mean_outer
+from nestquad.points import Sequence
+from nestquad.problem import NestedExpectation
+
+__all__ = ["NMC"]
+
+
+@dataclass(frozen=True)
+class NMC(NestedRule):
+    """Nested Monte Carlo: means of independent draws, inside and outside.
+
+    The baseline. A budget is split as N = √T, which is optimal for smooth f.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> est = nq.estimate(nq.problems.synthetic(), method=nq.NMC(n_outer=400, n_inner=20), rng=1)
+    >>> est.n_evaluations
+    8000
+    """
+
+    name: ClassVar[str] = "nmc"
+    outer_points: str | Sequence = "iid"
+    inner_points: str | Sequence = "iid"
+    sharing: Sharing = "independent"
+
+    @property
+    def start(self) -> tuple[int, int]:
+        return 128, 8
+
+    def split(self, budget: int) -> tuple[int, int]:
+        n_inner = max(2, round(budget ** (1.0 / 3.0)))
+        return budget // n_inner, n_inner
+
+    def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
+        return None
+
+    def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
+        (grid,) = evaluations.design.grids
+        return InnerFit(MeanRule(grid.n_inner), {"rule": "mean"})
+
+    def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
+        return random_mean_outer(evaluations.problem.finish, np.asarray(f_values))

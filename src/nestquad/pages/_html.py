@@ -1,0 +1,134 @@
+"""Parts of self-contained HTML pages: style, tables, embedded figures, footer.
+
+Nothing is fetched: figures are embedded, styles are inline. Text from outside (names, notes,
+commands) is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import platform
+from collections.abc import Callable, Container, Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+from nestquad.errors import MissingExtraError
+from nestquad.plots import new_axes, to_png
+
+__all__ = ["figure", "footer", "grid", "paragraphs", "table", "write_page"]
+
+_BEST = ' class="best"'
+
+_STYLE = """
+body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 46rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.3rem; margin: .5rem 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #ddd; }
+.answer { font-size: clamp(1.5rem, 7vw, 2.6rem); font-weight: 600; margin: .5rem 0 0; }
+.answer { color: #0072b2; overflow-wrap: anywhere; line-height: 1.2; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; }
+caption { text-align: left; color: #6b6b6b; padding-bottom: .3rem; }
+th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
+tr { border-bottom: 1px solid #eee; }
+td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.numbers th, .numbers td { text-align: right; white-space: nowrap; }
+.numbers th:first-child, .numbers td:first-child, .numbers .words { text-align: left; }
+.numbers td.words { white-space: normal; min-width: 14rem; }
+.best { font-weight: 600; }
+figure { margin: 1rem 0; break-inside: avoid; }
+img { max-width: 100%; height: auto; }
+figcaption, footer { font-size: .9rem; color: #6b6b6b; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
+@media print {
+  body { font-size: 10pt; }
+  main { max-width: none; }
+  .scroll { overflow: visible; }
+  th, td { padding-right: .6rem; }
+  h2 { break-after: avoid; }
+  tr { break-inside: avoid; }
+  img { max-height: 7.5cm; }
+}
+"""
+
+
+def write_page(path: str | Path, heading: str, sections: Iterable[str]) -> Path:
+    """Write sections of HTML as one page; returns the file."""
+    body = "\n".join(sections)
+    path = Path(path)
+    path.write_text(
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(heading)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def figure(
+    draw: Callable[[Any], Any], caption: str, alt: str | None = None, height: float = 3.5
+) -> str:
+    """A figure inside the page, small enough for a phone; without the extra ``plot``, a sentence.
+
+    `draw` takes the axes; `alt` is for readers who do not see the figure.
+    """
+    try:
+        drawn, (ax,) = new_axes(5.6, height)
+    except MissingExtraError as error:
+        return paragraphs([f"A figure is left out. {error}"])
+    draw(ax)
+    data = base64.b64encode(to_png(drawn)).decode("ascii")
+    return (
+        f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt or caption)}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def table(rows: Iterable[tuple[str, str]]) -> str:
+    """Names and values."""
+    body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>\n" for k, v in rows)
+    return f'<div class="scroll"><table>{body}</table></div>'
+
+
+def grid(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    best: Container[int] = (),
+) -> str:
+    """A table with a head, numbers to the right, names and flags to the left; `best` rows bold."""
+    marks = [' class="words"' if name == "flags" else "" for name in head]
+    top = "".join(f"<th{m}>{escape(name)}</th>" for name, m in zip(head, marks, strict=True))
+    body = "\n".join(
+        f"<tr{_BEST if i in best else ''}>"
+        f"{''.join(f'<td{m}>{escape(c)}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
+        for i, row in enumerate(rows)
+    )
+    said = f"<caption>{escape(caption)}</caption>\n" if caption else ""
+    return (
+        f'<div class="scroll"><table class="numbers">{said}<thead><tr>{top}</tr></thead>\n'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Texts, each a paragraph."""
+    return "\n".join(f"<p>{escape(text)}</p>" for text in texts)
+
+
+def footer(command: str | None) -> str:
+    """How the page was made, by which versions, and when."""
+    from nestquad import __version__
+
+    made_by = "" if command is None else f"<p>Made by</p><pre>{escape(command)}</pre>"
+    versions = (
+        f"nestquad {__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
+        f"scipy {scipy.__version__}; {datetime.date.today().isoformat()}"
+    )
+    return f"<footer>{made_by}<p>{escape(versions)}</p></footer>"

@@ -1,0 +1,33 @@
+"""Regression on orthonormal polynomials: least squares, models of J, control variates."""
+
+from nestquad.regression._control_variates import ControlVariates, fit_controls
+from nestquad.regression._growth import choose_scores, grow_polynomial
+from nestquad.regression._least_squares import PolynomialFit, fit_terms
+from nestquad.regression._polynomials import (
+    Score,
+    ScoreTable,
+    Term,
+    higher_terms,
+    total_degree,
+    total_degree_terms,
+)
+from nestquad.regression._regression import Link, Regression, regress, regress_log
+
+__all__ = [
+    "ControlVariates",
+    "Link",
+    "PolynomialFit",
+    "Regression",
+    "Score",
+    "ScoreTable",
+    "Term",
+    "choose_scores",
+    "fit_controls",
+    "fit_terms",
+    "grow_polynomial",
+    "higher_terms",
+    "regress",
+    "regress_log",
+    "total_degree",
+    "total_degree_terms",
+]

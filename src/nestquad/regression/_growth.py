@@ -1,0 +1,220 @@
+"""Growth of sparse polynomials: terms enter while leave-one-out errors fall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.regression._least_squares import LeastSquares, PolynomialFit, blocks, fit_terms
+from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree
+
+__all__ = ["choose_scores", "grow_polynomial"]
+
+# Hermite polynomials of higher degree are all about the tails, where there are few points.
+_MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
+_MAX_FACTORS = 4
+# A term may enter when its correlation with the residuals is this many standard errors from zero,
+_SIGNIFICANT = 3.0
+# and a round of terms stays when it lowers the leave-one-out error to this fraction.
+_PROGRESS = 0.999
+# Mean squared leave-one-out error, relative to that of the values, below which all is explained.
+_EXACT = 1e-24
+# Terms that are looked at together.
+_TOGETHER = 64
+# Scores other than those in which the law is written have to be better by this factor.
+_BETTER_SCORES = 0.95
+
+
+def grow_polynomial(
+    values: Array, table: ScoreTable, weights: Array | None = None, *, max_terms: int
+) -> list[PolynomialFit]:
+    """Fits with more and more terms, each better than the one before in leave-one-out error.
+
+    A round looks at terms one or two degrees above those present and adds those that are
+    significantly correlated with the residuals, at most as many as there are already. Terms in
+    few coordinates go first: on few points, those in many may only mirror them.
+
+    Cost
+    ----
+    O(n p²) for p terms in the end, and O(n p d) for the candidates of a round.
+    """
+    current = LeastSquares.start(values, weights).extended([()], table)
+    path = [current.fit()]
+    scale = path[0].loo
+    candidates = _Candidates(table)
+    while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
+        room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
+        significant = candidates.significant(current)
+        for n_factors in range(1, _MAX_FACTORS + 1):
+            chosen = [term for term in significant if len(term) == n_factors][:room]
+            if not chosen:
+                continue
+            try:
+                larger = current.extended(chosen, table)
+            except NumericalError:
+                continue
+            fit = larger.fit()
+            if fit.loo < _PROGRESS * path[-1].loo:
+                current = larger
+                path.append(fit)
+                break
+        else:
+            break
+    return path
+
+
+class _Candidates:
+    """Terms one or two degrees above those present that residuals contain.
+
+    Two degrees at once, because an even function has no odd terms to climb over. Pairs may be
+    there without their single coordinates.
+    """
+
+    def __init__(self, table: ScoreTable) -> None:
+        self._table = table
+        self._factors = [((j, degree),) for j in range(table.dim) for degree in (1, 2)]
+        self._single = table.matrix(self._factors).T
+        # Σ_i column² factor² for each column so far, (p, 2 d).
+        self._squares = np.empty((0, len(self._factors)))
+
+    def significant(self, current: LeastSquares) -> list[Term]:
+        """The strongest first."""
+        # Columns have one root of the weights, residuals the other.
+        residuals = current.residuals
+        size = float(np.sqrt(np.mean(residuals**2)))
+        found = self._products(current, size)
+        found.update(self._raised(current, size))
+        for term in current.terms:
+            found.pop(term, None)
+        order = sorted(found, key=lambda term: (-found[term], term))
+        dim = self._table.dim
+        return [
+            term
+            for term in order
+            if found[term] > max(_SIGNIFICANT, _by_chance(total_degree(term), dim))
+        ]
+
+    def _products(self, current: LeastSquares, size: float) -> dict[Term, float]:
+        """Terms present, and single factors, times another factor."""
+        table, single, residuals = self._table, self._single, current.residuals
+        present = set(current.terms)
+        absent = [k for k, factor in enumerate(self._factors) if factor not in present]
+        parents = [*current.terms, *(self._factors[k] for k in absent)]
+        n_terms, known = len(current.terms), len(self._squares)
+        covariance = np.zeros((len(parents), len(single)))
+        variance = np.zeros_like(covariance)
+        squares = np.zeros((len(parents), len(single)))
+        squares[:known] = self._squares
+        for some in blocks(table.n_points):
+            factors, r = single[:, some], residuals[some]
+            rows = np.concatenate([current.columns[:, some], factors[absent] * current.root[some]])
+            covariance += rows @ (factors * r).T
+            rows *= rows
+            factors = factors * factors
+            variance += rows @ (factors * r**2).T
+            squares[known:] += rows[known:] @ factors.T
+        self._squares = squares[:n_terms].copy()
+        t = _strength(covariance, variance, size**2 * squares)
+        found: dict[Term, float] = {}
+        for row, column in np.argwhere(t > _SIGNIFICANT):
+            (factor,) = self._factors[column]
+            term = parents[row]
+            if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
+                found[tuple(sorted((*term, factor)))] = float(t[row, column])
+        return found
+
+    def _raised(self, current: LeastSquares, size: float) -> dict[Term, float]:
+        """Higher degrees in a coordinate that a term has already."""
+        table, terms = self._table, current.terms
+        higher = {_raised(t, i, k) for t in terms for i in range(len(t)) for k in (1, 2)}
+        ordered = sorted(
+            term
+            for term in higher.difference(terms)
+            if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term)
+        )
+        residuals = current.root * current.residuals
+        squares = np.stack([residuals**2, size**2 * current.root**2], axis=1)
+        rows = np.empty((min(_TOGETHER, len(ordered)), table.n_points))
+        found: dict[Term, float] = {}
+        for start in range(0, len(ordered), _TOGETHER):
+            some = ordered[start : start + _TOGETHER]
+            part = rows[: len(some)]
+            table.fill(some, part)
+            covariance = part @ residuals
+            part *= part
+            t = _strength(covariance, *(part @ squares).T)
+            found.update(zip(some, t.tolist(), strict=True))
+        return found
+
+
+def choose_scores(
+    values: Array, uniform: Array, groups: Sequence[tuple[int, Score]], weights: Array | None = None
+) -> tuple[Score, ...]:
+    """Uniform or normal scores for each group of coordinates.
+
+    `groups` gives for each the number of coordinates and the scores in which the law is written.
+    What is written in uniforms may still be a normal law or like one (of scipy, say): normal
+    scores are taken if cubic main effects in them explain clearly more of the values (n, p).
+    """
+    written = [score for _, score in groups]
+    sizes = [size for size, _ in groups]
+    dim = uniform.shape[1]
+    terms: list[Term] = [()]
+    terms += [((j, degree),) for j in range(dim) for degree in (1, 2, 3)]
+    if len(terms) * 4 > uniform.shape[0]:
+        return _spread(written, sizes)
+
+    def unexplained(scores: list[Score]) -> float:
+        table = ScoreTable(uniform, _spread(scores, sizes))
+        total = 0.0
+        for column in values.T:
+            spread = float(np.var(column))
+            if spread > 0:
+                total += fit_terms(column, table, terms, weights).loo / spread
+        return total
+
+    if "uniform" not in written:
+        return _spread(written, sizes)
+    best = list(written)
+    least = unexplained(best)
+    for group, score in enumerate(written):
+        if score == "normal":
+            continue
+        other: list[Score] = list(best)
+        other[group] = "normal"
+        if (found := unexplained(other)) < _BETTER_SCORES * least:
+            best, least = other, found
+    return _spread(best, sizes)
+
+
+def _spread(scores: Sequence[Score], sizes: Sequence[int]) -> tuple[Score, ...]:
+    return tuple(s for s, size in zip(scores, sizes, strict=True) for _ in range(size))
+
+
+def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
+    """How far from zero a covariance is, in standard errors.
+
+    `variance` allows for residuals whose size depends on the column. But where the residual is
+    the column itself, and heavy-tailed, it is far too large, so half of what constant residuals
+    would give counts as well.
+    """
+    robust = np.abs(covariance) / np.sqrt(np.maximum(variance, 1e-300))
+    plain = np.abs(covariance) / np.sqrt(np.maximum(plain_variance, 1e-300))
+    return np.asarray(np.maximum(robust, 0.5 * plain))
+
+
+@cache
+def _by_chance(degree: int, dim: int) -> float:
+    """What the strongest of all terms of that degree reaches where there is only noise."""
+    return float(np.sqrt(2.0 * np.log(comb(dim + degree, degree))))
+
+
+def _raised(term: Term, position: int, step: int) -> Term:
+    coordinate, degree = term[position]
+    return (*term[:position], (coordinate, degree + step), *term[position + 1 :])

@@ -1,0 +1,200 @@
+"""Weighted least squares on polynomials, with leave-one-out residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import blas, lapack, solve_triangular
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.regression._polynomials import ScoreTable, Term
+
+__all__ = ["LeastSquares", "PolynomialFit", "blocks", "fit_terms"]
+
+# Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
+# it is a lower bound of the condition of the normal equations.
+_MOST_PIVOTS = 1e6
+# A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
+_MOST_LEVERAGE = 0.999
+# Points that are worked on together: their columns fit into a cache, or at least into memory.
+_BLOCK = 1 << 11
+
+
+@dataclass(frozen=True)
+class PolynomialFit:
+    """Least squares of values on some terms.
+
+    Attributes
+    ----------
+    terms, coefficients
+        One coefficient (p,) for each term.
+    loo
+        Mean squared leave-one-out residual, weighted.
+    residuals, leverage
+        Of each point, (n,); residuals without their weights.
+    lower, weights
+        Cholesky factor of the weighted Gram matrix of the columns, and the weights (n,).
+    """
+
+    terms: tuple[Term, ...]
+    coefficients: Array
+    loo: float
+    residuals: Array
+    leverage: Array
+    lower: Array
+    weights: Array
+
+    def response(self, table: ScoreTable, noise: Array) -> Array:
+        """By how much noise (n, m) in the values changes the coefficients, (p, m).
+
+        Values beyond those that were fitted do not count.
+        """
+        n = self.weights.size
+        weighted = self.weights[:, None] * noise[:n]
+        moments = np.empty((len(self.terms), noise.shape[1]))
+        for some in blocks(n):
+            part = table.matrix(self.terms, some).T @ weighted[some]
+            moments = part if some.start == 0 else moments + part
+        half = solve_triangular(self.lower, moments, lower=True)
+        return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
+
+    def with_coefficients(self, coefficients: Array) -> PolynomialFit:
+        """The same terms with other coefficients (p,), or several sets of them (p, m)."""
+        return replace(self, coefficients=coefficients)
+
+    def extended(self, terms: Sequence[Term], coefficients: Array) -> PolynomialFit:
+        """With further terms, whose coefficients are given."""
+        return replace(
+            self,
+            terms=(*self.terms, *terms),
+            coefficients=np.concatenate([self.coefficients, coefficients]),
+        )
+
+    def evaluate(self, table: ScoreTable) -> Array:
+        """The terms whose coordinates all are in the table: the whole, or its mean given θ.
+
+        (n,), or (n, m) for m sets of coefficients.
+        """
+        inside = [k for k, term in enumerate(self.terms) if all(j < table.dim for j, _ in term)]
+        terms, coefficients = [self.terms[k] for k in inside], self.coefficients[inside]
+        value = np.empty((table.n_points, *coefficients.shape[1:]))
+        for some in blocks(table.n_points):
+            value[some] = table.matrix(terms, some) @ coefficients
+        return value
+
+
+def blocks(n: int) -> list[slice]:
+    """Points in pieces."""
+    return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
+
+
+def fit_terms(
+    values: Array, table: ScoreTable, terms: Sequence[Term], weights: Array | None = None
+) -> PolynomialFit:
+    """Weighted least squares of values (n,) on given terms."""
+    return LeastSquares.start(values, weights).extended(terms, table).fit()
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Weighted least squares whose columns come in blocks.
+
+    Columns are made orthogonal to those before them as they come (block Gram–Schmidt, twice), so
+    that a block costs O(n p) for each of its columns, residuals and leverages included.
+
+    Blocks are written into memory that all extensions of a fit share: extending it again makes
+    earlier extensions invalid.
+    """
+
+    terms: tuple[Term, ...]
+    residuals: Array  # (n,), times the roots of the weights, as the columns
+    leverage: Array
+    root: Array
+    _columns: Array  # (capacity, n)
+    _basis: Array  # (capacity, n): columns = lower @ basis
+    _lower: Array  # (capacity, capacity)
+    _projections: Array  # (capacity,): values times the basis
+
+    @classmethod
+    def start(cls, values: Array, weights: Array | None) -> LeastSquares:
+        n = values.size
+        root = np.ones(n) if weights is None else np.sqrt(weights / weights.mean())
+        none = np.empty((0, n))
+        return cls((), values * root, np.zeros(n), root, none, none, np.empty((0, 0)), np.empty(0))
+
+    @property
+    def columns(self) -> Array:
+        """Columns times the roots of the weights, as rows (p, n)."""
+        return self._columns[: len(self.terms)]
+
+    def extended(self, terms: Sequence[Term], table: ScoreTable) -> LeastSquares:
+        """With further terms; NumericalError where the points cannot tell columns apart."""
+        old, new = len(self.terms), len(self.terms) + len(terms)
+        larger = self._with_room(new)
+        block, rest = larger._columns[old:new], larger._basis[old:new]
+        table.fill(terms, block)
+        block *= self.root
+        basis = larger._basis[:old]
+        cross = block @ basis.T
+        np.subtract(block, cross @ basis, out=rest)
+        again = rest @ basis.T
+        rest -= again @ basis
+        corner, info = lapack.dpotrf(rest @ rest.T, lower=1, clean=1)
+        lower = larger._lower
+        lower[old:new, :old] = cross + again
+        lower[old:new, old:new] = corner
+        pivots = lower.diagonal()[:new]
+        if info != 0 or not pivots.max() < _MOST_PIVOTS * pivots.min():
+            raise NumericalError(
+                f"{new} polynomials cannot be told apart by {self.root.size} points"
+            )
+        # In place: transposed, rows are what BLAS calls contiguous.
+        blas.dtrsm(1.0, corner, rest.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        found = rest @ self.residuals
+        residuals = self.residuals - found @ rest
+        larger._projections[old:new] = found
+        # Refinement: residuals of an exact fit are then at the level of rounding.
+        more = larger._basis[:new] @ residuals
+        residuals -= more @ larger._basis[:new]
+        projections = larger._projections.copy()
+        projections[:new] += more
+        leverage = self.leverage + np.einsum("ij,ij->j", rest, rest)
+        return replace(
+            larger,
+            terms=(*self.terms, *terms),
+            residuals=residuals,
+            leverage=leverage,
+            _projections=projections,
+        )
+
+    def fit(self) -> PolynomialFit:
+        """Coefficients and leave-one-out errors."""
+        size = len(self.terms)
+        lower = self._lower[:size, :size].copy()
+        coefficients = solve_triangular(lower, self._projections[:size], lower=True, trans="T")
+        leverage = np.minimum(self.leverage, _MOST_LEVERAGE)
+        return PolynomialFit(
+            self.terms,
+            coefficients,
+            float(np.mean((self.residuals / (1.0 - leverage)) ** 2)),
+            self.residuals / self.root,
+            leverage,
+            lower,
+            self.root**2,
+        )
+
+    def _with_room(self, size: int) -> LeastSquares:
+        """Itself, in larger memory where this is too small."""
+        if size <= len(self._columns):
+            return self
+        old, n = len(self.terms), self.root.size
+        # All at once at first; then twice as much.
+        capacity = size if old == 0 else max(size, 2 * len(self._columns))
+        columns, basis = np.empty((capacity, n)), np.empty((capacity, n))
+        lower, projections = np.zeros((capacity, capacity)), np.empty(capacity)
+        columns[:old], basis[:old] = self._columns[:old], self._basis[:old]
+        lower[:old, :old], projections[:old] = self._lower[:old, :old], self._projections[:old]
+        return replace(self, _columns=columns, _basis=basis, _lower=lower, _projections=projections)

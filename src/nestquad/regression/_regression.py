@@ -1,0 +1,218 @@
+"""Regression of g on θ with control variates: one model of J for each output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.regression._growth import grow_polynomial
+from nestquad.regression._least_squares import PolynomialFit, fit_terms
+from nestquad.regression._polynomials import (
+    ScoreTable,
+    Term,
+    higher_terms,
+    total_degree,
+    total_degree_terms,
+)
+
+__all__ = ["Link", "Regression", "regress", "regress_log"]
+
+Link: TypeAlias = Literal["identity", "log"]
+
+# Values for each coefficient, and the most coefficients that are affordable.
+_VALUES_A_TERM = 10
+_MOST_TERMS = 500
+_MOST_DEGREE = 8
+# log J starts with this degree, which gets higher while residuals ask for it by so many standard
+# errors.
+_LOG_DEGREE, _MOST_LOG_DEGREE, _SIGNIFICANT = 2, 6, 4.0
+_LOG_ROUNDS = 25
+_LOG_CONVERGED = 1e-8
+# The logarithm of J moves by no more than this in a round.
+_LOG_STEP = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """J(θ) = Σ_k c_k P_k(θ), or the exponential of it.
+
+    Attributes
+    ----------
+    fit
+        The least squares that gave the coefficients: of the values on terms in θ and on control
+        variates; for the log link of the values over Ĵ(θ).
+    coefficients
+        c, one for each term of the fit; those of control variates are not used.
+    """
+
+    fit: PolynomialFit
+    coefficients: Array
+    link: Link
+    n_theta: int
+
+    @property
+    def theta_terms(self) -> list[int]:
+        """Positions of the terms in θ alone."""
+        return [k for k, term in enumerate(self.fit.terms) if _in_theta(term, self.n_theta)]
+
+    @property
+    def degree(self) -> int:
+        """Total degree in θ."""
+        return max(total_degree(self.fit.terms[k]) for k in self.theta_terms)
+
+    def j(self, table: ScoreTable, coefficients: Array | None = None) -> Array:
+        """Ĵ at n points (n,), or (n, m) for m sets of coefficients (p, m)."""
+        chosen = self.theta_terms
+        columns = table.matrix([self.fit.terms[k] for k in chosen])
+        used = self.coefficients if coefficients is None else coefficients
+        linear = np.asarray(columns @ used[chosen])
+        return linear if self.link == "identity" else np.exp(np.minimum(linear, 700.0))
+
+    def raised(self, table: ScoreTable) -> Regression:
+        """With what terms of one and two more degrees in θ find in the residuals."""
+        values = self.fit.residuals
+        more = higher_terms(self.fit.terms, self.n_theta, _room(values.size))
+        if not more:
+            return self
+        found = fit_terms(values, table.leading(self.n_theta), more).coefficients
+        coefficients = np.concatenate([self.coefficients, found])
+        return replace(self, fit=self.fit.extended(more, found), coefficients=coefficients)
+
+    def perturbed(self, table: ScoreTable, multipliers: Array) -> Array:
+        """Coefficients (p, m) that other noise would have given.
+
+        Each residual, as large as it is when its own value is left out, is multiplied by one of
+        (n, m) random numbers: the covariance over m is the sandwich estimate, and outputs that
+        get the same numbers keep their correlation.
+        """
+        noise = self.fit.residuals / (1.0 - self.fit.leverage)
+        change = self.fit.response(table, noise[:, None] * multipliers)
+        return np.asarray(self.coefficients[:, None] + change)
+
+    def refitted(self, values: Array, table: ScoreTable) -> Regression:
+        """The same terms with other values."""
+        if self.link == "identity":
+            fit = fit_terms(values, table, self.fit.terms)
+            return replace(self, fit=fit, coefficients=fit.coefficients)
+        return _log_fit(values, table, self.fit.terms, self.n_theta)
+
+
+def regress(
+    values: Array,
+    table: ScoreTable,
+    n_theta: int,
+    *,
+    degree: int | None,
+    control_variates: bool,
+) -> Regression:
+    """Least squares on polynomials in θ, whose degree leave-one-out errors choose."""
+    terms = _terms(values, table, n_theta, degree, control_variates)
+    if degree is not None:
+        fit = fit_terms(values, table, terms)
+        return Regression(fit, fit.coefficients, "identity", n_theta)
+    best = fit_terms(values, table, terms)
+    for total in range(1, _MOST_DEGREE + 1):
+        if comb(n_theta + total, total) > _room(values.size):
+            break
+        present = set(best.terms)
+        more = [t for t in total_degree_terms(n_theta, total) if t not in present]
+        if len(present) + len(more) > _room(values.size):
+            break
+        if not more:
+            continue
+        try:
+            larger = fit_terms(values, table, [*best.terms, *more])
+        except NumericalError:
+            break
+        if larger.loo < best.loo:
+            best = larger
+    return Regression(best, best.coefficients, "identity", n_theta)
+
+
+def regress_log(
+    values: Array,
+    table: ScoreTable,
+    n_theta: int,
+    *,
+    degree: int | None,
+    control_variates: bool,
+) -> Regression:
+    """A polynomial for log J of positive values, so that Ĵ is positive."""
+    total = degree or _LOG_DEGREE
+    while total > 1 and comb(n_theta + total, total) > _room(values.size):
+        total -= 1
+    in_theta = total_degree_terms(n_theta, total)
+    first = _log_fit(values, table, in_theta, n_theta)
+    while degree is None and total < _MOST_LOG_DEGREE and _asks_for_more(first, table):
+        total += 1
+        if comb(n_theta + total, total) > _room(values.size):
+            break
+        in_theta = total_degree_terms(n_theta, total)
+        first = _log_fit(values, table, in_theta, n_theta)
+    if not control_variates:
+        return first
+    relative = values / first.j(table)
+    grown = _terms(relative, table, n_theta, None, control_variates)
+    controls = [term for term in grown if not _in_theta(term, n_theta)]
+    return _log_fit(values, table, [*in_theta, *controls], n_theta)
+
+
+def _asks_for_more(model: Regression, table: ScoreTable) -> bool:
+    """Whether residuals are correlated with terms of higher degree in θ."""
+    residuals = model.fit.residuals
+    more = higher_terms(model.fit.terms, model.n_theta, _room(residuals.size))
+    columns = table.matrix(more)
+    t = np.abs(residuals @ columns) / np.sqrt(residuals**2 @ columns**2 + 1e-300)
+    return bool((t > _SIGNIFICANT).any())
+
+
+def _terms(
+    values: Array, table: ScoreTable, n_theta: int, degree: int | None, control_variates: bool
+) -> list[Term]:
+    room = _room(values.size)
+    if degree is None:
+        seen = table if control_variates else table.leading(n_theta)
+        return list(grow_polynomial(values, seen, max_terms=room)[-1].terms)
+    terms = total_degree_terms(n_theta, degree)
+    for total in range(degree, 0, -1) if control_variates else ():
+        if len(terms) + comb(table.dim + total, total) - comb(n_theta + total, total) <= room:
+            every = total_degree_terms(table.dim, total)
+            return [*terms, *(term for term in every if not _in_theta(term, n_theta))]
+    return terms
+
+
+def _log_fit(values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: int) -> Regression:
+    """Solve Σ_i P_k(θ_i) (y_i/Ĵ(θ_i) − 1 − control variates) = 0 for all terms in θ.
+
+    Values over the current Ĵ are regressed on terms in θ and control variates; the terms in θ
+    say by how much log Ĵ has to change, until they vanish.
+    """
+    coefficients = np.zeros(len(terms))
+    constant = terms.index(())
+    coefficients[constant] = np.log(values.mean())
+    in_theta = [k for k, term in enumerate(terms) if _in_theta(term, n_theta)]
+    columns = table.matrix([terms[k] for k in in_theta])
+    for _ in range(_LOG_ROUNDS):
+        j = np.exp(columns @ coefficients[in_theta])
+        fit = fit_terms(values / j, table, terms)
+        change = fit.coefficients[in_theta].copy()
+        change[in_theta.index(constant)] -= 1.0
+        largest = float(np.abs(columns @ change).max())
+        coefficients[in_theta] += change * min(1.0, _LOG_STEP / max(largest, 1e-300))
+        if largest < _LOG_CONVERGED:
+            break
+    return Regression(fit, coefficients, "log", n_theta)
+
+
+def _room(n_values: int) -> int:
+    return max(1, min(n_values // _VALUES_A_TERM, _MOST_TERMS))
+
+
+def _in_theta(term: Term, n_theta: int) -> bool:
+    return all(coordinate < n_theta for coordinate, _ in term)

@@ -1,0 +1,183 @@
+"""Regularisation of Gram matrices: the λ schedule, its λ_0, and the guard against wild weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, NumericalError
+from nestquad.kernels import Kernel
+from nestquad.rules._cholesky import Factor, Factorizer, factorize
+
+__all__ = [
+    "Jitter",
+    "Regularization",
+    "Schedule",
+    "best_lambda0",
+    "regularized",
+    "scheduled_lambda",
+]
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """The smallest ridge that keeps the weights tame.
+
+    Starts from `start` (relative to the kernel's diagonal) and multiplies by ten until the
+    matrix factorises and Σ|w| ≤ `limit`. Weights that cancel each other amplify every error in
+    the values, so a little bias is the better bargain.
+    """
+
+    start: float = 1e-12
+    limit: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.start < 1:
+            raise InputError("start", repr(self.start), "a relative ridge between 0 and 1")
+        if not self.limit > 1:
+            raise InputError(
+                "limit",
+                repr(self.limit),
+                "a bound above 1, since weights that sum to one have Σ|w| ≥ 1",
+            )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The paper's λ = λ_0 N^(-2s/d) (log N)^((2s+2)/d), with λ_0 from a grid.
+
+    With several values of `grid`, tuning picks the one with the smallest leave-one-out error; see
+    :func:`nestquad.rules.best_lambda0`. A kernel of infinite smoothness has no schedule and gets
+    the jitter instead.
+    """
+
+    grid: tuple[float, ...] = (0.01, 0.1, 1.0)
+
+    def __post_init__(self) -> None:
+        if not self.grid or not all(np.isfinite(v) and v > 0 for v in self.grid):
+            raise InputError("grid", repr(self.grid), "a non-empty tuple of positive numbers")
+
+
+Regularization: TypeAlias = Jitter | Schedule | float
+"""A float is λ itself: the ridge is N λ."""
+
+
+def scheduled_lambda(lambda0: float, n: int, smoothness: float, dim: int) -> float:
+    """The theorem's regularisation for N nodes; 0 for infinite smoothness.
+
+    Examples
+    --------
+    >>> round(scheduled_lambda(1.0, 100, smoothness=2.0, dim=1), 8)
+    9.538e-05
+    """
+    if n < 2 or not np.isfinite(smoothness):
+        return 0.0
+    log_lambda = (
+        np.log(lambda0)
+        - 2.0 * smoothness / dim * np.log(n)
+        + (2.0 * smoothness + 2.0) / dim * np.log(np.log(n))
+    )
+    # The schedule is asymptotic: for small N in high dimension it would exceed the kernel itself.
+    return float(min(np.exp(log_lambda), lambda0))
+
+
+def regularized(
+    gram: Array,
+    regularization: Regularization,
+    smoothness: float,
+    dim: int,
+    size: Callable[[Factor], float],
+) -> tuple[Factor, float]:
+    """The factor of a regularised Gram matrix (N, N), whose memory it takes, and its ridge.
+
+    `size` is Σ|w| of the weights that a factor gives.
+    """
+    n = len(gram)
+    scale = float(np.mean(np.diagonal(gram)))
+    if isinstance(regularization, Schedule) and not np.isfinite(smoothness):
+        regularization = Jitter()
+    if isinstance(regularization, Jitter):
+        return _guarded(regularization, scale, Factorizer(gram), size)
+    if isinstance(regularization, Schedule):
+        lam = scheduled_lambda(regularization.grid[0], n, smoothness, dim)
+    elif isinstance(regularization, int | float | np.number) and regularization >= 0:
+        lam = float(regularization)
+    else:
+        raise InputError(
+            "regularization", repr(regularization), "a number λ ≥ 0, a Jitter or a Schedule"
+        )
+    factorizer = Factorizer(gram)
+    factor = factorizer(n * lam)
+    if factor is not None:
+        return factor, n * lam
+    # Too little for this matrix: the guard continues from this ridge.
+    start = min(max(n * lam / scale, Jitter().start), 0.5)
+    return _guarded(Jitter(start, limit=np.inf), scale, factorizer, size)
+
+
+def _guarded(
+    jitter: Jitter, scale: float, factorizer: Factorizer, size: Callable[[Factor], float]
+) -> tuple[Factor, float]:
+    """Raise the ridge until the matrix factorises and the weights are tame."""
+    relative, tamest = jitter.start, None
+    while relative < 1.0:
+        factor = factorizer(relative * scale)
+        if factor is not None:
+            tamest = factor, relative * scale
+            if size(factor) <= jitter.limit:
+                break
+        relative *= 10.0
+    if tamest is None:
+        raise NumericalError(
+            f"The Gram matrix of {factorizer.size} nodes is not positive definite even "
+            "with a ridge as large as its diagonal. Check that the kernel is positive definite "
+            "on these nodes."
+        )
+    return tamest  # where no ridge tames the weights, sum_abs_weights shows it
+
+
+def best_lambda0(
+    kernel: Kernel,
+    groups: Sequence[tuple[Array, Array]],
+    grid: tuple[float, ...],
+    *,
+    most_nodes: int = 256,
+) -> float:
+    """The λ_0 of the grid with the smallest leave-one-out error of kernel ridge regression.
+
+    The paper searches a grid but does not say by which criterion; leave-one-out error is the one
+    that needs no truth. Groups are as in :func:`fit_lengthscale`; values are standardised column by
+    column, as in the paper.
+
+    Cost
+    ----
+    One Cholesky factorisation and one triangular inverse for each group and entry of the grid.
+    """
+    if len(grid) == 1:
+        return grid[0]
+    errors = [
+        sum(
+            _leave_one_out(kernel, nodes[:most_nodes], values[:most_nodes], lambda0)
+            for nodes, values in groups
+        )
+        for lambda0 in grid
+    ]
+    return grid[int(np.argmin(errors))]
+
+
+def _leave_one_out(kernel: Kernel, nodes: Array, values: Array, lambda0: float) -> float:
+    n, dim = nodes.shape
+    centred = values - values.mean(axis=0)
+    scale = centred.std(axis=0)
+    centred = centred / np.where(scale > 0, scale, 1.0)
+    factor = factorize(
+        kernel(nodes, nodes), n * scheduled_lambda(lambda0, n, kernel.smoothness(dim), dim)
+    )
+    if factor is None:
+        return float("inf")
+    residuals = factor.solve(centred) / factor.inverse_diagonal()[:, None]
+    return float(np.mean(residuals**2))

@@ -1,0 +1,312 @@
+"""A decision model that can be run, and its values of information."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from nestquad._progress import ProgressLike
+from nestquad._typing import Array, RNGLike
+from nestquad.distributions import Law
+from nestquad.errors import EvaluationError, InputError
+from nestquad.estimate import as_budget, estimate
+from nestquad.methods import Method
+from nestquad.points import IID, Sobol, Stream
+from nestquad.problem import NestedExpectation, best_and_each, value_of_information
+from nestquad.result import Estimate, Step
+from nestquad.voi.model._joint import Joint, Split, joint_law
+from nestquad.voi.table import Outputs, evsi, pandas, parameter_sets
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Model"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A decision model: laws of its parameters, and net benefits as a function of them.
+
+    Parameters
+    ----------
+    parameters
+        From names to laws: laws of nestquad, or frozen ``scipy.stats`` distributions. A tuple of
+        names has a law of as many coordinates.
+    net_benefit
+        A function of a mapping from names to arrays, which broadcast against each other; returns
+        the net benefits of all options, as a tuple of arrays or along a last axis.
+    correlations
+        From tuples of names to the correlation of each two of them, for normal parameters, and
+        for log-normal ones by their logarithm: ``{("a", "b"): 0.6}``.
+    options
+        Names of the options.
+    name
+        For printing and plots.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad import voi
+    >>> model = voi.Model(
+    ...     parameters={"p1": nq.Normal(1.0, 1.0), "p2": nq.Normal(0.0, 2.0)},
+    ...     net_benefit=lambda p: (0.0, p["p1"] - p["p2"]),
+    ... )
+    >>> est = model.evppi("p2", tol=0.01, method="joint", rng=0)
+    >>> est.status, bool(abs(est.value - 0.3956) < 0.01)
+    ('converged', True)
+    """
+
+    parameters: Mapping[Any, Any]
+    net_benefit: Callable[[Mapping[str, Array]], Any]
+    correlations: Mapping[Any, float] | None = None
+    options: Sequence[str] = ()
+    name: str = "model"
+
+    def __post_init__(self) -> None:
+        if not callable(self.net_benefit):
+            raise InputError("net_benefit", type(self.net_benefit).__name__, "a function")
+        _ = self.joint  # refused now, where the user can see which line did it
+
+    @cached_property
+    def joint(self) -> Joint:
+        """The joint law of the parameters."""
+        return joint_law(self.parameters, self.correlations)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters."""
+        return self.joint.names
+
+    def problem(self, pars: Any) -> NestedExpectation:
+        """The nested expectation whose answer is the EVPPI of these parameters."""
+        sets = parameter_sets(pars, self.names)
+        if len(sets) != 1:
+            raise InputError(
+                "pars",
+                f"{len(sets)} sets",
+                "one set: a name, or a list of names",
+                "For many sets, draw a table with model.sample and use voi.evppi on it.",
+            )
+        ((label, members),) = sets.items()
+        if set(members) == set(self.names):
+            raise InputError("pars", "all parameters", "some of them", "Use model.evpi for all.")
+        split = self.joint.split(members)
+        return NestedExpectation(
+            outer=split.outer,
+            inner=split.inner,
+            g=_Benefits(split, self.net_benefit),
+            f=best_and_each,
+            combine=value_of_information,
+            name=f"{self.name}, EVPPI of {label}",
+        )
+
+    def evppi(
+        self,
+        pars: Any,
+        *,
+        tol: float | None = None,
+        rtol: float | None = None,
+        budget: int | None = None,
+        method: str | Method[Any] = "auto",
+        rng: RNGLike = None,
+        executor: Executor | None = None,
+        progress: ProgressLike = False,
+        max_seconds: float | None = None,
+    ) -> Estimate:
+        """Expected value of partial perfect information about one set of parameters.
+
+        The unknown parameters are drawn given the known ones: exactly where they are normal or
+        log-normal, trivially where they are independent, and refused where neither holds.
+
+        Parameters
+        ----------
+        pars
+            A name or a list of names.
+        tol, rtol, budget, method, rng, executor, progress, max_seconds
+            As in `nestquad.estimate`; an evaluation is one run of the model.
+        """
+        return estimate(
+            self.problem(pars),
+            tol=tol,
+            rtol=rtol,
+            budget=budget,
+            method=method,
+            rng=rng,
+            executor=executor,
+            progress=progress,
+            max_seconds=max_seconds,
+        )
+
+    def evpi(
+        self, *, tol: float | None = None, budget: int | None = None, rng: RNGLike = None
+    ) -> Estimate:
+        """Expected value of perfect information, to a tolerance or with a budget of model runs."""
+        everything = self.joint.split(self.names)
+        found = _perfect_by_sobol(
+            everything.outer, _AllKnown(everything, self.net_benefit), tol, budget, rng
+        )
+        return replace(found, problem=f"{self.name}, EVPI")
+
+    def sample(self, n: int, rng: RNGLike = None) -> tuple[Outputs, pd.DataFrame]:
+        """Outputs and inputs of n independent runs, for everything that takes tables."""
+        everything = self.joint.split(self.names)
+        draws = everything.outer.sample(n, np.random.default_rng(rng))
+        inputs = pandas().DataFrame(everything.values(draws, known=True))
+        benefits = _AllKnown(everything, self.net_benefit)(draws)
+        return Outputs(net_benefit=benefits, options=tuple(self.options)), inputs
+
+    def evsi(
+        self,
+        design: Any,
+        sizes: int | Sequence[int],
+        *,
+        n_runs: int = 10_000,
+        rng: RNGLike = 0,
+        progress: ProgressLike = False,
+    ) -> pd.DataFrame:
+        """Expected value of sample information, by regression on `n_runs` runs of the model.
+
+        Parameters
+        ----------
+        design, sizes
+            As in `nestquad.voi.evsi`.
+        n_runs
+            Runs of the model; all sizes share them.
+        rng, progress
+            As in `nestquad.voi.evsi`.
+        """
+        seed = int(np.random.default_rng(rng).integers(2**31))
+        outputs, inputs = self.sample(n_runs, seed)
+        return evsi(outputs, inputs, design, sizes, rng=seed + 1, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Benefits:
+    """g of an EVPPI: net benefits (…, D) from unknown and known parameters."""
+
+    split: Split
+    net_benefit: Callable[[Mapping[str, Array]], Any]
+
+    def __call__(self, x: Array, theta: Array) -> Array:
+        known = self.split.values(theta, known=True)
+        unknown = self.split.values(x, known=False)
+        return _stacked(self.net_benefit({**known, **unknown}))
+
+
+@dataclass(frozen=True)
+class _AllKnown:
+    """Net benefits (n, D) from all parameters (n, d)."""
+
+    split: Split
+    net_benefit: Callable[[Mapping[str, Array]], Any]
+
+    def __call__(self, theta: Array) -> Array:
+        try:
+            benefits = _stacked(self.net_benefit(self.split.values(theta, known=True)))
+        except EvaluationError:
+            raise
+        except Exception as error:
+            raise EvaluationError(
+                f"net_benefit raised {type(error).__name__}: {error} for {len(theta)} draws",
+                advice="It gets a mapping from names to arrays, and works on whole arrays.",
+            ) from error
+        if benefits.shape[:-1] != (len(theta),):
+            raise EvaluationError(
+                f"net_benefit returned shape {benefits.shape} for {len(theta)} draws",
+                advice="Return a tuple with one array for each option, or options along a last "
+                "axis.",
+            )
+        bad = np.flatnonzero(~np.isfinite(benefits).all(axis=1))
+        if bad.size:
+            raise EvaluationError("net_benefit is not finite", theta=theta[bad[0]])
+        return benefits
+
+
+def _stacked(benefits: Any) -> Array:
+    """Options along a last axis, whatever net_benefit returned."""
+    if isinstance(benefits, tuple | list):
+        stacked: Array = np.stack(
+            np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in benefits)), axis=-1
+        )
+    else:
+        stacked = np.asarray(benefits, dtype=float)
+    if stacked.ndim < 2 or stacked.shape[-1] < 2:
+        raise EvaluationError(
+            f"net_benefit returned {stacked.shape[-1] if stacked.ndim > 1 else 'one'} option",
+            advice="A decision needs at least two: return a tuple with one array for each option, "
+            "such as (0.0, benefit) against doing nothing.",
+        )
+    return stacked
+
+
+_REPLICATES, _FIRST = 16, 16
+_LIMIT = 10_000_000
+
+
+def _perfect_by_sobol(
+    law: Law,
+    benefits: Callable[[Array], Array],
+    tol: float | None,
+    budget: int | None,
+    rng: RNGLike,
+) -> Estimate:
+    """E max − max E of net benefits (n, D) of draws (n, d), by replicated Sobol points."""
+    if tol is None and budget is None:
+        raise InputError(
+            "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."
+        )
+    started = time.perf_counter()
+    limit = _LIMIT if budget is None else as_budget(budget)
+    stream = Stream.from_rng(rng)
+    sequence = Sobol() if law.has_transport else IID()
+    generator = stream.generator()
+    sums: Array = np.zeros(())
+    done, trace = 0, []
+    while True:
+        size = done or max(min(_FIRST, limit // _REPLICATES), 1)
+        if law.has_transport:
+            u = sequence.uniforms(stream, law.base_dim, (0, _REPLICATES), (done, done + size))
+            draws = law.from_uniform(u.reshape(-1, law.base_dim))
+        else:
+            draws = law.sample(_REPLICATES * size, generator)
+        table = benefits(draws).reshape(_REPLICATES, size, -1)
+        best = np.concatenate((table.max(axis=-1, keepdims=True), table), axis=-1)
+        sums = sums + best.sum(axis=1)
+        done += size
+        means = sums / done
+        value, se = _summary(means)
+        trace.append(Step(_REPLICATES * done, value, se))
+        met = tol is not None and float(ndtri(0.975)) * se <= tol
+        if met or 2 * done * _REPLICATES > limit:
+            break
+    status = "done" if tol is None else "converged" if met else "budget"
+    return Estimate.from_directions(
+        value,
+        np.array([[se]]),
+        n_evaluations=_REPLICATES * done,
+        n_outer=_REPLICATES * done,
+        n_inner=1,
+        method="sobol",
+        status=status,
+        seconds=time.perf_counter() - started,
+        diagnostics={"notes": [f"{_REPLICATES} independent sets of {done:,} points"]},
+        trace=tuple(trace),
+    )
+
+
+def _summary(means: Array) -> tuple[float, float]:
+    """Value and standard error, from the mean best and the mean of each option by replicate."""
+    overall = means.mean(axis=0)
+    default = 1 + int(overall[1:].argmax())
+    gains = means[:, 0] - means[:, default]
+    count = len(gains)
+    # Few replicates: widened so that ± 1.96 of it is the interval of Student's t.
+    factor = float(stdtrit(count - 1, 0.975) / ndtri(0.975))
+    return float(gains.mean()), factor * float(gains.std(ddof=1)) / np.sqrt(count)

@@ -1,0 +1,161 @@
+"""A whole analysis of three tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._progress import ProgressLike
+from nestquad._typing import RNGLike
+from nestquad.result import plain
+from nestquad.voi.table import (
+    DISCOUNT,
+    Design,
+    Outputs,
+    enbs,
+    evpi,
+    evppi,
+    evsi,
+    parameter_sets,
+    people,
+    population,
+    psa_summary,
+    wtp_grid,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Analysis", "Audience", "Study", "analyze"]
+
+_CURVE = 13
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Whom the decision is for."""
+
+    per_year: float = 1000.0
+    horizon: float = 10.0
+    discount: float = DISCOUNT
+
+    @property
+    def size(self) -> float:
+        return people(self.per_year, self.horizon, discount=self.discount)
+
+    def scaled(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A table with values for all of them."""
+        scaled: pd.DataFrame = population(
+            table, per_year=self.per_year, horizon=self.horizon, discount=self.discount
+        )
+        return scaled
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study to be valued: design, sizes and costs."""
+
+    design: Design
+    sizes: Sequence[int]
+    fixed_cost: float = 0.0
+    cost_per_participant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All tables of an analysis. Those that end in _curve are over a range of wtp."""
+
+    outputs: Outputs
+    n_parameters: int
+    audience: Audience
+    psa: pd.DataFrame
+    evpi: pd.DataFrame
+    singles: pd.DataFrame
+    groups: pd.DataFrame
+    evpi_curve: pd.DataFrame
+    evppi_curve: pd.DataFrame
+    evsi: pd.DataFrame | None = None
+    enbs: pd.DataFrame | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tables at the willingness to pay that was asked for, as plain Python objects."""
+        tables = {
+            "psa": self.psa,
+            "evpi": self.evpi,
+            "evppi": self.singles,
+            "groups": self.groups,
+            "evsi": self.evsi if self.enbs is None else self.enbs,
+        }
+        return {
+            "n_rows": self.outputs.n_rows,
+            "n_parameters": self.n_parameters,
+            "people": self.audience.size,
+            **{name: _records(table) for name, table in tables.items()},
+        }
+
+
+def analyze(
+    outputs: Outputs,
+    inputs: pd.DataFrame,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    *,
+    audience: Audience | None = None,
+    study: Study | None = None,
+    rng: RNGLike = 0,
+    progress: ProgressLike = False,
+) -> Analysis:
+    """EVPI, EVPPI of every parameter and of groups, and of a study, with curves over wtp."""
+    audience = Audience() if audience is None else audience
+    _ = audience.size  # refused now rather than after the regressions
+    asked = list(outputs.wtps)
+    wide = outputs
+    if outputs.net_benefit is None:
+        grid = wtp_grid(outputs, _CURVE)
+        wide = outputs.at([*asked, *(k for k in grid if k not in asked)])
+    names = list(map(str, inputs.columns))
+    sets = parameter_sets("all singles", names)
+    given = parameter_sets(groups, names) if groups else {}
+    # A group of one parameter is a single already.
+    given = {label: members for label, members in given.items() if label not in sets}
+    found = costed = None
+    if study is not None:
+        found = evsi(outputs, inputs, study.design, study.sizes, rng=rng, progress=progress)
+        costed = enbs(
+            found,
+            per_year=audience.per_year,
+            horizon=audience.horizon,
+            discount=audience.discount,
+            fixed_cost=study.fixed_cost,
+            cost_per_participant=study.cost_per_participant,
+        )
+    table = evppi(wide, inputs, {**sets, **given}, rng=rng, progress=progress)
+    at = table["wtp"].isna() | table["wtp"].isin(asked)
+    single = table["pars"].isin(list(sets))
+    return Analysis(
+        outputs=outputs,
+        n_parameters=len(names),
+        audience=audience,
+        psa=psa_summary(outputs),
+        evpi=audience.scaled(evpi(outputs)),
+        singles=_sorted(audience.scaled(table[at & single])),
+        groups=_sorted(audience.scaled(table[at & ~single])),
+        evpi_curve=evpi(wide).sort_values("wtp"),
+        evppi_curve=table.sort_values("wtp", kind="stable"),
+        evsi=found,
+        enbs=costed,
+    )
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    """The most valuable first, within each wtp in the order asked."""
+    order = {k: i for i, k in enumerate(dict.fromkeys(table["wtp"].fillna(-1.0)))}
+    rank = table["wtp"].fillna(-1.0).map(order)
+    keys = np.lexsort((-table["evppi"].to_numpy(), rank.to_numpy()))
+    return table.iloc[keys].reset_index(drop=True)
+
+
+def _records(table: pd.DataFrame | None) -> Any:
+    return None if table is None else plain(table.to_dict("records"))

@@ -1,0 +1,324 @@
+"""Figures of a value-of-information analysis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad.errors import InputError, unknown_name
+from nestquad.plots import (
+    AVERAGE,
+    INK,
+    SOFT,
+    TEXT_SIZE,
+    End,
+    axes_or_new,
+    label_ends,
+    series_styles,
+    short,
+    title,
+)
+from nestquad.voi.table import as_outputs, ceac
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["plot_ceac", "plot_enbs", "plot_evpi", "plot_evsi", "plot_plane", "plot_rank"]
+
+_MOST_DOTS = 2000
+_MOST_BARS = 20
+_MOST_CURVES = 7
+_LONGEST = 26
+
+
+def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) -> Any:
+    """Draw the cost-effectiveness plane: incremental effects and costs, and their means.
+
+    Parameters
+    ----------
+    outputs
+        Costs and effects, as in `evpi`. The first willingness to pay is drawn as a line: draws
+        below it favor the option.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    reference
+        The option that others are compared with; default: the first.
+
+    Returns
+    -------
+    The axes.
+    """
+    known = as_outputs(outputs)
+    if known.net_benefit is not None:
+        raise InputError("outputs", "net benefits", "costs and effects")
+    name = known.options[0] if reference is None else reference
+    if name not in known.options:
+        raise unknown_name("reference", name, known.options)
+    base = known.options.index(name)
+    ax = axes_or_new(ax)
+    rows = slice(None, None, max(known.n_rows // _MOST_DOTS, 1))
+    for d, look in enumerate(series_styles(known.n_options)):
+        if d == base:
+            continue
+        effects = known.effects[:, d] - known.effects[:, base]
+        costs = known.costs[:, d] - known.costs[:, base]
+        ax.scatter(
+            effects[rows], costs[rows], 5, color=look.color, alpha=0.25, linewidths=0, zorder=2
+        )
+        ax.plot(
+            effects.mean(),
+            costs.mean(),
+            look.marker,
+            color=look.color,
+            markeredgecolor="white",
+            markersize=9,
+            zorder=4,
+            label=short(known.options[d], _LONGEST),
+        )
+    ax.axhline(0.0, color=SOFT, linewidth=0.8)
+    ax.axvline(0.0, color=SOFT, linewidth=0.8)
+    ax.autoscale_view()
+    ax.set_xlim(ax.get_xlim())
+    ax.set_ylim(ax.get_ylim())
+    k = known.wtps[0]
+    ends = np.array(ax.get_xlim())
+    ax.plot(ends, k * ends, color=INK, linewidth=1.0, linestyle=AVERAGE, label=f"{k:,.0f} per unit")
+    ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
+    _money(ax.yaxis)
+    ax.set_xlabel("incremental effect")
+    ax.set_ylabel("incremental cost")
+    title(ax, "", f"Cost-effectiveness plane, against {short(name, _LONGEST)}")
+    return ax
+
+
+def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
+    """Draw acceptability curves and the frontier.
+
+    Parameters
+    ----------
+    outputs, wtp
+        As in `ceac`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+
+    Returns
+    -------
+    The axes.
+    """
+    known = as_outputs(outputs)
+    table = ceac(known, wtp)
+    ax = axes_or_new(ax)
+    ends = []
+    for option, look in zip(known.options, series_styles(known.n_options), strict=True):
+        part = table[table.option == option]
+        ax.plot(part.wtp, part.probability, color=look.color, linestyle=look.dashes, linewidth=1.6)
+        on = part.probability.where(part.frontier)
+        ax.plot(part.wtp, on, color=look.color, linewidth=5.0, alpha=0.3, solid_capstyle="butt")
+        ends.append(End(float(part.probability.iloc[-1]), short(option, _LONGEST), look.color))
+    ax.set_ylim(-0.02, 1.02)
+    for k in known.wtps[:1]:
+        ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+    label_ends(ax, ends)
+    _money(ax.xaxis)
+    ax.set_xlabel("willingness to pay  (wide band: the frontier)")
+    ax.set_ylabel("probability of being the best")
+    title(ax, "", "Acceptability curves")
+    return ax
+
+
+def plot_evpi(
+    evpi: pd.DataFrame, evppi: pd.DataFrame | None = None, ax: Any = None, *, mark: Any = None
+) -> Any:
+    """Draw EVPI, and EVPPI of the leading sets, by willingness to pay.
+
+    Parameters
+    ----------
+    evpi, evppi
+        Tables of `evpi` and `evppi` at several values of willingness to pay.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    mark
+        A willingness to pay to mark.
+
+    Returns
+    -------
+    The axes.
+    """
+    _require(evpi, "evpi")
+    ax = axes_or_new(ax)
+    ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, alpha=0.12, linewidth=0)
+    ax.plot(evpi.wtp, evpi.evpi, color=INK, linewidth=1.8)
+    ends = [End(float(evpi.evpi.iloc[-1]), "EVPI", INK)]
+    if evppi is not None:
+        _require(evppi, "evppi")
+        leading = evppi.groupby("pars", sort=False).evppi.max().nlargest(_MOST_CURVES).index
+        for label, look in zip(leading, series_styles(len(leading)), strict=True):
+            part = evppi[evppi.pars == label]
+            ax.fill_between(
+                part.wtp, part.lower, part.upper, color=look.color, alpha=0.12, linewidth=0
+            )
+            ax.plot(part.wtp, part.evppi, color=look.color, linestyle=look.dashes, linewidth=1.5)
+            ends.append(End(float(part.evppi.iloc[-1]), short(label, _LONGEST), look.color))
+    if mark is not None:
+        ax.axvline(mark, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+    ax.set_ylim(bottom=0.0)
+    label_ends(ax, ends)
+    _money(ax.xaxis)
+    _money(ax.yaxis)
+    ax.set_xlabel("willingness to pay")
+    ax.set_ylabel("value per person (band: 95 %)")
+    title(ax, "", "Value of perfect information by willingness to pay")
+    return ax
+
+
+def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None) -> Any:
+    """Draw the information rank: a bar for each set, longest first, with 95 % intervals.
+
+    Parameters
+    ----------
+    evppi
+        A table of `evppi`; of several values of willingness to pay, the first is drawn.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    evpi
+        The value of knowing everything, for the title.
+
+    Returns
+    -------
+    The axes.
+    """
+    _require(evppi, "evppi")
+    ax = axes_or_new(ax)
+    first = evppi["wtp"].iloc[0]
+    table = evppi if np.isnan(first) else evppi[evppi.wtp == first]
+    shown = table.nlargest(_MOST_BARS, "evppi").iloc[::-1]
+    seen = ~shown["flags"].str.contains("not distinguishable").to_numpy()
+    look = series_styles(1)[0]
+    y = np.arange(len(shown))
+    faces = np.where(seen, look.color, "white")
+    ax.barh(y, shown.evppi, 0.62, color=faces, edgecolor=look.color, linewidth=0.8, zorder=2)
+    ax.hlines(y, shown.lower, shown.upper, color=INK, linewidth=1.2, zorder=3)
+    ax.plot(shown.lower, y, "|", color=INK, markersize=6, zorder=3)
+    ax.plot(shown.upper, y, "|", color=INK, markersize=6, zorder=3)
+    ax.set_yticks(y, [short(label, _LONGEST) for label in shown.pars], parse_math=False)
+    ax.set_ylim(-0.7, len(shown) - 0.3)
+    ax.set_xlim(left=0.0)
+    ax.grid(False, axis="y")
+    _money(ax.xaxis)
+    notes = "line: 95 %" if seen.all() else "line: 95 %; hollow: not distinguishable from 0"
+    ax.set_xlabel(f"EVPPI per person  ({notes})")
+    more = f", the first {_MOST_BARS} of {len(table)}" if len(table) > _MOST_BARS else ""
+    at = "" if np.isnan(first) else f" at {first:,.0f}"
+    everything = "" if evpi is None else f" (everything: {evpi:,.4g})"
+    title(ax, "", f"What is worth knowing{at}{everything}{more}")
+    return ax
+
+
+def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None) -> Any:
+    """Draw EVSI by the size of the study, one curve a willingness to pay.
+
+    Parameters
+    ----------
+    evsi
+        A table of `evsi`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    evppi
+        The value of knowing the study's parameters exactly, which no size exceeds.
+
+    Returns
+    -------
+    The axes.
+    """
+    _require(evsi, "evsi")
+    ax = axes_or_new(ax)
+    ends = _by_size(ax, evsi, "evsi", "lower", "upper")
+    if evppi is not None:
+        ax.axhline(evppi, color=SOFT, linewidth=1.0, linestyle=AVERAGE)
+        ends.append(End(evppi, "EVPPI", SOFT))
+    ax.set_ylim(bottom=0.0)
+    label_ends(ax, ends)
+    ax.set_ylabel("EVSI per person (band: 95 %)")
+    title(ax, "", f"Value of a {short(evsi.design.iloc[0], 44)}{_only(evsi)}")
+    return ax
+
+
+def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
+    """Draw the expected net benefit of sampling by size, and mark the best size.
+
+    Parameters
+    ----------
+    enbs
+        A table of `enbs`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+
+    Returns
+    -------
+    The axes.
+    """
+    _require(enbs, "enbs")
+    ax = axes_or_new(ax)
+    ends = _by_size(ax, enbs, "enbs", "enbs_lower", "enbs_upper")
+    ax.axhline(0.0, color=SOFT, linewidth=0.8)
+    best = enbs[enbs.optimal]
+    for _, row in best.iterrows():
+        ax.plot(row.n, row.enbs, "o", color=INK, markersize=9, markerfacecolor="none", zorder=5)
+        ax.annotate(
+            f"best: {row.n:,.0f} per arm",
+            (row.n, row.enbs),
+            xytext=(0, 10),
+            textcoords="offset points",
+            ha="center",
+            fontsize=TEXT_SIZE,
+            color=INK,
+        )
+    ax.margins(y=0.15)
+    label_ends(ax, ends)
+    ax.set_ylabel("expected net benefit of sampling (band: 95 %)")
+    found = "" if len(best) else ": no size pays"
+    title(ax, "", f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}")
+    return ax
+
+
+def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> list[End]:
+    """Curves over participants with bands, one for each willingness to pay, and their labels."""
+    ends = []
+    wtps = list(dict.fromkeys(table["wtp"].fillna(-1.0)))
+    for k, look in zip(wtps, series_styles(len(wtps)), strict=True):
+        part = table[table["wtp"].fillna(-1.0) == k].sort_values("n")
+        ax.fill_between(part.n, part[low], part[high], color=look.color, alpha=0.15, linewidth=0)
+        ax.plot(part.n, part[value], **look.line, markersize=5, linewidth=1.5)
+        if len(wtps) > 1:
+            ends.append(End(float(part[value].iloc[-1]), f"at {k:,.0f}", look.color))
+    sizes = np.unique(table["n"])
+    if sizes[-1] > 8 * sizes[0]:
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        ax.minorticks_off()
+    ax.set_xlabel("participants in each arm" + (" (log scale)" if ax.get_xscale() == "log" else ""))
+    _money(ax.yaxis)
+    return ends
+
+
+def _only(table: pd.DataFrame) -> str:
+    """The willingness to pay, where there is one."""
+    wtps = table["wtp"].dropna().unique()
+    return f" at {wtps[0]:,.0f}" if len(wtps) == 1 else ""
+
+
+def _money(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}")
+    )
+
+
+def _require(table: Any, column: str) -> None:
+    if not hasattr(table, "columns") or column not in table.columns:
+        raise InputError(
+            column, type(table).__name__, f"the table that voi.{column} returned", "See its help."
+        )

@@ -1,0 +1,285 @@
+"""Outputs of a probabilistic analysis: net benefits, means, acceptability curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._typing import Array, ArrayLike
+from nestquad.errors import InputError
+from nestquad.voi.table._tables import number_table, pandas, same_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Outputs", "as_outputs", "ceac", "psa_summary", "wtp_grid"]
+
+_KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What each decision option yields in each draw.
+
+    Parameters
+    ----------
+    costs, effects
+        Tables (n × D), one column an option, in the same order. Effects are in units such as
+        quality-adjusted years of life, of which one is worth `wtp`.
+    wtp
+        Willingness to pay: a number or several.
+    net_benefit
+        Instead of those: monetary net benefits (n × D).
+    options
+        Names of the options; default: names of the columns, where costs and effects share them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> outputs = Outputs(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), wtp=[1.0, 2.0])
+    >>> outputs.n_rows, outputs.options, outputs.net_benefits().shape
+    (50, ('option 1', 'option 2'), (2, 50, 2))
+    """
+
+    costs: Any = None
+    effects: Any = None
+    wtp: Any = None
+    net_benefit: Any = None
+    options: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        given = [self.costs is not None, self.effects is not None, self.wtp is not None]
+        if self.net_benefit is None:
+            if not all(given):
+                raise InputError(
+                    "outputs",
+                    _listed(given) or "nothing",
+                    "costs, effects and wtp together, or net_benefit alone",
+                )
+            tables = {"costs": self.costs, "effects": self.effects}
+        else:
+            if any(given):
+                raise InputError(
+                    "outputs",
+                    f"net_benefit and {_listed(given)}",
+                    "either net_benefit, or costs, effects and wtp",
+                )
+            tables = {"net_benefit": self.net_benefit}
+        frames = {
+            name: number_table(name, table, prefix="option ") for name, table in tables.items()
+        }
+        same_rows(frames)
+        for name, frame in frames.items():
+            if frame.shape[1] < 2:
+                raise InputError(
+                    name,
+                    "one option only",
+                    "a column for each of at least two options",
+                    "For a single treatment against doing nothing, add a column of zeros.",
+                )
+        widths = {name: frame.shape[1] for name, frame in frames.items()}
+        if len(set(widths.values())) > 1:
+            raise InputError(
+                "costs and effects",
+                " and ".join(f"{width} options in {name}" for name, width in widths.items()),
+                "the same options in both, in the same order",
+            )
+        last = next(reversed(frames.values()))
+        options = tuple(map(str, self.options)) or _names(list(frames.values()))
+        if len(options) != last.shape[1] or len(set(options)) < len(options):
+            raise InputError(
+                "options", f"{list(options)}", f"{last.shape[1]} different names, one an option"
+            )
+        vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
+        vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.effects if self.net_benefit is None else self.net_benefit)
+
+    @property
+    def n_options(self) -> int:
+        return len(self.options)
+
+    @property
+    def wtps(self) -> list[float]:
+        """The values of willingness to pay; NaN where net benefits were given."""
+        return [np.nan] if self.wtp is None else [float(k) for k in self.wtp]
+
+    def at(self, wtp: float | Sequence[float] | Array) -> Outputs:
+        """The same costs and effects at other values of willingness to pay."""
+        if self.net_benefit is not None:
+            raise InputError("wtp", "net benefits", "costs and effects", "Net benefits are fixed.")
+        return replace(self, wtp=wtp)
+
+    @cached_property
+    def increments(self) -> Array:
+        """What is regressed, (n, q): outputs of every option less those of the first.
+
+        What the options have in common cancels, noise included.
+        """
+        tables = [self.net_benefit] if self.net_benefit is not None else [self.costs, self.effects]
+        return np.column_stack([table[:, 1:] - table[:, :1] for table in tables])
+
+    def combined(self, increments: Array) -> list[Array]:
+        """Net benefits (n, D) relative to the first option, one for each wtp, from increments."""
+        # Option by option in memory: maxima over options are many times faster that way.
+        columns = np.ascontiguousarray(increments.T)
+        q = self.n_options - 1
+        tables = []
+        for k in self.wtps:
+            table = np.zeros((self.n_options, columns.shape[1]))
+            if self.net_benefit is not None:
+                table[1:] = columns
+            else:
+                np.multiply(columns[q:], k, out=table[1:])
+                table[1:] -= columns[:q]
+            tables.append(table.T)
+        return tables
+
+    def net_benefits(self) -> Array:
+        """Net benefits (W, n, D), for each willingness to pay."""
+        if self.net_benefit is not None:
+            return np.asarray(self.net_benefit)[None]
+        stacked: Array = np.stack([k * self.effects - self.costs for k in self.wtps])
+        return stacked
+
+
+def as_outputs(outputs: Any) -> Outputs:
+    """Whatever may stand for outputs: an `Outputs`, a table of net benefits, costs and effects.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_outputs(np.eye(20)[:, :2]).wtps
+    [nan]
+    """
+    if isinstance(outputs, Outputs):
+        return outputs
+    if isinstance(outputs, Mapping):
+        named = {_KEYS.get(str(key), str(key)): value for key, value in outputs.items()}
+        if set(named) <= {"costs", "effects", "wtp", "net_benefit", "options"}:
+            return Outputs(**named)
+    if isinstance(outputs, tuple) and len(outputs) == 3:
+        return Outputs(*outputs)
+    return Outputs(net_benefit=outputs)
+
+
+def _names(frames: list[pd.DataFrame]) -> tuple[str, ...]:
+    """Column names where all tables agree on them; costs1 and effects1 are both option 1."""
+    names = [tuple(map(str, frame.columns)) for frame in frames]
+    if len(set(names)) == 1:
+        return names[0]
+    return tuple(f"option {d + 1}" for d in range(len(names[0])))
+
+
+def _wtp(wtp: ArrayLike) -> Array:
+    try:
+        values = np.atleast_1d(np.asarray(wtp, dtype=float))
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
+        raise InputError("wtp", repr(wtp), "a number or several, none negative", "As 20_000.")
+    return values
+
+
+def _listed(given: Sequence[bool]) -> str:
+    names = [n for n, is_given in zip(("costs", "effects", "wtp"), given, strict=True) if is_given]
+    return " and ".join(names)
+
+
+def psa_summary(outputs: Any) -> pd.DataFrame:
+    """Means of each option with standard errors, and how likely it is the best.
+
+    Parameters
+    ----------
+    outputs
+        As in `evpi`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each willingness to pay and option: wtp, option, cost, effect (where given),
+        net_benefit, se, and probability of being the best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gain = np.random.default_rng(0).normal(1.0, 1.0, size=1000)
+    >>> table = psa_summary(np.column_stack((0 * gain, gain)))
+    >>> bool(0.8 < table.probability[1] < 0.9)
+    True
+    """
+    known = as_outputs(outputs)
+    rows = []
+    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
+        shares = _shares(benefits)
+        for d, option in enumerate(known.options):
+            row: dict[str, Any] = {"wtp": k, "option": option}
+            if known.net_benefit is None:
+                row |= {"cost": known.costs[:, d].mean(), "effect": known.effects[:, d].mean()}
+            row |= {
+                "net_benefit": benefits[:, d].mean(),
+                "se": benefits[:, d].std(ddof=1) / np.sqrt(known.n_rows),
+                "probability": shares[d],
+            }
+            rows.append(row)
+    return pandas().DataFrame(rows)
+
+
+def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
+    """Cost-effectiveness acceptability curves, and the frontier.
+
+    Parameters
+    ----------
+    outputs
+        Costs and effects, as in `evpi`.
+    wtp
+        Values of willingness to pay; default: from 0 to twice the largest of the outputs.
+
+    Returns
+    -------
+    DataFrame
+        A row for each willingness to pay and option: wtp, option, probability of being the best,
+        and frontier, true for the option with the largest mean net benefit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> table = ceac((rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), 1.0), wtp=[0.0, 1.0])
+    >>> table.groupby("wtp").probability.sum().tolist()
+    [1.0, 1.0]
+    """
+    known = as_outputs(outputs)
+    if known.net_benefit is not None:
+        raise InputError(
+            "outputs", "net benefits", "costs and effects", "A curve needs a willingness to pay."
+        )
+    swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)
+    rows = []
+    for k, benefits in zip(swept.wtps, swept.net_benefits(), strict=True):
+        shares, best = _shares(benefits), int(benefits.mean(axis=0).argmax())
+        for d, option in enumerate(swept.options):
+            rows.append(
+                {"wtp": k, "option": option, "probability": shares[d], "frontier": d == best}
+            )
+    return pandas().DataFrame(rows)
+
+
+def wtp_grid(outputs: Outputs, count: int) -> Array:
+    """Values from 0 to twice the largest willingness to pay."""
+    top = 2.0 * max(outputs.wtps)
+    return np.linspace(0.0, top if top > 0 else 50_000.0, count)
+
+
+def _shares(benefits: Array) -> Array:
+    """How often each option is the best, ties shared."""
+    best = benefits == benefits.max(axis=1, keepdims=True)
+    shares: Array = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+    return shares

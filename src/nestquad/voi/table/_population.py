@@ -1,0 +1,169 @@
+"""Population values, and the expected net benefit of sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad.errors import InputError
+from nestquad.voi.table._tables import pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["enbs", "people", "population"]
+
+DISCOUNT = 0.035
+
+
+def people(
+    per_year: float, horizon: float, *, discount: float = DISCOUNT, start: float = 0.0
+) -> float:
+    """How many people a decision is for, later ones discounted.
+
+    Parameters
+    ----------
+    per_year
+        People who face the decision in a year.
+    horizon
+        Years from now for which the decision stays relevant.
+    discount
+        Rate of a year; the first year is not discounted. Default: 3.5 %.
+    start
+        Years from now before which nobody benefits, for instance while a study runs.
+
+    Examples
+    --------
+    >>> people(1000, 3, discount=0.0)
+    3000.0
+    >>> round(people(1000, 2, discount=0.035), 3)
+    1966.184
+    >>> people(1000, 3, discount=0.0, start=0.5)
+    2500.0
+    """
+    for name, value in (("per_year", per_year), ("horizon", horizon), ("start", start)):
+        if not (_is_number(value) and 0 <= value < math.inf):
+            raise InputError(name, repr(value), "a number that is not negative")
+    if not (_is_number(discount) and 0 <= discount < 1):
+        raise InputError("discount", repr(discount), "a rate such as 0.035, from 0 to below 1")
+    years = range(math.ceil(horizon))
+    shares = [max(min(t + 1, horizon) - max(t, start), 0.0) / (1 + discount) ** t for t in years]
+    return float(per_year * sum(shares))
+
+
+def population(
+    values: Any,
+    *,
+    per_year: float,
+    horizon: float,
+    discount: float = DISCOUNT,
+    start: float = 0.0,
+) -> Any:
+    """The value of information for everybody whom the decision affects.
+
+    Parameters
+    ----------
+    values
+        What `evpi`, `evppi` or `evsi` returned; or a value for one person, or an array of them.
+    per_year, horizon, discount, start
+        As in `people`.
+
+    Returns
+    -------
+    DataFrame, float or array
+        A table with the columns population, population_lower, population_upper (in money) and
+        population_effects (in units of effect, such as quality-adjusted years of life; where
+        willingness to pay is known) added; a number for a number.
+
+    Examples
+    --------
+    >>> float(population(2.5, per_year=1000, horizon=4, discount=0.0))
+    10000.0
+    """
+    count = people(per_year, horizon, discount=discount, start=start)
+    if not isinstance(values, pandas().DataFrame):
+        return np.asarray(values, dtype=float) * count
+    name = value_column(values)
+    table = values.copy()
+    for column, source in (("", name), ("_lower", "lower"), ("_upper", "upper")):
+        table[f"population{column}"] = table[source] * count
+    wtp = table["wtp"].where(table["wtp"] > 0)
+    table["population_effects"] = table["population"] / wtp
+    return table
+
+
+def enbs(
+    values: pd.DataFrame,
+    *,
+    per_year: float,
+    horizon: float,
+    discount: float = DISCOUNT,
+    fixed_cost: float = 0.0,
+    cost_per_participant: float = 0.0,
+    duration: float | Callable[[int], float] = 0.0,
+) -> pd.DataFrame:
+    """Expected net benefit of sampling: what a study is worth less what it costs.
+
+    Parameters
+    ----------
+    values
+        What `evsi` returned.
+    per_year, horizon, discount
+        The people affected, as in `people`.
+    fixed_cost, cost_per_participant
+        Costs of the study.
+    duration
+        Years until its results change decisions, or a function of n (participants in an arm) that
+        says so; who is treated before then does not benefit.
+
+    Returns
+    -------
+    DataFrame
+        The table with population_evsi, cost, enbs, enbs_lower, enbs_upper and optimal added. For
+        each design and willingness to pay, optimal is true for the size with the largest enbs, if
+        that is positive; otherwise no study pays.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"design": "trial", "n": [10, 100], "participants": [20, 200],
+    ...                       "wtp": 1.0, "evsi": [1.0, 1.5], "lower": 0.9, "upper": 2.0})
+    >>> costs = enbs(table, per_year=1000, horizon=1, discount=0.0, cost_per_participant=10)
+    >>> costs.enbs.tolist(), costs.optimal.tolist()
+    ([800.0, -500.0], [True, False])
+    """
+    if not isinstance(values, pandas().DataFrame) or "evsi" not in values:
+        raise InputError("values", type(values).__name__, "the table that voi.evsi returned")
+    for name, value in (("fixed_cost", fixed_cost), ("cost_per_participant", cost_per_participant)):
+        if not (_is_number(value) and 0 <= value < math.inf):
+            raise InputError(name, repr(value), "an amount that is not negative")
+    table = values.copy()
+    waits = [duration(int(n)) if callable(duration) else duration for n in table["n"]]
+    counts = np.array([people(per_year, horizon, discount=discount, start=w) for w in waits])
+    table["population_evsi"] = table["evsi"] * counts
+    table["cost"] = fixed_cost + cost_per_participant * table["participants"]
+    table["enbs"] = table["population_evsi"] - table["cost"]
+    table["enbs_lower"] = table["lower"] * counts - table["cost"]
+    table["enbs_upper"] = table["upper"] * counts - table["cost"]
+    best = table.groupby(["design", "wtp"], dropna=False)["enbs"].transform("max")
+    table["optimal"] = (table["enbs"] == best) & (best > 0)
+    return table
+
+
+def value_column(table: pd.DataFrame) -> str:
+    """Which of evsi, evppi and evpi a table is about."""
+    for name in ("evsi", "evppi", "evpi"):
+        if name in table:
+            return name
+    raise InputError(
+        "values",
+        f"a table with the columns {', '.join(map(str, table.columns))}",
+        "a table that voi.evpi, voi.evppi or voi.evsi returned",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

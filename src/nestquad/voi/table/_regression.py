@@ -1,0 +1,271 @@
+"""Regression of outputs on parameters: conditional means, cross-fitted means, posterior draws.
+
+A parameter enters as a straight line and as the leading eigenfunctions of the cubic-spline kernel
+under its own distribution, so that a handful of columns holds every smooth curve whatever the
+number of rows. Interactions are products with a small sum of indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.linalg import cholesky, eigh
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+from nestquad.voi.table._fit import Fit, Moments, Scales, draw, fit
+
+__all__ = ["Regression", "regress", "spline_basis"]
+
+_FOLDS = 5
+# A straight line of this size, in standard errors, stays possible whatever the likelihood says.
+_FLOOR = 4.0
+_CHUNK = 20
+# Fits to four fifths of the rows start where they nearly are, and decide on flags only.
+_HELD_OUT_TOLERANCE = 1e-2
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Conditional means of the outputs given the parameters, at the rows of the table.
+
+    Attributes
+    ----------
+    fitted
+        Conditional means (n, q) by all rows.
+    held_out
+        The same by the other four fifths of the rows.
+    held_out_means
+        Means of the outputs over those four fifths.
+    """
+
+    outputs: Array
+    basis: Basis
+    fits: tuple[Fit, ...]
+    fitted: Array
+    held_out: Array
+    held_out_means: Array
+
+    def draws(self, count: int, rng: np.random.Generator) -> Iterator[Array]:
+        """Conditional means from their posterior, one (n, q) after the other.
+
+        Notes
+        -----
+        Cost: O(n·p·q) each. Errors of the outputs are as correlated as their residuals.
+        """
+        p, q = len(self.basis.terms), len(self.fits)
+        floor = np.where(self.basis.is_line, _FLOOR / len(self.outputs), 0.0)
+        mixing = _factor(self.outputs - self.fitted)
+        normals = rng.standard_normal((p, count, q)) @ mixing.T
+        coefficients = np.stack(
+            [
+                draw(one, self.basis.gram, floor, np.ascontiguousarray(normals[:, :, j]))
+                for j, one in enumerate(self.fits)
+            ],
+            axis=-1,
+        )
+        means = self.outputs.mean(axis=0)
+        for start in range(0, count, _CHUNK):
+            part = coefficients[:, start : start + _CHUNK]
+            values = part.reshape(p, -1).T @ self.basis.columns.T
+            for one in values.reshape(part.shape[1], q, -1):
+                yield one.T + means
+
+
+def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
+    """Regress each output on the parameters.
+
+    Parameters
+    ----------
+    outputs, inputs
+        (n, q) and (n, d) with d ≥ 1; no column of the inputs is constant or a copy of another.
+    rng
+        Deals the rows into folds.
+
+    Notes
+    -----
+    Cost: O(n·p²) once for sums of products, then O(p³) for each step of each fit. Scales are
+    fitted anew in each fold: held fixed, they would let the held-out rows leak in.
+    """
+    n, q = outputs.shape
+    basis = spline_basis(inputs)
+    columns = basis.columns
+    means = outputs.mean(axis=0)
+    centered = outputs - means
+    cross, squares = columns.T @ centered, np.square(centered).sum(axis=0)
+    fits = tuple(
+        fit(Moments(n, basis.gram, cross[:, j], float(squares[j])), basis.scales) for j in range(q)
+    )
+    fitted = means + columns @ np.column_stack([one.coefficients for one in fits])
+    held_out, held_out_means = np.empty_like(outputs), np.empty_like(outputs)
+    fold = rng.permutation(n) % _FOLDS
+    for k in range(_FOLDS):
+        inside = fold == k
+        part, part_y = columns.T[:, inside].T, centered[inside]
+        rest = n - len(part)
+        # Sums over the other rows, and what centering them anew takes away.
+        at, at_y = -part.sum(axis=0) / rest, -part_y.sum(axis=0) / rest
+        gram = basis.gram - part.T @ part - rest * np.outer(at, at)
+        cross_k = cross - part.T @ part_y - rest * np.outer(at, at_y)
+        squares_k = squares - np.square(part_y).sum(axis=0) - rest * at_y**2
+        held_out_means[inside] = means + at_y
+        for j, whole in enumerate(fits):
+            moments = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
+            one = fit(moments, basis.scales, whole.logs, _HELD_OUT_TOLERANCE)
+            held_out[inside, j] = means[j] + at_y[j] + (part - at) @ one.coefficients
+    return Regression(outputs, basis, fits, fitted, held_out, held_out_means)
+
+
+def _factor(residuals: Array) -> Array:
+    """A square root of the correlations of residuals; outputs without any stand apart."""
+    sd = residuals.std(axis=0)
+    scaled = residuals / np.where(sd > 0, sd, 1.0)
+    correlation = scaled.T @ scaled / len(residuals)
+    # Two outputs may be multiples of each other.
+    np.fill_diagonal(correlation, 1.0 + 1e-9)
+    factor: Array = cholesky(correlation, lower=True)
+    return factor
+
+
+_BINS = 100
+# Curves of one parameter, and the largest sum of indices in a product of two, by size of the set.
+_SIZES = {1: (20, 0), 2: (20, 8), 3: (15, 6), 4: (12, 4), 5: (10, 4), 6: (9, 3)}
+_SIZES |= {7: (8, 2), 8: (7, 2), 9: (7, 2), 10: (6, 1)}
+_MOST_TRIPLES, _MOST_PAIRS = 10, 20
+# Two gigabytes of columns, of which a few copies are made.
+_MOST_NUMBERS = 250_000_000
+
+
+@dataclass(frozen=True)
+class Term:
+    """One column: a product of parts (parameter, index); index 0 is the straight line."""
+
+    parts: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Columns (n, p), centered, and their prior."""
+
+    columns: Array
+    terms: tuple[Term, ...]
+    scales: Scales
+    n_parameters: int
+
+    @cached_property
+    def gram(self) -> Array:
+        product: Array = self.columns.T @ self.columns
+        return product
+
+    @cached_property
+    def is_line(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.array([len(t.parts) == 1 and t.parts[0][1] == 0 for t in self.terms])
+
+
+def spline_basis(inputs: Array) -> Basis:
+    """The columns for a set of parameters.
+
+    Parameters
+    ----------
+    inputs
+        (n, d), no column constant.
+
+    Notes
+    -----
+    Cost: O(n·p) for p columns, of which there are 21 for d = 1, 86 for d = 2 and at most 400 up to
+    d = 10. Beyond 10 parameters products of three are left out, beyond 20 those of two.
+    """
+    d = inputs.shape[1]
+    n_curves, most = _SIZES.get(d, (5, 0) if d <= _MOST_PAIRS else (4, -1))
+    singles: list[tuple[Array, Array]] = []
+    for j in range(d):
+        z = (inputs[:, j] - inputs[:, j].mean()) / inputs[:, j].std()
+        curves, eigenvalues = _curves(z, n_curves)
+        singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
+    terms = list(_terms([len(values) - 1 for _, values in singles], most))
+    if len(terms) * len(inputs) > _MOST_NUMBERS:
+        raise InputError(
+            "inputs",
+            f"{len(inputs):,} rows for a set of {d} parameters",
+            f"at most {_MOST_NUMBERS // len(terms):,} rows",
+            "100,000 draws are plenty: use the first ones of each table.",
+        )
+    rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
+    for row, (k, term) in zip(rows, enumerate(terms), strict=True):
+        row[:] = 1.0
+        for parameter, index in term.parts:
+            row *= singles[parameter][0][index]
+            logs[k] += np.log(singles[parameter][1][index])
+        row -= row.mean()
+    return Basis(rows.T, tuple(terms), Scales(logs, _powers(terms, d)), d)
+
+
+def _curves(z: Array, count: int) -> tuple[Array, Array]:
+    """Eigenfunctions of unit variance, orthogonal to 1 and z, (n, k), and shares of variance."""
+    centers, weights = _binned(z)
+    k = min(count, len(centers) - 2)
+    if k < 1:
+        return np.empty((len(z), 0)), np.empty(0)
+    t = centers - centers[0]
+    low, high = np.minimum.outer(t, t), np.maximum.outer(t, t)
+    kernel = low**2 * (3.0 * high - low) / 6.0
+    root = np.sqrt(weights)
+    trend = np.linalg.qr(root[:, None] * np.column_stack((np.ones_like(t), t)))[0]
+    scaled = root[:, None] * kernel * root
+    scaled -= trend @ (trend.T @ scaled)
+    scaled -= (scaled @ trend) @ trend.T
+    values, vectors = eigh(scaled, subset_by_index=[len(t) - k, len(t) - 1])
+    values, vectors = values[::-1], vectors[:, ::-1]
+    keep = values > 1e-12 * values[0]
+    values, at_centers = values[keep], vectors[:, keep] / root[:, None]
+    spline = CubicSpline(centers, at_centers, bc_type="natural")
+    # Beyond the outer knots a natural spline is a straight line; scipy's polynomial is not.
+    inside = np.clip(z, centers[0], centers[-1])
+    slopes = spline(centers[[0, -1]], 1)
+    below, above = np.minimum(z - centers[0], 0.0), np.maximum(z - centers[-1], 0.0)
+    curves = spline(inside) + np.outer(below, slopes[0]) + np.outer(above, slopes[1])
+    return curves, values / values.sum()
+
+
+def _binned(z: Array) -> tuple[Array, Array]:
+    """At most 100 knots, and the share of rows of each."""
+    distinct, counts = np.unique(z, return_counts=True)
+    if len(distinct) > _BINS:
+        # Half by rank and half by value: knots where the rows are, and some for the tails.
+        rank = (np.cumsum(counts) - counts / 2) / len(z)
+        place = (distinct - distinct[0]) / (distinct[-1] - distinct[0])
+        bins = np.minimum((_BINS * (rank + place) / 2).astype(int), _BINS - 1)
+        totals = np.bincount(bins, counts, _BINS)
+        sums = np.bincount(bins, counts * distinct, _BINS)
+        used = totals > 0
+        distinct, counts = sums[used] / totals[used], totals[used]
+    return distinct, counts / len(z)
+
+
+def _terms(curves: list[int], most: int) -> Iterator[Term]:
+    for j, k in enumerate(curves):
+        yield from (Term(((j, index),)) for index in range(k + 1))
+    if most < 0:
+        return
+    for i, j in combinations(range(len(curves)), 2):
+        for a in range(min(curves[i], most) + 1):
+            for b in range(min(curves[j], most - a) + 1):
+                yield Term(((i, a), (j, b)))
+    if len(curves) <= _MOST_TRIPLES:
+        for triple in combinations(range(len(curves)), 3):
+            yield Term(tuple((j, 0) for j in triple))
+
+
+def _powers(terms: list[Term], d: int) -> Array:
+    powers = np.zeros((len(terms), 2 * d + 2))
+    for row, term in enumerate(terms):
+        for parameter, index in term.parts:
+            powers[row, parameter if index == 0 else d + parameter] += 1.0
+        if len(term.parts) > 1:
+            powers[row, 2 * d + len(term.parts) - 2] = 1.0
+    return powers
