@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/nestquad demo --out demo-output
 
 reproduce: $(VENV)/.demo
-	$(BIN)/nestquad reproduce all --out results
+	$(BIN)/python -m studies paper all --out results
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 -q
@@ -27,7 +27,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks --out docs
+	$(BIN)/python -m studies promises --out docs
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

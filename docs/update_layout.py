@@ -42,7 +42,7 @@ ORDER = (
     "pages",
     "voi",
     "botorch",
-    "reproduce",
+    "reproduce.py",
     "cli",
 )
 

@@ -1,6 +1,6 @@
 """Write measured tables into docs/outgrowing-one-machine.md: `python docs/update_outgrowing.py`.
 
-They are those that `python -m benchmarks --only cluster` saved in docs/data.
+They are those that `python -m studies promises --only cluster` saved in docs/data.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def main() -> None:
 def with_tables(text: str) -> str:
     """The page with its tables made anew."""
     sys.path.insert(0, str(ROOT))
-    from benchmarks._page import markdown
-    from benchmarks._study import Result
+    from studies.runner.page import markdown_table
+    from studies.runner.result import Result
 
-    tables = "\n".join(markdown(table) for table in Result.load(DATA).tables)
+    tables = "\n".join(markdown_table(table) for table in Result.load(DATA).tables)
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     return pattern.sub(lambda _: f"{BEGIN}\n{tables}\n{END}", text)
 

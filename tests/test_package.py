@@ -87,3 +87,8 @@ def test_errors_survive_a_trip_to_another_process(error):
     again = pickle.loads(pickle.dumps(located))
     assert str(again) == str(located)
     np.testing.assert_array_equal(again.x, located.x)
+
+
+def test_the_former_reproduction_says_where_it_went():
+    with pytest.raises(ImportError, match="python -m studies paper"):
+        import nestquad.reproduce  # noqa: F401

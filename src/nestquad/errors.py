@@ -89,8 +89,6 @@ class EvaluationError(NestquadError, RuntimeError):
         How many evaluations of g had finished before.
     estimate
         The last complete `Estimate` before the failure, where there was one; None otherwise.
-    trace
-        What an optimisation had done before the failure (`nestquad.botorch.Trace`); else None.
     """
 
     def __init__(
@@ -105,7 +103,6 @@ class EvaluationError(NestquadError, RuntimeError):
         self.problem, self.theta, self.x = problem, theta, x
         self.n_completed, self.advice = n_completed, advice
         self.estimate: Any = None
-        self.trace: Any = None
         super().__init__(problem)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -30,3 +30,15 @@ except nestquad.MissingExtraError as error:
     print(error)
 """
     assert "'botorch'" in _run(code)
+
+
+@pytest.mark.parametrize("name", ["optimize", "acquisition", "Trace"])
+def test_names_that_moved_say_where(name):
+    with pytest.raises(ImportError, match=rf"from studies\.bayesopt import {name}"):
+        exec(f"from nestquad.botorch import {name}")
+
+
+def test_other_names_are_missing_as_usual():
+    import nestquad.botorch as nb
+
+    assert not hasattr(nb, "no_such_name")

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import nestquad as nq
 from nestquad.botorch import KQNormalSampler, NestedLookaheadEI
-from nestquad.botorch._nodes import level_sizes
+from nestquad.botorch._stages import level_sizes
 
 BEST = 0.6
 UNIT = tensor([[0.0], [1.0]])
@@ -241,7 +241,7 @@ def test_state_and_precision():
 
 
 def test_nodes_are_made_once_for_all_iterations():
-    from nestquad.botorch._nodes import drawn
+    from nestquad.botorch._stages import drawn
 
     NestedLookaheadEI(small_model(), BEST, 2, outer=16, inner=16, seed=123)
     before = drawn.cache_info()

@@ -13,10 +13,11 @@ import pytest
 
 import nestquad as nq
 from nestquad.cli import main
+from studies.__main__ import _parser as studies_parser
 
 SHELL = ("console", "bash", "sh", "shell")
 # Inline code counts as a command if it has arguments: `nestquad` alone is the name of the project.
-INLINE = re.compile(r"`(nestquad [^`…]+)`")
+INLINE = re.compile(r"`((?:nestquad|python -m studies) [^`…]+)`")
 
 
 def commands(page):
@@ -27,6 +28,7 @@ def commands(page):
 
 ALL = sorted({(page, line) for page in pages.PAGES for line in commands(page)})
 NESTQUAD = sorted({line for _, line in ALL if line.startswith("nestquad ")})
+STUDIES = sorted({line for _, line in ALL if line.startswith("python -m studies ")})
 MAKE = sorted({line for _, line in ALL if line.startswith("make ")} | {"make demo", "make test"})
 
 
@@ -49,7 +51,6 @@ def smaller(line: str) -> list[str]:
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
         "voi": [] if len(arguments) > 1 else ["--help"],
-        "reproduce": ["--help"],  # which takes minutes; tests/reproduce runs it tiny
     }
     return arguments + extra.get(arguments[0], [])
 
@@ -104,6 +105,19 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
         code = stop.code
     assert not code, capsys.readouterr().err
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", STUDIES)
+def test_studies_take_the_arguments(line):
+    arguments = shlex.split(line)[3:]
+    parser = studies_parser()
+    if arguments[-1] != "NAME":
+        parser.parse_args(arguments)
+
+
+def test_the_former_command_says_where_it_went(capsys):
+    assert main(["reproduce", "all", "--quick"]) == 2
+    assert "python -m studies paper all --quick" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", MAKE)

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks import unseen
-from benchmarks.unseen._finance import _five_puts_exact
 from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
+
+from studies import unseen
+from studies.unseen._finance import _five_puts_exact
 
 NORMAL = stats.norm()
 GAUSS, WEIGHT = np.polynomial.hermite_e.hermegauss(100)

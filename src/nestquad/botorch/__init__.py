@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from nestquad.errors import MissingExtraError
 
@@ -15,21 +16,20 @@ try:
 except ImportError as error:
     raise MissingExtraError("nestquad.botorch", "botorch") from error
 
-from nestquad.botorch._acquisitions import acquisition
 from nestquad.botorch._lookahead import NestedLookaheadEI
-from nestquad.botorch._loop import optimize
 from nestquad.botorch._reduction import with_kq
 from nestquad.botorch._sampler import KQNormalSampler
-from nestquad.botorch._trace import Trace
 from nestquad.botorch._weights import NormalRule, normal_rule
 
-__all__ = [
-    "KQNormalSampler",
-    "NestedLookaheadEI",
-    "NormalRule",
-    "Trace",
-    "acquisition",
-    "normal_rule",
-    "optimize",
-    "with_kq",
-]
+__all__ = ["KQNormalSampler", "NestedLookaheadEI", "NormalRule", "normal_rule", "with_kq"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Trace", "acquisition", "optimize"):
+        # Not an AttributeError, which `from nestquad.botorch import …` would hide.
+        raise ImportError(
+            f"nestquad.botorch.{name} is no longer part of nestquad. The optimisation loop moved "
+            f"to the clone: from studies.bayesopt import {name}. For a loop of your own, see "
+            "examples/black_box.py."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

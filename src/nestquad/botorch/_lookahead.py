@@ -14,8 +14,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
-from nestquad.botorch._nodes import LookaheadRule, Nodes, drawn, level_sizes
-from nestquad.botorch._stages import Stages
+from nestquad.botorch._stages import LookaheadRule, Nodes, Stages, drawn, level_sizes
 from nestquad.botorch._weights import KERNELS
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel

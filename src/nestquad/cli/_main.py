@@ -24,7 +24,6 @@ from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
 from nestquad.pages import write_report
 from nestquad.plots import new_axes, save
-from nestquad.reproduce._command import add_reproduce
 from nestquad.result import plain
 
 __all__ = ["main"]
@@ -45,7 +44,6 @@ examples:
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
-  nestquad reproduce all --out results
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -85,6 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal without ± must not end a run
             stream.reconfigure(errors="replace")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["reproduce"]:
+        given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
+        print(
+            f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr
+        )
+        return WRONG_INPUT
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.command is None:
@@ -304,8 +308,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     demo.add_argument("--no-progress", action="store_true", help="no progress bar")
-
-    add_reproduce(partial(_command, commands))
     return parser
 
 

@@ -1,0 +1,194 @@
+"""Studies of nestquad: ``python -m studies paper`` and ``python -m studies promises``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import nestquad as nq
+from studies.runner.collect import Progress, say
+from studies.runner.study import Settings, run_studies
+from studies.runner.text import duration
+
+_PAPER = """\
+examples:
+  python -m studies paper all --out results
+  python -m studies paper finance health --jobs 2
+  python -m studies paper all --full --out results-full
+  python -m studies paper bo --full --replicates 40
+
+Every run is kept in DIR/data/runs.csv. Interrupt at any time: the same command continues from
+there, and a quick run is the beginning of a full one. Open DIR/index.html in a browser.
+"""
+_PROMISES = """\
+examples:
+  python -m studies promises --only accuracy
+  python -m studies promises --only unseen --methods auto --seeds 20
+  python -m studies promises --redraw
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    args = _parser().parse_args(given)
+    args.line = shlex.join(["python", "-m", "studies", *given])
+    try:
+        return args.run(args)
+    except nq.NestquadError as error:
+        say(f"studies: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say(f"\nstudies: interrupted; finished runs are kept. To continue: {args.line}")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="STUDIES")
+    how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    _paper_options(
+        commands.add_parser(
+            "paper", help="the paper's figures and tables, with verdicts", epilog=_PAPER, **how
+        )
+    )
+    _promises_options(
+        commands.add_parser(
+            "promises", help="what the documentation promises", epilog=_PROMISES, **how
+        )
+    )
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, out: str) -> None:
+    parser.add_argument("--out", default=out, metavar="DIR", help=f"output folder (default {out})")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes, each with one BLAS thread (default: one for each CPU; 0: in this one)",
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget finished runs and start over")
+
+
+def _paper_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("parts", nargs="*", default=["all"], metavar="PART", help="all, or parts")
+    _common(parser, "results")
+    effort = parser.add_mutually_exclusive_group()
+    for name, words in (
+        ("quick", "fewer replicates: minutes (default)"),
+        ("full", "the paper's replicates, 1000 and 100: hours"),
+        ("tiny", "two or three replicates: does it run?"),
+    ):
+        effort.add_argument(
+            f"--{name}", dest="effort", action="store_const", const=name, help=words
+        )
+    parser.add_argument("--replicates", type=int, metavar="N", help="most replicates of each cell")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
+    parser.add_argument("--no-progress", action="store_true", help="do not show the time left")
+    parser.set_defaults(effort="quick", run=_paper)
+
+
+def _paper(args: argparse.Namespace) -> int:
+    from studies.paper import reproduce
+
+    tell, started = Progress(), time.monotonic()
+    try:
+        page, verdicts = reproduce(
+            args.parts or ["all"],
+            args.out,
+            effort=args.effort,
+            seed=args.seed,
+            replicates=args.replicates,
+            jobs=args.jobs,
+            fresh=args.fresh,
+            command=args.line,
+            tell=(lambda *_: None) if args.no_progress else tell,
+        )
+    finally:
+        tell.close()
+    for name, verdict in verdicts:
+        print(f"{verdict.status:14}{name:14}{verdict.claim}: {verdict.measured}")
+    print(f"wrote {page} ({duration(time.monotonic() - started)})")
+    return 0
+
+
+def _promises_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only", nargs="+", action="extend", metavar="NAME", help="run these studies only"
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help=f"replicates of each run (default {Settings.seeds})"
+    )
+    _common(parser, "docs")
+    parser.add_argument(
+        "--quick", action="store_true", help="few seeds and small sizes: does it run at all?"
+    )
+    parser.add_argument(
+        "--redraw", "--page-only", action="store_true", help="run nothing; page from saved results"
+    )
+    long = parser.add_argument_group(
+        "studies with a ledger (accuracy, tolerance, unseen, multilevel)",
+        "Every run is appended to data/NAME_runs.csv and finished runs are skipped: interrupt and "
+        "restart at any time, or run in parts. Tables are made from all runs of the ledger.",
+    )
+    long.add_argument("--problems", metavar="NAME[,NAME]", help="only these problems")
+    long.add_argument("--methods", metavar="NAME[,NAME]", help="only these methods, auto included")
+    long.add_argument("--budgets", metavar="N[,N]", help="only these budgets, such as 1e3,1e4")
+    long.add_argument(
+        "--other-seeds",
+        type=int,
+        metavar="N",
+        help="replicates of methods other than auto in tolerance and unseen "
+        f"(default {Settings.other_seeds})",
+    )
+    parser.set_defaults(run=_promises)
+
+
+def _promises(args: argparse.Namespace) -> int:
+    from studies import unseen
+    from studies.promises import HEAD, STUDIES
+    from studies.promises.measure import ALL_METHODS
+
+    known = {study.name: study for study in STUDIES}
+    only = _known("--only", ",".join(args.only or known), list(known))
+    for option in ("seeds", "other_seeds"):
+        if (getattr(args, option) or 2) < 2:
+            raise SystemExit(f"--{option.replace('_', '-')} has to be at least 2")
+    if args.jobs < 0:
+        raise SystemExit("--jobs has to be at least 0")
+    settings = Settings(
+        seeds=args.seeds or (5 if args.quick else Settings.seeds),
+        quick=args.quick,
+        other_seeds=args.other_seeds or (2 if args.quick else Settings.other_seeds),
+        problems=_known("--problems", args.problems, (*nq.problems.names(), *unseen.names())),
+        methods=_known("--methods", args.methods, ALL_METHODS),
+        budgets=tuple(float(budget) for budget in _parts(args.budgets)),
+        jobs=args.jobs,
+        fresh=args.fresh,
+        data=Path(args.out) / "data",
+    )
+    chosen = [] if args.redraw else [known[name] for name in only]
+    page, command = Path(args.out) / "benchmarks.md", "python -m studies promises"
+    run_studies(STUDIES, chosen, settings, page, HEAD, command)
+    return 0
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _known(option: str, text: str | None, names: Sequence[str]) -> tuple[str, ...]:
+    unknown = [part for part in _parts(text) if part not in names]
+    if unknown:
+        raise SystemExit(f"unknown {option}: {', '.join(unknown)}; known: {', '.join(names)}")
+    return tuple(_parts(text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""All methods with multilevel kernel quadrature, published and ours, on the three problems."""
+
+from __future__ import annotations
+
+from studies.paper import verdicts
+from studies.paper.applications import MLMC_BUDGETS, application_tasks, nested_sizes
+from studies.paper.curves import Curve, curve_rows
+from studies.paper.figures import error_figure, look
+from studies.paper.part import Effort, Part, Runs
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Finding, Table, Verdict
+
+PROBLEMS = ("synthetic", "finance", "health")
+COMPARED = {
+    "nmc N=√T": "NMC",
+    "nqmc N=√T": "NQMC",
+    "mlmc published": "MLMC",
+    "nkq N=T": "NKQ",
+    "mlkq published": "MLKQ",
+    "mlkq": "MLKQ, ours",
+    "auto": "ours (auto)",
+}
+
+
+def comparison_tasks(effort: Effort) -> list[Task]:
+    """The three problems with every method; most runs are those of the other figures."""
+    reps = effort.pick(tiny=2, quick=36, full=100)
+    budgets = effort.pick(
+        tiny=(128, 256), quick=(256, 1024, 4096, 16384), full=(256, 1024, 4096, 16384, 65536)
+    )
+    few = effort.pick(tiny=1, quick=8, full=100)
+    tasks: list[Task] = []
+    for problem in PROBLEMS:
+        if problem == "synthetic":
+            tasks += cells(problem, "nkq N=T", nested_sizes("health", effort), reps)
+            means = effort.pick(
+                tiny=(4, 6, 9), quick=(5, 10, 18, 32, 56, 100), full=(5, 10, 18, 32, 56, 100)
+            )
+            tasks += cells(problem, ("nmc N=√T", "nqmc N=√T"), means, reps)
+            tasks += cells(problem, "mlmc published", MLMC_BUDGETS[effort.name], reps)
+            tasks += cells(problem, "auto", budgets, effort.pick(tiny=1, quick=10, full=100))
+        else:
+            tasks += application_tasks(problem, effort)
+        tasks += cells(problem, ("mlkq published", "mlkq"), budgets, few)
+    return tasks
+
+
+def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+    curves = {
+        problem: {label: runs.curve(problem, series) for series, label in COMPARED.items()}
+        for problem in PROBLEMS
+    }
+    looks = {label: look(series) for series, label in COMPARED.items()}
+    found: list[Verdict] = []
+    for problem, by_method in curves.items():
+        found += _verdicts(problem, by_method)
+    rows = [row for p, by_method in curves.items() for row in curve_rows(by_method, problem=p)]
+    return [
+        Finding(
+            drawing=Drawing(
+                "multilevel",
+                "Mean absolute error against evaluations of g on the three problems, bands "
+                "from the 25 % to the 75 % quantile; r is fitted to cost ∝ Δ^−r.",
+                lambda: error_figure(
+                    {
+                        problem: [
+                            (label, curve, looks[label]) for label, curve in by_method.items()
+                        ]
+                        for problem, by_method in curves.items()
+                    },
+                    width=6.0,
+                    height=4.6,
+                ),
+            ),
+            verdicts=tuple(found),
+            tables=(Table("multilevel", "", (), tuple(rows)),),
+        )
+    ]
+
+
+def _verdicts(problem: str, curves: dict[str, Curve]) -> list[Verdict]:
+    cost = float(curves["MLKQ"].costs[-1])
+    found = [
+        verdicts.outperforms(
+            f"{problem}: NKQ outperforms the published MLKQ",
+            _cut(curves["NKQ"], cost),
+            curves["MLKQ"],
+            "“outperformed by NKQ by a huge margin”",
+        )
+    ]
+    if problem == "synthetic":
+        found += [
+            verdicts.exponent(
+                "synthetic: published MLKQ has cost ∝ Δ^−1.5", curves["MLKQ"], 1.5, "theory 1.5"
+            ),
+            verdicts.outperforms(
+                "synthetic: MLKQ is better than MLMC in some settings",
+                curves["MLKQ"],
+                curves["MLMC"],
+                "better in some settings",
+            ),
+        ]
+    found.append(
+        verdicts.improvement(
+            f"{problem}: our MLKQ beside the published one", curves["MLKQ, ours"], curves["MLKQ"]
+        )
+    )
+    return found
+
+
+def _cut(curve: Curve, most: float) -> Curve:
+    """The part of a curve up to a cost."""
+    keep = [i for i, cost in enumerate(curve.costs) if cost <= most]
+    return Curve(curve.costs[keep], tuple(curve.errors[i] for i in keep))
+
+
+PARTS = (
+    Part(
+        name="multilevel",
+        title="Multilevel methods beside all others",
+        source="Appendix, figure “Comparison of all the methods including MLKQ”",
+        about=(
+            "MLKQ as published: the allocation of its theorem, points of its own for each level "
+            "and θ. Ours shares nested points, so that what a level changes is smooth in θ."
+        ),
+        tasks=comparison_tasks,
+        analyze=_analyze,
+    ),
+)

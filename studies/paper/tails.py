@@ -1,0 +1,203 @@
+"""The theorem's high-probability statement: quantiles of the error against τ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nestquad.plots import SOFT, End, label_ends, new_axes, title
+from studies.paper.curves import Array, Interval
+from studies.paper.figures import line_looks, look
+from studies.paper.part import Effort, Part, Runs
+from studies.runner.ledger import Task, cells
+from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.text import number
+
+_SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+def _tasks(effort: Effort) -> list[Task]:
+    reps = effort.pick(tiny=40, quick=300, full=10_000)
+    nkq = effort.pick(tiny=(6, 12), quick=(10, 32, 100), full=(10, 32, 100))
+    nmc = effort.pick(tiny=(4,), quick=(10,), full=(10, 22))
+    return [
+        *cells("synthetic", "nkq N=T", nkq, reps),
+        *cells("synthetic", "nkq-qmc N=T", nkq[:2], reps),
+        *cells("synthetic", "nmc N=√T", nmc, reps),
+    ]
+
+
+def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+    errors: dict[str, Array] = {}
+    names = {"nkq N=T": "NKQ, N = T = {}", "nkq-qmc N=T": "NKQ (QMC), N = T = {}"}
+    names["nmc N=√T"] = "NMC, N = √T = {}"
+    for series, label in names.items():
+        for size in runs.sizes("synthetic", series):
+            cell = runs.of_cell("synthetic", series, size)
+            errors[label.format(size)] = np.array([run.error for run in cell])
+    by_size = {
+        size: np.array([run.error for run in runs.of_cell("synthetic", "nkq N=T", size)])
+        for size in runs.sizes("synthetic", "nkq N=T")
+    }
+    largest = max(by_size)
+    rows = tuple(
+        {
+            "method": name,
+            "runs": int(values.size),
+            "median": float(np.median(values)),
+            **{
+                f"exceeded by {100 * p:g} %": float(np.quantile(values, 1 - p))
+                for p in _SHARES
+                if p * values.size >= 1
+            },
+            "tail slope": heaviness(values).value,
+        }
+        for name, values in errors.items()
+    )
+    return [
+        Finding(
+            text=(
+                "With probability at least 1 − 8 e^−τ, the theorem bounds the error by τ "
+                "times the rate. So the quantile that 8 e^−τ of the runs exceed should grow "
+                "no faster than linearly in τ. Left, quantiles in units of the median, beside "
+                "those of an exponential distribution. Right, NKQ's quantiles in units of "
+                "N⁻²(log N)³, the theorem's rate: one line C τ has to stay above all of them."
+            ),
+            drawing=Drawing(
+                "tails",
+                "Quantiles of |error| against τ, the theorem's exponent: left in units of the "
+                "median, right NKQ in units of the theorem's rate.",
+                lambda: _draw(errors, by_size),
+            ),
+            verdicts=(
+                bound_holds(by_size),
+                tail_is_light(f"NKQ, N = T = {largest}", by_size[largest]),
+                *(
+                    tail_is_light(name, values, "no such statement for Monte Carlo")
+                    for name, values in errors.items()
+                    if name.startswith("NMC")
+                ),
+            ),
+            tables=(
+                Table(
+                    "tails",
+                    "Quantiles of |error|, and the slope of the tail from 10 % to 2 % beside "
+                    "that from 50 % to 10 % (1: exponential, more: heavier).",
+                    columns({key: key for key in rows[0]}),
+                    rows,
+                ),
+            ),
+        )
+    ]
+
+
+def heaviness(errors: Array, draws: int = 400) -> Interval:
+    """Slope of the quantiles over log(1/p) from p = 0.1 to 0.02, over that from 0.5 to 0.1.
+
+    One for an exponential tail; about 0.7 for that of a normal distribution.
+    """
+    rng = np.random.default_rng(0)
+    fits = [_heaviness(rng.choice(errors, errors.size)) for _ in range(draws)]
+    low, high = np.quantile(fits, [0.025, 0.975])
+    return Interval(_heaviness(errors), float(low), float(high))
+
+
+def _heaviness(errors: Array) -> float:
+    half, tenth, few = np.quantile(errors, [0.5, 0.9, 0.98])
+    return float((few - tenth) / np.log(5) / max((tenth - half) / np.log(5), 1e-300))
+
+
+def tail_is_light(name: str, errors: Array, paper: str = "sub-exponential tail") -> Verdict:
+    """Whether the tail is no heavier than exponential, as far as these quantiles show."""
+    found = heaviness(errors)
+    claim = f"{name}: the error has a sub-exponential tail"
+    ours = f"slope ratio {found.value:.2f}"
+    reason = f"{found} over {errors.size:,} runs; exponential is 1, heavier is more."
+    status = "holds" if found.high <= 1 else "does not hold" if found.low > 1 else "cannot tell"
+    if status == "does not hold":
+        reason += (
+            " Now and then i.i.d. points leave a gap at an end of the interval, and the error "
+            "grows with a power of the gap. The theorem speaks of sizes beyond some N_0, and its "
+            "bound (above) is not violated: its logarithms leave room for such tails here."
+        )
+    return Verdict(claim, paper, ours, status, reason)
+
+
+def bound_holds(by_size: dict[int, Array]) -> Verdict:
+    """Whether one constant C makes error ≤ C τ N⁻²(log N)³ at all sizes and all τ."""
+    needed = {n: _needed(n, errors) for n, errors in by_size.items()}
+    sizes = sorted(needed)
+    claim = "|error| ≤ C τ N⁻²(log N)³ with probability 1 − 8 e^−τ, one C for all N and τ"
+    ours = ", ".join(f"N = {n}: C ≥ {number(needed[n])}" for n in sizes)
+    reason = "The C that each size needs over all τ; it must not grow with N."
+    first, last = needed[sizes[0]], needed[sizes[-1]]
+    if last <= 1.5 * first:
+        return Verdict(claim, "Theorem 1", ours, "holds", reason)
+    status = "does not hold" if last > 3 * first else "cannot tell"
+    return Verdict(claim, "Theorem 1", ours, status, reason)
+
+
+def _needed(n: int, errors: Array) -> float:
+    tau, quantiles = _by_tau(errors)
+    return float((quantiles / tau).max() / _rate(n))
+
+
+def _rate(n: int) -> float:
+    return float(n**-2.0 * np.log(n) ** 3)
+
+
+def _by_tau(errors: Array) -> tuple[Array, Array]:
+    """τ = log(8 / share of runs that exceed), and the errors that they exceed."""
+    ordered = np.sort(errors)
+    above = (errors.size - np.arange(errors.size)) / errors.size
+    return np.log(8 / above), ordered
+
+
+def _draw(errors: dict[str, Array], by_size: dict[int, Array]) -> Figure:
+    figure, (left, right) = new_axes(13.0, 4.4, columns=2)
+    ends = []
+    looks = dict(zip(errors, [*line_looks(5), look("nmc")], strict=False))
+    for name, values in errors.items():
+        tau, quantiles = _by_tau(values)
+        style = look("nmc") if name.startswith("NMC") else looks[name]
+        scaled = quantiles / np.median(values)
+        left.plot(tau, scaled, color=style.color, linestyle=style.dashes, linewidth=1.4)
+        ends.append(End(float(scaled[-1]), name, style.color))
+    reference = np.linspace(np.log(8) + 0.1, max(_by_tau(v)[0][-1] for v in errors.values()), 99)
+    exponential = (reference - np.log(8)) / np.log(2)
+    left.plot(reference, exponential, color=SOFT, linewidth=0.8)
+    ends.append(End(float(exponential[-1]), "exponential tail", SOFT))
+    left.set_yscale("log")
+    left.set_ylim(bottom=0.3)
+    left.set_ylabel("quantile of |error| / median (log scale)")
+    title(left, "", "how heavy the tails are")
+    label_ends(left, ends)
+    ends = []
+    for (n, values), style in zip(by_size.items(), line_looks(6), strict=False):
+        tau, quantiles = _by_tau(values)
+        scaled = quantiles / _rate(n)
+        right.plot(tau, scaled, color=style.color, linestyle=style.dashes, linewidth=1.4)
+        ends.append(End(float(scaled[-1]), f"NKQ, N = T = {n}", style.color))
+    constant = max(_needed(n, values) for n, values in by_size.items())
+    ticks = np.linspace(np.log(8), right.get_xlim()[1], 50)
+    right.plot(ticks, constant * ticks, color=SOFT, linewidth=0.8)
+    ends.append(End(float(constant * ticks[-1]), f"C τ, C = {constant:.2g}", SOFT))
+    right.set_yscale("log")
+    right.set_ylim(bottom=1e-3 * constant)
+    right.set_ylabel("quantile of |error| / (N⁻² log³ N)  (log scale)")
+    title(right, "", "the theorem's bound")
+    label_ends(right, ends)
+    for ax in (left, right):
+        ax.set_xlabel("τ, with 8 exp(−τ) the share of runs that exceed the quantile")
+    return figure
+
+
+PARTS = (
+    Part(
+        name="tails",
+        title="Tails of the error",
+        source="Theorem 1 and the remark after it",
+        about="Many runs of NKQ and NMC on the synthetic problem at a few sizes.",
+        tasks=_tasks,
+        analyze=_analyze,
+    ),
+)

@@ -1,0 +1,101 @@
+"""Verdicts, computed: whether a claim holds in these data.
+
+Each function takes numbers with their uncertainty and says so in words. A claim that the data
+leave open is called open, never true.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studies.paper.curves import Curve, Interval, common_cost, gain, gains
+from studies.runner.result import Verdict
+from studies.runner.text import factor, number
+
+# Exponents within a tenth of the claimed one are the same exponent: the paper's own fits differ
+# from theory by up to that much.
+_SLACK = 0.10
+_FEWEST_SIZES = 3
+
+
+def exponent(claim: str, curve: Curve, target: float, paper: str) -> Verdict:
+    """The exponent r of cost ∝ Δ^-r against a claimed one; smaller is better."""
+    if len(curve.costs) < _FEWEST_SIZES:
+        few = f"{len(curve.costs)} sizes do not make an exponent."
+        return Verdict(claim, paper, "not fitted", "cannot tell", few)
+    r = curve.exponent
+    if r.low > target * (1 + _SLACK):
+        status, why = "does not hold", f"clearly slower than {target:g}"
+    elif r.high < target * (1 - _SLACK):
+        status, why = "holds better", f"clearly faster than {target:g}"
+    elif r.high - r.low > target:
+        status, why = "cannot tell", "too wide to tell"
+    elif r.value <= target * (1 + _SLACK):
+        status, why = "holds", f"not clearly different from {target:g}"
+    else:
+        status, why = "cannot tell", f"neither clearly slower than {target:g} nor as fast"
+    reason = f"The 95 % interval of r is {r.low:.2f} to {r.high:.2f}: {why}."
+    return Verdict(claim, paper, f"r = {r.value:.2f}", status, reason)
+
+
+def outperforms(claim: str, one: Curve, other: Curve, paper: str, least: float = 1.0) -> Verdict:
+    """Whether the first has an error at least `least` times smaller at every common cost."""
+    found = gains(one, other)
+    if not found:
+        return Verdict(claim, paper, "no common cost", "cannot tell", "The costs do not overlap.")
+    worst_cost, worst = min(found, key=lambda pair: pair[1].value)
+    best_cost, best = max(found, key=lambda pair: pair[1].value)
+    ours = f"the other's error is {factor(worst.value)} to {factor(best.value)} its own"
+    if worst.high < least:
+        reason = f"At {worst_cost:,.0f} evaluations its error is {_beside(worst.value)}."
+        if best.low > least:
+            reason += f" At {best_cost:,.0f} it is {_beside(best.value)}."
+        return Verdict(claim, paper, ours, "does not hold", reason)
+    if worst.low >= least:
+        reason = f"True at all {len(found)} costs, by {factor(worst.value)} or more."
+        return Verdict(claim, paper, ours, "holds", reason)
+    reason = f"At {worst_cost:,.0f} evaluations the ratio of errors is {worst}: not told apart."
+    return Verdict(claim, paper, ours, "cannot tell", reason)
+
+
+def improvement(claim: str, ours: Curve, published: Curve) -> Verdict:
+    """Our default beside the published configuration at the largest cost of both."""
+    cost = common_cost(ours, published)
+    found = gain(ours, published, cost)
+    if not np.isfinite(found.value):
+        return Verdict(claim, "–", "no common cost", "cannot tell", "The costs do not overlap.")
+    text = f"{factor(found.value)} smaller error ({number(ours.at(cost))})"
+    paper = f"{number(published.at(cost))} (its configuration, run here)"
+    reason = (
+        f"95 % interval {factor(found.low)} to {factor(found.high)} at {cost:,.0f} evaluations."
+    )
+    status = "holds better" if found.low > 1 else "cannot tell"
+    status = "does not hold" if found.high < 1 else status
+    return Verdict(claim, paper, text, status, reason)
+
+
+def above_one(claim: str, paper: str, ours: str, ratio: Interval, reason: str) -> Verdict:
+    """Whether a ratio is above one."""
+    status = "holds" if ratio.low > 1 else "does not hold" if ratio.high < 1 else "cannot tell"
+    return Verdict(claim, paper, ours, status, reason)
+
+
+def share(claim: str, paper: str, hits: int, total: int, least: float) -> Verdict:
+    """Whether something is true in at least this share of runs (Wilson's 95 % interval)."""
+    p, z = hits / total, 1.96
+    middle = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z * np.sqrt(p * (1 - p) / total + z * z / (4 * total**2)) / (1 + z * z / total)
+    interval = Interval(p, max(middle - half, 0.0), min(middle + half, 1.0))
+    ours = f"{hits} of {total} runs"
+    reason = (
+        f"{100 * p:.0f} % (95 % interval {100 * interval.low:.0f} to {100 * interval.high:.0f} %) "
+        f"against at least {100 * least:.0f} %."
+    )
+    status = "holds" if p >= least else "cannot tell"
+    if interval.high < least:
+        status = "does not hold"
+    return Verdict(claim, paper, ours, status, reason)
+
+
+def _beside(ratio: float) -> str:
+    return f"{factor(1 / ratio)} larger" if ratio < 1 else f"{factor(ratio)} smaller"

@@ -1,0 +1,40 @@
+"""Promises of the documentation, measured: ``python -m studies promises`` writes benchmarks.md.
+
+A new study is a module with a `STUDY`, listed here.
+"""
+
+from __future__ import annotations
+
+from studies.promises import (
+    accuracy,
+    bo_accuracy,
+    cluster,
+    imports,
+    multilevel,
+    overhead,
+    published,
+    speed,
+    tolerance,
+    tridiagonal,
+    unseen,
+    voi,
+    voi_model,
+)
+
+__all__ = ["HEAD", "STUDIES"]
+
+_MODULES = (accuracy, tolerance, unseen, multilevel, published, speed, overhead, cluster)
+_MODULES += (tridiagonal, imports, voi, voi_model, bo_accuracy)
+STUDIES = tuple(module.STUDY for module in _MODULES)
+
+HEAD = """\
+<!-- Written by `python -m studies promises`; change studies/promises, not this page. -->
+# Benchmarks
+
+What nestquad promises, and what is measured. `make bench` runs everything on this page and writes
+it, missed targets included; `python -m studies promises --only NAME` reruns one study and
+`python -m studies promises --redraw` makes page and figures again from the saved results in
+`data/`. Studies with many runs keep each of them in `data/NAME_runs.csv` and continue where they
+stopped. Errors are absolute, against exact values, and averaged over seeds 0, 1, 2, …; the number
+after ± is the standard error of that average.
+"""

@@ -1,0 +1,188 @@
+"""Ledger of runs in a CSV file; finished runs are skipped."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+
+import nestquad as nq
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run to do.
+
+    `method` is a method, or a configuration of one, by name. `goal` is a size, a number of
+    evaluations or a tolerance, as the study defines it. `seed` numbers the replicates.
+    """
+
+    problem: str
+    method: str
+    goal: float
+    seed: int
+
+    @property
+    def size(self) -> int:
+        """The goal as a whole number."""
+        return int(self.goal)
+
+
+def cells(
+    problem: str,
+    methods: str | Sequence[str],
+    goals: Sequence[float],
+    replicates: int | Callable[[float], int],
+) -> Iterator[Task]:
+    """All tasks of some methods at some goals; `replicates` may depend on the goal."""
+    for method in [methods] if isinstance(methods, str) else methods:
+        for goal in goals:
+            count = replicates(goal) if callable(replicates) else replicates
+            yield from (Task(problem, method, goal, seed) for seed in range(count))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of one run.
+
+    Of several answers, `error` (absolute) and `half_width` (of the 95 % interval) are the largest,
+    and `covered` is the share of intervals that contain the exact value. `seconds` is CPU time
+    beyond `g_seconds`, the time inside g; left out, it is measured by `collect`. A run that raised
+    has the status ``failed``, an error that is not a number, and the reason in `chosen`. `trace`
+    is JSON for whatever else a study keeps.
+    """
+
+    error: float
+    evaluations: int
+    value: float = math.nan
+    half_width: float = math.nan
+    covered: float = math.nan
+    seconds: float = math.nan
+    g_seconds: float = 0.0
+    status: str = "done"
+    chosen: str = ""
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Run(Outcome, Task):
+    """A task with its outcome, the root of its seeds, and the code: version and source hash."""
+
+    root: int = 0
+    version: str = ""
+    sources: str = ""
+
+    @property
+    def task(self) -> Task:
+        return Task(self.problem, self.method, self.goal, self.seed)
+
+    @property
+    def failed(self) -> bool:
+        return not math.isfinite(self.error)
+
+    @classmethod
+    def of(cls, task: Task, outcome: Outcome, root: int = 0) -> Run:
+        return cls(**asdict(task), **asdict(outcome), root=root, version=nq.__version__,
+                   sources=sources())  # fmt: skip
+
+
+_KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
+_COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
+# Columns of the first ledgers of the reproduction.
+_RENAMED = {"series": "method", "size": "goal", "replicate": "seed", "seed": "root"}
+
+
+@dataclass
+class Ledger:
+    """The runs in a CSV file.
+
+    `runs` has those of this version of nestquad and this root of seeds. Others stay in the file,
+    and in `others`, for the history of a study.
+    """
+
+    path: Path
+    root: int = 0
+
+    def __post_init__(self) -> None:
+        self.runs: dict[Task, Run] = {}
+        self.others: list[Run] = []
+        self._open = False
+        for run in _read(self.path) if self.path.exists() else ():
+            if run.root == self.root and run.version in ("", nq.__version__):
+                self.runs[run.task] = run
+            else:
+                self.others.append(run)
+
+    def missing(self, tasks: Iterable[Task]) -> list[Task]:
+        return [task for task in dict.fromkeys(tasks) if task not in self.runs]
+
+    def append(self, run: Run) -> None:
+        """Keep a run, on disk at once: an interruption loses none."""
+        if not self._open:
+            self.tidy()  # leaves out a line that was cut short by an interruption
+            self._open = True
+        self.runs[run.task] = run
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(_row(run))
+
+    def drop(self, unwanted: Callable[[Run], bool] = lambda run: True) -> None:
+        """Forget runs, so that they are run again."""
+        self.runs = {task: run for task, run in self.runs.items() if not unwanted(run)}
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Rewrite the file in order: the same runs make the same file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._open = False
+        ordered = sorted(
+            self.runs.values(), key=lambda run: (run.goal, run.problem, run.method, run.seed)
+        )
+        draft = self.path.with_suffix(".new")
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(_COLUMNS)
+            writer.writerows(map(_row, [*self.others, *ordered]))
+        draft.replace(self.path)
+
+
+def _row(run: Run) -> list[object]:
+    return ["" if value != value else value for value in asdict(run).values()]
+
+
+def _read(path: Path) -> Iterator[Run]:
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if None in row or None in row.values():
+                continue
+            if "series" in row:
+                row = {_RENAMED.get(name, name): text for name, text in row.items()}
+            known = {name: text for name, text in row.items() if name in _COLUMNS}
+            values = {
+                name: math.nan if text == "" and _COLUMNS[name] is float else _COLUMNS[name](text)
+                for name, text in known.items()
+            }
+            yield Run(**values)
+
+
+# Parts of the library that draw, write and parse: they change no number.
+_ASIDE = {"cli", "pages", "plots", "reproduce.py"}
+
+
+@lru_cache
+def sources() -> str:
+    """A hash of the library's files and of the paper's configurations.
+
+    Two runs with the same hash ran the same code.
+    """
+    folder, studies = Path(nq.__file__).parent, Path(__file__).parents[1]
+    digest = hashlib.blake2s(digest_size=4)
+    inside = [p for p in folder.rglob("*.py") if p.relative_to(folder).parts[0] not in _ASIDE]
+    for base, paths in ((folder, inside), (studies, [studies / "paper" / "series.py"])):
+        for path in sorted(paths):
+            digest.update(path.relative_to(base).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,271 @@
+"""Pages: sections of findings with their verdicts, as Markdown or as self-contained HTML."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from studies.runner.result import Column, Finding, Table, Verdict, verdicts_of
+from studies.runner.text import count, number, seconds, times
+
+
+@dataclass(frozen=True)
+class Section:
+    """A study on a page: `about` and `provenance` are its first and its last words."""
+
+    name: str
+    title: str
+    about: str
+    findings: Sequence[Finding]
+    source: str = ""
+    provenance: str = ""
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return verdicts_of(self.findings)
+
+
+def plain_markdown(text: str) -> str:
+    """Text whose signs Markdown leaves alone."""
+    for sign in "\\_*|[]":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+@dataclass(frozen=True)
+class Words:
+    """Headings of a page's verdict tables, and its names for a status."""
+
+    unit: str
+    target: str
+    measured: str
+    status: Mapping[str, str] = field(default_factory=dict)
+    text: Callable[[str], str] = str
+
+    def cells(self, verdict: Verdict) -> list[str]:
+        words = map(self.text, (verdict.claim, verdict.target, verdict.measured))
+        return [*words, self.status.get(verdict.status, verdict.status)]
+
+    @property
+    def head(self) -> list[str]:
+        return ["claim", self.target, self.measured, "verdict"]
+
+
+PAPER = Words("part", "paper", "measured here", text=plain_markdown)
+PROMISES = Words(
+    "study", "target", "measured",
+    {"holds": "met", "does not hold": "**not met**", "cannot tell": "not measured"},
+)  # fmt: skip
+
+_FORMS: dict[str, Callable[[Any], str]] = {
+    "text": str,
+    "cell": str,  # as it is, to the right
+    "count": lambda v: f"{v:,.0f}",
+    "error": number,
+    "seconds": seconds,
+    "times": times,
+    "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}" if v < 1000 else number(v),
+    "percent": lambda v: f"{100 * v:.0f} %",
+}
+
+
+def _cell(row: Mapping[str, Any], column: Column) -> str:
+    value = row.get(column.key)
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return "–"
+    if column.form:
+        text = _FORMS[column.form](value)
+    elif isinstance(value, float):
+        text = count(value) if column.key == "evaluations" else number(value)
+    else:
+        text = str(value)
+    spread = row.get(f"{column.key}_se")
+    return text if spread is None else f"{text} ± {number(spread)}"
+
+
+# Markdown.
+
+
+def markdown_page(
+    head: str, sections: Sequence[Section], words: Words, *, prefix: str, details: bool = True
+) -> str:
+    """A page with all verdicts first; figures are those of ``figures/{prefix}{name}.png``.
+
+    Without `details`, sections have neither tables nor verdicts of their own.
+    """
+    link = {section.name: f"[{section.name}](#{_anchor(section.title)})" for section in sections}
+    rows = [[link[s.name], *words.cells(v)] for s in sections for v in s.verdicts]
+    table = _lines([[words.unit, *words.head], ["---"] * 5, *rows])
+    parts = (_markdown_section(section, words, prefix, details) for section in sections)
+    return f"{head}{table}\n\n" + "\n".join(parts)
+
+
+def markdown_table(table: Table) -> str:
+    head = [column.heading for column in table.columns]
+    rule = ["---" if column.form in ("", "text") else "---:" for column in table.columns]
+    body = [[_cell(row, column) for column in table.columns] for row in table.rows]
+    return f"{table.caption}\n\n{_lines([head, rule, *body])}\n"
+
+
+def _markdown_section(section: Section, words: Words, prefix: str, details: bool) -> str:
+    parts = [f"## {section.title}\n"]
+    source = f"In the paper: {section.source}. " if section.source else ""
+    parts += [words.text(source + section.about.strip()) + "\n"]
+    if section.provenance:
+        parts.append(f"{section.provenance}\n")
+    for finding in section.findings:
+        if finding.title:
+            parts.append(f"### {words.text(finding.title)}\n")
+        parts += [f"{words.text(one)}\n" for one in finding.text.split("\n\n") if one]
+        if details:
+            parts += [markdown_table(table) for table in finding.tables if table.columns]
+        if finding.drawing is not None:
+            caption = words.text(finding.drawing.caption)
+            path = f"figures/{prefix}{finding.drawing.name}.png"
+            parts.append(f"![{caption}]({path})\n\n*{caption}*\n")
+        if finding.notes:
+            parts.append("\n".join(f"* {note}" for note in finding.notes) + "\n")
+        if finding.verdicts and details:
+            rows = [words.cells(verdict) for verdict in finding.verdicts]
+            parts.append(_lines([words.head, ["---"] * 4, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _lines(rows: Iterable[Iterable[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _anchor(title: str) -> str:
+    """What Markdown makes of a heading."""
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+# HTML. Words and signs, not colors alone: the page has to survive a printer.
+
+_SIGNS = {"holds": "✓", "holds better": "✓✓", "does not hold": "✗", "cannot tell": "?"}
+_LONG = 14
+_STYLE = """
+body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 72rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; margin: .5rem 0; }
+h2 { font-size: 1.3rem; margin: 3rem 0 .5rem; border-bottom: 1px solid #ddd; }
+h3 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
+p { max-width: 46rem; margin: .5rem 0; }
+.soft, figcaption, footer { color: #5b5b5b; font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; }
+th, td { text-align: left; vertical-align: top; padding: .25rem 1rem .25rem 0; }
+tr { border-bottom: 1px solid #eee; }
+td { font-variant-numeric: tabular-nums; }
+td.n, th.n { text-align: right; white-space: nowrap; }
+figure { margin: 1rem 0; break-inside: avoid; }
+img { max-width: 100%; max-height: 28rem; width: auto; height: auto; }
+.v { white-space: nowrap; font-weight: 600; border-radius: .25rem; padding: .05rem .45rem; }
+.v.holds { background: #e2f1ea; color: #00573f; }
+.v.holds-better { background: #00805d; color: #fff; }
+.v.does-not-hold { background: #fff; color: #8c2d28; border: 1px solid #8c2d28; }
+.v.cannot-tell { background: #eee; color: #444; }
+.counts { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0; }
+summary, a { color: #0072b2; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
+@media print { body { font-size: 10pt; } main { max-width: none; } .scroll { overflow: visible; } }
+"""
+
+
+def html_page(
+    heading: str,
+    opening: Sequence[str],
+    sections: Sequence[Section],
+    words: Words,
+    figures: Path,
+    footer: str,
+) -> str:
+    """A page that fetches nothing; figures are read from their folder, beside the page."""
+    verdicts = [verdict for section in sections for verdict in section.verdicts]
+    totals = {status: sum(v.status == status for v in verdicts) for status in _SIGNS}
+    shown = [f"<span>{_badge(status)} {total}</span>" for status, total in totals.items() if total]
+    rows = [
+        [f'<a href="#{s.name}">{escape(s.name)}</a>', *_verdict_cells(v)[:-1]]
+        for s in sections
+        for v in s.verdicts
+    ]
+    head = ["verdict", "claim", words.target, words.measured]
+    body = [
+        f"<h1>{escape(heading)}</h1>",
+        *opening,
+        "<h2>All verdicts</h2>",
+        f'<div class="counts">{" ".join(shown)}</div>',
+        _html_table([words.unit, *head], rows),
+    ]
+    for section in sections:
+        body += _html_section(section, [*head, "because"], figures)
+    text = "\n".join([*body, f"<footer>{footer}</footer>"])
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(heading)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"{text}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _verdict_cells(v: Verdict) -> list[str]:
+    return [_badge(v.status), *map(escape, (v.claim, v.target, v.measured, v.reason))]
+
+
+def _html_section(section: Section, head: Sequence[str], figures: Path) -> Iterator[str]:
+    yield f'<h2 id="{section.name}">{escape(section.title)}</h2>'
+    if section.source:
+        yield f'<p class="soft">In the paper: {escape(section.source)}.</p>'
+    yield f"<p>{escape(section.about)}</p>"
+    for finding in section.findings:
+        if finding.title:
+            yield f"<h3>{escape(finding.title)}</h3>"
+        for paragraph in filter(None, (*finding.text.split("\n\n"), *finding.notes)):
+            yield f"<p>{escape(paragraph)}</p>"
+        if finding.drawing is not None:
+            yield _html_figure(figures, finding.drawing.name, escape(finding.drawing.caption))
+        if finding.verdicts:
+            yield _html_table(head, [_verdict_cells(v) for v in finding.verdicts])
+        yield from map(_html_data, finding.tables)
+    if section.provenance:
+        yield f'<p class="soft">{escape(section.provenance)}</p>'
+
+
+def _html_figure(figures: Path, name: str, caption: str) -> str:
+    data = base64.b64encode((figures / f"{name}.png").read_bytes()).decode("ascii")
+    links = ", ".join(f'<a href="{figures.name}/{name}.{k}">{k}</a>' for k in ("png", "svg"))
+    return (
+        f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{caption} ({links})</figcaption></figure>"
+    )
+
+
+def _html_data(table: Table) -> str:
+    link = f'<a href="data/{table.name}.csv">{table.name}.csv</a>'
+    if not table.columns:
+        return f'<p class="soft">Numbers: {link}.</p>'
+    rows = [[escape(_cell(row, column)) for column in table.columns] for row in table.rows]
+    made = _html_table([column.heading for column in table.columns], rows, ' class="n"')
+    caption = f"<p>{escape(table.caption)} ({link})</p>"
+    if len(rows) <= _LONG:
+        return caption + made
+    return f"<details><summary>Numbers: {escape(table.name)}</summary>{caption}{made}</details>"
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    first = "".join(f"<th{kind if i else ''}>{escape(name)}</th>" for i, name in enumerate(head))
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{kind if i else ''}>{c}</td>" for i, c in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><tr>{first}</tr>\n{body}</table></div>'
+
+
+def _badge(status: str) -> str:
+    return f'<span class="v {status.replace(" ", "-")}">{_SIGNS[status]} {status}</span>'
