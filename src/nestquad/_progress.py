@@ -16,15 +16,6 @@ from nestquad.evaluate import Grid
 from nestquad.problem import NestedExpectation
 from nestquad.result import summary
 
-__all__ = [
-    "NotebookProgress",
-    "Progress",
-    "ProgressLike",
-    "Running",
-    "as_progress",
-    "described",
-]
-
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
 
 # Groups of θ behind the running estimate, and seconds between two of them.

@@ -10,8 +10,6 @@ import numpy as np
 
 from nestquad.errors import InputError, unknown_name
 
-__all__ = ["Allocation", "Level", "allocate"]
-
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
 _REGIMES = ("smooth", "lipschitz")
 _MIN_OUTER = 2  # one θ says nothing about the spread over θ

@@ -9,8 +9,6 @@ from scipy.special import stdtrit
 
 from nestquad._typing import Array
 
-__all__ = ["calibration_factor", "harmonic_averages", "propagated", "replicate_errors"]
-
 
 def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
     """Averages (S, q) of f (M, q): the plain one, and those modulated by waves over θ.

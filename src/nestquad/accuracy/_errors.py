@@ -8,8 +8,6 @@ import numpy as np
 
 from nestquad._typing import Array
 
-__all__ = ["linearized_covariance", "size_of"]
-
 
 def linearized_covariance(
     finish: Callable[[Array], Array], answers: Array, covariance: Array

@@ -10,8 +10,6 @@ from nestquad.evaluate import call_f
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
-__all__ = ["characteristics", "order_of_smoothness", "step_size", "takes"]
-
 
 def characteristics(problem: NestedExpectation, estimate: Estimate) -> list[str]:
     """Notes for the user on what makes the problem hard or easy."""

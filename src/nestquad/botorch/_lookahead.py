@@ -19,8 +19,6 @@ from nestquad.botorch._weights import KERNELS
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel
 
-__all__ = ["LookaheadRule", "NestedLookaheadEI"]
-
 
 class NestedLookaheadEI(OneShotAcquisitionFunction):
     """Expected improvement now and, given what will be seen, at the best next step.

@@ -46,8 +46,6 @@ from torch import Tensor
 from nestquad.botorch._sampler import KQNormalSampler
 from nestquad.errors import InputError, UnsupportedError
 
-__all__ = ["with_kq"]
-
 # Averages over samples once, at the end, in `_sample_reduction`.
 _REDUCED_ONCE = (
     qExpectedImprovement,

@@ -16,8 +16,6 @@ from nestquad.botorch._weights import KERNELS, NormalRule, normal_rule
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel
 
-__all__ = ["KQNormalSampler"]
-
 
 class KQNormalSampler(SobolQMCNormalSampler):
     """Scrambled Sobol' base samples, and kernel quadrature weights for them.

@@ -22,8 +22,6 @@ from nestquad.botorch._weights import normal_rule
 from nestquad.errors import NumericalError, UnsupportedError
 from nestquad.kernels import Kernel
 
-__all__ = ["LookaheadRule", "Nodes", "Stages", "drawn", "level_sizes"]
-
 LookaheadRule = Literal["kq", "qmc", "nmc", "mlmc"]
 
 # Antithetic differences have a variance of order N^-1.5 at a cost of order N: the optimal number of

@@ -24,8 +24,6 @@ from nestquad.errors import InputError, NumericalError, unknown_name
 from nestquad.kernels import Kernel, Matern
 from nestquad.rules import factorize
 
-__all__ = ["KERNELS", "NormalRule", "normal_rule"]
-
 # On [0, 1]; longer than the interval, since joint improvements vary slowly along most directions.
 _UNIFORM_LENGTHSCALE = 3.0
 _ON_UNIFORMS = {

@@ -19,18 +19,6 @@ from nestquad.errors import InputError, unknown_name
 from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
 
-__all__ = [
-    "TARGET",
-    "Command",
-    "add_goal",
-    "add_output",
-    "count",
-    "listed",
-    "load_problem",
-    "new_file",
-    "number",
-]
-
 Command: TypeAlias = Callable[
     [str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser
 ]

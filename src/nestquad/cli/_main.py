@@ -26,8 +26,6 @@ from nestquad.pages import write_report
 from nestquad.plots import new_axes, save
 from nestquad.result import plain
 
-__all__ = ["main"]
-
 NOT_MET, WRONG_INPUT, INTERRUPTED = 3, 2, 130
 DEMO_REPLICATES = 5
 

@@ -15,8 +15,6 @@ from nestquad.errors import InputError
 from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
 
-__all__ = ["add_plan"]
-
 _PLAN_SUMMARY = "write down the points at which g is to be evaluated elsewhere"
 _PLAN_EPILOG = """\
 examples:

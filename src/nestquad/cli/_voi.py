@@ -24,8 +24,6 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["add_voi"]
-
 _SUMMARY = "value of information from tables: EVPI, EVPPI, EVSI and ENBS"
 _EPILOG = """\
 examples:

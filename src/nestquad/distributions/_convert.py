@@ -10,8 +10,6 @@ from nestquad.distributions._normal import Normal
 from nestquad.distributions._scipy import ScipyLaw
 from nestquad.errors import InputError
 
-__all__ = ["as_law"]
-
 _ACCEPTED = (
     "a law of nestquad (Uniform, Normal, LogNormal, Independent, Transport, Sampler, Empirical), "
     "a frozen scipy.stats distribution, or a tuple of those for independent coordinates"

@@ -10,8 +10,6 @@ from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import Law, as_floats, check_parameter, frozen_array
 from nestquad.errors import InputError
 
-__all__ = ["Empirical"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Empirical(Law):

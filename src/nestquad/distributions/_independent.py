@@ -12,8 +12,6 @@ from nestquad._typing import Array
 from nestquad.distributions._law import Law, common_batch
 from nestquad.errors import InputError, UnsupportedError
 
-__all__ = ["Independent"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Independent(Law):

@@ -12,17 +12,6 @@ from scipy.special import ndtr
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
-__all__ = [
-    "Law",
-    "as_floats",
-    "check_count",
-    "check_parameter",
-    "common_batch",
-    "frozen_array",
-    "parameters",
-    "to_uniform",
-]
-
 # ndtr rounds to 1 from z = 8.3 on. Clipping keeps such a point inside the cube,
 # where every quantile function is finite.
 _SMALLEST = np.nextafter(0.0, 1.0)

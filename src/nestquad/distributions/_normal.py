@@ -21,8 +21,6 @@ from nestquad.distributions._law import (
 )
 from nestquad.errors import InputError, NumericalError, UnsupportedError
 
-__all__ = ["LogNormal", "Normal"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Normal(Law):

@@ -14,8 +14,6 @@ from nestquad.distributions._normal import LogNormal, Normal
 from nestquad.distributions._uniform import Uniform
 from nestquad.errors import InputError, UnsupportedError
 
-__all__ = ["ScipyLaw"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class ScipyLaw(Law):

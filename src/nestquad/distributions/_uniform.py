@@ -11,8 +11,6 @@ from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import Law, parameters
 from nestquad.errors import InputError
 
-__all__ = ["Uniform"]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Uniform(Law):

@@ -14,8 +14,6 @@ from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import Law, as_floats, check_count
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 
-__all__ = ["Sampler", "Transport"]
-
 Score = Callable[[Array], ArrayLike]
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.distributions import Empirical, Independent, Law, LogNormal, Normal, Uniform
 
-__all__ = ["independent_blocks", "is_correlated", "marginals", "standard_deviation"]
-
 
 def independent_blocks(law: Law) -> list[Law]:
     """Independent laws that stand side by side in `law`; a single one that is `law` itself if none.

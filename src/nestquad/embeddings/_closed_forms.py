@@ -13,8 +13,6 @@ from nestquad.distributions import Law
 from nestquad.errors import UnsupportedError
 from nestquad.kernels import Kernel
 
-__all__ = ["ClosedForm", "closed_form", "register", "short_mean", "supported_pairs", "unsupported"]
-
 
 @dataclass(frozen=True)
 class ClosedForm:

@@ -15,8 +15,6 @@ from nestquad.errors import InputError
 from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
 from nestquad.kernels._kernel import accumulate, as_nodes
 
-__all__ = ["double_embedding", "mean_embedding"]
-
 
 def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
     """∫ k(x, t) dP(t) at nodes x, which may lie outside the support of the law.

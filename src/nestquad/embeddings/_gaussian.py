@@ -11,8 +11,6 @@ from nestquad.embeddings._blocks import standard_deviation
 from nestquad.embeddings._closed_forms import ClosedForm, register, short_mean
 from nestquad.kernels import Gaussian
 
-__all__ = ["correlated_embedding"]
-
 
 def _uniform_mean(kernel: Gaussian, law: Uniform, x: Array) -> Array:
     scale = np.sqrt(2.0) * kernel.scale(1)

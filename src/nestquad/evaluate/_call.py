@@ -12,8 +12,6 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation
 
-__all__ = ["call_f", "call_g", "call_h"]
-
 _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 

@@ -11,18 +11,6 @@ import numpy as np
 from nestquad.evaluate._design import Span
 from nestquad.problem import NestedExpectation
 
-__all__ = [
-    "CHUNK_POINTS",
-    "MEMORY",
-    "Pace",
-    "block_points",
-    "chunks",
-    "columns",
-    "keep_freed_memory",
-    "row_end",
-    "task_seconds",
-]
-
 # Half a megabyte for each temporary array of g: it fits the cache, and hides the cost of a call.
 CHUNK_POINTS = 65_536
 # Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.

@@ -9,8 +9,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.points import Sequence, Stream
 
-__all__ = ["Design", "Grid", "Span"]
-
 
 @dataclass(frozen=True)
 class Span:

@@ -15,8 +15,6 @@ from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, ou
 from nestquad.evaluate._task import InnerRule, Task
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Evaluations", "OutOfTimeError"]
-
 
 class OutOfTimeError(EvaluationError):
     """Not even one θ was complete when time ran out."""

@@ -30,8 +30,6 @@ from nestquad.evaluate._task import InnerRule, Task, run_task
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Evaluator", "ValueTable"]
-
 # Sizes to start from, before the cost of g is known.
 _FIRST, _FIRST_ONE_BY_ONE = 256, 8
 # Target duration of a chunk in this thread; tasks of an executor have their own.

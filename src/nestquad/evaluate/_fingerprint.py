@@ -15,8 +15,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.problem import NestedExpectation
 
-__all__ = ["difference", "fingerprint"]
-
 _MOST_NUMBERS = 64
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
 # Methods by which a function changes a list or dict.

@@ -15,8 +15,6 @@ from nestquad.evaluate._design import Grid, Span
 from nestquad.points import IID, Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
 
-__all__ = ["InnerPoints", "OuterPoints", "inner_points", "outer_points"]
-
 # Laws that can only be sampled are drawn in blocks, each with its own generator, so that the draws
 # do not depend on how the work is cut or how a design grew.
 _SAMPLER_TILE = 256

@@ -26,8 +26,6 @@ from nestquad.evaluate._points import inner_points, outer_points
 from nestquad.points import Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Store"]
-
 _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d+)-(\d+)x(\d+)-(\d+)\.([0-9a-f]{16})\.npy")

@@ -19,8 +19,6 @@ from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
 from nestquad.problem import NestedExpectation
 
-__all__ = ["InnerRule", "Task", "run_task"]
-
 
 class InnerRule(Protocol):
     """Turns values of g at the inner points of each θ into a few numbers: J and its twins.

@@ -17,8 +17,6 @@ from nestquad.errors import EvaluationError, NestquadWarning
 from nestquad.evaluate._design import Span
 from nestquad.evaluate._task import Task, run_task
 
-__all__ = ["Job", "Workers"]
-
 # Pools that may break in a row before any chunk is finished.
 _MOST_BROKEN = 3
 _COUNT_SECONDS = 2.0

@@ -9,8 +9,6 @@ import numpy as np
 
 from nestquad._typing import Array
 
-__all__ = ["Correlation", "Shape"]
-
 Shape = Literal["gaussian", "matern52"]
 
 _ROOT5 = np.sqrt(5.0)

@@ -16,8 +16,6 @@ from nestquad.gp._correlation import Correlation
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
 from nestquad.gp._trend import Trend
 
-__all__ = ["FLOOR", "GP", "Hyperparameters", "RestrictedLikelihood", "fit_gp"]
-
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
 FLOOR = 1e-13
 # Weak priors: lengthscales around 2 standard deviations of θ, noise around what halving the inner

@@ -19,15 +19,6 @@ from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import maximum_likelihood
 from nestquad.rules import Factor, factorize
 
-__all__ = [
-    "LatticeProcess",
-    "PeriodicKernel",
-    "fit_periodic",
-    "interpolate",
-    "lattice_steps",
-    "reversed_bits",
-]
-
 # B_2, B_4 and B_6 as polynomials in x (1 - x), from the highest power down.
 _BERNOULLI = {
     1: (-1.0, 1.0 / 6.0),

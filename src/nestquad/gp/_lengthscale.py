@@ -11,8 +11,6 @@ from nestquad._typing import Array
 from nestquad.kernels import Kernel
 from nestquad.rules import Factor
 
-__all__ = ["amplitude", "fit_lengthscale", "median_lengthscale", "restricted_likelihood"]
-
 # Relative ridge while tuning: large enough for every lengthscale to factorise.
 _RIDGE = 1e-9
 _GRID = 6

@@ -9,8 +9,6 @@ from scipy.optimize import minimize
 
 from nestquad._typing import Array
 
-__all__ = ["FAILED", "maximum_likelihood"]
-
 # Loss where there is no likelihood, such as a covariance that is not positive definite. L-BFGS-B
 # steps back from large numbers, not from infinite ones.
 FAILED = 1e26

@@ -11,8 +11,6 @@ from nestquad.gp._correlation import Correlation, Shape
 from nestquad.gp._dense import GP, Hyperparameters, fit_gp
 from nestquad.gp._trend import Trend, trends
 
-__all__ = ["Surrogate", "SurrogateKind", "fit_surrogate", "first_kinds", "near_kinds"]
-
 
 @dataclass(frozen=True)
 class SurrogateKind:

@@ -11,8 +11,6 @@ import numpy as np
 
 from nestquad._typing import Array
 
-__all__ = ["Trend", "trends"]
-
 # Degrees worth telling apart, by dimension: each has a third to a half more functions.
 _DEGREES = {1: (0, 1, 2, 3, 4, 6, 8, 11, 15, 20), 2: (0, 1, 2, 3, 4, 6), 3: (0, 1, 2, 3)}
 _NAMES = {0: "constant", 1: "linear", 2: "quadratic", 3: "cubic"}

@@ -21,8 +21,6 @@ from nestquad.kernels._kernel import (
     checked_kernels,
 )
 
-__all__ = ["Additive", "Anova", "Tensor"]
-
 
 @dataclass(frozen=True, eq=False)
 class _OverBase(Coordinatewise):

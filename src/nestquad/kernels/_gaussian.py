@@ -9,8 +9,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
 
-__all__ = ["Gaussian"]
-
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(DifferentiableKernel):

@@ -20,22 +20,6 @@ from nestquad.errors import InputError, UnsupportedError
 if TYPE_CHECKING:
     from nestquad.distributions import Law
 
-__all__ = [
-    "Coordinatewise",
-    "DifferentiableKernel",
-    "Kernel",
-    "Lengthscale",
-    "ProductKernel",
-    "Scaled",
-    "Sum",
-    "accumulate",
-    "as_lengthscale",
-    "as_nodes",
-    "checked_kernels",
-    "common_lengthscale",
-    "differences",
-]
-
 Lengthscale: TypeAlias = float | Array
 """A number, (d,) for one per coordinate, or (T, d) for a batch of T kernels."""
 

@@ -11,8 +11,6 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
 
-__all__ = ["Matern"]
-
 _POLYNOMIALS: dict[float, tuple[float, ...]] = {
     0.5: (1.0,),
     1.5: (1.0, 1.0),

@@ -12,8 +12,6 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.kernels._kernel import Lengthscale, ProductKernel, accumulate, differences
 
-__all__ = ["PeriodicSobolev", "Sobolev", "check_unit_interval"]
-
 # B_1, B_2, B_3 in x, constant first.
 _BERNOULLI = ((-1 / 2, 1.0), (1 / 6, -1.0, 1.0), (0.0, 1 / 2, -3 / 2, 1.0))
 # (-1)^(s+1) B_2s(x) for s = 1, 2, 3 as polynomials in t = x(1 - x): shorter, and symmetric in

@@ -16,8 +16,6 @@ from nestquad.kernels._matern import Matern
 if TYPE_CHECKING:
     from nestquad.distributions import Law
 
-__all__ = ["Stein"]
-
 
 @dataclass(frozen=True, eq=False)
 class Stein(Kernel):

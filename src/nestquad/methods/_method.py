@@ -17,8 +17,6 @@ from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-__all__ = ["Goal", "Method", "State", "Turn", "assembled", "has_transports", "require_transports"]
-
 State = TypeVar("State")
 
 

@@ -11,8 +11,6 @@ from nestquad.methods.learned import CKQ, LSMC, JointLattice
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
 
-__all__ = ["METHODS", "as_method"]
-
 _KINDS: tuple[type[Method[Any]], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
 METHODS = {kind.name: kind for kind in _KINDS}
 

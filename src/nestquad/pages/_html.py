@@ -20,8 +20,6 @@ import scipy
 from nestquad.errors import MissingExtraError
 from nestquad.plots import new_axes, to_png
 
-__all__ = ["figure", "footer", "grid", "paragraphs", "table", "write_page"]
-
 _BEST = ' class="best"'
 
 _STYLE = """

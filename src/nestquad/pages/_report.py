@@ -15,8 +15,6 @@ from nestquad.pages._html import figure, footer, grid, paragraphs, table, write_
 from nestquad.plots import answer_text, plot_comparison, plot_estimate, plot_trace
 from nestquad.result import Estimate
 
-__all__ = ["write_report"]
-
 _WORDS = {
     "answers": "expectations of f(J)",
     "error_inner": "error of the inner stage, one standard error",

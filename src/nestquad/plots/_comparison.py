@@ -19,8 +19,6 @@ from nestquad.plots._style import (
     title,
 )
 
-__all__ = ["plot_comparison"]
-
 _LONGEST_LABEL = 40
 
 

@@ -23,8 +23,6 @@ from nestquad.plots._style import (
     title,
 )
 
-__all__ = ["plot_estimate", "plot_trace"]
-
 _MOST_ANSWERS = 4
 # The smallest weight that is drawn, relative to the largest.
 _VISIBLE = 1e-2

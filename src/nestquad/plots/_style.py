@@ -21,28 +21,6 @@ from nestquad.errors import optional_module
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "AVERAGE",
-    "End",
-    "INK",
-    "MethodStyle",
-    "SOFT",
-    "TEXT_SIZE",
-    "answer_text",
-    "axes_or_new",
-    "count_axis",
-    "label_ends",
-    "method_styles",
-    "new_axes",
-    "plus_minus",
-    "save",
-    "series_styles",
-    "short",
-    "style",
-    "title",
-    "to_png",
-]
-
 INK, SOFT, _GRID = "#222222", "#6B6B6B", "#DDDDDD"
 TEXT_SIZE = 9.0
 # Dashes of a line that marks a mean or an exact value; no method has them.

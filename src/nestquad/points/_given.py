@@ -12,8 +12,6 @@ from nestquad.errors import InputError, unknown_name
 from nestquad.points._sequence import Sequence
 from nestquad.points._stream import Stream
 
-__all__ = ["Given"]
-
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Given(Sequence):

@@ -13,8 +13,6 @@ from nestquad._typing import Array
 from nestquad.points._sequence import Sequence, set_shifts, shifted_modulo_one
 from nestquad.points._stream import Stream
 
-__all__ = ["Halton"]
-
 _MAX_POINTS = 1 << 32
 
 

@@ -11,8 +11,6 @@ from nestquad._typing import Array
 from nestquad.points._sequence import SMALLEST, Sequence
 from nestquad.points._stream import RandomRuns, Stream
 
-__all__ = ["IID"]
-
 # Points [first, stop) of `together` neighbouring sets share a run of random numbers and its jump:
 # Monte Carlo asks for many sets of a few points, an outer stage for one long set.
 _TILES = ((0, 64, 64), (64, 512, 16), (512, 4096, 4), (4096, None, 1))

@@ -28,8 +28,6 @@ from nestquad.errors import InputError
 from nestquad.points._sequence import Sequence, set_shifts, shifted_modulo_one
 from nestquad.points._stream import Stream
 
-__all__ = ["Lattice", "lattice_vector"]
-
 
 @dataclass(frozen=True)
 class Lattice(Sequence):

@@ -9,8 +9,6 @@ from nestquad.points._lattice import Lattice
 from nestquad.points._sequence import Sequence
 from nestquad.points._sobol import Sobol
 
-__all__ = ["as_sequence"]
-
 _NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Halton, Lattice)}
 
 

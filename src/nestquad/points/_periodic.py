@@ -13,8 +13,6 @@ from nestquad.points._lattice import Lattice
 from nestquad.points._sequence import Sequence
 from nestquad.points._stream import Stream
 
-__all__ = ["PERIODIZATIONS", "PeriodicLattice", "Periodization", "density", "moved", "periodic"]
-
 Periodization: TypeAlias = Literal["tent", "cubic", "quintic"]
 PERIODIZATIONS: tuple[Periodization, ...] = ("tent", "cubic", "quintic")
 

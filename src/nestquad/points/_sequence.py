@@ -11,8 +11,6 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.points._stream import RandomRuns, Stream
 
-__all__ = ["SMALLEST", "Sequence", "blocks", "set_shifts", "shifted_modulo_one"]
-
 
 class Sequence(ABC):
     """A rule that places points in the open unit cube.

@@ -14,8 +14,6 @@ from nestquad.errors import InputError
 from nestquad.points._sequence import Sequence, blocks, set_shifts
 from nestquad.points._stream import Stream
 
-__all__ = ["Sobol"]
-
 _BITS = 32
 _MAX_DIM = 21201  # of the direction numbers of Joe and Kuo that scipy ships
 _PLACES = np.uint32(1) << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)  # leading bit first

@@ -12,8 +12,6 @@ import numpy as np
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 
-__all__ = ["RandomRuns", "Stream"]
-
 # How far apart runs begin on the circle of 2**128 states: the golden section of it, since states
 # that are a power of two apart share their lower bits.
 _STRIDE = 0x9E3779B97F4A7C15F39CC0605CEDC835

@@ -13,8 +13,6 @@ from nestquad.distributions import LogNormal, Normal
 from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
 
-__all__ = ["finance", "gaussian_es"]
-
 _PRICE, _VOLATILITY, _SHOCK = 100.0, 0.3, 0.2
 _TIME_OF_SHOCK, _MATURITY = 1.0, 2.0
 _LOWER_STRIKE, _UPPER_STRIKE = 50.0, 150.0

@@ -13,8 +13,6 @@ from nestquad.distributions import Normal
 from nestquad.errors import unknown_name
 from nestquad.problem import NestedExpectation, best_and_each, value_of_information
 
-__all__ = ["health"]
-
 # The 19 parameters under the paper's names: mean and standard deviation.
 _PARAMETERS = {
     "x1": (1000.0, 1.0),  # treatment 1: cost of treatment

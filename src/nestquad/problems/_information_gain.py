@@ -12,8 +12,6 @@ from nestquad.distributions import Normal
 from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
 
-__all__ = ["eig_linear"]
-
 
 def eig_linear(
     dim: int = 1,

@@ -11,8 +11,6 @@ from nestquad.problems._health import health
 from nestquad.problems._information_gain import eig_linear
 from nestquad.problems._synthetic import rainforth, synthetic
 
-__all__ = ["all", "get", "names"]
-
 _BUILDERS: dict[str, Callable[[], NestedExpectation]] = {
     "synthetic": synthetic,
     "synthetic10": lambda: synthetic(dim=10),

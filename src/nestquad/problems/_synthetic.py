@@ -11,8 +11,6 @@ from nestquad.distributions import Normal, Uniform
 from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
 
-__all__ = ["rainforth", "synthetic"]
-
 # Product kernels lose to plain quasi-Monte Carlo from about five coordinates on.
 _HIGH_DIMENSION = 5
 

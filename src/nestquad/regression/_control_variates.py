@@ -19,8 +19,6 @@ from nestquad.regression._polynomials import (
     total_degree_terms,
 )
 
-__all__ = ["ControlVariates", "Tier", "fit_controls", "tiers"]
-
 # Values for each coefficient, the most coefficients, and the values and points of one θ that a
 # regression looks at: limits of time.
 _VALUES_A_TERM = 8

@@ -14,8 +14,6 @@ from nestquad.errors import NumericalError
 from nestquad.regression._least_squares import LeastSquares, PolynomialFit, blocks, fit_terms
 from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree
 
-__all__ = ["choose_scores", "grow_polynomial"]
-
 # Hermite polynomials of higher degree are all about the tails, where there are few points.
 _MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
 _MAX_FACTORS = 4

@@ -12,8 +12,6 @@ from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._polynomials import ScoreTable, Term
 
-__all__ = ["LeastSquares", "NormalEquations", "PolynomialFit", "blocks", "fit_terms"]
-
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
 _MOST_PIVOTS = 1e6

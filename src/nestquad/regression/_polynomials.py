@@ -18,8 +18,6 @@ from scipy.special import ndtri
 
 from nestquad._typing import Array
 
-__all__ = ["Score", "ScoreTable", "Term", "higher_terms", "total_degree", "total_degree_terms"]
-
 Term: TypeAlias = tuple[tuple[int, int], ...]  # pairs (coordinate, degree ≥ 1), by coordinate
 Score: TypeAlias = Literal["uniform", "normal"]
 

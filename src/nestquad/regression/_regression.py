@@ -21,8 +21,6 @@ from nestquad.regression._polynomials import (
     total_degree_terms,
 )
 
-__all__ = ["Link", "Regression", "regress", "regress_log"]
-
 Link: TypeAlias = Literal["identity", "log"]
 
 # Values for each coefficient, and limits of time.

@@ -9,8 +9,6 @@ from scipy.linalg import lapack
 
 from nestquad._typing import Array
 
-__all__ = ["Factor", "Factorizer", "factorize"]
-
 _BLOCK = 128
 
 

@@ -13,15 +13,6 @@ from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel
 from nestquad.rules._cholesky import Factor, Factorizer, factorize
 
-__all__ = [
-    "Jitter",
-    "Regularization",
-    "Schedule",
-    "best_lambda0",
-    "regularized",
-    "scheduled_lambda",
-]
-
 
 @dataclass(frozen=True)
 class Jitter:

@@ -10,8 +10,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Exactness", "Rule", "equal_weights"]
-
 Exactness = Literal["none", "constant", "linear"]
 """Polynomials that a rule integrates exactly, whatever the kernel."""
 

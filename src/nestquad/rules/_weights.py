@@ -18,8 +18,6 @@ from nestquad.rules._regularization import Jitter, Regularization, regularized
 from nestquad.rules._rule import Exactness, Rule
 from nestquad.rules.line import line_rules
 
-__all__ = ["kernel_rule", "kernel_rules", "prefix_rules"]
-
 _BLOCK = 128
 
 # Above this a dense Gram matrix no longer fits comfortably in memory (3.2 GB).

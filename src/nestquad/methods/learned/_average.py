@@ -14,8 +14,6 @@ from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
 
-__all__ = ["DenseAverage"]
-
 # Independently shifted lattices of θ: their spread is the error of their mean, whatever f is.
 _REPLICATES = 16
 # Limits of time: numbers that may be computed for an average (half a second), and the base-2

@@ -20,8 +20,6 @@ from nestquad.errors import NumericalError
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 
-__all__ = ["ErrorBar"]
-
 _PATHS = 24
 # Prior weight of the model's own bar, in comparisons, and a safety factor for having few.
 _PRIOR, _SAFETY = 0.5, 1.6

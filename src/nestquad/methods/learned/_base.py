@@ -19,8 +19,6 @@ from nestquad.methods.learned._model import ModelOfJ
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
 
-__all__ = ["Fit", "Learned", "LearnedMethod"]
-
 M = TypeVar("M", bound=ModelOfJ)
 
 

@@ -17,8 +17,6 @@ from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_o
 from nestquad.regression import ControlVariates, Score, fit_controls
 from nestquad.rules import factorize
 
-__all__ = ["MOST_KERNEL_NODES", "InnerMeans", "inner_means"]
-
 # Kernel weights cost N³, and see nothing of a function of more coordinates than these.
 MOST_KERNEL_NODES, _MOST_KERNEL_COORDINATES = 1024, 3
 # Limits of time: θ and nodes on which a kernel is tuned, and on which kernels are compared.

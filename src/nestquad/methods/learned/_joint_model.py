@@ -33,8 +33,6 @@ from nestquad.regression import (
     grow_polynomial,
 )
 
-__all__ = ["Data", "JointModel", "fit_joint"]
-
 # Limits of time: points that choose terms and orders (fewer where there are many coordinates),
 # points that determine coefficients and refine kernels, and θ that are looked at together.
 _CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**15

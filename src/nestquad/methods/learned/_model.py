@@ -12,8 +12,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.points import Lattice, PeriodicLattice, Periodization, Stream, density, moved
 
-__all__ = ["DenseSet", "ModelOfJ", "periodization_for", "sketch_points"]
-
 
 @dataclass(frozen=True, eq=False)
 class DenseSet:

@@ -24,8 +24,6 @@ from nestquad.gp import (
 from nestquad.methods.learned._inner_means import InnerMeans
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
 
-__all__ = ["Search", "SurrogateModel", "fit_surrogate_model", "scores_of"]
-
 
 def scores_of(law: Law, uniform: Array) -> Array:
     """Coordinates of θ in which J is learned, of about unit variance.

@@ -10,8 +10,6 @@ from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression import PolynomialFit, ScoreTable, fit_terms, total_degree_terms
 
-__all__ = ["KnownMeans", "Tail"]
-
 # Ĵ counts as lost below so many of its standard deviations, if it is below this share of its mean.
 _LOST, _SMALL = 30.0, 0.03
 # It is continued from where it is so many times better known than that, if the continuation is

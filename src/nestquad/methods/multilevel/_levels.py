@@ -12,19 +12,6 @@ from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance, size_of
 from nestquad.errors import EvaluationError
 
-__all__ = [
-    "FEWEST_OUTER",
-    "Decay",
-    "LevelMoments",
-    "LevelSummary",
-    "best_sizes",
-    "fit_decay",
-    "remaining_bias",
-    "steady_variances",
-    "summarize",
-    "telescoped",
-]
-
 Finish = Callable[[Array], Array]
 
 # The fewest θ of a level: the standard deviation of 16 values is known to 18 %.

@@ -22,8 +22,6 @@ from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
 from nestquad.rules import Rule
 
-__all__ = ["independent_terms"]
-
 
 def independent_terms(
     evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature

@@ -9,8 +9,6 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 
-__all__ = ["Staircase", "Step", "smallest_staircase", "staircase_for"]
-
 _MOST_POINTS = 2048  # weights cost the cube: a second or two
 
 

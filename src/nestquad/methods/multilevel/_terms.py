@@ -19,19 +19,6 @@ from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
 from nestquad.rules import Rule
 
-__all__ = [
-    "Assembled",
-    "LevelTerm",
-    "Terms",
-    "assemble",
-    "first_of",
-    "halvings",
-    "make_term",
-    "outer_nodes",
-    "repeated",
-    "shared_terms",
-]
-
 Finish = Callable[[Array], Array]
 
 # The error of a level is judged by half of its θ, a quarter and an eighth.

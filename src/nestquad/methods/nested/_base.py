@@ -22,8 +22,6 @@ from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
 
-__all__ = ["SAMPLE_ROWS", "NestedRule", "NestedState", "Sharing"]
-
 Sharing = Literal["auto", "independent", "shared"] | int
 
 SAMPLE_ROWS = 4096  # rows of θ kept for plots

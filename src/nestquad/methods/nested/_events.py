@@ -10,8 +10,6 @@ from nestquad.evaluate import call_f
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
 
-__all__ = ["rare_event_errors"]
-
 
 def rare_event_errors(
     problem: NestedExpectation,

@@ -12,8 +12,6 @@ from nestquad.evaluate import InnerPoints, InnerRule, Span
 from nestquad.gp import median_lengthscale
 from nestquad.quadrature import KernelQuadrature, nodes_on
 
-__all__ = ["InnerFit", "KernelRuleByTheta", "MeanRule", "WeightedRule", "weighted_sum"]
-
 
 @dataclass(frozen=True)
 class InnerFit:

@@ -19,8 +19,6 @@ from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import NORMAL_95
 from nestquad.rules import Rule, factorize
 
-__all__ = ["OuterFit", "describe_rules", "kernel_outer", "mean_outer"]
-
 Finish = Callable[[Array], Array]
 
 

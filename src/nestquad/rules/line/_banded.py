@@ -17,8 +17,6 @@ from nestquad._typing import Array, Mask
 from nestquad.rules.line._grid import LineLaws, joined, line_grid
 from nestquad.rules.line._state_space import Chain, line_chain, stationary
 
-__all__ = ["LineSolution", "line_solutions"]
-
 # The part of Σ|w| that rounding may move.
 _SETTLED = 1e-7
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from nestquad._typing import Array, Indices, Mask
 
-__all__ = ["LONGEST", "Grid", "LineLaws", "grid_sizes", "joined", "line_grid"]
-
 LONGEST = 1.0
 """The longest gap in z = rate · x that the quadrature nodes resolve to rounding."""
 

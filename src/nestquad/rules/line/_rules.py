@@ -14,8 +14,6 @@ from nestquad.rules._rule import Exactness, Rule
 from nestquad.rules.line._banded import LineSolution, line_solutions
 from nestquad.rules.line._grid import LineLaws, grid_sizes
 
-__all__ = ["line_laws", "line_rules"]
-
 # Points of a chain made at a time: enough to hide the cost of a call of NumPy, few enough for the
 # cache.
 _POINTS = 2**14

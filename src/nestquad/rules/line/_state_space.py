@@ -17,8 +17,6 @@ import numpy as np
 from nestquad._typing import Array, Indices
 from nestquad.rules.line._grid import LONGEST, Grid, LineLaws
 
-__all__ = ["Chain", "line_chain", "stationary"]
-
 # Gaps whose quadrature nodes are in memory at a time.
 _BLOCK = 2**13
 

@@ -14,8 +14,6 @@ from nestquad._typing import Array
 from nestquad.distributions import Independent, Law, LogNormal, Normal, as_law
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 
-__all__ = ["Joint", "Split", "joint_law"]
-
 
 @dataclass(frozen=True)
 class Block:

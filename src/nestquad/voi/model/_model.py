@@ -27,8 +27,6 @@ from nestquad.voi.table import Outputs, evsi, pandas, parameter_sets
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Model"]
-
 
 @dataclass(frozen=True)
 class Model:

@@ -29,8 +29,6 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Analysis", "Audience", "Study", "analyze"]
-
 _CURVE = 13
 
 

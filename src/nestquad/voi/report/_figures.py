@@ -24,8 +24,6 @@ from nestquad.voi.table import as_outputs, ceac
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["plot_ceac", "plot_enbs", "plot_evpi", "plot_evsi", "plot_plane", "plot_rank"]
-
 _MOST_DOTS = 2000
 _MOST_BARS = 20
 _MOST_CURVES = 7

@@ -24,8 +24,6 @@ from nestquad.voi.table import FLAG_WORDS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["money", "write_voi_report"]
-
 
 def write_voi_report(
     path: str | Path,

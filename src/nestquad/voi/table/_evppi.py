@@ -20,8 +20,6 @@ from nestquad.voi.table._tables import number_table, pandas, same_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["evpi", "evppi", "parameter_sets", "perfect", "value_of_knowing"]
-
 # One-sided 5 % test of the gain in held-out rows.
 _DISTINGUISHED = 1.645
 _MISFIT, _MATTERS, _MISSED = 2.0, 0.25, 2.0

@@ -19,8 +19,6 @@ from nestquad.voi.table._tables import number_table, pandas, same_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BinaryTrial", "Design", "NormalTrial", "evsi"]
-
 
 def evsi(
     outputs: Any,

@@ -10,8 +10,6 @@ from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 from nestquad._typing import Array
 from nestquad.gp import maximum_likelihood
 
-__all__ = ["Fit", "Moments", "Scales", "draw", "fit"]
-
 # Gain of log likelihood required of a parameter before it enters.
 _PENALTY = 5.0
 _START = {"line": 0.1, "curve": 0.03, "product": 0.3, "noise": 0.7}

@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FLAG_WORDS", "Flag", "columns_to_use", "flags_against", "group_flags"]
-
 # Differences below this share of a standard error are noise of the fit.
 _NOISE = 0.25
 

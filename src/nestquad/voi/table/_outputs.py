@@ -16,8 +16,6 @@ from nestquad.voi.table._tables import number_table, pandas, same_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outputs", "as_outputs", "ceac", "psa_summary", "wtp_grid"]
-
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 

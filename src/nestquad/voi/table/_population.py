@@ -14,8 +14,6 @@ from nestquad.voi.table._tables import pandas
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["enbs", "people", "population"]
-
 DISCOUNT = 0.035
 
 

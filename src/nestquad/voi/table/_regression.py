@@ -20,8 +20,6 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.voi.table._fit import Fit, Moments, Scales, draw, fit
 
-__all__ = ["Regression", "regress", "spline_basis"]
-
 _FOLDS = 5
 # A straight line of this size, in standard errors, stays possible whatever the likelihood says.
 _FLOOR = 4.0

@@ -15,8 +15,6 @@ from nestquad.errors import InputError, optional_module
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["number_table", "pandas", "read_csv", "read_workbook", "same_rows"]
-
 FEWEST_ROWS = 20
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
