@@ -15,12 +15,10 @@ from nestquad.rules import Factor
 _RIDGE = 1e-9
 _GRID = 6
 # Where to look around the best point of a grid with wide steps (of log factors).
-_FINE = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) / 3.0
+_BETWEEN = np.array([-2.0, -1.0, 1.0, 2.0]) / 3.0
 _WIDE = 1.0
 # Factors to try first for a kernel that is close.
 _NEAR = (0.25, 4.0)
-# Nodes that tell roughly where to look, where there are at least twice as many.
-_ROUGH_NODES = 32
 # Numbers of Gram matrices that are worked on together: they stay in a cache.
 _TOGETHER = 1 << 15
 # Nodes whose distances enter the median heuristic.
@@ -99,7 +97,7 @@ def fit_lengthscale(
 
     Cost
     ----
-    Five to ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six
+    Ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six
     in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
     there is one parameter, and kernels have no derivatives in it.
     """
@@ -115,16 +113,13 @@ def fit_lengthscale(
         for nodes, values in (zip(*group, strict=True) for group in alike.values())
     ]
 
-    def likelihoods(log_factors: Array, most: int = most_nodes) -> Array:
-        parts = [(nodes[:, :most], values[:, :most]) for nodes, values in stacks]
+    def likelihoods(log_factors: Array) -> Array:
         factors = np.exp(log_factors)
-        return np.asarray(sum(_scaled_likelihoods(kernel, *part, factors) for part in parts))
+        return np.asarray(sum(_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks))
 
-    largest = max(nodes.shape[1] for nodes, _ in stacks)
-    rough = _ROUGH_NODES if largest >= 2 * _ROUGH_NODES else None
-    tried, found = _searched(likelihoods, _NEAR if near else bounds, rough)
+    tried, found = _searched(likelihoods, _NEAR if near else bounds)
     if near and int(np.argmax(found)) in (0, len(found) - 1):
-        tried, found = _searched(likelihoods, bounds, rough)
+        tried, found = _searched(likelihoods, bounds)
     best = int(np.argmax(found))
     around = slice(max(best - 1, 0), best + 2)
     log_factor, highest = _vertex(tried[around], found[around], best - around.start)
@@ -132,42 +127,24 @@ def fit_lengthscale(
 
 
 def _searched(
-    likelihoods: Callable[..., Array], bounds: tuple[float, float], rough: int | None
+    likelihoods: Callable[[Array], Array], bounds: tuple[float, float]
 ) -> tuple[Array, Array]:
     """Logarithms of factors in ascending order, and their likelihoods.
 
     A grid, and a finer one around its best point if it is wide. Many small factorisations at once
-    cost little more than one, so factors are tried in batches. With `rough`, so few nodes say
-    where to look first.
+    cost little more than one, so factors are tried in batches.
     """
     low, high = np.log(bounds)
     tried = np.linspace(low, high, _GRID)
+    found = likelihoods(tried)
     step = tried[1] - tried[0]
     if step < _WIDE:
-        return tried, likelihoods(tried)
-    if rough is not None:
-        return _climbed(likelihoods, tried, int(np.argmax(likelihoods(tried, rough))))
-    found = likelihoods(tried)
-    between = tried[int(np.argmax(found))] + step * _FINE[_FINE != 0.0]
+        return tried, found
+    between = tried[int(np.argmax(found))] + step * _BETWEEN
     between = between[(between > low) & (between < high)]
     tried, found = np.append(tried, between), np.append(found, likelihoods(between))
     order = np.argsort(tried)
     return tried[order], found[order]
-
-
-def _climbed(likelihoods: Callable[..., Array], grid: Array, best: int) -> tuple[Array, Array]:
-    """A finer grid around one point of a grid, moved until the highest point is inside."""
-    fine = np.linspace(grid[0], grid[-1], 3 * len(grid) - 2)
-    low, high = max(3 * best - 2, 0), min(3 * best + 3, len(fine))
-    found = likelihoods(fine[low:high])
-    while (at := int(np.argmax(found))) == 0 < low or low + at + 1 == high < len(fine):
-        if at == 0:
-            new = max(low - 3, 0)
-            found, low = np.append(likelihoods(fine[new:low]), found), new
-        else:
-            new = min(high + 3, len(fine))
-            found, high = np.append(found, likelihoods(fine[high:new])), new
-    return fine[low:high], found
 
 
 def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:
