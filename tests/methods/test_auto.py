@@ -232,7 +232,7 @@ def test_a_candidate_that_leaves_the_domain_of_f_drops_out():
             raise OutsideDomainError("f returned nan for J = -1")
 
     problem = kinked_f()
-    method = Auto((nq.JointLattice(), Stray()))
+    method = Auto((Stray(), nq.JointLattice()))
     est = nq.estimate(problem, budget=4000, method=method, rng=0)
     assert est.method == "joint"
     assert any("stray dropped out" in note for note in est.diagnostics["notes"])

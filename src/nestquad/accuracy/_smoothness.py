@@ -68,8 +68,9 @@ def _second_difference(
     flat = points.reshape(-1, *points.shape[2:])
     f = call_f(problem, flat, flat.reshape(len(flat), -1), require_finite=False)
     f = f.reshape(*shape, -1)
-    scale = np.ptp(f, axis=(0, 1))
-    size = np.abs(np.diff(f, 2, axis=0)).max(axis=(0, 1)) / np.where(scale > 0, scale, 1.0)
+    with np.errstate(invalid="ignore"):  # where f is infinite nothing is said
+        scale = np.ptp(f, axis=(0, 1))
+        size = np.abs(np.diff(f, 2, axis=0)).max(axis=(0, 1)) / np.where(scale > 0, scale, 1.0)
     # Rounding is no kink.
     return float(np.where(size > 1e-11, size, 0.0).max())
 

@@ -89,7 +89,7 @@ class ErrorBar:
                 calibration_factor(moved, spreads, _PRIOR, _SAFETY).max(),
             )
         rate = 1.0
-        if len(models) > 1 and (variances[0] > 0).any():
+        if len(models) > 1 and all((variance > 0).any() for variance in variances[:2]):
             rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
         directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
         return directions, float(np.clip(rate, 0.5, 3.0))
@@ -143,9 +143,10 @@ class ErrorBar:
             up, down = (
                 self.average.f(replace(design, j=side), require_finite=False) for side in sides
             )
-            width = np.maximum(sides[0][:, c, None] - sides[1][:, c, None], 1e-300)
-            slope = (up - down) / width
-            felt += np.nan_to_num(slope, posinf=0.0, neginf=0.0) * residuals[:, c, None]
+            # Where both sides were bounded to the same J, the slope is not known.
+            width = sides[0][:, c] - sides[1][:, c]
+            known = (width > 1e-3 * steps[:, c]) & np.isfinite(up - down).all(axis=1)
+            felt[known] += (up - down)[known] * (residuals[known, c] / width[known])[:, None]
         weights = design.weights / design.weights.sum()
         mean = self._final(weights @ felt)
         noise = self._final(np.sqrt(weights**2 @ felt**2))
