@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._typing import Array
+from nestquad.problem import NestedExpectation
 
 
 def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
-    """Averages (S, q) of f (M, q): the plain one, and those modulated by waves over θ.
+    """Averages (…, S, q) of f (…, M, q): the plain one, and those modulated by waves over θ.
 
     The modulated averages are other answers to the same problem, with errors of the same kind, so
     that a bar can be compared with several changes instead of one. Rows in which f is not finite
@@ -21,13 +22,13 @@ def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
     ------
     weights (M,), uniform (M, d) in the unit cube, of which the first four coordinates are used.
     """
-    usable = np.asarray(np.isfinite(f).all(axis=1))
-    weights = np.where(usable, weights, 0.0)
+    usable = np.asarray(np.isfinite(f).all(axis=-1, keepdims=True))
+    weights = np.where(usable, weights[:, None], 0.0)
     angles = 2.0 * np.pi * uniform[:, :4].T
     waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
-    weighted = np.concatenate([weights[None], waves * weights])
-    total = weights.sum() if usable.any() else np.nan
-    return np.asarray(weighted @ np.where(usable[:, None], f, 0.0) / total)
+    waves = np.concatenate([np.ones((1, len(uniform))), waves])
+    total = np.where(usable.any(axis=-2), weights.sum(axis=-2), np.nan)[..., None, :]
+    return np.asarray(waves @ (weights * np.where(usable, f, 0.0)) / total)
 
 
 def calibration_factor(
@@ -64,10 +65,10 @@ def replicate_errors(finals: Array) -> Array:
     return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
 
 
-def propagated(finish: Callable[[Array], Array], answers: Array, changes: Array) -> Array:
+def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Array:
     """Changes (…, q) of the q expectations as changes (…, k) of the final answers."""
-    center = np.atleast_1d(finish(answers))
-    rows = [
-        np.atleast_1d(finish(answers + row)) - center for row in changes.reshape(-1, answers.size)
-    ]
+    if problem.combine is None:
+        return changes
+    center = np.atleast_1d(problem.finish(answers))
+    rows = [problem.finish(answers + row) - center for row in changes.reshape(-1, answers.size)]
     return np.reshape(rows, (*changes.shape[:-1], center.size))

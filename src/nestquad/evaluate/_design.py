@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class Design:
             found.append((largest, needed))
         return found
 
-    @property
+    @cached_property
     def n_evaluations(self) -> int:
         """How many different points there are; grids on the same points overlap."""
         return sum(int(needed.sum()) for _, needed in self.needs())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import replicate_errors, size_of
+from nestquad.accuracy import propagated, replicate_errors, size_of
 from nestquad.evaluate import call_f
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.points import Stream
@@ -46,35 +46,39 @@ class DenseAverage:
 
     def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
         """The q expectations by each lattice, (R, q)."""
-        averages = []
-        for blocks in model.replicates(_REPLICATES, log2_size, self.stream):
-            total, weight = np.zeros(1), 0.0
-            for block in blocks:
-                total = total + block.weights @ self.f(block, require_finite=True)
-                weight += float(block.weights.sum())
-            averages.append(total / weight)
-        return np.stack(averages)
+        total: list[Array] = []
+        for points in model.replicates(_REPLICATES, log2_size, self.stream):
+            assert points.owner is not None
+            theta = self.problem.outer_law.from_uniform(points.uniform)  # for messages
+            f = call_f(self.problem, self._argument(points.j), theta)
+            columns = [points.weights, *(points.weights * column for column in f.T)]
+            sums = [np.bincount(points.owner, column, _REPLICATES) for column in columns]
+            total.append(np.stack(sums, axis=1))
+        found = np.sum(total, axis=0)
+        return np.asarray(found[:, 1:] / found[:, :1])
 
     def errors(self, by_replicate: Array) -> Array:
         """Directions (k, R) of the error of the final answers."""
-        return replicate_errors(np.stack([self.final(answers) for answers in by_replicate], axis=1))
+        center = by_replicate.mean(axis=0)
+        return replicate_errors(propagated(self.problem, center, by_replicate - center).T)
 
     def final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))
 
-    def f(self, points: DenseSet, *, require_finite: bool) -> Array:
-        """Values (M, q) of f; where f cannot take Ĵ, NaN or, if required to be finite, an error."""
-        theta = points.uniform
-        if require_finite:  # θ only serves the message
-            theta = self.problem.outer_law.from_uniform(theta)
-        j = points.j[:, 0] if self.scalar else points.j
-        return call_f(self.problem, j, theta, require_finite=require_finite)
+    def f(self, j: Array) -> Array:
+        """Values (…, q) of f at J (…, p); NaN where f cannot take it."""
+        flat = j.reshape(-1, j.shape[-1])
+        values = call_f(self.problem, self._argument(flat), flat, require_finite=False)
+        return values.reshape(*j.shape[:-1], -1)
+
+    def _argument(self, j: Array) -> Array:
+        return j[:, 0] if self.scalar else j
 
     def sample(self, points: DenseSet) -> OuterSample:
         """A few thousand θ with Ĵ and f(Ĵ), for plots."""
         rows = slice(None, None, -(-len(points.j) // 4096))
         some = DenseSet(points.uniform[rows], points.weights[rows], points.j[rows])
-        f = self.f(some, require_finite=False)
+        f = self.f(some.j)
         theta = self.problem.outer_law.from_uniform(some.uniform)
         weights = np.repeat(some.weights[:, None] / some.weights.sum(), f.shape[1], axis=1)
-        return OuterSample(theta, some.j[:, 0] if self.scalar else some.j, f, weights)
+        return OuterSample(theta, self._argument(some.j), f, weights)

@@ -43,7 +43,9 @@ class ErrorBar:
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions by cause, and the rate: the power of n at which the posterior narrows."""
         paths, rate = self._paths(rng)
-        parts = {"paths": paths, "misfit": self._misfit(), "unlearned": self._unlearned()}
+        parts = {"paths": paths, "misfit": self._misfit()}
+        if self.model.nonparametric:
+            parts["unlearned"] = self._unlearned()
         for cause, others in self.model.alternatives().items():
             changes = self._felt(self.model, np.stack(others))[:, 0]
             parts[cause] = np.abs(changes).max(axis=0)[:, None]
@@ -97,8 +99,7 @@ class ErrorBar:
     def _compared(self, model: ModelOfJ) -> DenseSet:
         """The model on a lattice of θ that is the same for all models."""
         log2_size = max(12, (len(self.model.sketch.j) - 1).bit_length())
-        (blocks,) = model.replicates(1, log2_size, self.average.stream)
-        parts = list(blocks)
+        parts = list(model.replicates(1, log2_size, self.average.stream))
         return DenseSet(
             np.concatenate([part.uniform for part in parts]),
             np.concatenate([part.weights for part in parts]),
@@ -121,12 +122,12 @@ class ErrorBar:
         step = step_size(base.j, others - base.j) if self._order == 0 else 1.0
         others = base.j + step * (others - base.j) if step > 1.0 else others
         center = self._averages(base)
-        changed = np.stack([self._averages(replace(base, j=j)) for j in others])
+        changed = self._averages(replace(base, j=others))
         return self._final(np.nan_to_num(changed - center) / step)
 
     def _averages(self, points: DenseSet) -> Array:
-        f = self.average.f(points, require_finite=False)
-        return harmonic_averages(f, points.weights, points.uniform)
+        """Averages (…, S, q) of f at J (…, M, p), with those modulated by waves over θ."""
+        return harmonic_averages(self.average.f(points.j), points.weights, points.uniform)
 
     def _misfit(self) -> Array:
         """By what the mean residual, as f feels it, exceeds its standard error, (k, 1).
@@ -140,9 +141,7 @@ class ErrorBar:
         for c in np.flatnonzero(residuals.any(axis=0) & steps.any(axis=0)):
             shift = steps * (np.arange(steps.shape[1]) == c)
             sides = [self.model.bounded(design.j + s, design.uniform) for s in (shift, -shift)]
-            up, down = (
-                self.average.f(replace(design, j=side), require_finite=False) for side in sides
-            )
+            up, down = self.average.f(np.stack(sides))
             # Where both sides were bounded to the same J, the slope is not known.
             width = sides[0][:, c] - sides[1][:, c]
             known = (width > 1e-3 * steps[:, c]) & np.isfinite(up - down).all(axis=1)
@@ -172,4 +171,4 @@ class ErrorBar:
         return np.stack(directions, axis=1)
 
     def _final(self, changes: Array) -> Array:
-        return propagated(self.average.problem.finish, self.answers, changes)
+        return propagated(self.average.problem, self.answers, changes)

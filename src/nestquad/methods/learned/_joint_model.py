@@ -35,7 +35,7 @@ from nestquad.regression import (
 
 # Limits of time: points that choose terms and orders (fewer where there are many coordinates),
 # points that determine coefficients and refine kernels, and θ that are looked at together.
-_CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**15
+_CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
 # At most so many terms, and points for each of them: with fewer, leave-one-out errors would choose
 # what they were looked at too often for.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
@@ -221,19 +221,20 @@ class JointModel(ModelOfJ):
         ]
         return np.stack(columns, axis=1)
 
-    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[Iterator[DenseSet]]:
+    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
         """Lattices made of copies of that of g, on each of which Ĵ is one FFT."""
-        shifts = stream.generator().random((n, self.dim))
-        for r, shift in enumerate(shifts):
-            # On a line each has a step of its own, as in the base.
-            copies = max(1, (1 << log2_size) // self.size) + (r if self.dim == 1 else 0)
-            steps = np.arange(copies)[:, None] * self.data.vector[: self.dim]
-            yield self._copied((steps / (copies * self.size) + shift) % 1.0)
-
-    def _copied(self, offsets: Array) -> Iterator[DenseSet]:
-        together = max(1, _BLOCK // self.size)
+        # On a line each has a step of its own, as in the base.
+        copies = np.full(n, max(1, (1 << log2_size) // self.size))
+        copies += np.arange(n) if self.dim == 1 else 0
+        owner = np.repeat(np.arange(n), copies)
+        shifts = stream.generator().random((n, self.dim))[owner]
+        number = np.concatenate([np.arange(count) for count in copies])[:, None]
+        steps = number * self.data.vector[: self.dim] / (copies[owner, None] * self.size)
+        offsets, together = (steps + shifts) % 1.0, max(1, _BLOCK // self.size)
         for start in range(0, len(offsets), together):
-            yield self._with_tails(self._unbounded(offsets[start : start + together]), self._tails)
+            some = slice(start, start + together)
+            found = self._with_tails(self._unbounded(offsets[some]), self._tails)
+            yield replace(found, owner=np.repeat(owner[some], self.size))
 
     def describe(self) -> dict[str, Any]:
         notes = [

@@ -5,21 +5,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.points import Lattice, PeriodicLattice, Periodization, Stream, density, moved
 
 
 @dataclass(frozen=True, eq=False)
 class DenseSet:
-    """θ as uniforms (M, d_θ) with weights (M,), and Ĵ (M, p) there."""
+    """θ as uniforms (M, d_θ) with weights (M,), and Ĵ (M, p) there; parts (M,) of several sets."""
 
     uniform: Array
     weights: Array
     j: Array
+    owner: Indices | None = None
 
 
 class ModelOfJ(ABC):
@@ -29,6 +30,9 @@ class ModelOfJ(ABC):
     @abstractmethod
     def dim(self) -> int:
         """d_θ, the number of uniforms behind θ."""
+
+    nonparametric: ClassVar[bool] = True
+    """Whether it follows any J, given enough points, and so claims that its residuals are noise."""
 
     @property
     @abstractmethod
@@ -89,26 +93,26 @@ class ModelOfJ(ABC):
         """Other Ĵ (M, p) at the θ of the sketch that are nearly as plausible, by cause."""
         return {}
 
-    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[Iterator[DenseSet]]:
-        """Ĵ on n independently shifted lattices of θ, each a sample of their law, in blocks."""
-        periodization = periodization_for(self.dim)
-        for r in range(n):
-            size = 1 << log2_size
-            if self.dim == 1:
-                # Two jumps of f may be a multiple of the step apart, and the error of all grids
-                # with that step is then the same. So each grid has a step of its own.
-                size += r
-                shift = stream.child(r).generator().random()
-                v = ((np.arange(size) + shift) / size % 1.0)[:, None]
-            else:
-                lattice = Lattice(max(16, log2_size))
-                v = lattice.uniforms(stream.child(r), self.dim, (0, 1), (0, size))[0]
-            yield self._blocks(v, periodization)
-
-    def _blocks(self, v: Array, periodization: Periodization) -> Iterator[DenseSet]:
-        for part in np.array_split(v, -(-len(v) // 8192)):
+    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
+        """Blocks of n independently shifted lattices of θ with Ĵ, each a sample of their law."""
+        size, periodization = 1 << log2_size, periodization_for(self.dim)
+        if self.dim == 1:
+            # Two jumps of f may be a multiple of the step apart, and the error of all grids with
+            # that step is then the same. So each grid has a step of its own.
+            sizes = size + np.arange(n)
+            shifts = stream.generator().random(n)
+            grids = [(np.arange(m) + s) / m % 1.0 for m, s in zip(sizes, shifts, strict=True)]
+            v = np.concatenate(grids)[:, None]
+        else:
+            lattice = Lattice(max(16, log2_size))
+            sizes = np.full(n, size)
+            v = lattice.uniforms(stream, self.dim, (0, n), (0, size)).reshape(-1, self.dim)
+        owner = np.repeat(np.arange(n), sizes)
+        for start in range(0, len(v), 1 << 15):
+            part = v[start : start + (1 << 15)]
             u = moved(periodization, part)
-            yield DenseSet(u, density(periodization, part), self.mean(u))
+            weights = density(periodization, part)
+            yield DenseSet(u, weights, self.mean(u), owner[start : start + (1 << 15)])
 
 
 def periodization_for(dim: int) -> Periodization:

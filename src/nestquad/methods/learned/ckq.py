@@ -237,7 +237,7 @@ class _Forecast:
             up, down = (call_f(self.problem, j, uniform, require_finite=False) for j in sides)
             scale = mean[:, c] if surrogate.kind.logarithm else 1.0
             slope = np.nan_to_num((up - down) / (2.0 * step[:, c] / scale)[:, None])
-            slopes.append(propagated(self.problem.finish, self.state.answers, slope / len(z)))
+            slopes.append(propagated(self.problem, self.state.answers, slope / len(z)))
         return np.moveaxis(np.stack(slopes, axis=-1), 1, 0)
 
 

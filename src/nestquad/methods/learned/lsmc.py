@@ -47,6 +47,8 @@ class RegressionModel(ModelOfJ):
         Randomness for standard deviations.
     """
 
+    nonparametric: ClassVar[bool] = False
+
     regressions: tuple[Regression, ...]
     uniform: Array
     values: Array
