@@ -80,11 +80,13 @@ def test_residuals_belong_to_the_design(model):
 
 
 def test_replicates_integrate_moments_of_theta(model):
-    for blocks in model.replicates(3, 12, Stream.from_rng(0)):
-        parts = list(blocks)
-        u = np.concatenate([part.uniform for part in parts])
-        weights = np.concatenate([part.weights for part in parts])
-        weights /= weights.sum()
-        np.testing.assert_allclose(weights @ u, 0.5, atol=1e-3)
-        np.testing.assert_allclose(weights @ u**2, 1.0 / 3.0, atol=1e-3)
-        np.testing.assert_allclose(model.mean(u[:10]), parts[0].j[:10], atol=1e-6)
+    parts = list(model.replicates(3, 12, Stream.from_rng(0)))
+    u, weights, owner = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("uniform", "weights", "owner")
+    )
+    for r in range(3):
+        w = weights[owner == r] / weights[owner == r].sum()
+        np.testing.assert_allclose(w @ u[owner == r], 0.5, atol=1e-3)
+        np.testing.assert_allclose(w @ u[owner == r] ** 2, 1.0 / 3.0, atol=1e-3)
+    np.testing.assert_allclose(model.mean(u[:10]), parts[0].j[:10], atol=1e-6)
