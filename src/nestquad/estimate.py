@@ -25,7 +25,6 @@ __all__ = ["Loop", "as_budget", "estimate", "settled", "validated"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
-_WILD_WEIGHTS = 10.0
 
 
 def estimate(
@@ -111,7 +110,8 @@ def estimate(
         evaluator.close()
         if isinstance(show, Progress):
             show.close()
-    _warn_if_it_matters(found)
+    for text in found.warnings:
+        warnings.warn(text, NestquadWarning, stacklevel=2)
     reused = {} if opened is None else {"n_reused": evaluator.n_reused}
     return replace(
         found,
@@ -150,20 +150,6 @@ def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
 
     loop.evaluator.on_progress = progress
     loop.evaluator.on_rows = running
-
-
-def _warn_if_it_matters(found: Estimate) -> None:
-    """Weights that cancel each other this much make an answer that should not be trusted."""
-    for stage in ("inner", "outer"):
-        size = found.diagnostics.get(stage, {}).get("sum_abs_weights", 1.0)
-        if size > _WILD_WEIGHTS:
-            warnings.warn(
-                f"The {stage} weights of {found.method!r} cancel each other (their absolute values "
-                f"sum to {size:.3g}), which amplifies every error in the values. Use Jitter() as "
-                "regularization, a rougher kernel, or Sobol points.",
-                NestquadWarning,
-                stacklevel=3,
-            )
 
 
 def _has_sizes(method: Method[Any]) -> bool:

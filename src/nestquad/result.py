@@ -93,6 +93,8 @@ class Estimate:
         What each method found that was tried on the way, by name; empty unless ``"auto"`` chose.
     sample
         θ, J and f(J) of the last turn (thinned to at most 4,096 rows), for plots.
+    warnings
+        Reasons not to trust the answer, which `estimate` also raises as warnings.
     """
 
     value: float | Array
@@ -112,6 +114,7 @@ class Estimate:
         default_factory=lambda: MappingProxyType({}), repr=False
     )
     sample: OuterSample | None = field(default=None, repr=False)
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_directions(

@@ -69,6 +69,7 @@ def independent_terms(
         {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules(described)},
         sample,
         [],
+        {"outer": max(rule.sum_abs_weights for rule in described)},
     )
 
 

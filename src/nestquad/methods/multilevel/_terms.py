@@ -45,6 +45,7 @@ class Terms:
     outer: dict[str, Any]
     sample: OuterSample
     notes: list[str]
+    sum_abs_weights: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ def shared_terms(
         []
         if base == 0
         else [f"f is not finite on the {base} coarsest level(s), which are left out"],
+        {"inner": inner_rules[-1].sum_abs_weights, "outer": rules[n].sum_abs_weights},
     )
 
 

@@ -15,7 +15,7 @@ from nestquad.methods._method import Goal, Method, Turn, assembled, require_tran
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._sizes import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
-from nestquad.methods.nested import NKQ, rare_event_errors
+from nestquad.methods.nested import NKQ, cancellation, rare_event_errors
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -251,6 +251,7 @@ class MLKQ(Method[Assembled]):
             n_inner=terms.levels[-1].n_inner,
             method=self.name,
             sample=terms.sample,
+            warnings=cancellation(self.name, **terms.sum_abs_weights),
         )
         return Turn(evaluations.design, estimate, found)
 

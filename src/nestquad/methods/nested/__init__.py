@@ -9,7 +9,13 @@ from nestquad.methods.nested._inner import (
     WeightedRule,
     weighted_sum,
 )
-from nestquad.methods.nested._outer import OuterFit, describe_rules, kernel_outer, mean_outer
+from nestquad.methods.nested._outer import (
+    OuterFit,
+    cancellation,
+    describe_rules,
+    kernel_outer,
+    mean_outer,
+)
 from nestquad.methods.nested.nkq import NKQ
 from nestquad.methods.nested.nmc import NMC
 from nestquad.methods.nested.nqmc import NQMC
@@ -26,6 +32,7 @@ __all__ = [
     "NestedState",
     "OuterFit",
     "WeightedRule",
+    "cancellation",
     "describe_rules",
     "kernel_outer",
     "mean_outer",

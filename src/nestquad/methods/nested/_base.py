@@ -17,7 +17,7 @@ from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._events import rare_event_errors
 from nestquad.methods.nested._inner import InnerFit
-from nestquad.methods.nested._outer import OuterFit
+from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
@@ -230,6 +230,9 @@ class NestedRule(Method[NestedState]):
             n_inner=grid.n_inner,
             method=self.name,
             sample=OuterSample(theta[::step], j[::step, 0], f_full[::step], outer.weights[::step]),
+            warnings=cancellation(
+                self.name, inner=inner.sum_abs_weights, outer=outer.sum_abs_weights
+            ),
         )
         return Turn(evaluations.design, estimate, state)
 

@@ -19,6 +19,7 @@ class InnerFit:
 
     rule: InnerRule
     diagnostics: dict[str, Any]
+    sum_abs_weights: float = 1.0
 
 
 def weighted_sum(values: Array, weights: Array) -> Array:

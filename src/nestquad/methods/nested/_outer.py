@@ -33,6 +33,7 @@ class OuterFit:
     directions: Array
     diagnostics: dict[str, Any]
     interpolated: bool = False
+    sum_abs_weights: float = 1.0
 
 
 def mean_outer(finish: Finish, f_values: Array, blocks: int | None = None) -> OuterFit:
@@ -107,6 +108,7 @@ def kernel_outer(
             **describe_rules([rules[0] for rules in found]),
         },
         interpolated=True,
+        sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
     )
 
 
@@ -131,6 +133,17 @@ def _tuned_on_the_roughest(
     columns = [column[:, None] for column in values.T if np.ptp(column) > 0] or [values[:, :1]]
     candidates = [(recipe.tuned([(nodes, column)]), column) for column in columns]
     return min(candidates, key=lambda candidate: likelihood(*candidate))[0]
+
+
+def cancellation(method: str, **sum_abs_weights: float) -> tuple[str, ...]:
+    """Warnings about stages whose weights cancel so much that the answer is not to be trusted."""
+    return tuple(
+        f"The {stage} weights of {method!r} cancel each other (their absolute values sum to "
+        f"{size:.3g}), which amplifies every error in the values. Use Jitter() as regularization, "
+        "a rougher kernel, or Sobol points."
+        for stage, size in sum_abs_weights.items()
+        if size > 10.0
+    )
 
 
 def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:

@@ -138,6 +138,7 @@ class NKQ(NestedRule):
                 "kernel": f"{recipe.kernel!r} on {recipe.space}",
                 **describe_rules([rules[0] for rules in found]),
             },
+            sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
         )
 
     def _tuned(
