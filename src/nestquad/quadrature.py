@@ -1,4 +1,4 @@
-"""Kernel quadrature as a recipe: which kernel, on which space, tuned how.
+"""Kernel quadrature as a recipe: kernel, space, tuning and regularization.
 
 A recipe knows nothing of nested expectations. The methods use one for each stage, and
 :func:`nestquad.expectation` uses one for a single expectation.

@@ -1,4 +1,4 @@
-"""Calibration of error bars: what a model claims, held against what more points changed."""
+"""Calibration of error bars by the changes that more points made."""
 
 from __future__ import annotations
 

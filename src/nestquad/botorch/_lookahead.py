@@ -55,8 +55,8 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
     bounds
         (2, d): where z' may lie. Needed by ``"mlmc"`` and by `value`.
     raw_samples, maxiter
-        How z' is sought where it is not optimised jointly: the best of so many batches, improved by
-        so many iterations of L-BFGS-B.
+        Search for z' where it is not optimised jointly: number of batches to try, and of
+        iterations of L-BFGS-B from the best of them.
     posterior_transform
         As in BoTorch.
 

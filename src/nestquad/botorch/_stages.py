@@ -1,4 +1,4 @@
-"""Both stages of a two-step look-ahead: their nodes, and the joint law of the model at z and z'.
+"""Stages of a two-step look-ahead: their nodes, and the joint law of the model at z and z'.
 
 The value f(z) that an experiment at z would show, and what is then still unknown of f(z'), are
 parts of one Gaussian vector. Its Cholesky factor holds both: with f(z) = m_0 + L_00 u, the law of

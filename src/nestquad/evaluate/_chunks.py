@@ -159,7 +159,7 @@ class Pace:
     most
         The largest size.
     seconds
-        What a chunk should take.
+        Target duration of a chunk.
 
     Examples
     --------

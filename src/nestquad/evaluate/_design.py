@@ -1,4 +1,4 @@
-"""Designs: descriptions of points, a few numbers for any amount of them."""
+"""Designs: descriptions of points by sizes, sequences and a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian processes on a rank-1 lattice.
+"""Gaussian processes on a rank-1 lattice, by fast Fourier transforms.
 
 With a kernel that depends on differences modulo 1 only, the Gram matrix of a lattice is circulant
 and every step (likelihood, interpolation, posterior paths) is a fast Fourier transform.

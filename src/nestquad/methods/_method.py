@@ -1,4 +1,4 @@
-"""What a method is: a plan for evaluating g, and an analysis of the values."""
+"""The protocol of a method: plan, analyze, and the typed turn between them."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Turn(Generic[State]):
     Attributes
     ----------
     design
-        What was evaluated.
+        The evaluated design.
     estimate
         The answer, for the user. Its `diagnostics` are for people: nothing reads them back.
     state
-        What the method carries to its next turn: error parts, rates, fitted models.
+        The method's own state for its next turn: error parts, rates, fitted models.
     """
 
     design: Design

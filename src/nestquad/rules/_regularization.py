@@ -1,4 +1,4 @@
-"""Regularisation of Gram matrices: the λ schedule, its λ_0, and the guard against wild weights."""
+"""Regularization of Gram matrices: the λ schedule, its λ_0, and a limit on Σ|w|."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The average of f(Ĵ) over θ, which costs no evaluation of g."""
+"""Dense average of f(Ĵ) over θ, at no evaluation of g."""
 
 from __future__ import annotations
 

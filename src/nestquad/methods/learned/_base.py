@@ -1,4 +1,4 @@
-"""Base of the methods that learn J and average f(Ĵ): the average, the bar and the growth."""
+"""Base of learned methods: growth of the design, dense average, error bar."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ M = TypeVar("M", bound=ModelOfJ)
 
 @dataclass(frozen=True, eq=False)
 class Fit(Generic[M]):
-    """A model of J, and what is to be said of the evaluations behind it.
+    """A model of J, and the evaluations behind it.
 
     Attributes
     ----------
     model
-        What was learned.
+        The fitted model.
     scalar
         Whether g has a single output.
-    n_outer, n_inner, n_evaluations
-        How many θ, x for each of them, and evaluations were used.
+    n_outer, n_inner
+        Numbers of θ, and of x for each of them.
     reliable
         Whether the model can be trusted to know its error; if not, the bar is infinite.
     """

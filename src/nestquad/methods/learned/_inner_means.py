@@ -1,4 +1,4 @@
-"""J at the design points by the best of several rules, judged on the same values."""
+"""Inner stage of CKQ: J at the design points by means, kernel weights, control variates."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class InnerMeans:
 
     @property
     def left(self) -> float:
-        """What is left of the error, as a share of the last change.
+        """Remaining error, as a share of the last change.
 
         At rate r the change is 2^r - 1 times as large. Slow rates are those of noise, for which
         half the points err by as much more as all of them.

@@ -1,4 +1,4 @@
-"""A model of J: the protocol that learned methods share."""
+"""Interface of a learned model of J."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DenseSet:
 
 
 class ModelOfJ(ABC):
-    """What was learned of J(θ) = E[g | θ] from evaluations of g."""
+    """A model of J(θ) = E[g | θ], learned from evaluations of g."""
 
     @property
     @abstractmethod
@@ -79,7 +79,7 @@ class ModelOfJ(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What was fitted, for `diagnostics`; words under ``"notes"``."""
+        """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         """Other J (T, p) at uniforms (T, d_θ) of θ, kept where a mean of g can be."""

@@ -1,4 +1,4 @@
-"""A Gaussian process of J over θ, and the choice of its kind."""
+"""Gaussian process of J over θ, and the choice of its kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scores_of(law: Law, uniform: Array) -> Array:
 
 @dataclass
 class Search:
-    """What earlier turns found out about kinds of surrogates: a start for the next search."""
+    """Kinds of surrogates that earlier turns compared: a start for the next search."""
 
     kinds: list[SurrogateKind] = field(default_factory=list)
     hopeless: set[tuple[object, ...]] = field(default_factory=set)

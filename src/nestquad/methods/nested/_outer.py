@@ -1,4 +1,4 @@
-"""Outer rules: from f(J(θ)) at T points to its expectation and the error of that."""
+"""Outer rules: the expectation of f(J) from T points, and its error."""
 
 from __future__ import annotations
 

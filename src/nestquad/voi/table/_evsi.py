@@ -221,7 +221,7 @@ class _UserStudy:
         return str(getattr(self.sampler, "__name__", "study")).replace("<lambda>", "study")
 
     def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
-        """What the sampler returns, checked."""
+        """Validated summaries from the sampler."""
         try:
             values = np.asarray(self.sampler(inputs, n, rng), dtype=float)
         except Exception as error:

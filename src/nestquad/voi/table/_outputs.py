@@ -21,7 +21,7 @@ _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 @dataclass(frozen=True)
 class Outputs:
-    """What each decision option yields in each draw.
+    """Costs and effects, or net benefits, of each decision option in each draw.
 
     Parameters
     ----------
