@@ -123,7 +123,7 @@ def estimate(
 def settled(
     method: str | Method[Any], budget: int | None, adaptive: bool
 ) -> tuple[Method[Any], int | None]:
-    """The method that was meant, and the budget with its default."""
+    """The method as an object, and the budget with its default."""
     chosen = as_method(method)
     if adaptive and budget is None:
         budget = DEFAULT_BUDGET
@@ -138,7 +138,7 @@ def settled(
 
 
 def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
-    """Tell about every chunk: how far the design of this turn is, and the estimate so far."""
+    """Report every chunk: progress of this turn's design, and the estimate so far."""
     running = Running(loop.evaluator.problem)
     design, total = loop.design, 0
 
@@ -153,7 +153,7 @@ def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
 
 
 def _warn_if_it_matters(found: Estimate) -> None:
-    """Weights that cancel each other this much make an answer that should not be trusted."""
+    """Warn of weights that cancel so much that the answer should not be trusted."""
     for stage in ("inner", "outer"):
         size = found.diagnostics.get(stage, {}).get("sum_abs_weights", 1.0)
         if size > _WILD_WEIGHTS:

@@ -248,7 +248,7 @@ class Estimate:
 
 
 def _given(value: Any) -> Any:
-    """A number or an array as users get it; None stays."""
+    """A number or an array as returned to users; None stays."""
     if value is None:
         return None
     array = np.asarray(value, dtype=float)

@@ -180,7 +180,7 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 def _root(covariance: Tensor) -> Tensor:
-    """Cholesky factors, with as little added to the diagonal as will do."""
+    """Cholesky factors, with the smallest sufficient jitter."""
     scale = covariance.detach().diagonal(dim1=-2, dim2=-1).amax().clamp_min(1e-300)
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
     for jitter in _JITTERS:

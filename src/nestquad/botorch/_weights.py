@@ -38,7 +38,7 @@ KERNELS = ("spline", *_ON_UNIFORMS)
 
 @dataclass(frozen=True)
 class NormalRule:
-    """Weights at standard normal nodes, and what is known about them.
+    """Weights at standard normal nodes, with diagnostics.
 
     Attributes
     ----------

@@ -132,5 +132,5 @@ class Design:
 
     @property
     def n_evaluations(self) -> int:
-        """How many different points there are; grids on the same points overlap."""
+        """Number of distinct points; grids on the same points overlap."""
         return sum(int(needed.sum()) for _, needed in self.needs())

@@ -277,7 +277,7 @@ class LatticeProcess:
 
     @cached_property
     def leave_one_out(self) -> Array:
-        """Values less what the others predict for them, (n,)."""
+        """Leave-one-out residuals, (n,)."""
         dual = self._fitted[1][self.order]
         if self.complete:
             inverse = 1.0 / self._spectrum

@@ -103,7 +103,7 @@ def assembled(
 
 
 def has_transports(problem: NestedExpectation) -> bool:
-    """Whether points can be placed: low-discrepancy points and models of g need that."""
+    """Whether both laws are transports, as low-discrepancy points and models of g require."""
     law = problem.outer_law
     if law.has_transport:
         law = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))

@@ -27,7 +27,7 @@ _PRIOR, _SAFETY = 0.5, 1.6
 
 @dataclass(frozen=True, eq=False)
 class ErrorBar:
-    """How wrong E f(Ĵ) may be, as directions (k, m) of each part of the error.
+    """Error of E f(Ĵ), as directions (k, m) of each of its parts.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         return design if design is not None and design.n_evaluations > n else None
 
     def _growth(self, goal: Goal, last: Turn[Learned[M]]) -> float:
-        """By what the number of evaluations grows in the next turn."""
+        """Growth factor of the number of evaluations in the next turn."""
         room = np.inf if goal.budget is None else goal.budget / last.design.n_evaluations
         if not goal.adaptive and goal.budget is not None:
             # As few turns as possible, of equal factors.

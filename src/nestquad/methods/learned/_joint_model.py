@@ -147,7 +147,7 @@ class JointModel(ModelOfJ):
         return self._with_tails(self._means(v, lambda process: process.at(away)), self._tails).j
 
     def sd(self, uniform: Array) -> Array:
-        """Those of the process, and of the coefficients that noise like its values would give."""
+        """Standard deviation of the process and of the coefficients of the polynomial."""
         v = periodic(self.data.periodization, uniform)
         of_process = self._deviations(density(self.data.periodization, v))
         table, of_trend = self._theta_table(uniform), np.zeros_like(of_process)

@@ -33,7 +33,7 @@ class ModelOfJ(ABC):
     @property
     @abstractmethod
     def n_points(self) -> int:
-        """The number of points that were learned from, in the unit of `refitted`."""
+        """Number of points of the fit, in the unit of `refitted`."""
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class ModelOfJ(ABC):
     @property
     @abstractmethod
     def design(self) -> DenseSet:
-        """θ that were learned from, with weights that make them a sample of their law, and Ĵ."""
+        """θ of the fit with Ĵ, and weights that make them a sample of their law."""
 
     @abstractmethod
     def mean(self, uniform: Array) -> Array:
@@ -71,7 +71,7 @@ class ModelOfJ(ABC):
 
     @abstractmethod
     def refitted(self, n_points: int) -> ModelOfJ:
-        """The same model from the first points only, with the choices that all of them made."""
+        """The same model from the first points only, with the choices that all points made."""
 
     @abstractmethod
     def residuals(self) -> Array:
@@ -82,7 +82,7 @@ class ModelOfJ(ABC):
         """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        """Other J (T, p) at uniforms (T, d_θ) of θ, kept where a mean of g can be."""
+        """Other J (T, p) at uniforms (T, d_θ) of θ, clipped to the range of a mean of g."""
         return j
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
@@ -112,7 +112,7 @@ class ModelOfJ(ABC):
 
 
 def periodization_for(dim: int) -> Periodization:
-    """How functions of that many coordinates become periodic.
+    """Default periodization for that many coordinates.
 
     The smoother maps have a density that vanishes at the ends of each coordinate; in many
     coordinates it is all peak.

@@ -48,7 +48,7 @@ class Tail:
 
     @classmethod
     def learned(cls, known: KnownMeans) -> Tail:
-        """A continuation where it is right, and a floor where not."""
+        """A continuation where it fits, else a floor."""
         return cls._continuing(known, 1.0, _RIGHT) or cls(_FLOOR)
 
     @classmethod
@@ -58,7 +58,7 @@ class Tail:
         return found or cls(_FLOOR)
 
     def others(self, known: KnownMeans) -> tuple[Tail, Tail]:
-        """Tails that are nearly as good a guess: their answers show what the tail decides."""
+        """Alternative tails, nearly as plausible: their answers show the influence of the tail."""
         if self.quadratic is None:
             opinion = self._continuing(known, 1.0, _NEARLY_RIGHT)
             return Tail(_CAUTION * _FLOOR), opinion or self
@@ -84,7 +84,7 @@ class Tail:
         return cls(least, caution * _SMALL * mean, quadratic)
 
     def mended(self, j: Array, deviations: Array, table: ScoreTable, lowest: float) -> Array:
-        """Ĵ (…, M) with what is lost replaced, by nothing lower than `lowest`."""
+        """Ĵ (…, M) with lost values replaced, by nothing lower than `lowest`."""
         limit = np.minimum(self.least * deviations, self.highest)
         if self.quadratic is None:
             return np.maximum(j, limit)

@@ -113,7 +113,7 @@ def kernel_outer(
 def _tuned_on_the_roughest(
     recipe: KernelQuadrature, points: OuterPoints, values: Array
 ) -> KernelQuadrature:
-    """One recipe for several answers (T, q): what the least regular of them needs.
+    """One recipe for several answers (T, q), tuned on the least regular of them.
 
     Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify what is
     rough or noisy in the others.

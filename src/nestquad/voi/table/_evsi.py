@@ -29,7 +29,7 @@ def evsi(
     rng: RNGLike = 0,
     progress: ProgressLike = False,
 ) -> pd.DataFrame:
-    """Expected value of sample information: what a study is worth, by its size.
+    """Expected value of sample information (EVSI) of a study, by its size.
 
     For each row of the table one data set is simulated and summarized, and the outputs are
     regressed on the summaries as on parameters in `evppi`.

@@ -117,7 +117,7 @@ class Outputs:
 
     @cached_property
     def increments(self) -> Array:
-        """What is regressed, (n, q): outputs of every option less those of the first.
+        """Responses of the regression, (n, q): outputs of every option less those of the first.
 
         What the options have in common cancels, noise included.
         """
@@ -192,7 +192,7 @@ def _listed(given: Sequence[bool]) -> str:
 
 
 def psa_summary(outputs: Any) -> pd.DataFrame:
-    """Means of each option with standard errors, and how likely it is the best.
+    """Means of each option with standard errors, and its probability of being the best.
 
     Parameters
     ----------
