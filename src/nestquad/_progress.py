@@ -60,7 +60,7 @@ class Progress:
 
 @dataclass
 class NotebookProgress(Progress):
-    """The same as an element of a notebook, which is taken away at the end."""
+    """The same as an element of a notebook, removed at the end."""
 
     interval: float = 0.25
     display: Any = None

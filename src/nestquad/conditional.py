@@ -1,4 +1,4 @@
-"""J(θ) anywhere: a learned model of J as a function."""
+"""J(θ) as a function: the model of any learner."""
 
 from __future__ import annotations
 

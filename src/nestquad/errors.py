@@ -60,7 +60,7 @@ class UnsupportedError(NestquadError, NotImplementedError):
 
 
 class NumericalError(NestquadError, ArithmeticError):
-    """Linear algebra that failed although the input looked fine."""
+    """Linear algebra, or a number range, that failed on valid input."""
 
 
 class MissingExtraError(NestquadError, ImportError):
@@ -124,7 +124,7 @@ class EvaluationError(NestquadError, RuntimeError):
 
 
 class OutsideDomainError(EvaluationError):
-    """f is not finite at a J that a method arrived at; another method may fare better."""
+    """f is not finite at an estimate of J; another method may avoid this."""
 
 
 class NestquadWarning(UserWarning):

@@ -123,7 +123,7 @@ def estimate(
 def settled(
     method: str | Method[Any], budget: int | None, adaptive: bool
 ) -> tuple[Method[Any], int | None]:
-    """The method that was meant, and the budget with its default."""
+    """The method as an object, and the budget with its default."""
     chosen = as_method(method)
     if adaptive and budget is None:
         budget = DEFAULT_BUDGET
@@ -138,7 +138,7 @@ def settled(
 
 
 def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
-    """Tell about every chunk: how far the design of this turn is, and the estimate so far."""
+    """Report every chunk: progress of this turn's design, and the estimate so far."""
     running = Running(loop.evaluator.problem)
     design, total = loop.design, 0
 

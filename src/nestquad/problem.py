@@ -119,7 +119,7 @@ class NestedExpectation:
 
     @cached_property
     def inner_base_dim(self) -> int:
-        """How many uniforms drive one draw of x, whatever θ."""
+        """Number of uniforms that drive one draw of x, for every θ."""
         middle = np.full((1, self.outer_law.base_dim), 0.5)
         return self.inner_law(self.outer_law.from_uniform(middle)).base_dim
 

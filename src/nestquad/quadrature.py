@@ -1,4 +1,4 @@
-"""Kernel quadrature as a recipe: which kernel, on which space, tuned how.
+"""Kernel quadrature as a recipe: kernel, space, tuning and regularization.
 
 A recipe knows nothing of nested expectations. The methods use one for each stage, and
 :func:`nestquad.expectation` uses one for a single expectation.
@@ -156,7 +156,7 @@ class KernelQuadrature:
         groups: Sequence[tuple[Array, Array]],
         **search: Any,
     ) -> _Fit:
-        """Lengthscale and λ_0 for one kernel on one space, and how likely they make the values.
+        """Lengthscale and λ_0 for one kernel on one space, and the likelihood of the values.
 
         A kernel that starts from another fit comes with options of :func:`fit_lengthscale`.
         """

@@ -1,4 +1,4 @@
-"""The former home of the paper's experiments, which says where they are."""
+"""Former home of the paper's experiments; points to their new place."""
 
 raise ImportError(
     "nestquad.reproduce is no longer part of nestquad. From a clone, run "

@@ -82,7 +82,7 @@ class Estimate:
     seconds
         Wall time of the whole call, g included.
     diagnostics
-        What was chosen, regularised and measured on the way; ``diagnostics["notes"]`` in words.
+        Choices, regularization and measurements; ``diagnostics["notes"]`` in sentences.
     covariance
         Covariance of the errors of several answers; None for one.
     problem, exact
@@ -90,7 +90,7 @@ class Estimate:
     trace
         The value after each turn of plan → evaluate → analyse.
     candidates
-        What each method found that was tried on the way, by name; empty unless ``"auto"`` chose.
+        Estimates of the candidates of ``"auto"``, by name; empty for other methods.
     sample
         θ, J and f(J) of the last turn (thinned to at most 4,096 rows), for plots.
     warnings
@@ -251,7 +251,7 @@ class Estimate:
 
 
 def _given(value: Any) -> Any:
-    """A number or an array as users get it; None stays."""
+    """A number or an array as returned to users; None stays."""
     if value is None:
         return None
     array = np.asarray(value, dtype=float)

@@ -10,11 +10,11 @@ import pytest
 
 import nestquad as nq
 
-# Examples of CONTRIBUTING.md are files of the project; test_docs_contributing.py puts them there.
+# Examples of the how-to pages are files of the project; test_docs_how_to.py puts them there.
 WITH_CODE = [
     page
     for page in pages.PAGES
-    if page.name != "CONTRIBUTING.md" and pages.blocks(page, "python", "pycon")
+    if page.parent.name != "how-to" and pages.blocks(page, "python", "pycon")
 ]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

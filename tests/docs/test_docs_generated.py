@@ -27,7 +27,7 @@ def script(name: str) -> ModuleType:
 
 
 readme, layout = script("update_readme"), script("update_layout")
-outgrowing = script("update_outgrowing")
+outgrowing, picture = script("update_outgrowing"), script("draw_architecture")
 README = pages.read(pages.ROOT / "README.md")
 
 
@@ -112,6 +112,33 @@ def test_table_is_what_the_command_gives():
 def test_layout_is_current():
     page = pages.read(pages.ROOT / "docs" / "architecture.md")
     assert layout.with_layout(page) == page, "run `python docs/update_layout.py`"
+
+
+def test_picture_is_current_and_shows_every_room():
+    drawn = picture.FIGURE.read_text(encoding="utf-8")
+    assert drawn == picture.drawn(), "run `python docs/draw_architecture.py`"
+    folders = {path.name for path in layout.SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    for room in folders - {"methods"}:
+        assert f">{room}</text>" in drawn
+    for room in (layout.SOURCE / "methods").iterdir():
+        if (room / "__init__.py").is_file():
+            assert f">{room.name}/</text>" in drawn
+
+
+def test_answers_to_where_is_name_what_exists():
+    page = pages.read(pages.ROOT / "docs" / "architecture.md")
+    section = page.partition("## Where is …?")[2].partition("\n## ")[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == 25
+    for row in rows:
+        for name, said in re.findall(
+            r"`([\w./]+/|[\w./]+\.\w+)`(?:: ((?:`[\w.]+`(?:, )?)+))?", row
+        ):
+            file = next(p for p in (layout.SOURCE / name, pages.ROOT / name) if p.exists())
+            for one in re.findall(r"`([\w.]+)`", said):
+                last = one.split(".")[-1]
+                text = file.read_text(encoding="utf-8")
+                assert re.search(rf"(def|class) {last}\b", text), f"{name} has no {one}"
 
 
 def test_measured_tables_of_a_page_are_current():

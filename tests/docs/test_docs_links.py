@@ -52,5 +52,7 @@ def test_no_page_asks_for_something_from_elsewhere(page):
 
 def test_pages_of_the_site_are_in_its_menu():
     menu = (pages.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for page in (pages.ROOT / "docs").glob("*.md"):
-        assert f": {page.name}" in menu, f"{page.name} is not in the nav of mkdocs.yml"
+    docs = pages.ROOT / "docs"
+    for page in docs.rglob("*.md"):
+        name = page.relative_to(docs).as_posix()
+        assert f": {name}" in menu, f"{name} is not in the nav of mkdocs.yml"

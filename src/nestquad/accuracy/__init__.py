@@ -1,4 +1,4 @@
-"""How accurate an answer is, and how much accuracy costs."""
+"""Accuracy: error propagation, calibration of bars, smoothness of f, sample sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration of error bars: what a model claims, held against what more points changed."""
+"""Calibration of error bars by the changes that more points made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
 def calibration_factor(
     changes: Sequence[Array], variances: Sequence[Array], prior: float, safety: float
 ) -> Array:
-    """Factor for the standard deviations that a model claims, (k,).
+    """Calibration factor of a model's standard deviations, (k,).
 
     The first variances (S, k) are those of the model at hand, the next ones those of models from
     ever fewer of the points; changes (S, k) are what happened between two of them. A posterior

@@ -1,4 +1,4 @@
-"""Errors of expectations as errors of the final answers."""
+"""Error propagation: errors of expectations as errors of the final answers."""
 
 from __future__ import annotations
 

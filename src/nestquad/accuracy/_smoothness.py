@@ -76,7 +76,7 @@ def _second_difference(
 
 
 def takes(problem: NestedExpectation, j: Array) -> bool:
-    """Whether f can take J (T,) or (T, p), all of it."""
+    """Whether f is finite at all of J (T,) or (T, p)."""
     try:
         f = call_f(problem, j, j.reshape(len(j), -1), require_finite=False)
     except EvaluationError:

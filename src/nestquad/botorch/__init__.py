@@ -9,7 +9,7 @@ from nestquad.errors import MissingExtraError
 
 try:
     with warnings.catch_warnings():
-        # What BoTorch's own dependencies do when they are imported.
+        # Raised by dependencies of BoTorch on import.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
         import botorch  # noqa: F401 - all below needs it, and this says so better than a traceback
         import torch  # noqa: F401

@@ -21,7 +21,7 @@ from nestquad.kernels import Kernel
 
 
 class NestedLookaheadEI(OneShotAcquisitionFunction):
-    """Expected improvement now and, given what will be seen, at the best next step.
+    """Two-step look-ahead: expected improvement now, and at the best next step given the data.
 
     The utility of a batch z = (z_1, …, z_q) is
 
@@ -55,8 +55,8 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
     bounds
         (2, d): where z' may lie. Needed by ``"mlmc"`` and by `value`.
     raw_samples, maxiter
-        How z' is sought where it is not optimised jointly: the best of so many batches, improved by
-        so many iterations of L-BFGS-B.
+        Search for z' where it is not optimised jointly: number of batches to try, and of
+        iterations of L-BFGS-B from the best of them.
     posterior_transform
         As in BoTorch.
 
@@ -162,7 +162,7 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
         return q if self.rule == "mlmc" else q * (1 + self.outer)
 
     def extract_candidates(self, X_full: Tensor) -> Tensor:
-        """The batch z of what `forward` takes."""
+        """The batch z, the first part of the argument of `forward`."""
         return X_full[..., : self.q, :]
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:

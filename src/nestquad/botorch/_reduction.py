@@ -165,7 +165,7 @@ def _sampler_for(
 
 
 class _WeightedReduction:
-    """Σ w v over the sample dimensions, or log Σ w exp(v): what `torch.mean` and logmeanexp were.
+    """Σ w v over the sample dimensions, or log Σ w exp(v): replaces `torch.mean` and logmeanexp.
 
     The weights are read when they are needed, since they are made at the first forward, and again
     for every new number of points.

@@ -1,4 +1,4 @@
-"""Both stages of a two-step look-ahead: their nodes, and the joint law of the model at z and z'.
+"""Stages of a two-step look-ahead: their nodes, and the joint law of the model at z and z'.
 
 The value f(z) that an experiment at z would show, and what is then still unknown of f(z'), are
 parts of one Gaussian vector. Its Cholesky factor holds both: with f(z) = m_0 + L_00 u, the law of
@@ -180,7 +180,7 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 def _root(covariance: Tensor) -> Tensor:
-    """Cholesky factors, with as little added to the diagonal as will do."""
+    """Cholesky factors, with the smallest sufficient jitter."""
     scale = covariance.detach().diagonal(dim1=-2, dim2=-1).amax().clamp_min(1e-300)
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
     for jitter in _JITTERS:

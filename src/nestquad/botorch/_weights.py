@@ -1,4 +1,4 @@
-"""Kernel quadrature weights on normal nodes: positive, summing to one, never far from 1/N for long.
+"""Kernel quadrature weights on normal nodes: positive, summing to one.
 
 What is integrated here are improvements: continuous, piecewise linear in the standard normals z,
 with kinks along planes of any direction. The kernel for that is the cubic spline of any dimension,
@@ -38,7 +38,7 @@ KERNELS = ("spline", *_ON_UNIFORMS)
 
 @dataclass(frozen=True)
 class NormalRule:
-    """Weights at standard normal nodes, and what is known about them.
+    """Weights at standard normal nodes, with diagnostics.
 
     Attributes
     ----------

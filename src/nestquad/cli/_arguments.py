@@ -76,7 +76,7 @@ def listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
 
 
 def new_file(text: str) -> Path:
-    """A file that can be written, found out now rather than after the evaluations."""
+    """A writable file, checked before the evaluations."""
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir():
         _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
@@ -172,7 +172,7 @@ def _called(function: Callable[..., Any], name: str, path: Path) -> Any:
 
 
 def _guarded(call: Callable[[], Any], path: Path, expected: str) -> Any:
-    """Run the user's code; what it raises becomes one line that says where."""
+    """Run the user's code; an exception becomes one line that says where."""
     try:
         return call()
     except (Exception, SystemExit) as error:

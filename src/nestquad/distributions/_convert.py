@@ -17,7 +17,7 @@ _ACCEPTED = (
 
 
 def as_law(obj: Any, *, batch: int | None = None, argument: str = "inner") -> Law:
-    """Turn what a user passed into a law.
+    """Convert the user's argument to a law.
 
     Parameters
     ----------

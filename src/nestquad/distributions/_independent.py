@@ -1,4 +1,4 @@
-"""Laws side by side."""
+"""Products of independent laws."""
 
 from __future__ import annotations
 

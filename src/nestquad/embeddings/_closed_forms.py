@@ -46,7 +46,7 @@ def register(kernel: type[Kernel], law: type[Law], form: ClosedForm) -> None:
 
 
 def closed_form(kernel: Kernel, law: Law) -> ClosedForm:
-    """The closed form of a pair, or an error that lists those there are."""
+    """The closed form of a pair, or an error that lists the supported pairs."""
     try:
         return _FORMS[type(kernel), type(law)]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Evaluating g: designs, chunks, executors. Nothing else in the library calls it."""
+"""Evaluation of g: designs, chunks, executors, store. Nothing else in the library calls g."""
 
 from nestquad.evaluate._call import call_f, call_h
 from nestquad.evaluate._chunks import chunks

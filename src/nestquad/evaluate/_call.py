@@ -179,7 +179,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
 
 
 def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
-    """g at one point, as often as it takes to get a finite answer and no more than allowed."""
+    """g at one point, repeated until the value is finite, up to `retries` times."""
     for attempt in range(retries + 1):
         try:
             value = _as_real("g", g(x, theta))

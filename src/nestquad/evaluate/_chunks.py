@@ -26,7 +26,7 @@ def chunks(
     *,
     whole_rows: int | None = None,
 ) -> Iterator[Span]:
-    """Pieces of a span of about `points` points, in order of rows; a quarter more at the most.
+    """Pieces of a span of about `points` points, at most a quarter more, in order of rows.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Pace:
     most
         The largest size.
     seconds
-        What a chunk should take.
+        Target duration of a chunk.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Designs: descriptions of points, a few numbers for any amount of them."""
+"""Designs: descriptions of points by sizes, sequences and a stream."""
 
 from __future__ import annotations
 
@@ -133,5 +133,5 @@ class Design:
 
     @cached_property
     def n_evaluations(self) -> int:
-        """How many different points there are; grids on the same points overlap."""
+        """Number of distinct points; grids on the same points overlap."""
         return sum(int(needed.sum()) for _, needed in self.needs())

@@ -29,7 +29,7 @@ def _out_of_time() -> OutOfTimeError:
 
 @dataclass
 class Evaluations:
-    """What a method sees: points and (reduced) values of the grids of a design.
+    """The view of a method: points and (reduced) values of the grids of a design.
 
     Nothing is evaluated before it is asked for. If time runs out, arrays hold
     the complete rows only, fewer than the design has outer points.

@@ -41,7 +41,7 @@ _AHEAD = 3
 
 @dataclass
 class Evaluator:
-    """Evaluates designs of one problem and keeps values where asked to.
+    """Evaluates designs of one problem, and keeps values on request.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ class ValueTable:
         ]
 
     def complete_rows(self, n_inner: int) -> int:
-        """How many rows from the first on have at least n_inner values."""
+        """Number of leading rows with at least n_inner values."""
         short = np.flatnonzero(self._columns < n_inner)
         return int(short[0]) if short.size else self._columns.size
 

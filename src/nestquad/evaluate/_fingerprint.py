@@ -1,4 +1,4 @@
-"""Fingerprints that tell problems apart without evaluating g: laws at a few points, code of g."""
+"""Fingerprints of problems without evaluating g: laws at a few points, code of g."""
 
 from __future__ import annotations
 

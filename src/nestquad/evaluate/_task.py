@@ -21,7 +21,7 @@ from nestquad.problem import NestedExpectation
 
 
 class InnerRule(Protocol):
-    """Turns values of g at the inner points of each θ into a few numbers: J and its twins.
+    """Reduction of the values of g at each θ to a few numbers: J from all and from fewer points.
 
     `views` names them; the first is the estimate, the others serve error estimation. `reduce` is
     linear in the values. With `whole_rows` None it takes any part of a row, parts are added up,
@@ -40,7 +40,7 @@ class InnerRule(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """All that evaluating a span of a grid takes, but for the span.
+    """Everything needed to evaluate a span of a grid, except the span.
 
     It travels to workers with every span, so it is pickled once, by cloudpickle where pickle
     gives up (lambdas, closures), and unpickled once by each worker. Executors that do not pickle

@@ -38,7 +38,7 @@ class Workers:
 
     @property
     def count(self) -> int:
-        """How many tasks run at the same time."""
+        """Number of concurrent tasks."""
         known = getattr(self._executor, "_max_workers", None)
         if known:
             return int(known)
@@ -95,7 +95,7 @@ class Workers:
         self.generation += 1
 
     def close(self) -> None:
-        """End the pool that was made here; the user's own is the user's."""
+        """Shut down a pool that was made here, never the user's own."""
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
             self._own = None

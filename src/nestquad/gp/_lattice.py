@@ -1,4 +1,4 @@
-"""Gaussian processes on a rank-1 lattice.
+"""Gaussian processes on a rank-1 lattice, by fast Fourier transforms.
 
 With a kernel that depends on differences modulo 1 only, the Gram matrix of a lattice is circulant
 and every step (likelihood, interpolation, posterior paths) is a fast Fourier transform.
@@ -277,7 +277,7 @@ class LatticeProcess:
 
     @cached_property
     def leave_one_out(self) -> Array:
-        """Values less what the others predict for them, (n,)."""
+        """Leave-one-out residuals, (n,)."""
         dual = self._fitted[1][self.order]
         if self.complete:
             inverse = 1.0 / self._spectrum

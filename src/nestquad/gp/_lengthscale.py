@@ -74,7 +74,7 @@ def fit_lengthscale(
     most_nodes: int = 128,
     near: bool = False,
 ) -> tuple[Kernel, float]:
-    """The kernel with its lengthscale multiplied by the factor of highest likelihood, and that.
+    """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
 
     Both are those of a parabola through the best factors tried: optima are flat. Per-coordinate
     lengthscales keep their ratios. Values are standardised by the profile itself, so neither their
@@ -217,7 +217,7 @@ def _lower_factor(gram: Array) -> Array:
 
 
 def _centred(values: Array) -> Array | None:
-    """Values less their means; None for constants or three points, which teach nothing."""
+    """Centered values; None for constants or three points, which are uninformative."""
     centred: Array = values - values.mean(axis=0)
     level = float(np.abs(values).max(initial=0.0))
     if values.shape[0] < 4 or float(np.abs(centred).max(initial=0.0)) <= 1e-13 * level:

@@ -1,4 +1,4 @@
-"""Maximum likelihood over several hyperparameters: the one optimiser of this package."""
+"""Maximum likelihood over several hyperparameters: the only optimizer of this package."""
 
 from __future__ import annotations
 

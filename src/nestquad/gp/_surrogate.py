@@ -92,7 +92,7 @@ class Surrogate:
 
 
 def first_kinds(dim: int, n_points: int, *, positive: bool) -> list[SurrogateKind]:
-    """Where to begin the search for a kind: rough and smooth, with and without logarithm."""
+    """Kinds to start the search from: rough and smooth, with and without logarithm."""
     offered = [t for t in trends(dim, n_points) if t.degree <= 2]
     linear = [t for t in offered if t.degree <= 1][-1]
     pairs: list[tuple[Shape, Trend]] = [("matern52", linear), ("gaussian", offered[-1])]

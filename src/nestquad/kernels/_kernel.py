@@ -259,7 +259,7 @@ class Scaled(Kernel):
 
 
 def checked_kernels(kernels: Sequence[object], argument: str) -> tuple[Kernel, ...]:
-    """The kernels as a tuple, or an error that names what is not one."""
+    """The kernels as a tuple, or an error that names the argument that is not one."""
     if not kernels:
         raise InputError(argument, "none", "at least one kernel")
     for kernel in kernels:

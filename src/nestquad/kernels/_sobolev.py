@@ -145,7 +145,7 @@ class PeriodicSobolev(_Bernoulli):
 
 
 def check_unit_interval(x: Array) -> None:
-    """Refuse nodes outside [0, 1], where the kernel would be something else."""
+    """Refuse nodes outside [0, 1], where the kernel is not defined."""
     outside = (x < 0.0) | (x > 1.0)
     if outside.any():
         raise InputError(

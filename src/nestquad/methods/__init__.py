@@ -1,4 +1,4 @@
-"""The methods and their names."""
+"""Methods: nested rules, learners, multilevel methods, and the automatic choice."""
 
 from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods._names import METHODS, as_method

@@ -1,4 +1,4 @@
-"""What a method is: a plan for evaluating g, and an analysis of the values."""
+"""The protocol of a method: plan, analyze, and the typed turn between them."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Turn(Generic[State]):
     Attributes
     ----------
     design
-        What was evaluated.
+        The evaluated design.
     estimate
         The answer, for the user. Its `diagnostics` are for people: nothing reads them back.
     state
-        What the method carries to its next turn: error parts, rates, fitted models.
+        The method's own state for its next turn: error parts, rates, fitted models.
     """
 
     design: Design
@@ -103,7 +103,7 @@ def assembled(
 
 
 def has_transports(problem: NestedExpectation) -> bool:
-    """Whether points can be placed: low-discrepancy points and models of g need that."""
+    """Whether both laws are transports, as low-discrepancy points and models of g require."""
     law = problem.outer_law
     if law.has_transport:
         law = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))

@@ -44,7 +44,7 @@ class Portfolio(Design):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with its last turn, or with the error that kept it from having one."""
+    """A method with its last turn, or with the error that made it fail."""
 
     method: Method[Any]
     turn: Turn[Any] | None

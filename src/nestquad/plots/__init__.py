@@ -1,4 +1,4 @@
-"""Figures in one visual language; matplotlib is loaded only when one is drawn.
+"""Figures in one visual style; matplotlib is loaded only when one is drawn.
 
 Results are read through their attributes, so that this folder imports none of them.
 """

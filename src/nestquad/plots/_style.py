@@ -61,7 +61,7 @@ _SPARE = (
 
 
 def method_styles(labels: Iterable[str]) -> dict[str, MethodStyle]:
-    """A style for each label: its method's own, or a spare one for what has no style yet.
+    """A style for each label: that of its method, or a spare one.
 
     Labels are names such as ``"nkq"`` or configurations such as ``"NKQ(n_inner=64)"``, of which
     the first takes the style of the method.

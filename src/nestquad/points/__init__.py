@@ -1,4 +1,4 @@
-"""Point sequences: where in the unit cube to evaluate.
+"""Point sequences in the unit cube.
 
 Every sequence is a pure function of (stream, set, index), so a chunk of points
 is described by a few integers and made where it is needed, with the same bits.

@@ -1,4 +1,4 @@
-"""A reproducible source of randomness that can be split and entered anywhere."""
+"""Random streams: reproducible, splittable, with random access."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Factor:
         return float((pivots.max() / pivots.min()) ** 2)
 
     def leading(self, size: int) -> Factor:
-        """Factor of the leading block: what a prefix of the nodes would have given. Free."""
+        """Factor of the leading block, that of a prefix of the nodes. Free."""
         return Factor(self.lower[:size, :size])
 
 
@@ -93,7 +93,7 @@ class Factorizer:
 
 
 def _copy_triangle(source: Array, target: Array) -> None:
-    """Write what is above the diagonal of one matrix above that of another, block by block."""
+    """Copy the upper triangle of one matrix to another, block by block."""
     n = len(source)
     above = np.triu(np.ones((_BLOCK, _BLOCK), dtype=bool), 1)
     for start in range(0, n, _BLOCK):

@@ -1,4 +1,4 @@
-"""Regularisation of Gram matrices: the λ schedule, its λ_0, and the guard against wild weights."""
+"""Regularization of Gram matrices: the λ schedule, its λ_0, and a limit on Σ|w|."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nestquad.rules._cholesky import Factor, Factorizer, factorize
 
 @dataclass(frozen=True)
 class Jitter:
-    """The smallest ridge that keeps the weights tame.
+    """The smallest ridge that keeps Σ|w| below a limit.
 
     Starts from `start` (relative to the kernel's diagonal) and multiplies by ten until the
     matrix factorises and Σ|w| ≤ `limit`. Weights that cancel each other amplify every error in
@@ -113,7 +113,7 @@ def regularized(
 def _guarded(
     jitter: Jitter, scale: float, factorizer: Factorizer, size: Callable[[Factor], float]
 ) -> tuple[Factor, float]:
-    """Raise the ridge until the matrix factorises and the weights are tame."""
+    """Raise the ridge until the matrix factorizes and Σ|w| is below the limit."""
     relative, tamest = jitter.start, None
     while relative < 1.0:
         factor = factorizer(relative * scale)

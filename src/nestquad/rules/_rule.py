@@ -25,7 +25,7 @@ class Rule:
     weights
         One weight a node, (N,).
     ridge
-        What was added to the diagonal of the Gram matrix (N λ in the paper); 0 for equal weights.
+        Ridge on the diagonal of the Gram matrix (N λ in the paper); 0 for equal weights.
     condition
         Estimated condition number of the regularised Gram matrix; 1 for equal weights, NaN for
         weights on a line, which need no such matrix.

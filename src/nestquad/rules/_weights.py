@@ -254,7 +254,7 @@ class _DenseSystem:
         )
 
     def _functions(self, size: int) -> Array:
-        """What the first `size` nodes integrate exactly, (size, k)."""
+        """Columns that the first `size` nodes integrate exactly, (size, k)."""
         functions = self.functions[:size]
         wanted = functions.shape[1]
         if wanted < 2 or np.linalg.matrix_rank(functions) == wanted:

@@ -1,4 +1,4 @@
-"""Methods that learn J and average f of what they learned."""
+"""Learned methods: a model of J, and the average of f(Ĵ)."""
 
 from nestquad.methods.learned._base import Learned, LearnedMethod
 from nestquad.methods.learned._model import ModelOfJ

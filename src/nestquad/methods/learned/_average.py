@@ -1,4 +1,4 @@
-"""The average of f(Ĵ) over θ, which costs no evaluation of g."""
+"""Dense average of f(Ĵ) over θ, at no evaluation of g."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NUMBERS, _FEWEST, _MOST = 1 << 24, 10, 16
 
 @dataclass(frozen=True)
 class DenseAverage:
-    """Averages f(Ĵ) over dense θ, on which Ĵ is free of g; `scalar` if g has one output."""
+    """Averages f(Ĵ) over dense θ, at no evaluation of g; `scalar` if g has one output."""
 
     problem: NestedExpectation
     scalar: bool
     stream: Stream
 
     def of(self, model: ModelOfJ, limit: float) -> Array:
-        """The q expectations by each lattice, (R, q), of as many θ as their error asks for.
+        """The q expectations by each lattice, (R, q), of as many θ as the accuracy requires.
 
         θ are free of g, so their number grows until the error of the final answers is small
         beside `limit`, what the model leaves uncertain, or until time is up.

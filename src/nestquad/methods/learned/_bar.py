@@ -1,4 +1,4 @@
-"""The error bar of a learned answer."""
+"""Error bar of learned methods: calibrated posterior paths, misfit, alternatives."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PRIOR, _SAFETY = 0.5, 1.6
 
 @dataclass(frozen=True, eq=False)
 class ErrorBar:
-    """How wrong E f(Ĵ) may be, as directions (k, m) of each part of the error.
+    """Error of E f(Ĵ), as directions (k, m) of each of its parts.
 
     Attributes
     ----------
     average
-        How f(Ĵ) is averaged.
+        The average of f(Ĵ).
     model
-        What was learned of J.
+        The model of J.
     """
 
     average: DenseAverage
@@ -53,7 +53,7 @@ class ErrorBar:
 
     @cached_property
     def answers(self) -> Array:
-        """The q expectations, about which all is linear."""
+        """The q expectations at which `combine` is linearized."""
         return np.asarray(self._averages(self.model.sketch)[0])
 
     @cached_property
@@ -62,7 +62,7 @@ class ErrorBar:
         return order_of_smoothness(self.average.problem, j[:, 0] if self.average.scalar else j)
 
     def _paths(self, rng: np.random.Generator) -> tuple[Array, float]:
-        """Posterior paths pushed through f, times what such paths turned out to be worth.
+        """Posterior paths pushed through f, times a calibration factor.
 
         A posterior expects what further points will change, and its variance falls by just that.
         So the same model from a half and a quarter of the points shows by how much it is too
@@ -130,10 +130,10 @@ class ErrorBar:
         return harmonic_averages(self.average.f(points.j), points.weights, points.uniform)
 
     def _misfit(self) -> Array:
-        """By what the mean residual, as f feels it, exceeds its standard error, (k, 1).
+        """Excess of the mean residual, to first order in f, over its standard error, (k, 1).
 
-        Each residual is what all other points predict wrongly. With the slope of f their mean
-        estimates the error to first order, but with much noise.
+        A leave-one-out residual is the prediction error from all other points. Times the slope of
+        f, their mean estimates the error of the answer, but with much noise.
         """
         design, residuals = self.model.design, self.model.residuals()
         steps = self.model.sd(design.uniform)
@@ -152,7 +152,7 @@ class ErrorBar:
         return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
 
     def _unlearned(self) -> Array:
-        """What residuals change if they are J's and not noise in x, (k, m).
+        """Change of the answers if residuals belong to J and are not noise in x, (k, m).
 
         A model that explains less than half of an output has seen too little of g to say what is
         noise. Anything between none of it and all of it is as likely.

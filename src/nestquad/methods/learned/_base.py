@@ -1,4 +1,4 @@
-"""Base of the methods that learn J and average f(Ĵ): the average, the bar and the growth."""
+"""Base of learned methods: growth of the design, dense average, error bar."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ M = TypeVar("M", bound=ModelOfJ)
 
 @dataclass(frozen=True, eq=False)
 class Fit(Generic[M]):
-    """A model of J, and what is to be said of the evaluations behind it.
+    """A model of J, and the evaluations behind it.
 
     Attributes
     ----------
     model
-        What was learned.
+        The fitted model.
     scalar
         Whether g has a single output.
-    n_outer, n_inner, n_evaluations
-        How many θ, x for each of them, and evaluations were used.
+    n_outer, n_inner
+        Numbers of θ, and of x for each of them.
     reliable
         Whether the model can be trusted to know its error; if not, the bar is infinite.
     """
@@ -103,7 +103,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         return design if design is not None and design.n_evaluations > n else None
 
     def _growth(self, goal: Goal, last: Turn[Learned[M]]) -> float:
-        """By what the number of evaluations grows in the next turn."""
+        """Growth factor of the number of evaluations in the next turn."""
         room = np.inf if goal.budget is None else goal.budget / last.design.n_evaluations
         if not goal.adaptive and goal.budget is not None:
             # As few turns as possible, of equal factors.

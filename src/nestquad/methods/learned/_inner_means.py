@@ -1,4 +1,4 @@
-"""J at the design points by the best of several rules, judged on the same values."""
+"""Inner stage of CKQ: J at the design points by means, kernel weights, control variates."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class InnerMeans:
 
     @property
     def left(self) -> float:
-        """What is left of the error, as a share of the last change.
+        """Remaining error, as a share of the last change.
 
         At rate r the change is 2^r - 1 times as large. Slow rates are those of noise, for which
         half the points err by as much more as all of them.
@@ -69,7 +69,7 @@ class InnerMeans:
 
     @property
     def expected_rate(self) -> float:
-        """The exponent to plan with: what was observed, drawn to that of low-discrepancy points.
+        """The exponent for planning: the observed one, shrunk to that of low-discrepancy points.
 
         Few points show less of the rate than many will; in many dimensions neither shows much.
         """
@@ -158,14 +158,14 @@ class _Work:
     spaces: tuple[Space, ...]
 
     def apply(self, weights: Array, residual: bool) -> Array:
-        """J (views, T, p) by weights (views, S or 1, N) on g, or on what controls leave of it."""
+        """J (views, T, p) by weights (views, S or 1, N) on g, or on residuals of the controls."""
         j = _apply(weights, self.values)
         if not residual or self.controls is None:
             return j
         return np.asarray(j - self.controls.integrals(self.uniform, weights, self.outer))
 
     def best_kernel(self, sizes: list[int]) -> tuple[KernelChoice, bool]:
-        """The kernel that changes J least, and whether on g itself or on what controls leave."""
+        """The kernel that changes J least, and whether on g or on residuals of the controls."""
         few = slice(0, min(_TRIAL[0], len(self.uniform)))
         n = min(sizes[0], _TRIAL[1])
         parts = [n, n // 2, n // 4]
@@ -186,7 +186,7 @@ class _Work:
         return choice, residual
 
     def _sample(self, residual: bool) -> Array:
-        """g at a few θ, or what controls leave of it."""
+        """g at a few θ, or its control-variate residuals."""
         rows = range(min(_TUNING[0], len(self.uniform), len(self.values)))
         if not residual or self.controls is None:
             return self.values[: len(rows)]

@@ -1,4 +1,4 @@
-"""A model of g on a joint lattice in (θ, x): sparse polynomials plus a periodic kernel."""
+"""Model of g on a joint lattice in (θ, x): sparse polynomials plus a periodic kernel."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from nestquad.regression import (
 # Limits of time: points that choose terms and orders (fewer where there are many coordinates),
 # points that determine coefficients and refine kernels, and θ that are looked at together.
 _CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
-# At most so many terms, and points for each of them: with fewer, leave-one-out errors would choose
-# what they were looked at too often for.
+# Most terms, and fewest points for each of them: with fewer points, selection by leave-one-out
+# errors would overfit.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
 
 
@@ -97,7 +97,7 @@ class _Output:
 
 @dataclass(frozen=True, eq=False)
 class JointModel(ModelOfJ):
-    """What was learned of g from the first points of the lattice.
+    """A model of g from the first points of the lattice.
 
     Its tails have the form of those of `original`, the model that it is a smaller copy of.
     """
@@ -147,7 +147,7 @@ class JointModel(ModelOfJ):
         return self._with_tails(self._means(v, lambda process: process.at(away)), self._tails).j
 
     def sd(self, uniform: Array) -> Array:
-        """Those of the process, and of the coefficients that noise like its values would give."""
+        """Standard deviation of the process and of the coefficients of the polynomial."""
         v = periodic(self.data.periodization, uniform)
         of_process = self._deviations(density(self.data.periodization, v))
         table, of_trend = self._theta_table(uniform), np.zeros_like(of_process)

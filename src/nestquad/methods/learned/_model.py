@@ -1,4 +1,4 @@
-"""A model of J: the protocol that learned methods share."""
+"""Interface of a learned model of J."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DenseSet:
 
 
 class ModelOfJ(ABC):
-    """What was learned of J(θ) = E[g | θ] from evaluations of g."""
+    """A model of J(θ) = E[g | θ], learned from evaluations of g."""
 
     @property
     @abstractmethod
@@ -37,7 +37,7 @@ class ModelOfJ(ABC):
     @property
     @abstractmethod
     def n_points(self) -> int:
-        """The number of points that were learned from, in the unit of `refitted`."""
+        """Number of points of the fit, in the unit of `refitted`."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class ModelOfJ(ABC):
     @property
     @abstractmethod
     def design(self) -> DenseSet:
-        """θ that were learned from, with weights that make them a sample of their law, and Ĵ."""
+        """θ of the fit with Ĵ, and weights that make them a sample of their law."""
 
     @abstractmethod
     def mean(self, uniform: Array) -> Array:
@@ -75,7 +75,7 @@ class ModelOfJ(ABC):
 
     @abstractmethod
     def refitted(self, n_points: int) -> ModelOfJ:
-        """The same model from the first points only, with the choices that all of them made."""
+        """The same model from the first points only, with the choices that all points made."""
 
     @abstractmethod
     def residuals(self) -> Array:
@@ -83,10 +83,10 @@ class ModelOfJ(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What was fitted, for `diagnostics`; words under ``"notes"``."""
+        """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        """Other J (T, p) at uniforms (T, d_θ) of θ, kept where a mean of g can be."""
+        """Other J (T, p) at uniforms (T, d_θ) of θ, clipped to the range of a mean of g."""
         return j
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
@@ -116,7 +116,7 @@ class ModelOfJ(ABC):
 
 
 def periodization_for(dim: int) -> Periodization:
-    """How functions of that many coordinates become periodic.
+    """Default periodization for that many coordinates.
 
     The smoother maps have a density that vanishes at the ends of each coordinate; in many
     coordinates it is all peak.

@@ -1,4 +1,4 @@
-"""A Gaussian process of J over θ, and the choice of its kind."""
+"""Gaussian process of J over θ, and the choice of its kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def scores_of(law: Law, uniform: Array) -> Array:
 
 @dataclass
 class Search:
-    """What earlier turns found out about kinds of surrogates: a start for the next search."""
+    """Kinds of surrogates that earlier turns compared: a start for the next search."""
 
     kinds: list[SurrogateKind] = field(default_factory=list)
     hopeless: set[tuple[object, ...]] = field(default_factory=set)
@@ -121,7 +121,7 @@ class SurrogateModel(ModelOfJ):
         return found if controls is None else found + controls.at(inner, uniform)
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
-        """Draws about Ĵ from the process that doubts more."""
+        """Draws about Ĵ from the process of larger variance."""
         z = scores_of(self.law, self.sketch.uniform)
         doubts = [float(np.mean(one.sd(z) ** 2)) for one in (self.surrogate, self.sceptic)]
         source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
@@ -271,7 +271,7 @@ class _Candidates:
             self.found[kind] = (density, error, surrogate)
 
     def _plausible(self, surrogate: Surrogate, j: Array) -> bool:
-        """Whether f(Ĵ) stays near what J and twice its deviations give: a runaway does not."""
+        """Whether f(Ĵ) stays within the range of f at J ± twice its deviations."""
         z = scores_of(self.law, sketch_points(self.z.shape[1], 256))
         dense, seen = self.f(surrogate.mean(z)), self.f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():

@@ -1,4 +1,4 @@
-"""The tail of a positive J: continued where Ĵ is lost in its own uncertainty."""
+"""Tail of log J: a quadratic continuation where Ĵ is below its own uncertainty."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression import PolynomialFit, ScoreTable, fit_terms, total_degree_terms
 
-# Ĵ counts as lost below so many of its standard deviations, if it is below this share of its mean.
+# Ĵ counts as lost below this many of its standard deviations, if below this share of its mean.
 _LOST, _SMALL = 30.0, 0.03
-# It is continued from where it is so many times better known than that, if the continuation is
-# right there up to the first relative error; up to the second, it is good for a second opinion.
+# Band of Ĵ that the continuation is fitted on, in multiples of that bound, and the relative misfit
+# at which it is accepted, or serves as an alternative.
 _KNOWN, _RIGHT, _NEARLY_RIGHT = (3.0, 300.0), 0.002, 0.015
-# What more caution multiplies the bounds by.
+# Factor of the bounds for the more cautious alternative.
 _CAUTION = 10.0
-# So many θ for each coefficient are needed.
+# Fewest θ for each coefficient.
 _POINTS_PER_TERM = 5
-# Where it cannot be continued, it is kept above this fraction of its standard deviation.
+# Floor in standard deviations where there is no continuation.
 _FLOOR = 0.01
 
 
@@ -35,7 +35,7 @@ class KnownMeans:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What takes the place of a positive Ĵ where that is below `least` standard deviations.
+    """Replacement of a positive Ĵ where that is below `least` standard deviations.
 
     Logarithms of means feel the far tails of θ, where J is tiny and a small error of Ĵ is all of
     it. The evidence of normal data, and what is like it, has a logarithm that is quadratic in θ:
@@ -48,7 +48,7 @@ class Tail:
 
     @classmethod
     def learned(cls, known: KnownMeans) -> Tail:
-        """A continuation where it is right, and a floor where not."""
+        """A continuation where it fits, else a floor."""
         return cls._continuing(known, 1.0, _RIGHT) or cls(_FLOOR)
 
     @classmethod
@@ -58,7 +58,7 @@ class Tail:
         return found or cls(_FLOOR)
 
     def others(self, known: KnownMeans) -> tuple[Tail, Tail]:
-        """Tails that are nearly as good a guess: their answers show what the tail decides."""
+        """Alternative tails, nearly as plausible: their answers show the influence of the tail."""
         if self.quadratic is None:
             opinion = self._continuing(known, 1.0, _NEARLY_RIGHT)
             return Tail(_CAUTION * _FLOOR), opinion or self
@@ -84,7 +84,7 @@ class Tail:
         return cls(least, caution * _SMALL * mean, quadratic)
 
     def mended(self, j: Array, deviations: Array, table: ScoreTable, lowest: float) -> Array:
-        """Ĵ (…, M) with what is lost replaced, by nothing lower than `lowest`."""
+        """Ĵ (…, M) with lost values replaced, by nothing lower than `lowest`."""
         limit = np.minimum(self.least * deviations, self.highest)
         if self.quadratic is None:
             return np.maximum(j, limit)

@@ -1,4 +1,4 @@
-"""Conditional kernel quadrature: learn J from good estimates at a few θ."""
+"""Conditional kernel quadrature: a Gaussian process of J from estimates at a few θ."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class _Forecast:
         # Half as many inner points also have more noise; only the rest of the change is bias.
         bias = max(parts["inner"] ** 2 - noisier, 0.0)
         misfit = max(parts["misfit"] ** 2 - noisier, 0.0)
-        # What the dense average leaves no design can lower: designs that only do so are equal.
+        # No design lowers the error of the dense average.
         total = self._variance(outer, less) + misfit / outer**2 + less * bias
         error = np.sqrt(total + parts["average"] ** 2)
         return float(error * (1.0 + 0.05 * np.log2(outer)))

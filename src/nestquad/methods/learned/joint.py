@@ -1,4 +1,4 @@
-"""One lattice in θ and x jointly: no nesting, no split of the budget, O(M log M)."""
+"""Joint lattice: one rank-1 lattice in θ and x, and a model of g on it."""
 
 from __future__ import annotations
 

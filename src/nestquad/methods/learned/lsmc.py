@@ -1,4 +1,4 @@
-"""Least-squares Monte Carlo: regress g on θ, then average f of the regression."""
+"""Least-squares Monte Carlo: regression of g on θ."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class RegressionModel(ModelOfJ):
         return np.stack(columns, axis=1)
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
-        """What terms of one and two more degrees in θ find in the residuals."""
+        """Ĵ with terms of one and two more degrees in θ, fitted to the residuals."""
         raised = tuple(one.raised(self.table) for one in self.regressions)
         return {"degree": [replace(self, regressions=raised).mean(self.sketch.uniform)]}
 

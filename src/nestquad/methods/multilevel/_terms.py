@@ -194,7 +194,7 @@ def shared_terms(
 
 
 def _on_each_space(recipe: KernelQuadrature) -> list[KernelQuadrature]:
-    """The recipe on both scales where it leaves the choice open: levels tell which is better."""
+    """The recipe on both scales where it leaves the choice to the levels."""
     if recipe.space != "auto" or recipe.kernel is not None:
         return [recipe]
     return [replace(recipe, space="uniform"), replace(recipe, space="normal")]

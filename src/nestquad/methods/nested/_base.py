@@ -1,4 +1,4 @@
-"""The base of NMC, NQMC and NKQ: composition of an inner and an outer rule."""
+"""Base of NMC, NQMC and NKQ: composition of an inner and an outer rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rare events: a floor for the error of an average of f(J) that saw few of them, or none."""
+"""Rare events: lower bounds for the error of an average that saw few of them, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inner rules: from the values of g at one θ to J(θ), and to J from fewer points."""
+"""Inner rules: J(θ) from the values of g at one θ, and from fewer of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outer rules: from f(J(θ)) at T points to its expectation and the error of that."""
+"""Outer rules: the expectation of f(J) from T points, and its error."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def kernel_outer(
 def _tuned_on_the_roughest(
     recipe: KernelQuadrature, points: OuterPoints, values: Array
 ) -> KernelQuadrature:
-    """One recipe for several answers (T, q): what the least regular of them needs.
+    """One recipe for several answers (T, q), tuned on the least regular of them.
 
     Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify what is
     rough or noisy in the others.

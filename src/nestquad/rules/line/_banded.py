@@ -103,7 +103,7 @@ def line_solutions(
 
 
 def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
-    """What each η contributes to the integral given the values, and to K⁻¹1.
+    """Contribution of each η to the integral given the values, and to K⁻¹1.
 
     With B the steps, the integral is Σ u·η + Σ a·s for every u that adds up to the same integral:
     Bᵀu = -a for all that is not known, and the u closest to the noise has the least variance. The
@@ -139,7 +139,7 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
     for _ in range(2 if order < 4 else 3):
         u -= shift((fixed + _adjoint(to, back, u)) * free)
 
-    # What is left of the residual and, as a probe, rounding errors in it of alternating sign.
+    # The remaining residual and, as a probe, rounding errors in it of alternating sign.
     left = fixed[..., :1] + _adjoint(to, back, u[..., :1])
     size = np.abs(fixed[..., :1]) + _adjoint(np.abs(to), np.abs(back), np.abs(u[..., :1]))
     size[::2] *= np.finfo(float).eps

@@ -1,4 +1,4 @@
-"""Nodes on a line, with points that cut long gaps into short ones."""
+"""Grid on a line: the nodes, and auxiliary points in long gaps."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def quadrature_nodes() -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class _Tables:
-    """What does not depend on the gap.
+    """Constants that do not depend on the gap.
 
     Shapes
     ------

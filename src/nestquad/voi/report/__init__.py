@@ -1,4 +1,4 @@
-"""A whole analysis of tables: its results, figures and page."""
+"""Analysis of tables: results, figures and report."""
 
 from nestquad.voi.report._analysis import Analysis, Audience, Study, analyze
 from nestquad.voi.report._figures import (

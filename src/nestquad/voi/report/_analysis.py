@@ -1,4 +1,4 @@
-"""A whole analysis of three tables."""
+"""Analysis of three tables: all results of a report."""
 
 from __future__ import annotations
 

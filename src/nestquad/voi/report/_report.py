@@ -64,7 +64,7 @@ def write_voi_report(
 
 
 def money(value: float, currency: str = "") -> str:
-    """An amount as a reader wants to see it.
+    """An amount of money, rounded for reading.
 
     Examples
     --------

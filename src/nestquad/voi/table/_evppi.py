@@ -51,7 +51,7 @@ class Answer:
 
 
 def evpi(outputs: Any) -> pd.DataFrame:
-    """Expected value of perfect information: what it is worth to know everything.
+    """Expected value of perfect information (EVPI).
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def evppi(
     rng: RNGLike = 0,
     progress: ProgressLike = False,
 ) -> pd.DataFrame:
-    """Expected value of partial perfect information: what it is worth to know some parameters.
+    """Expected value of partial perfect information (EVPPI) about some parameters.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def perfect(outputs: Outputs) -> list[Answer]:
 def value_of_knowing(
     outputs: Outputs, known: pd.DataFrame, rng: np.random.Generator
 ) -> list[Answer]:
-    """What it is worth to know these columns (parameters, or summaries of a study), by wtp."""
+    """Value of knowing these columns (parameters, or summaries of a study), by wtp."""
     usable, left_out = columns_to_use(known)
     flags = tuple(left_out.values())
     if outputs.n_rows < max(_FEW_ROWS, _FEW_ROWS_EACH * len(usable)):

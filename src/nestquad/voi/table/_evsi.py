@@ -29,7 +29,7 @@ def evsi(
     rng: RNGLike = 0,
     progress: ProgressLike = False,
 ) -> pd.DataFrame:
-    """Expected value of sample information: what a study is worth, by its size.
+    """Expected value of sample information (EVSI) of a study, by its size.
 
     For each row of the table one data set is simulated and summarized, and the outputs are
     regressed on the summaries as on parameters in `evppi`.
@@ -221,7 +221,7 @@ class _UserStudy:
         return str(getattr(self.sampler, "__name__", "study")).replace("<lambda>", "study")
 
     def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
-        """What the sampler returns, checked."""
+        """Validated summaries from the sampler."""
         try:
             values = np.asarray(self.sampler(inputs, n, rng), dtype=float)
         except Exception as error:

@@ -35,7 +35,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class Moments:
-    """All that a fit needs to know of n rows: sizes, sums of squares and products, centered."""
+    """Sufficient statistics of n rows: sizes, centered sums of squares and products."""
 
     n: int
     gram: Array

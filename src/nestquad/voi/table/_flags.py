@@ -38,7 +38,7 @@ FLAG_WORDS = {
     "constant column": "a parameter that does not vary has no value of information.",
     "repeats": "the column tells nothing that the other does not.",
 }
-"""What a flag means, by the words that it contains."""
+"""Meaning of each flag, by the words that it contains."""
 
 
 def columns_to_use(known: pd.DataFrame) -> tuple[list[str], dict[str, str]]:

@@ -21,7 +21,7 @@ _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 @dataclass(frozen=True)
 class Outputs:
-    """What each decision option yields in each draw.
+    """Costs and effects, or net benefits, of each decision option in each draw.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Outputs:
 
     @cached_property
     def increments(self) -> Array:
-        """What is regressed, (n, q): outputs of every option less those of the first.
+        """Responses of the regression, (n, q): outputs of every option less those of the first.
 
         What the options have in common cancels, noise included.
         """
@@ -192,7 +192,7 @@ def _listed(given: Sequence[bool]) -> str:
 
 
 def psa_summary(outputs: Any) -> pd.DataFrame:
-    """Means of each option with standard errors, and how likely it is the best.
+    """Means of each option with standard errors, and its probability of being the best.
 
     Parameters
     ----------

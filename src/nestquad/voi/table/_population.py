@@ -20,7 +20,7 @@ DISCOUNT = 0.035
 def people(
     per_year: float, horizon: float, *, discount: float = DISCOUNT, start: float = 0.0
 ) -> float:
-    """How many people a decision is for, later ones discounted.
+    """Number of people whom a decision affects, later ones discounted.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def enbs(
     cost_per_participant: float = 0.0,
     duration: float | Callable[[int], float] = 0.0,
 ) -> pd.DataFrame:
-    """Expected net benefit of sampling: what a study is worth less what it costs.
+    """Expected net benefit of sampling (ENBS): the value of a study less its cost.
 
     Parameters
     ----------
