@@ -13,7 +13,7 @@ from nestquad.embeddings._closed_forms import closed_form, unsupported
 from nestquad.embeddings._gaussian import correlated_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
-from nestquad.kernels._kernel import accumulate, as_nodes
+from nestquad.kernels._kernel import accumulated, as_nodes
 
 
 def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
@@ -88,10 +88,7 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
     if isinstance(law, Empirical):
         return _empirical_embedding(kernel, law, x)
     if isinstance(kernel, Sum):
-        total = _embed(kernel.kernels[0], law, x)
-        for term in kernel.kernels[1:]:
-            total = accumulate(np.add, total, _embed(term, law, x))
-        return total
+        return accumulated(np.add, (_embed(term, law, x) for term in kernel.kernels))
     if isinstance(kernel, Scaled):
         return np.asarray(kernel.amplitude * _embed(kernel.kernel, law, x))
     if isinstance(kernel, Stein):
