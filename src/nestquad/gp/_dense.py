@@ -114,8 +114,8 @@ class RestrictedLikelihood:
 
 def _most_likely(
     likelihood: RestrictedLikelihood, start: Hyperparameters | None
-) -> tuple[Hyperparameters, float] | None:
-    """Hyperparameters of highest likelihood and its logarithm; `start` is that of a similar fit."""
+) -> Hyperparameters | None:
+    """Hyperparameters of highest likelihood; `start` are those of a similar fit."""
     dim = likelihood.z.shape[1]
     guess = likelihood.log_noise_guess
     noise_bounds = (0.0, 0.0) if guess is None else (np.log(1e-22), np.log(10.0))
@@ -127,7 +127,7 @@ def _most_likely(
     found = maximum_likelihood(
         likelihood, starts, np.array(bounds), n_values=likelihood.y.size, most_steps=_MOST_STEPS
     )
-    return None if found is None else (Hyperparameters.from_vector(found[0]), -found[1])
+    return None if found is None else Hyperparameters.from_vector(found[0])
 
 
 def factorized(covariance: Array, functions: Array) -> tuple[Array, Array, Array] | None:
@@ -159,7 +159,6 @@ class GP:
     y: Array
     noise_shape: Array
     parameters: Hyperparameters
-    log_likelihood: float
 
     @cached_property
     def _scale(self) -> tuple[float, float]:
@@ -342,7 +341,7 @@ def fit_gp(
     shape = np.ones(y.size) if noise_shape is None else noise_shape
     if not spread > 1e-14 * float(np.abs(y).max(initial=0.0)):
         flat = Hyperparameters(np.full(dim, 2.0), 1e-20, 1e-20)
-        return GP(correlation, trend, z, y, np.ones(y.size), flat, 0.0)
+        return GP(correlation, trend, z, y, np.ones(y.size), flat)
     log_guess: float | None = float(np.log(max((noise_guess or 0.0) / spread**2, 1e-20)))
     if noise_guess is None:
         log_guess = float(np.log(1e-6))
@@ -360,7 +359,7 @@ def fit_gp(
     found = _most_likely(likelihood, start)
     if found is None:
         return None
-    gp = GP(correlation, trend, z, y, shape, *found)
+    gp = GP(correlation, trend, z, y, shape, found)
     try:
         _ = gp._factor
     except NumericalError:  # with all points, where fewer chose the hyperparameters

@@ -65,28 +65,10 @@ def kernel_rule(
     >>> bool(abs(rule.integrate(np.exp(nodes[:, 0])) - (np.e - 1)) < 2e-3)
     True
     """
-    return kernel_rules(
-        kernel, law, np.asarray(nodes)[None], regularization=regularization, exact=exact
-    )[0]
-
-
-def kernel_rules(
-    kernel: Kernel,
-    law: Law,
-    nodes: Array,
-    *,
-    regularization: Regularization | None = None,
-    exact: Exactness = "constant",
-) -> list[Rule]:
-    """One rule for each of T node sets (T, N, d), whose laws (one, or T) may differ.
-
-    Cost
-    ----
-    T times that of :func:`kernel_rule`, and T N² numbers of memory: call it in blocks.
-    """
-    sizes = np.shape(nodes)[1:2]
-    found = prefix_rules(kernel, law, nodes, sizes, regularization=regularization, exact=exact)
-    return [rules[0] for rules in found]
+    one_set = np.asarray(nodes)[None]
+    sizes = one_set.shape[1:2]
+    found = prefix_rules(kernel, law, one_set, sizes, regularization=regularization, exact=exact)
+    return found[0][0]
 
 
 def prefix_rules(
@@ -99,6 +81,9 @@ def prefix_rules(
     exact: Exactness = "constant",
 ) -> list[list[Rule]]:
     """For each of T node sets, rules on its first nodes: all, half of them, and so on.
+
+    Laws (one, or T) and lengthscales may differ between the sets. Memory is T N² numbers: call it
+    in blocks.
 
     The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
     leading block, so prefixes cost next to nothing; where weights cost O(N log N), they cost that.
