@@ -224,6 +224,13 @@ class Law(ABC):
             )
         return points
 
+    def _set(self, **named: Array) -> None:
+        """Set parameters, all of shape (d,) or (T, d), and the sizes that follow from them."""
+        shape = next(iter(named.values())).shape
+        vars(self).update(
+            named, dim=shape[-1], base_dim=shape[-1], batch=shape[0] if len(shape) == 2 else None
+        )
+
     def __repr__(self) -> str:
         parts = []
         for name in self._shown:

@@ -41,8 +41,6 @@ class ScipyLaw(Law):
 
     Notes
     -----
-    Shapes: see `Law`.
-
     Cost: one call of the quantile function; scipy inverts some of them
     numerically, at several microseconds a point.
 
