@@ -325,16 +325,10 @@ def fit_gp(
 ) -> GP | None:
     """Fit by restricted maximum likelihood with weak priors; None if there is no maximum.
 
-    Parameters
-    ----------
-    noise_shape
-        Relative noise variances, (T,); default: equal.
-    noise_guess
-        A guess of the noise variance in units of y², the centre of its prior.
-    noise_variance
-        The noise variances themselves, (T,), in units of y²: nothing of the noise is then fitted.
-    start
-        Where to start besides the defaults, such as the last fit to fewer points.
+    Relative noise variances `noise_shape` (T,) are equal by default, and `noise_guess` is the
+    centre of the prior of their size, in units of y². With `noise_variance` (T,) the noise is
+    known. The search starts from `start` besides the defaults, such as the last fit to fewer
+    points.
     """
     spread = float(y.std())
     dim = z.shape[1]

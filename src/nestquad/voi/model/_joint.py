@@ -122,16 +122,7 @@ class Split:
 
 
 def joint_law(parameters: Any, correlations: Any) -> Joint:
-    """The joint law of named parameters.
-
-    Parameters
-    ----------
-    parameters
-        From a name, or a tuple of names for a law of several coordinates, to a law.
-    correlations
-        From a tuple of names to the correlation of each two of them; only between normal and
-        log-normal parameters (of the latter, by their logarithm).
-    """
+    """The joint law of parameters and correlations, given as in `Model`."""
     if not isinstance(parameters, Mapping) or not parameters:
         raise InputError(
             "parameters", type(parameters).__name__, "a mapping from names to laws", "As a dict."

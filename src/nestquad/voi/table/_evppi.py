@@ -265,15 +265,7 @@ def _mean_se(values: Array) -> float:
 
 
 def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Named sets of parameters.
-
-    Parameters
-    ----------
-    pars
-        A name; names, for one set; a list of sets; a mapping from labels to sets; or
-        ``"all singles"``, which None stands for too.
-    known
-        The parameters that there are.
+    """Named sets of parameters, from anything that `evppi` accepts.
 
     Examples
     --------

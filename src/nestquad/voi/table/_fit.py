@@ -69,16 +69,7 @@ class Fit:
 def fit(
     moments: Moments, scales: Scales, start: Array | None = None, tolerance: float = 1e-3
 ) -> Fit:
-    """Fit one output.
-
-    Parameters
-    ----------
-    moments, scales
-        The rows, and how the prior is made.
-    start
-        Logarithms of scales to start from.
-    tolerance
-        Steps that gain less log likelihood than about this are the last.
+    """Fit one output, from logarithms of scales `start`; the last step gains less than `tolerance`.
 
     Notes
     -----

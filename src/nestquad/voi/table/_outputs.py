@@ -149,14 +149,7 @@ class Outputs:
 
 
 def as_outputs(outputs: Any) -> Outputs:
-    """Whatever may stand for outputs: an `Outputs`, a table of net benefits, costs and effects.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_outputs(np.eye(20)[:, :2]).wtps
-    [nan]
-    """
+    """Outputs from an `Outputs`, a table of net benefits, or costs, effects and wtp."""
     if isinstance(outputs, Outputs):
         return outputs
     if isinstance(outputs, Mapping):

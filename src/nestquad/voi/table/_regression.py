@@ -77,14 +77,7 @@ class Regression:
 
 
 def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
-    """Regress each output on the parameters.
-
-    Parameters
-    ----------
-    outputs, inputs
-        (n, q) and (n, d) with d ≥ 1; no column of the inputs is constant or a copy of another.
-    rng
-        Deals the rows into folds.
+    """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
 
     Notes
     -----
@@ -163,12 +156,7 @@ class Basis:
 
 
 def spline_basis(inputs: Array) -> Basis:
-    """The columns for a set of parameters.
-
-    Parameters
-    ----------
-    inputs
-        (n, d), no column constant.
+    """The columns for parameters (n, d), none of them constant.
 
     Notes
     -----

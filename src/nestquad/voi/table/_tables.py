@@ -28,23 +28,10 @@ def pandas() -> Any:
 def number_table(
     argument: str, table: Any, *, prefix: str, first_line: int | None = None
 ) -> pd.DataFrame:
-    """A table of floats with distinct text names.
+    """A table of floats with distinct text names, from a DataFrame or a matrix.
 
-    Parameters
-    ----------
-    argument
-        What errors call it.
-    table
-        A DataFrame, or anything that numpy makes a matrix of.
-    prefix
-        Names of columns that have none: the prefix and a number.
-    first_line
-        Line of the file that the first row stands in, where it is from a file.
-
-    Examples
-    --------
-    >>> number_table("costs", [[1, 2]] * 20, prefix="option ").columns.tolist()
-    ['option 1', 'option 2']
+    Columns without names are called by the prefix and a number. Errors name the `argument` and, for
+    a table from a file, the line: `first_line` is that of the first row.
     """
     frame = _as_frame(argument, table, prefix)
     _check_names(argument, frame)
