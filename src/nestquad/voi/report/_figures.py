@@ -1,4 +1,4 @@
-"""Figures of a value-of-information analysis."""
+"""Figures of a value-of-information analysis; each function returns the axes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,6 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
         Axes to draw on; None makes a figure with pyplot.
     reference
         The option that others are compared with; default: the first.
-
-    Returns
-    -------
-    The axes.
     """
     known = as_outputs(outputs)
     if known.net_benefit is not None:
@@ -99,10 +95,6 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
         As in `ceac`.
     ax
         Axes to draw on; None makes a figure with pyplot.
-
-    Returns
-    -------
-    The axes.
     """
     known = as_outputs(outputs)
     table = ceac(known, wtp)
@@ -138,10 +130,6 @@ def plot_evpi(
         Axes to draw on; None makes a figure with pyplot.
     mark
         A willingness to pay to mark.
-
-    Returns
-    -------
-    The axes.
     """
     _require(evpi, "evpi")
     ax = axes_or_new(ax)
@@ -181,10 +169,6 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
         Axes to draw on; None makes a figure with pyplot.
     evpi
         The value of knowing everything, for the title.
-
-    Returns
-    -------
-    The axes.
     """
     _require(evppi, "evppi")
     ax = axes_or_new(ax)
@@ -224,10 +208,6 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
         Axes to draw on; None makes a figure with pyplot.
     evppi
         The value of knowing the study's parameters exactly, which no size exceeds.
-
-    Returns
-    -------
-    The axes.
     """
     _require(evsi, "evsi")
     ax = axes_or_new(ax)
@@ -251,10 +231,6 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
         A table of `enbs`.
     ax
         Axes to draw on; None makes a figure with pyplot.
-
-    Returns
-    -------
-    The axes.
     """
     _require(enbs, "enbs")
     ax = axes_or_new(ax)
