@@ -64,10 +64,12 @@ class Store:
         if folder.exists() and not folder.is_dir():
             raise InputError("store", f"{str(folder)!r}, which is a file", "the path of a folder")
         folder.mkdir(parents=True, exist_ok=True)
+        from nestquad import __version__
+
         given = {
             "format": _FORMAT,
             "version": _VERSION,
-            "nestquad": _nestquad_version(),
+            "nestquad": __version__,
             "problem": fingerprint(problem),
         }
         file = folder / _MANIFEST
@@ -304,12 +306,6 @@ def _refuse_another(
             NestquadWarning,
             stacklevel=4,
         )
-
-
-def _nestquad_version() -> str:
-    from nestquad import __version__
-
-    return __version__
 
 
 def _minor(version: Any) -> str:
