@@ -14,13 +14,12 @@ from nestquad.regression import (
     choose_scores,
     fit_terms,
     grow_polynomial,
-    higher_terms,
     regress,
     regress_log,
-    total_degree,
     total_degree_terms,
 )
 from nestquad.regression._least_squares import LeastSquares
+from nestquad.regression._polynomials import higher_terms, total_degree
 
 
 def sobol(n, dim, seed=0):
