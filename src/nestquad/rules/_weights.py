@@ -127,7 +127,9 @@ def _systems(
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
     functions = [_basis(exact, nodes[i]) for i in sets]
-    moments = np.broadcast_to(_basis_means(exact, law), (count, functions[0].shape[1]))
+    # A law needs a mean only where linear functions are to be exact.
+    center = np.atleast_1d(law.mean()) if exact == "linear" else np.empty(0)
+    moments = np.broadcast_to(_basis(exact, center), (count, functions[0].shape[1]))
     if kernel.batch_shape and len(sets) < count:
         kernel = kernel.with_lengthscale(np.asarray(kernel.lengthscale)[sets])
     grams = _upper_gram(kernel, nodes[sets])
@@ -254,21 +256,9 @@ class _DenseSystem:
         )
 
 
-def _basis(exact: Exactness, nodes: Array) -> Array:
-    """Values of the exactly integrated functions at the nodes, (N, k)."""
-    n = nodes.shape[0]
+def _basis(exact: Exactness, x: Array) -> Array:
+    """Exactly integrated functions at points (…, d), (…, k); at a mean, their expectations."""
     if exact == "none":
-        return np.empty((n, 0))
-    if exact == "constant":
-        return np.ones((n, 1))
-    return np.concatenate([np.ones((n, 1)), nodes], axis=1)
-
-
-def _basis_means(exact: Exactness, law: Law) -> Array:
-    """Expectations of those functions, (k,), or (T, k) for a batch of T laws."""
-    if exact == "none":
-        return np.empty(0)
-    if exact == "constant":
-        return np.ones(1)
-    mean = np.atleast_1d(law.mean())
-    return np.concatenate([np.ones((*mean.shape[:-1], 1)), mean], axis=-1)
+        return np.empty((*x.shape[:-1], 0))
+    one = np.ones((*x.shape[:-1], 1))
+    return one if exact == "constant" else np.concatenate([one, x], axis=-1)
