@@ -173,26 +173,23 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _problems(args: argparse.Namespace) -> int:
-    shipped = dict(zip(nq.problems.names(), nq.problems.all(), strict=True))
+    rows = [
+        {
+            "name": name,
+            "d_x": _inner_dim(problem),
+            "d_theta": problem.outer_law.dim,
+            "exact": plain(problem.exact),
+            "tags": list(problem.tags),
+        }
+        for name, problem in zip(nq.problems.names(), nq.problems.all(), strict=True)
+    ]
     if args.json:
-        rows = [
-            {
-                "name": name,
-                "d_x": _inner_dim(problem),
-                "d_theta": problem.outer_law.dim,
-                "exact": plain(problem.exact),
-                "tags": list(problem.tags),
-            }
-            for name, problem in shipped.items()
-        ]
         print(json.dumps(rows, indent=2))
         return 0
     print(f"{'name':<18}{'d_x':>5}{'d_theta':>9}  {'exact':<18}tags")
-    for name, problem in shipped.items():
-        print(
-            f"{name:<18}{_inner_dim(problem):>5}{problem.outer_law.dim:>9}  "
-            f"{problem.exact:<18.12g}{', '.join(problem.tags)}"
-        )
+    for row in rows:
+        line = "{name:<18}{d_x:>5}{d_theta:>9}  {exact:<18.12g}".format(**row)
+        print(line + ", ".join(row["tags"]))
     return 0
 
 

@@ -288,8 +288,10 @@ def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> pd
     full = np.flatnonzero(~frame.isna().all(axis=1).to_numpy())
     frame = frame.iloc[: full[-1] + 1 if full.size else 0]
     kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
-    if kept and not labels[kept[0]] and _counts_rows(frame[kept[0]]):
-        kept = kept[1:]
+    if kept and not labels[kept[0]]:  # row numbers, as R writes them
+        values = _as_floats(frame[kept[0]])
+        if values.size and np.all(np.diff(values) == 1):
+            kept = kept[1:]
     nameless = [j for j in kept if not labels[j]]
     if nameless:
         raise InputError(
@@ -298,11 +300,6 @@ def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> pd
     frame = frame[kept]
     frame.columns = [labels[j] for j in kept]
     return number_table(name, frame, prefix=_PREFIXES[kind], first_line=2)
-
-
-def _counts_rows(column: pd.Series[Any]) -> bool:
-    values = pandas().to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
-    return bool(len(values)) and bool(np.all(np.diff(values) == 1))
 
 
 def _too_large(name: str, path: Path) -> InputError:
