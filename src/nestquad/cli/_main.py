@@ -110,13 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return int(args.run(args))
-    except nq.NestquadError as error:
-        print(f"nestquad: {error}", file=sys.stderr)
-        return WRONG_INPUT
     except BrokenPipeError:  # such as `| head`: nobody reads any more, and that is fine
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except (nq.NestquadError, OSError) as error:
         print(f"nestquad: {error}", file=sys.stderr)
         return WRONG_INPUT
     except KeyboardInterrupt:

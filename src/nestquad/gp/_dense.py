@@ -304,12 +304,8 @@ class GP:
         matrix.flat[:: x.shape[0] + 1] += p.noise * noise_shape + FLOOR * p.signal
         return matrix
 
-    @cached_property
-    def _reach(self) -> float:
-        return _reach(self.z)
-
     def _trend(self, z: Array) -> Array:
-        return self.trend.matrix(z / self._reach)
+        return self.trend.matrix(z / _reach(self.z))
 
 
 def fit_gp(

@@ -197,7 +197,8 @@ def _correlate(
             )
         for a, b in combinations([gaussian.index(name) for name in names], 2):
             cov[a, b] = cov[b, a] = value * np.sqrt(cov[a, a] * cov[b, b])
-    lowest = float(np.linalg.eigvalsh(_scaled(cov)).min())
+    sd = np.sqrt(np.diagonal(cov))
+    lowest = float(np.linalg.eigvalsh(cov / np.outer(sd, sd)).min())
     if lowest < -1e-9:
         raise InputError(
             "correlations",
@@ -205,12 +206,6 @@ def _correlate(
             "a positive semi-definite correlation matrix",
             "Correlations that are not given are 0: have all pairs of a group been given?",
         )
-
-
-def _scaled(cov: Array) -> Array:
-    sd = np.sqrt(np.diagonal(cov))
-    scaled: Array = cov / np.outer(sd, sd)
-    return scaled
 
 
 def _normal(mean: Array, cov: Array) -> Law:

@@ -133,7 +133,8 @@ def plot_evpi(
     """
     _require(evpi, "evpi")
     ax = axes_or_new(ax)
-    ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, alpha=0.12, linewidth=0)
+    band = {"alpha": 0.12, "linewidth": 0}
+    ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, **band)
     ax.plot(evpi.wtp, evpi.evpi, color=INK, linewidth=1.8)
     ends = [End(float(evpi.evpi.iloc[-1]), "EVPI", INK)]
     if evppi is not None:
@@ -141,9 +142,7 @@ def plot_evpi(
         leading = evppi.groupby("pars", sort=False).evppi.max().nlargest(_MOST_CURVES).index
         for label, look in zip(leading, series_styles(len(leading)), strict=True):
             part = evppi[evppi.pars == label]
-            ax.fill_between(
-                part.wtp, part.lower, part.upper, color=look.color, alpha=0.12, linewidth=0
-            )
+            ax.fill_between(part.wtp, part.lower, part.upper, color=look.color, **band)
             ax.plot(part.wtp, part.evppi, color=look.color, linestyle=look.dashes, linewidth=1.5)
             ends.append(End(float(part.evppi.iloc[-1]), short(label, _LONGEST), look.color))
     if mark is not None:
