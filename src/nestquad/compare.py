@@ -162,6 +162,8 @@ def compare(
     for method in chosen:  # a budget that is too small is told before the first run, not after
         for one in budgets:
             method.plan(problem, Goal(stream, one))
+    # Of several answers the first is compared: the table has one line for each method.
+    exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
     show = as_progress(progress)
     total = sum(budgets) * len(chosen) * replicates
     done = 0
@@ -180,10 +182,9 @@ def compare(
                 )
                 done += one_budget
                 show(done, total, f"{method.name} at {one_budget:,}")
-            rows.append(_summary(_label(method, chosen), one_budget, runs, problem.exact))
+            rows.append(_summary(_label(method, chosen), one_budget, runs, exact))
     if isinstance(show, Progress):
         show.close()
-    exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
     return Comparison(problem.label, exact, replicates, tuple(rows))
 
 
@@ -202,12 +203,10 @@ def _applies(
     return True
 
 
-def _summary(label: str, budget: int, runs: list[Any], exact: Any) -> Row:
-    # Of several answers the first is compared: the table has one line for each method.
+def _summary(label: str, budget: int, runs: list[Any], exact: float | None) -> Row:
     values = np.array([np.ravel(run.value)[0] for run in runs])
     halves = np.array([np.ravel(run.half_width)[0] for run in runs])
-    truth = None if exact is None else float(np.ravel(np.asarray(exact))[0])
-    errors = None if truth is None else values - truth
+    errors = None if exact is None else values - exact
     return Row(
         method=label,
         budget=budget,

@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError, MissingExtraError
+from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, settled, validated
 from nestquad.evaluate import (
     Evaluator,
@@ -81,17 +81,13 @@ class Plan:
         problem = self._session.problem
         for grid, part in self._parts:
             for span in chunks(part):
-                theta = outer_points(problem, grid, span.t0, span.t1).theta
-                x = inner_points(problem, grid, theta, span).x
+                theta, x = _points(problem, grid, span)
                 x = np.broadcast_to(x, (*span.shape, x.shape[-1]))
                 yield np.repeat(theta, span.shape[1], axis=0), x.reshape(span.size, -1)
 
     def to_frame(self) -> Any:
         """The points as a pandas DataFrame with columns `columns`; needs the extra ``frames``."""
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtraError("A DataFrame of points", "frames") from None
+        pandas = optional_module("pandas", "A DataFrame of points", "frames")
         points = np.concatenate([np.concatenate(block, axis=1) for block in self.blocks()])
         frame = pandas.DataFrame(points, columns=self.columns[1:])
         frame.insert(0, "id", self.ids)
@@ -109,10 +105,7 @@ class Plan:
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the points as Parquet; needs the extra ``parquet``."""
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise MissingExtraError("Writing Parquet files", "parquet") from None
+        optional_module("pyarrow", "Writing Parquet files", "parquet")
         self.to_frame().to_parquet(path, index=False)
 
     def next(self, values: Any) -> Plan | None:
@@ -120,8 +113,8 @@ class Plan:
 
         `values` is whatever :func:`nestquad.analyze` takes.
         """
-        self._session.answer(self, self._values(values))
-        return self._session.plan(self.turn + 1)
+        analyze(self, values)
+        return self._session.plans[self.turn + 1]
 
     def __len__(self) -> int:
         return self.n_points
@@ -145,13 +138,15 @@ class Plan:
             if row < span.size:
                 t, n = divmod(row, span.shape[1])
                 t, n = span.t0 + t, span.n0 + n
-                problem = self._session.problem
-                theta = outer_points(problem, grid, t, t + 1).theta
-                return theta[0], inner_points(problem, grid, theta, Span(t, t + 1, n, n + 1)).x[
-                    0, 0
-                ]
+                theta, x = _points(self._session.problem, grid, Span(t, t + 1, n, n + 1))
+                return theta[0], x[0, 0]
             row -= span.size
         raise IndexError(row)
+
+
+def _points(problem: NestedExpectation, grid: Grid, span: Span) -> tuple[Array, Array]:
+    theta = outer_points(problem, grid, span.t0, span.t1).theta
+    return theta, inner_points(problem, grid, theta, span).x
 
 
 def plan(
@@ -196,7 +191,7 @@ def plan(
     adaptive = tol is not None or rtol is not None
     chosen, budget = settled(method, budget, adaptive)
     goal = Goal(Stream.from_rng(rng), budget, adaptive)
-    first = _Session(replace(problem, g=None), chosen, goal, tol, rtol).plan(0)
+    first = _Session(replace(problem, g=None), chosen, goal, tol, rtol).plans[0]
     if first is None:
         raise InputError("method", repr(chosen), "a method that plans an evaluation")
     return first
@@ -233,21 +228,20 @@ def replay(first: Plan, values: Any) -> tuple[Estimate, Plan | None]:
     while True:
         ids = current.ids
         block = given if given.ids is None else given.only(ids)
-        if estimate is not None and len(block) == 0:
-            if left:
-                block = given.only(sorted(left)[:1])  # to be refused by name
-                current._values(block)
-            return estimate, current
         if len(block) == 0:
+            if estimate is not None:
+                following: Plan | None = current
+                break
             block = given
         estimate = analyze(current, block)
         left -= set(ids)
         following = current.next(block)
         if following is None or given.ids is None:
-            if left:
-                current._values(given.only(sorted(left)[:1]))
-            return estimate, following
+            break
         current = following
+    if left:
+        current._values(given.only(sorted(left)[:1]))  # refuses it by name
+    return estimate, following
 
 
 @dataclass
@@ -261,28 +255,23 @@ class _Session:
     rtol: float | None
 
     def __post_init__(self) -> None:
-        self.told: list[Array] = []
-        self.answers: list[Estimate] = []
-        self.plans: list[Plan | None] = []
         self._restart()
 
     def _restart(self) -> None:
         evaluator = Evaluator(self.problem, keep=True)
         self.loop = Loop(self.method, self.goal, evaluator, self.tol, self.rtol)
         self.loop.start()
-        self.answers = []
-        self.plans = []
+        self.told: list[Array] = []
+        self.answers: list[Estimate] = []
+        self.plans: list[Plan | None] = []
         self.plans.append(self._asked())
-
-    def plan(self, turn: int) -> Plan | None:
-        return self.plans[turn]
 
     def answer(self, plan: Plan, values: Array) -> Estimate:
         """Take the values of a block, unless they are known, and return the answer after it."""
         turn = plan.turn
         if turn < len(self.told) and not np.array_equal(self.told[turn], values):
             # Other values than before: forget what followed from those.
-            told, self.told = self.told[:turn], []
+            told = self.told[:turn]
             self._restart()
             for before in told:
                 self._tell(before)
@@ -389,9 +378,14 @@ def matched(given: ValueRows, ids: Sequence[str], describe: Any) -> Array:
     place = {one: row for row, one in enumerate(ids)}
     order = np.full(len(ids), -1)
     for row, one in enumerate(given.ids):
-        at = place.get(one)
-        if at is None:
-            _refuse_unknown(given, row, ids)
+        if one not in place:
+            refuse_others(given, ids[0].rpartition("-")[0])
+            raise InputError(
+                "values",
+                f"id {one!r} in row {row}",
+                f"ids from {ids[0]!r} to {ids[-1]!r}, of this block",
+            )
+        at = place[one]
         if order[at] >= 0:
             raise InputError(
                 "values",
@@ -418,16 +412,6 @@ def refuse_others(given: ValueRows, plan: str) -> None:
         if other != plan:
             whose = f", which belongs to plan {other!r}" if other else ""
             raise InputError("values", f"id {one!r} in row {row}{whose}", f"ids of plan {plan!r}")
-
-
-def _refuse_unknown(given: ValueRows, row: int, ids: Sequence[str]) -> NoReturn:
-    refuse_others(given, ids[0].rpartition("-")[0])
-    assert given.ids is not None
-    raise InputError(
-        "values",
-        f"id {given.ids[row]!r} in row {row}",
-        f"ids from {ids[0]!r} to {ids[-1]!r}, of this block",
-    )
 
 
 def _finite(values: Array, ids: Sequence[str]) -> Array:
@@ -476,11 +460,10 @@ def _from_file(path: Path) -> ValueRows:
     if not path.is_file():
         raise InputError("values", f"{str(path)!r}, which is not a file", "a CSV or Parquet file")
     if path.suffix == ".parquet":
-        try:
-            import pandas
-            import pyarrow  # noqa: F401
-        except ImportError:
-            raise MissingExtraError("Reading Parquet files", "parquet") from None
+        pandas, _ = (
+            optional_module(name, "Reading Parquet files", "parquet")
+            for name in ("pandas", "pyarrow")
+        )
         return _from_frame(pandas.read_parquet(path))
     with path.open(newline="", encoding="utf-8") as lines:
         reader = csv.reader(lines)

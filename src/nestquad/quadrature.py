@@ -6,9 +6,9 @@ A recipe knows nothing of nested expectations. The methods use one for each stag
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -195,11 +195,8 @@ class KernelQuadrature:
         """
         if self.space == "native":
             return self.rules_by_set(nodes[None], sizes, native)[0]
-        found = _CACHE.get(self, nodes, sizes)
-        if found is None:
-            found = self.rules_by_set(nodes[None], sizes)[0]
-            _CACHE.put(self, nodes, sizes, found)
-        return found
+        data = np.asarray(nodes, dtype=float).tobytes()
+        return _cached_rules(self, data, nodes.shape, tuple(sizes))
 
     def rules_by_set(
         self, nodes: Array, sizes: Sequence[int], native: Law | None = None
@@ -258,31 +255,8 @@ def nodes_on(space: Space, uniform: Array | None, points: Array) -> Array:
     return np.asarray(ndtri(uniform)) if space == "normal" else uniform
 
 
-class _RuleCache:
-    """The last few rules on fixed spaces, by recipe and nodes: loops ask for them again."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._rules: OrderedDict[tuple[object, ...], list[Rule]] = OrderedDict()
-        self._most = most
-
-    def get(
-        self, recipe: KernelQuadrature, nodes: Array, sizes: Sequence[int]
-    ) -> list[Rule] | None:
-        key = self._key(recipe, nodes, sizes)
-        if key in self._rules:
-            self._rules.move_to_end(key)
-        return self._rules.get(key)
-
-    def put(
-        self, recipe: KernelQuadrature, nodes: Array, sizes: Sequence[int], rules: list[Rule]
-    ) -> None:
-        self._rules[self._key(recipe, nodes, sizes)] = rules
-        while len(self._rules) > self._most:
-            self._rules.popitem(last=False)
-
-    @staticmethod
-    def _key(recipe: KernelQuadrature, nodes: Array, sizes: Sequence[int]) -> tuple[object, ...]:
-        return (recipe, tuple(sizes), nodes.shape, np.ascontiguousarray(nodes).tobytes())
-
-
-_CACHE = _RuleCache()
+@lru_cache(maxsize=256)
+def _cached_rules(
+    recipe: KernelQuadrature, data: bytes, shape: tuple[int, ...], sizes: tuple[int, ...]
+) -> list[Rule]:
+    return recipe.rules_by_set(np.frombuffer(data).reshape(1, *shape), sizes)[0]

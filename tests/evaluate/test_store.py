@@ -91,13 +91,14 @@ def test_everything_that_makes_points_is_part_of_the_key(tmp_path):
         *(Grid(4, 4, Sobol(), points, 1, stream) for points in given),
     ]
     for i, grid in enumerate(grids):
-        store.scan(grid)
-        assert store.read(grid, Span(0, 1, 0, 1)) == ([], [Span(0, 1, 0, 1)])
-        store.write(grid, Span(0, 1, 0, 1), np.full((1, 1), float(i)))
+        table = store.table(grid)
+        table.scan()
+        assert table.read(Span(0, 1, 0, 1)) == ([], [Span(0, 1, 0, 1)])
+        table.write(Span(0, 1, 0, 1), np.full((1, 1), float(i)))
     again = Store.open(tmp_path / "store", problem, 0)
     for i, grid in enumerate(grids):
-        again.scan(grid)
-        ((_, values),), missing = again.read(grid, Span(0, 1, 0, 1))
+        again.table(grid).scan()
+        ((_, values),), missing = again.table(grid).read(Span(0, 1, 0, 1))
         assert (values.item(), missing) == (i, [])
     assert len({grid.points for grid in grids}) == len(grids)
 
@@ -112,10 +113,10 @@ def test_overlapping_chunks_are_read_once_each(tmp_path):
     for _ in range(12):
         t0, n0 = rng.integers(0, 18, 2)
         t1, n1 = t0 + rng.integers(1, 20 - t0 + 1), n0 + rng.integers(1, 20 - n0 + 1)
-        store.write(grid, Span(int(t0), int(t1), int(n0), int(n1)), truth[t0:t1, n0:n1])
+        store.table(grid).write(Span(int(t0), int(t1), int(n0), int(n1)), truth[t0:t1, n0:n1])
         known[t0:t1, n0:n1] = True
-        store.scan(grid)
-        ready, missing = store.read(grid, Span(3, 17, 2, 19))
+        store.table(grid).scan()
+        ready, missing = store.table(grid).read(Span(3, 17, 2, 19))
         seen = np.zeros((20, 20), dtype=int)
         for span, values in ready:
             np.testing.assert_array_equal(values, truth[span.t0 : span.t1, span.n0 : span.n1])

@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from nestquad.gp import (
-    Correlation,
-    Hyperparameters,
-    SurrogateKind,
-    Trend,
-    first_kinds,
-    fit_gp,
-    fit_surrogate,
-    near_kinds,
-    trends,
-)
-from nestquad.gp._dense import FLOOR, RestrictedLikelihood
+from nestquad.gp import Hyperparameters, SurrogateKind, first_kinds, fit_surrogate, near_kinds
+from nestquad.gp._correlation import Correlation
+from nestquad.gp._dense import FLOOR, RestrictedLikelihood, fit_gp
+from nestquad.gp._trend import Trend, trends
 
 CONSTANT, LINEAR, QUADRATIC = Trend(0), Trend(1), Trend(2)
 

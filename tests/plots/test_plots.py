@@ -27,7 +27,7 @@ from nestquad.plots import (
     plus_minus,
     save,
 )
-from nestquad.result import Estimate, OuterSample
+from nestquad.result import NORMAL_95, Estimate, OuterSample
 
 mpl.use("Agg")
 
@@ -195,7 +195,7 @@ def test_trace_shows_values_bars_and_the_exact_value(finance):
     np.testing.assert_allclose(values, [step.value for step in finance.trace])
     segments = bars[2][0].get_segments()
     half = [np.ptp(segment[:, 1]) / 2 for segment in segments]
-    np.testing.assert_allclose(half, [s.half_width for s in finance.trace], rtol=1e-9)
+    np.testing.assert_allclose(half, [NORMAL_95 * s.std_error for s in finance.trace], rtol=1e-9)
     assert "exact 3.07365" in labels(ax)
 
 

@@ -10,7 +10,7 @@ from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Anova, Gaussian, Matern, PeriodicSobolev, Sobolev
 from nestquad.points import Halton, Stream
-from nestquad.rules import Jitter, equal_weights, kernel_rule, kernel_rules, prefix_rules
+from nestquad.rules import Jitter, equal_weights, kernel_rule, prefix_rules
 
 RNG = np.random.default_rng(20)
 EXACT = ("none", "constant", "linear")
@@ -109,8 +109,8 @@ def test_batched_laws_and_lengthscales_give_each_row_its_own_rule(kernel, exact,
     law = Uniform(low, high)
     nodes = law.from_uniform(rng.random((3, 10, 1)))
     lengthscales = np.array([[0.5], [0.1], [0.3]])
-    batched = kernel_rules(kernel.with_lengthscale(lengthscales), law, nodes, exact=exact)
-    for i, rule in enumerate(batched):
+    batched = prefix_rules(kernel.with_lengthscale(lengthscales), law, nodes, [10], exact=exact)
+    for i, (rule,) in enumerate(batched):
         single = kernel_rule(
             kernel.with_lengthscale(float(lengthscales[i, 0])),
             Uniform(low[i], high[i]),

@@ -282,9 +282,10 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
         if X.dtype != dtype:
             raise InputError("X", str(X.dtype), f"{dtype}, as the model has")
         if X.dim() < 2 or X.shape[-2] != points:
-            raise InputError(
-                "X", f"shape {tuple(X.shape)}", f"(…, {points}, d)", _shape_advice(self, points)
-            )
+            advice = f"That is q = {self.q} points and q again for each of {self.outer} fantasies."
+            if points == self.q:
+                advice = "Give the batch alone."
+            raise InputError("X", f"shape {tuple(X.shape)}", f"(…, {points}, d)", advice)
 
 
 def _climbed(
@@ -300,12 +301,6 @@ def _climbed(
             use_parallel_mode=False,  # it would drop batches as they converge, and `now` with them
         )
     return found.detach()
-
-
-def _shape_advice(acqf: NestedLookaheadEI, points: int) -> str:
-    if points == acqf.q:
-        return "Give the batch alone."
-    return f"That is q = {acqf.q} points and as many again for each of {acqf.outer} fantasies."
 
 
 def _check_model(model: Model, transform: PosteriorTransform | None) -> None:

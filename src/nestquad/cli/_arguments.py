@@ -47,13 +47,27 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, metavar="S", help="the same seed gives the same numbers"
     )
+    add_result(parser)
+    parser.add_argument(
+        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
+    )
+
+
+def add_result(parser: argparse.ArgumentParser) -> None:
+    """JSON and report."""
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.add_argument(
         "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
     )
-    parser.add_argument(
-        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
-    )
+
+
+def wrote(args: argparse.Namespace, path: Path) -> None:
+    """Say that a file was written, beside the JSON if there is any."""
+    print(f"wrote {path}", file=sys.stderr if args.json else sys.stdout)
+
+
+def progress(args: argparse.Namespace) -> bool:
+    return sys.stderr.isatty() and not args.no_progress
 
 
 def count(text: str) -> int:

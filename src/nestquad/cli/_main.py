@@ -18,7 +18,16 @@ from typing import Any
 import numpy as np
 
 import nestquad as nq
-from nestquad.cli._arguments import TARGET, add_goal, add_output, count, listed, load_problem
+from nestquad.cli._arguments import (
+    TARGET,
+    add_goal,
+    add_output,
+    count,
+    listed,
+    load_problem,
+    progress,
+    wrote,
+)
 from nestquad.cli._plan import add_plan
 from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
@@ -101,13 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return int(args.run(args))
-    except nq.NestquadError as error:
-        print(f"nestquad: {error}", file=sys.stderr)
-        return WRONG_INPUT
     except BrokenPipeError:  # such as `| head`: nobody reads any more, and that is fine
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except (nq.NestquadError, OSError) as error:
         print(f"nestquad: {error}", file=sys.stderr)
         return WRONG_INPUT
     except KeyboardInterrupt:
@@ -132,11 +138,11 @@ def _estimate(args: argparse.Namespace) -> int:
             store=args.store,
             max_seconds=args.max_seconds,
             retries=args.retries,
-            progress=_progress(args),
+            progress=progress(args),
         )
     print(est.to_json(indent=2) if args.json else _line(est))
     if args.report:
-        _say(args, write_report(args.report, estimate=est, command=args.line))
+        wrote(args, write_report(args.report, estimate=est, command=args.line))
     asked = args.tol is not None or args.rtol is not None
     return 0 if not asked or est.status == "converged" else NOT_MET
 
@@ -155,35 +161,32 @@ def _compare(args: argparse.Namespace) -> int:
         methods=args.methods,
         replicates=args.replicates,
         rng=args.seed,
-        progress=_progress(args),
+        progress=progress(args),
     )
     print(table.to_json(indent=2) if args.json else table)
     if args.report:
-        _say(args, write_report(args.report, comparison=table, command=args.line))
+        wrote(args, write_report(args.report, comparison=table, command=args.line))
     return 0
 
 
 def _problems(args: argparse.Namespace) -> int:
-    shipped = dict(zip(nq.problems.names(), nq.problems.all(), strict=True))
+    rows = [
+        {
+            "name": name,
+            "d_x": _inner_dim(problem),
+            "d_theta": problem.outer_law.dim,
+            "exact": plain(problem.exact),
+            "tags": list(problem.tags),
+        }
+        for name, problem in zip(nq.problems.names(), nq.problems.all(), strict=True)
+    ]
     if args.json:
-        rows = [
-            {
-                "name": name,
-                "d_x": _inner_dim(problem),
-                "d_theta": problem.outer_law.dim,
-                "exact": plain(problem.exact),
-                "tags": list(problem.tags),
-            }
-            for name, problem in shipped.items()
-        ]
         print(json.dumps(rows, indent=2))
         return 0
     print(f"{'name':<18}{'d_x':>5}{'d_theta':>9}  {'exact':<18}tags")
-    for name, problem in shipped.items():
-        print(
-            f"{name:<18}{_inner_dim(problem):>5}{problem.outer_law.dim:>9}  "
-            f"{problem.exact:<18.12g}{', '.join(problem.tags)}"
-        )
+    for row in rows:
+        line = "{name:<18}{d_x:>5}{d_theta:>9}  {exact:<18.12g}".format(**row)
+        print(line + ", ".join(row["tags"]))
     return 0
 
 
@@ -191,15 +194,14 @@ def _demo(args: argparse.Namespace) -> int:
     problem = nq.problems.finance()
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    progress = _progress(args)
-    est = nq.estimate(problem, tol=args.tol, rng=args.seed, progress=progress)
+    est = nq.estimate(problem, tol=args.tol, rng=args.seed, progress=progress(args))
     print(f"{_line(est)}\n")
     table = nq.compare(
         problem,
         budget=est.n_evaluations,
         replicates=DEMO_REPLICATES,
         rng=args.seed,
-        progress=progress,
+        progress=progress(args),
     )
     print(f"{table}\n")
     page = write_report(
@@ -225,14 +227,6 @@ def _line(est: nq.Estimate) -> str:
 def _inner_dim(problem: nq.NestedExpectation) -> int | None:
     center = np.full((1, problem.outer_law.base_dim), 0.5)
     return problem.inner_law(problem.outer_law.from_uniform(center)).dim
-
-
-def _progress(args: argparse.Namespace) -> bool:
-    return sys.stderr.isatty() and not args.no_progress
-
-
-def _say(args: argparse.Namespace, path: Path) -> None:
-    print(f"wrote {path}", file=sys.stderr if args.json else sys.stdout)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.cli._arguments import Command, add_goal, load_problem, new_file
+from nestquad.cli._arguments import Command, add_goal, add_result, load_problem, new_file
 from nestquad.errors import InputError
 from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
@@ -37,6 +37,7 @@ Methods that learn ask for points in several blocks: --next writes the next one,
 all blocks so far are given together the next time.
 """
 _FORMAT, _VERSION = "nestquad plan", 1
+_SETTINGS = ("target", "budget", "tol", "rtol", "method", "seed")
 
 
 def add_plan(command: Command) -> None:
@@ -58,21 +59,11 @@ def add_plan(command: Command) -> None:
     parser.add_argument(
         "--next", type=new_file, metavar="POINTS.csv", help="write the points to evaluate next"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    parser.add_argument(
-        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
-    )
+    add_result(parser)
 
 
 def _run_plan(args: argparse.Namespace) -> int:
-    settings = {
-        "target": args.target,
-        "budget": args.budget,
-        "tol": args.tol,
-        "rtol": args.rtol,
-        "method": args.method,
-        "seed": args.seed,
-    }
+    settings = {name: getattr(args, name) for name in _SETTINGS}
     made = _made(settings)
     _write(made, args.out)
     description = args.out.with_suffix(".plan.json")
@@ -100,14 +91,8 @@ def _run_analyze(args: argparse.Namespace) -> int:
 
 
 def _made(settings: dict[str, Any]) -> Plan:
-    return plan(
-        load_problem(settings["target"]),
-        budget=settings["budget"],
-        tol=settings["tol"],
-        rtol=settings["rtol"],
-        method=settings["method"],
-        rng=settings["seed"],
-    )
+    options = {name: settings[name] for name in ("budget", "tol", "rtol", "method")}
+    return plan(load_problem(settings["target"]), rng=settings["seed"], **options)
 
 
 def _write(made: Plan, path: Path) -> None:

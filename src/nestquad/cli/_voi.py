@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import nestquad as nq
-from nestquad.cli._arguments import Command, add_output, listed, number
+from nestquad.cli._arguments import Command, add_output, listed, number, progress, wrote
 from nestquad.result import NORMAL_95
 from nestquad.voi.report import Analysis, Audience, Study, analyze, money, write_voi_report
 from nestquad.voi.table import (
@@ -109,7 +108,7 @@ def _run(args: argparse.Namespace) -> int:
         audience=Audience(args.per_year, args.horizon, args.discount),
         study=study,
         rng=args.seed,
-        progress=sys.stderr.isatty() and not args.no_progress,
+        progress=progress(args),
     )
     if args.json:
         print(json.dumps(analysis.to_dict(), indent=2, allow_nan=False))
@@ -124,7 +123,7 @@ def _run(args: argparse.Namespace) -> int:
             effect=args.effect,
             command=args.line,
         )
-        print(f"wrote {page}", file=sys.stderr if args.json else sys.stdout)
+        wrote(args, page)
     return 0
 
 

@@ -32,8 +32,8 @@ class Empirical(Law):
 
     Notes
     -----
-    Shapes: see `Law`, with one driving variable: ``base_dim == 1``. In several
-    coordinates the samples keep their order, as there is no natural one.
+    There is one driving variable: ``base_dim == 1``. In several coordinates the
+    samples keep their order, as there is no natural one.
 
     Cost: O(log n) for each point.
 

@@ -30,7 +30,7 @@ class Independent(Law):
 
     Notes
     -----
-    Shapes: see `Law`. `dim` and `base_dim` are sums over the parts, and the
+    `dim` and `base_dim` are sums over the parts, and the
     driving variables are dealt out in the order of the parts.
 
     Examples

@@ -72,18 +72,7 @@ class Law(ABC):
     _shown: ClassVar[tuple[str, ...]] = ()
 
     def from_uniform(self, u: ArrayLike) -> Array:
-        """Map points of the open unit cube to draws of the law.
-
-        Parameters
-        ----------
-        u
-            Points strictly inside (0, 1).
-
-        Returns
-        -------
-        x
-            Draws; see the class for the shapes.
-        """
+        """Map points strictly inside the unit cube to draws; see the class for the shapes."""
         points, low, high = self._driving(u, "u")
         if not (low > 0.0 and high < 1.0):
             raise InputError(
@@ -99,16 +88,6 @@ class Law(ABC):
 
         It is ``from_uniform(ndtr(z))``, computed without the detour where the
         law is written in normals.
-
-        Parameters
-        ----------
-        z
-            Finite numbers, of the shapes that `from_uniform` takes.
-
-        Returns
-        -------
-        x
-            Draws; see the class for the shapes.
         """
         points, low, high = self._driving(z, "z")
         if not (np.isfinite(low) and np.isfinite(high)):
@@ -116,7 +95,7 @@ class Law(ABC):
         return self._from_normal(points)
 
     def sample(self, n: int, rng: RNGLike = None) -> Array:
-        """Draw independently.
+        """Draw independently: (n, dim), or (T, n, dim) for a batch.
 
         Parameters
         ----------
@@ -124,11 +103,6 @@ class Law(ABC):
             Number of draws (of each law of a batch).
         rng
             Whatever `numpy.random.default_rng` takes.
-
-        Returns
-        -------
-        x
-            (n, dim), or (T, n, dim) for a batch.
         """
         return self._sample(check_count("n", n), np.random.default_rng(rng))
 
@@ -137,18 +111,10 @@ class Law(ABC):
         raise UnsupportedError(f"The mean of {self!r} is not known in closed form.")
 
     def score(self, x: ArrayLike) -> Array:
-        """Return the gradient of the log density with respect to x.
+        """Return the gradient of the log density at points of the support, in the shape of `x`.
 
-        Parameters
-        ----------
-        x
-            Points of the support, (..., N, dim); for a batch of T laws (N, dim),
-            (1, N, dim) or (T, N, dim).
-
-        Returns
-        -------
-        gradient
-            The shape of `x`; (T, N, dim) for a batch.
+        For a batch of T laws `x` is (N, dim), (1, N, dim) or (T, N, dim), and the
+        result (T, N, dim).
         """
         return self._score(self._align(as_floats("x", x), "x", self.dim))
 
@@ -223,6 +189,13 @@ class Law(ABC):
                 f"for a batch of {self.batch} laws",
             )
         return points
+
+    def _set(self, **named: Array) -> None:
+        """Set parameters, all of shape (d,) or (T, d), and the sizes that follow from them."""
+        shape = next(iter(named.values())).shape
+        vars(self).update(
+            named, dim=shape[-1], base_dim=shape[-1], batch=shape[0] if len(shape) == 2 else None
+        )
 
     def __repr__(self) -> str:
         parts = []

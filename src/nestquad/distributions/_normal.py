@@ -50,8 +50,6 @@ class Normal(Law):
 
     Notes
     -----
-    Shapes: see `Law`.
-
     Cost: a transport of M = T·N points takes O(M·d) with `sd`, O(M·d²) with
     `cov`. Uniforms shared by all laws are turned into normals only once.
 
@@ -82,17 +80,13 @@ class Normal(Law):
         if cov is None:
             loc, scale = parameters(dim, mean=mean, sd=1.0 if sd is None else sd)
             _check_positive("sd", scale)
-            vars(self).update(loc=loc, sd=scale, cov=None, chol=None)
+            vars(self).update(sd=scale, cov=None, chol=None)
         elif sd is not None:
             raise InputError("sd and cov", "both", "one of the two")
         else:
             loc, covariance, factor = _covariance_and_factor(mean, cov, dim)
-            vars(self).update(loc=loc, sd=None, cov=covariance, chol=factor)
-        vars(self).update(
-            dim=loc.shape[-1],
-            base_dim=loc.shape[-1],
-            batch=loc.shape[0] if loc.ndim == 2 else None,
-        )
+            vars(self).update(sd=None, cov=covariance, chol=factor)
+        self._set(loc=loc)
 
     def mean(self) -> Array:
         """Return the mean, (d,) or (T, d)."""
@@ -145,10 +139,6 @@ class LogNormal(Law):
     loc, sd
         The parameters, both of shape (d,) or (T, d).
 
-    Notes
-    -----
-    Shapes: see `Law`.
-
     Examples
     --------
     >>> from nestquad.distributions import LogNormal
@@ -168,13 +158,7 @@ class LogNormal(Law):
     def __init__(self, mean: ArrayLike = 0.0, sd: ArrayLike = 1.0, dim: int | None = None) -> None:
         loc, scale = parameters(dim, mean=mean, sd=sd)
         _check_positive("sd", scale)
-        vars(self).update(
-            loc=loc,
-            sd=scale,
-            dim=loc.shape[-1],
-            base_dim=loc.shape[-1],
-            batch=loc.shape[0] if loc.ndim == 2 else None,
-        )
+        self._set(loc=loc, sd=scale)
 
     def mean(self) -> Array:
         """Return exp(loc + sd²/2), (d,) or (T, d)."""

@@ -17,32 +17,14 @@ from nestquad.errors import InputError, UnsupportedError
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class ScipyLaw(Law):
-    """A frozen univariate distribution, with one transport for each of its parameters.
+    """A frozen univariate distribution of scipy.stats, continuous or discrete.
 
-    Users pass the distribution itself; `as_law` makes this of it.
-
-    Parameters
-    ----------
-    frozen
-        A frozen distribution with a quantile function, ``ppf`` or ``icdf``,
-        continuous or discrete.
-    batch
-        None for a single law: parameters of shape () or (d,). T for a batch:
-        parameters of shape (T,) or (T, d), or () for one law that all share.
-    argument
-        How an error calls it.
-
-    Attributes
-    ----------
-    frozen
-        As given.
-    shape
-        The shape of its parameters.
+    Users pass the distribution itself; `as_law` makes this of it. Parameters of shape () or (d,)
+    are one law; with a `batch` T, parameters of shape (T,) or (T, d) are T laws. Errors call it
+    `argument`.
 
     Notes
     -----
-    Shapes: see `Law`.
-
     Cost: one call of the quantile function; scipy inverts some of them
     numerically, at several microseconds a point.
 

@@ -30,7 +30,7 @@ class Uniform(Law):
 
     Notes
     -----
-    Shapes: see `Law`. The score is zero, and refused outside the box.
+    The score is zero, and refused outside the box.
 
     Examples
     --------
@@ -60,13 +60,7 @@ class Uniform(Law):
         with np.errstate(over="ignore"):
             if not np.isfinite(upper - lower).all():
                 raise InputError("high", "a box wider than the largest float", "a smaller box")
-        vars(self).update(
-            low=lower,
-            high=upper,
-            dim=lower.shape[-1],
-            base_dim=lower.shape[-1],
-            batch=lower.shape[0] if lower.ndim == 2 else None,
-        )
+        self._set(low=lower, high=upper)
 
     def mean(self) -> Array:
         """Return the centre of the box, (d,) or (T, d)."""

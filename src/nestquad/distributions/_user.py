@@ -24,6 +24,16 @@ class _UserLaw(Law):
     fn: Callable[..., ArrayLike]
     _score_fn: Score | None
 
+    def _set_functions(
+        self, fn: Callable[..., ArrayLike], score: Score | None, batch: int | None
+    ) -> None:
+        for argument, value in (("fn", fn), ("score", score)):
+            if not callable(value) and (argument == "fn" or value is not None):
+                raise InputError(argument, type(value).__name__, "a function")
+        vars(self).update(
+            fn=fn, _score_fn=score, batch=None if batch is None else check_count("batch", batch)
+        )
+
     def _for_batch(self, batch: int | None, argument: str) -> Law:
         if self.batch is not None or batch is None:
             return super()._for_batch(batch, argument)
@@ -79,10 +89,6 @@ class Transport(_UserLaw):
         (T, N, dim) and returns (T, N, out). As the result of a function of theta
         a law is bound to T without it.
 
-    Notes
-    -----
-    Shapes: see `Law`.
-
     Examples
     --------
     A random walk of three steps, seen at its end and its maximum:
@@ -108,13 +114,11 @@ class Transport(_UserLaw):
     ) -> None:
         if base not in ("uniform", "normal"):
             raise unknown_name("base", base, ("uniform", "normal"))
+        self._set_functions(fn, score, batch)
         vars(self).update(
-            fn=_check_callable("fn", fn),
             dim=None if out_dim is None else check_count("out_dim", out_dim),
             base_dim=check_count("dim", dim),
             base=base,
-            batch=None if batch is None else check_count("batch", batch),
-            _score_fn=None if score is None else _check_callable("score", score),
         )
 
     def _from_uniform(self, u: Array) -> Array:
@@ -148,10 +152,6 @@ class Sampler(_UserLaw):
         T, if `fn` holds the parameters of T laws. As the result of a function of
         theta a law is bound to T without it.
 
-    Notes
-    -----
-    Shapes: see `Law`.
-
     Examples
     --------
     >>> import numpy as np
@@ -171,12 +171,8 @@ class Sampler(_UserLaw):
         score: Score | None = None,
         batch: int | None = None,
     ) -> None:
-        vars(self).update(
-            fn=_check_callable("fn", fn),
-            dim=check_count("dim", dim),
-            batch=None if batch is None else check_count("batch", batch),
-            _score_fn=None if score is None else _check_callable("score", score),
-        )
+        self._set_functions(fn, score, batch)
+        vars(self).update(dim=check_count("dim", dim))
 
     def _sample(self, n: int, rng: np.random.Generator) -> Array:
         lead = (n,) if self.batch is None else (self.batch, n)
@@ -184,12 +180,6 @@ class Sampler(_UserLaw):
 
     def _from_uniform(self, u: Array) -> Array:
         raise UnsupportedError(f"{self!r} can only be sampled.")
-
-
-def _check_callable(argument: str, value: Any) -> Callable[..., ArrayLike]:
-    if not callable(value):
-        raise InputError(argument, type(value).__name__, "a function")
-    return value  # type: ignore[no-any-return]
 
 
 def _read_only(points: Array) -> Array:

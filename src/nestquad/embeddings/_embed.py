@@ -13,20 +13,13 @@ from nestquad.embeddings._closed_forms import closed_form, unsupported
 from nestquad.embeddings._gaussian import correlated_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
-from nestquad.kernels._kernel import accumulate, as_nodes
+from nestquad.kernels._kernel import accumulated, as_nodes
 
 
 def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
     """∫ k(x, t) dP(t) at nodes x, which may lie outside the support of the law.
 
-    Parameters
-    ----------
-    kernel
-        Any kernel for which :func:`supported_pairs` has the law.
-    law
-        A law, or a batch of T laws.
-    x
-        Nodes.
+    The kernel and the law are a pair of :func:`supported_pairs`.
 
     Shapes
     ------
@@ -57,16 +50,7 @@ def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
 
 
 def double_embedding(kernel: Kernel, law: Law) -> Array:
-    """∬ k(s, t) dP(s) dP(t), the prior variance of the integral.
-
-    Parameters
-    ----------
-    kernel, law
-        As for :func:`mean_embedding`.
-
-    Shapes
-    ------
-    () for a single law, (T,) for a batch of laws or lengthscales.
+    """∬ k(s, t) dP(s) dP(t), the prior variance of the integral: () or (T,) for a batch.
 
     Cost
     ----
@@ -88,10 +72,7 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
     if isinstance(law, Empirical):
         return _empirical_embedding(kernel, law, x)
     if isinstance(kernel, Sum):
-        total = _embed(kernel.kernels[0], law, x)
-        for term in kernel.kernels[1:]:
-            total = accumulate(np.add, total, _embed(term, law, x))
-        return total
+        return accumulated(np.add, (_embed(term, law, x) for term in kernel.kernels))
     if isinstance(kernel, Scaled):
         return np.asarray(kernel.amplitude * _embed(kernel.kernel, law, x))
     if isinstance(kernel, Stein):
@@ -162,12 +143,7 @@ _BLOCK = 2**22
 
 
 def _empirical_embedding(kernel: Kernel, law: Empirical, x: Array | None) -> Array:
-    """Σ_i w_i k(x, t_i), or Σ_ij w_i w_j k(t_i, t_j) where x is None.
-
-    Cost
-    ----
-    O(T N n) kernel evaluations, O(T N) memory beyond a block of fixed size.
-    """
+    """Σ_i w_i k(x, t_i), or Σ_ij w_i w_j k(t_i, t_j) where x is None."""
     if x is None:
         return np.asarray(np.sum(law.weights * _weighted_mean(kernel, law, law.samples), axis=-1))
     return _weighted_mean(kernel, law, x)

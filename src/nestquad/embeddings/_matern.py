@@ -29,12 +29,7 @@ _SHORT = 2.0
 
 
 def _decay_integral(coefficients: Sequence[float], start: Array, width: Array) -> Array:
-    """∫ P(z) e^{-z} dz over [start, start + width], start ≥ 0, to full relative precision.
-
-    Shapes
-    ------
-    start and width broadcast; the answer has their common shape.
-    """
+    """∫ P(z) e^{-z} dz over [start, start + width], start ≥ 0, to full relative precision."""
     if len(coefficients) == 1:
         return np.asarray(-coefficients[0] * np.exp(-start) * np.expm1(-width))
     start, width = np.broadcast_arrays(start, width)
@@ -89,10 +84,6 @@ def _half_line_mean(coefficients: Sequence[float], rate: Array, shift: Array) ->
     """E[P(rate r) e^{-rate r}; r > 0] for r normal with mean `shift` and unit variance.
 
     Equal to Σ_k c_k rate^k e^{-shift²/2} U_k(z) / √(2π) with z = rate - shift.
-
-    Shapes
-    ------
-    rate and shift broadcast; the answer has their common shape.
     """
     rate, shift = np.broadcast_arrays(rate, shift)
     value = np.empty(rate.shape)

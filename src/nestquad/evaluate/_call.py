@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,9 +68,8 @@ def call_f(
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             raw = problem.apply_f(j)
     except Exception as error:
-        last = traceback.format_exception_only(error)[-1].strip()
         raise EvaluationError(
-            f"f raised {last} for j of shape {j.shape}",
+            f"f raised {_last(error)} for j of shape {j.shape}",
             advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
         ) from error
     values = _as_real("f", raw)
@@ -96,8 +95,7 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     try:
         raw = h(x)
     except Exception as error:
-        last = traceback.format_exception_only(error)[-1].strip()
-        raise EvaluationError(f"h raised {last} for x of shape {x.shape}") from error
+        raise EvaluationError(f"h raised {_last(error)} for x of shape {x.shape}") from error
     values = _as_real("h", raw)
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
         raise EvaluationError(
@@ -211,8 +209,7 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
         return value.reshape(1, 1, *value.shape[2:])
     axis = int(np.argmax(shape))
     parts = []
-    for part in (slice(0, shape[axis] // 2), slice(shape[axis] // 2, None)):
-        some = (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
+    for some in _halves(x, theta, axis):
         try:
             values = _as_real("g", g(*some))
         except EvaluationError:
@@ -253,20 +250,21 @@ def _locate_failure(g: _G, x: Array, theta: Array, error: Exception) -> Evaluati
     last = _last(error)
     for axis in (0, 1):
         while x.shape[axis] > 1:
-            half = x.shape[axis] // 2
-            index = [slice(None)] * 3
-            for part in (slice(0, half), slice(half, None)):
-                index[axis] = part
-                sub_theta = theta[tuple(index)] if axis == 0 else theta
-                if _raises(g, x[tuple(index)], sub_theta):
-                    x, theta = x[tuple(index)], sub_theta
-                    break
-            else:  # fails only on the whole block: no single point to blame
+            failing = next((half for half in _halves(x, theta, axis) if _raises(g, *half)), None)
+            if failing is None:  # fails only on the whole block: no single point to blame
                 return EvaluationError(
                     f"g raised {last} for x of shape {x.shape} and theta of shape {theta.shape}",
                     advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
                 )
+            x, theta = failing
     return EvaluationError(f"g raised {last}", theta=theta[0, 0], x=x[0, 0])
+
+
+def _halves(x: Array, theta: Array, axis: int) -> Iterator[tuple[Array, Array]]:
+    """Both halves of a block of x (T, N, d_x) and theta (T, 1, d_θ)."""
+    half = x.shape[axis] // 2
+    for part in (slice(0, half), slice(half, None)):
+        yield (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
 
 
 def _raises(g: _G, x: Array, theta: Array) -> bool:

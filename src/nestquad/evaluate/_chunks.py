@@ -28,13 +28,9 @@ def chunks(
 ) -> Iterator[Span]:
     """Pieces of a span of about `points` points, at most a quarter more, in order of rows.
 
-    Parameters
-    ----------
-    points
-        A number, or a function of the number of points still to come.
-    whole_rows
-        Never cut a row, and take at most this many together: for rules whose weights need all
-        inner points of a θ.
+    `points` may be a function of the number of points still to come. With `whole_rows` no row is
+    cut, and at most that many are taken together: for rules whose weights need all inner points of
+    a θ.
 
     Examples
     --------
@@ -134,32 +130,17 @@ _TASK_BY_WORKER, _LEAST_BY_WORKER = 0.01, 0.002
 
 
 def task_seconds(workers: int) -> tuple[float, float]:
-    """Target and least duration of a task, for a number of workers.
-
-    Examples
-    --------
-    >>> task_seconds(2), task_seconds(1_000)
-    ((0.5, 0.05), (10.0, 2.0))
-    """
+    """Target and least duration of a task, for a number of workers."""
     return max(_TASK, _TASK_BY_WORKER * workers), max(_LEAST, _LEAST_BY_WORKER * workers)
 
 
 @dataclass
 class Pace:
-    """Learns a chunk size from the duration of chunks.
+    """Learns a chunk size from the duration of chunks: `seconds` each, `most` points at the most.
 
     Small chunks lose time on calls, on tasks and on files; large ones let workers wait for the
     last, lose much when a process dies, and react late to Ctrl-C. The cost of g is unknown
     before it has run, so the size starts small. It has no influence on the answer.
-
-    Parameters
-    ----------
-    points
-        The size to start with.
-    most
-        The largest size.
-    seconds
-        Target duration of a chunk.
 
     Examples
     --------

@@ -103,6 +103,11 @@ class Grid:
         return replace(self, n_outer=0, n_inner=0)
 
     @property
+    def rows(self) -> Grid:
+        """The grid without its number of rows, on which no row depends."""
+        return replace(self, n_outer=0)
+
+    @property
     def outer_stream(self) -> Stream:
         return self.stream.child(self.level, 0)
 

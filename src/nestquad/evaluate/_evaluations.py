@@ -73,7 +73,7 @@ class Evaluations:
         if evaluator.keep and not remember:
             self._fill(grid, grid.span)
         rows = _Rows(grid.n_inner)
-        before = evaluator.folded(grid) if remember else None
+        before = evaluator.folded.get(grid.rows) if remember else None
         if before is not None:
             rows.complete.append(before[: grid.n_outer])
         kept = max(min(table.complete_rows(grid.n_inner), grid.n_outer), rows.count)
@@ -88,7 +88,7 @@ class Evaluations:
             raise _out_of_time()
         found = np.concatenate(rows.complete)
         if remember:
-            evaluator.remember(grid, found)
+            evaluator.folded[grid.rows] = found
         return found
 
     def _fill(self, grid: Grid, span: Span) -> None:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
@@ -64,6 +64,8 @@ class Evaluator:
         Called with the number of evaluations done so far, in all designs.
     on_rows
         Called with a grid and its rows that are reduced so far, a list of (t, views[, p]).
+    folded
+        Rows that were reduced before, by `Grid.rows`.
     """
 
     problem: NestedExpectation
@@ -79,7 +81,7 @@ class Evaluator:
     n_reused: int = 0
     stopped: str | None = None
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
-    _folded: dict[Grid, Array] = field(default_factory=dict)
+    folded: dict[Grid, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
@@ -95,13 +97,6 @@ class Evaluator:
     def table(self, grid: Grid) -> ValueTable:
         """Values on the points of a grid: grids of several methods may share an evaluator."""
         return self._tables.setdefault(grid.points, ValueTable())
-
-    def folded(self, grid: Grid) -> Array | None:
-        """Rows of a grid that were reduced before; the number of inner points is part of it."""
-        return self._folded.get(_by_rows(grid))
-
-    def remember(self, grid: Grid, rows: Array) -> None:
-        self._folded[_by_rows(grid)] = rows
 
     def close(self) -> None:
         if self._workers is not None:
@@ -137,17 +132,15 @@ class Evaluator:
         whole_rows = None if task.rule is None else task.rule.whole_rows
         raw = task.rule is None or self.store is not None
         width = span.n1 - span.n0
-        if self.store is not None:
-            self.store.scan(task.grid)
+        stored = None if self.store is None else self.store.table(task.grid)
+        if stored is not None:
+            stored.scan()
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
-            if self.store is None and tile.size <= self._row_limit(size()):
+            if stored is None and tile.size <= self._row_limit(size()):
                 yield Job(tile, tile, reduced=True)
                 continue
-            ready: list[tuple[Span, Array]] = []
-            missing = [tile]
-            if self.store is not None:
-                ready, missing = self.store.read(task.grid, tile)
+            ready, missing = ([], [tile]) if stored is None else stored.read(tile)
             for part, values in ready:
                 yield Job(tile, part, values=values)
             for rest in missing:
@@ -272,7 +265,7 @@ class Evaluator:
     def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
         job.values = values
         if self.store is not None:
-            self.store.write(task.grid, job.span, values)
+            self.store.table(task.grid).write(job.span, values)
         self._pace.observe(job.span.size, seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
@@ -290,11 +283,6 @@ class Evaluator:
             self.stopped = "time"
             return True
         return False
-
-
-def _by_rows(grid: Grid) -> Grid:
-    """The grid without its number of rows, on which no row depends."""
-    return replace(grid, n_outer=0)
 
 
 class ValueTable:

@@ -40,14 +40,13 @@ def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
 
 def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str, str] | None:
     """The first difference, the stored and the given value; None if there is none."""
-    names = {"outer law": "theta", "inner law": "x"}
     if stored.get("dimensions") != given["dimensions"]:
         return (
             "problem",
             f"one with dimensions (d_theta, d_x) = {tuple(given['dimensions'])}",
             f"{tuple(stored.get('dimensions', ()))}, those of the store",
         )
-    for part, what in names.items():
+    for part, what in (("outer law", "theta"), ("inner law", "x")):
         old, new = np.asarray(stored.get(part, ())), np.asarray(given[part])
         # Another build of NumPy or SciPy may round differently.
         if old.shape != new.shape or not np.allclose(old, new, rtol=1e-6, atol=1e-9):
@@ -69,8 +68,9 @@ def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str,
 
 def _probe(problem: NestedExpectation) -> tuple[Array, Array]:
     law = problem.outer_law
-    theta = law.from_uniform(_reference(3, law.base_dim)) if law.has_transport else None
-    if theta is None:
+    if law.has_transport:
+        theta = law.from_uniform(_reference(3, law.base_dim))
+    else:
         theta = law.sample(3, np.random.default_rng(20240229))
     inner = problem.inner_law(theta)
     if inner.has_transport:

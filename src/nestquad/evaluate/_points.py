@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -72,7 +73,7 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
     """The inner points of a span, given its θ (t1 - t0, d_θ)."""
     law, sequence = problem.inner_law(theta), grid.inner_points
     indices = (span.n0, span.n1)
-    sets = _sets(grid, span)
+    sets = (span.t0, span.t1) if grid.n_sets is None else (0, grid.n_sets)
     if isinstance(sequence, Given) and sequence.space == "native":
         x = sequence.uniforms(grid.inner_stream, law.dim or 1, sets, indices)
         return InnerPoints(_by_row(x, grid, span), None, law)
@@ -86,29 +87,16 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
         )[0]
         uniform = joint[:, None, dim:]
         return InnerPoints(_finite("inner", law.from_uniform(_read_only(uniform))), uniform, law)
-    make = _uniforms if grid.n_sets is None else _shared_uniforms
-    uniform = make(sequence, grid.inner_stream, law.base_dim, sets, indices)
+    which = (grid.inner_stream, law.base_dim, sets, indices)
+    shared = grid.n_sets is not None
+    uniform = _shared_uniforms(sequence, *which) if shared else sequence.uniforms(*which)
     if law.base == "normal":
         # The inverse normal distribution function is expensive: once for each set, not each θ.
-        normal = (
-            ndtri(uniform)
-            if grid.n_sets is None
-            else _shared_normals(sequence, grid.inner_stream, law.base_dim, sets, indices)
-        )
+        normal = _shared_normals(sequence, *which) if shared else ndtri(uniform)
         x = law.from_normal(_read_only(_by_row(normal, grid, span)))
     else:
         x = law.from_uniform(_read_only(_by_row(uniform, grid, span)))
     return InnerPoints(_finite("inner", x), uniform, law)
-
-
-def _uniforms(
-    sequence: Sequence,
-    stream: Stream,
-    dim: int,
-    sets: tuple[int, int],
-    indices: tuple[int, int],
-) -> Array:
-    return sequence.uniforms(stream, dim, sets, indices)
 
 
 def _outer_uniforms(sequence: Sequence, stream: Stream, dim: int, t0: int, t1: int) -> Array:
@@ -134,19 +122,15 @@ def _outer_block(sequence: Sequence, stream: Stream, dim: int, block: int) -> Ar
     return uniform
 
 
-# Sets that several θ share are asked for by every chunk.
-_shared_uniforms = lru_cache(maxsize=4)(_uniforms)
+@lru_cache(maxsize=4)
+def _shared_uniforms(sequence: Sequence, *which: Any) -> Array:
+    """Sets that several θ share, which every chunk asks for."""
+    return sequence.uniforms(*which)
 
 
 @lru_cache(maxsize=4)
-def _shared_normals(
-    sequence: Sequence,
-    stream: Stream,
-    dim: int,
-    sets: tuple[int, int],
-    indices: tuple[int, int],
-) -> Array:
-    return np.asarray(ndtri(_shared_uniforms(sequence, stream, dim, sets, indices)))
+def _shared_normals(sequence: Sequence, *which: Any) -> Array:
+    return np.asarray(ndtri(_shared_uniforms(sequence, *which)))
 
 
 def _read_only(points: Array) -> Array:
@@ -154,10 +138,6 @@ def _read_only(points: Array) -> Array:
     view = points.view()
     view.flags.writeable = False
     return view
-
-
-def _sets(grid: Grid, span: Span) -> tuple[int, int]:
-    return (span.t0, span.t1) if grid.n_sets is None else (0, grid.n_sets)
 
 
 def _by_row(sets: Array, grid: Grid, span: Span) -> Array:

@@ -48,7 +48,7 @@ class Store:
     path: Path
     problem: NestedExpectation
     stream: Stream
-    _tables: dict[Grid, _Table] = field(default_factory=dict)
+    _tables: dict[Grid, StoredTable] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -64,10 +64,12 @@ class Store:
         if folder.exists() and not folder.is_dir():
             raise InputError("store", f"{str(folder)!r}, which is a file", "the path of a folder")
         folder.mkdir(parents=True, exist_ok=True)
+        from nestquad import __version__
+
         given = {
             "format": _FORMAT,
             "version": _VERSION,
-            "nestquad": _nestquad_version(),
+            "nestquad": __version__,
             "problem": fingerprint(problem),
         }
         file = folder / _MANIFEST
@@ -87,26 +89,16 @@ class Store:
         _remove_leftovers(folder)
         return cls(folder, problem, stream)
 
-    def scan(self, grid: Grid) -> None:
-        """List the chunks on disk, from this process and others."""
-        self._table(grid).scan()
-
-    def read(self, grid: Grid, span: Span) -> tuple[list[tuple[Span, Array]], list[Span]]:
-        """The parts of a span that are stored, with their values, and the parts that are not."""
-        return self._table(grid).read(span)
-
-    def write(self, grid: Grid, span: Span, values: Array) -> None:
-        self._table(grid).write(span, values)
-
-    def _table(self, grid: Grid) -> _Table:
+    def table(self, grid: Grid) -> StoredTable:
+        """The chunks on the points of a grid."""
         key = grid.points
         if key not in self._tables:
-            self._tables[key] = _Table.open(self.path, self.problem, grid)
+            self._tables[key] = StoredTable.open(self.path, self.problem, grid)
         return self._tables[key]
 
 
 @dataclass
-class _Table:
+class StoredTable:
     """The chunks of grids on the same points."""
 
     folder: Path
@@ -115,7 +107,7 @@ class _Table:
     _cache: OrderedDict[Span, Array] = field(default_factory=OrderedDict)
 
     @classmethod
-    def open(cls, store: Path, problem: NestedExpectation, grid: Grid) -> _Table:
+    def open(cls, store: Path, problem: NestedExpectation, grid: Grid) -> StoredTable:
         described = {
             "stream": list(grid.stream.entropy),
             "level": grid.level,
@@ -144,6 +136,7 @@ class _Table:
         return cls(folder)
 
     def scan(self) -> None:
+        """List the chunks on disk, from this process and others."""
         self._names = {}
         for name in sorted(os.listdir(self.folder)):
             found = _NAME.fullmatch(name)
@@ -153,6 +146,7 @@ class _Table:
         self._index()
 
     def read(self, span: Span) -> tuple[list[tuple[Span, Array]], list[Span]]:
+        """The parts of a span that are stored, with their values, and the parts that are not."""
         ready: list[tuple[Span, Array]] = []
         missing = [span]
         t0, t1, n0, n1 = self._corners.T
@@ -304,12 +298,6 @@ def _refuse_another(
             NestquadWarning,
             stacklevel=4,
         )
-
-
-def _nestquad_version() -> str:
-    from nestquad import __version__
-
-    return __version__
 
 
 def _minor(version: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError, MissingExtraError
+from nestquad.errors import InputError, optional_module
 from nestquad.evaluate._call import call_g
 from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
@@ -125,12 +125,8 @@ def _unpacked(payload: bytes) -> Task:
 
 
 def _with_cloudpickle(content: Any, error: Exception) -> bytes:
-    try:
-        import cloudpickle
-    except ImportError:
-        raise MissingExtraError(
-            f"Sending this problem to another process (pickle says: {error})", "parallel"
-        ) from error
+    feature = f"Sending this problem to another process (pickle says: {error})"
+    cloudpickle = optional_module("cloudpickle", feature, "parallel")
     try:
         return bytes(cloudpickle.dumps(content))
     except Exception as second:

@@ -1,7 +1,6 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
-from nestquad.gp._correlation import Correlation
-from nestquad.gp._dense import GP, Hyperparameters, fit_gp
+from nestquad.gp._dense import Hyperparameters
 from nestquad.gp._lattice import (
     LatticeProcess,
     PeriodicKernel,
@@ -24,20 +23,15 @@ from nestquad.gp._surrogate import (
     fit_surrogate,
     near_kinds,
 )
-from nestquad.gp._trend import Trend, trends
 
 __all__ = [
-    "GP",
-    "Correlation",
     "Hyperparameters",
     "LatticeProcess",
     "PeriodicKernel",
     "Surrogate",
     "SurrogateKind",
-    "Trend",
     "amplitude",
     "first_kinds",
-    "fit_gp",
     "fit_lengthscale",
     "fit_periodic",
     "fit_surrogate",
@@ -48,5 +42,4 @@ __all__ = [
     "near_kinds",
     "restricted_likelihood",
     "reversed_bits",
-    "trends",
 ]

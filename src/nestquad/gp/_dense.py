@@ -114,8 +114,8 @@ class RestrictedLikelihood:
 
 def _most_likely(
     likelihood: RestrictedLikelihood, start: Hyperparameters | None
-) -> tuple[Hyperparameters, float] | None:
-    """Hyperparameters of highest likelihood and its logarithm; `start` is that of a similar fit."""
+) -> Hyperparameters | None:
+    """Hyperparameters of highest likelihood; `start` are those of a similar fit."""
     dim = likelihood.z.shape[1]
     guess = likelihood.log_noise_guess
     noise_bounds = (0.0, 0.0) if guess is None else (np.log(1e-22), np.log(10.0))
@@ -127,7 +127,7 @@ def _most_likely(
     found = maximum_likelihood(
         likelihood, starts, np.array(bounds), n_values=likelihood.y.size, most_steps=_MOST_STEPS
     )
-    return None if found is None else (Hyperparameters.from_vector(found[0]), -found[1])
+    return None if found is None else Hyperparameters.from_vector(found[0])
 
 
 def factorized(covariance: Array, functions: Array) -> tuple[Array, Array, Array] | None:
@@ -159,7 +159,6 @@ class GP:
     y: Array
     noise_shape: Array
     parameters: Hyperparameters
-    log_likelihood: float
 
     @cached_property
     def _scale(self) -> tuple[float, float]:
@@ -305,12 +304,8 @@ class GP:
         matrix.flat[:: x.shape[0] + 1] += p.noise * noise_shape + FLOOR * p.signal
         return matrix
 
-    @cached_property
-    def _reach(self) -> float:
-        return _reach(self.z)
-
     def _trend(self, z: Array) -> Array:
-        return self.trend.matrix(z / self._reach)
+        return self.trend.matrix(z / _reach(self.z))
 
 
 def fit_gp(
@@ -326,23 +321,17 @@ def fit_gp(
 ) -> GP | None:
     """Fit by restricted maximum likelihood with weak priors; None if there is no maximum.
 
-    Parameters
-    ----------
-    noise_shape
-        Relative noise variances, (T,); default: equal.
-    noise_guess
-        A guess of the noise variance in units of y², the centre of its prior.
-    noise_variance
-        The noise variances themselves, (T,), in units of y²: nothing of the noise is then fitted.
-    start
-        Where to start besides the defaults, such as the last fit to fewer points.
+    Relative noise variances `noise_shape` (T,) are equal by default, and `noise_guess` is the
+    centre of the prior of their size, in units of y². With `noise_variance` (T,) the noise is
+    known. The search starts from `start` besides the defaults, such as the last fit to fewer
+    points.
     """
     spread = float(y.std())
     dim = z.shape[1]
     shape = np.ones(y.size) if noise_shape is None else noise_shape
     if not spread > 1e-14 * float(np.abs(y).max(initial=0.0)):
         flat = Hyperparameters(np.full(dim, 2.0), 1e-20, 1e-20)
-        return GP(correlation, trend, z, y, np.ones(y.size), flat, 0.0)
+        return GP(correlation, trend, z, y, np.ones(y.size), flat)
     log_guess: float | None = float(np.log(max((noise_guess or 0.0) / spread**2, 1e-20)))
     if noise_guess is None:
         log_guess = float(np.log(1e-6))
@@ -360,7 +349,7 @@ def fit_gp(
     found = _most_likely(likelihood, start)
     if found is None:
         return None
-    gp = GP(correlation, trend, z, y, shape, *found)
+    gp = GP(correlation, trend, z, y, shape, found)
     try:
         _ = gp._factor
     except NumericalError:  # with all points, where fewer chose the hyperparameters

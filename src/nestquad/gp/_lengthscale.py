@@ -26,10 +26,7 @@ _MEDIAN_NODES = 256
 
 
 def median_lengthscale(nodes: Array) -> float:
-    """Median Euclidean distance between distinct nodes (N, d).
-
-    Cost: O(min(N, 256)² d); the first nodes stand for all, which for iid and low-discrepancy
-    points is a fair sample.
+    """Median Euclidean distance between the first 256 of distinct nodes (N, d).
 
     Examples
     --------
@@ -77,23 +74,21 @@ def fit_lengthscale(
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
 
     Both are those of a parabola through the best factors tried: optima are flat. Per-coordinate
-    lengthscales keep their ratios. Values are standardised by the profile itself, so neither their
-    level nor their scale matters.
+    lengthscales keep their ratios. Values are standardised by the profile itself.
 
     Parameters
     ----------
     kernel
         Where to start.
     groups
-        Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes. Functions
-        observed at other nodes make another group.
+        Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes.
     bounds
         The least and the largest factor.
     most_nodes
-        Nodes that are used, the first of each group: the optimum is flat, and the cost is N³.
+        Leading nodes of each group that are used: the cost is N³.
     near
-        The kernel is close already, fitted to the same values with another order or elsewhere:
-        factors between 1/4 and 4 are tried first, and all only if the best is one of these.
+        The kernel is close already: factors between 1/4 and 4 are tried first, and all only if the
+        best is one of these.
 
     Cost
     ----

@@ -33,14 +33,10 @@ def maximum_likelihood(
     ----------
     loss
         Negative log likelihood (with priors or penalties) and its gradient, for parameters (k,).
-    starts
-        Where the search may begin, each (k,); moved into the bounds.
-    bounds
-        (k, 2). Equal bounds fix a parameter.
+    starts, bounds
+        Each start (k,) is moved into the bounds (k, 2). Equal bounds fix a parameter.
     n_values
         Observations: log likelihoods are of this size.
-    most_steps
-        Iterations.
     tolerance
         The search ends with a step that gains less log likelihood than about this. Data tell gains
         of 2 apart; but steps along a ridge gain little, and many may follow.

@@ -17,6 +17,7 @@ from nestquad.kernels._kernel import (
     Lengthscale,
     ProductKernel,
     accumulate,
+    accumulated,
     as_lengthscale,
     checked_kernels,
 )
@@ -53,10 +54,6 @@ class Additive(_OverBase):
     """Mean over coordinates of the one-dimensional factors of `base`.
 
     Functions f_1(x_1) + ... + f_d(x_d): what product kernels lose in high dimension, this keeps.
-
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
 
     Examples
     --------
@@ -95,10 +92,6 @@ class Anova(_OverBase):
         Largest number of coordinates that interact, at least 1.
     weight
         Relative weight of one more coordinate, positive.
-
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
 
     Cost
     ----
@@ -140,9 +133,7 @@ class Anova(_OverBase):
                 symmetric[m] = accumulate(np.add, symmetric[m], factor * symmetric[m - 1])
             if dim > 1:
                 symmetric[0] = accumulate(np.add, symmetric[0], factor)
-        total = symmetric[0]
-        for term in symmetric[1:]:
-            total = accumulate(np.add, total, term)
+        total = accumulated(np.add, symmetric)
         total += 1.0
         sets = sum(comb(dim, m) * self.weight**m for m in range(min(self.order, dim) + 1))
         return accumulate(np.divide, total, sets)
@@ -207,10 +198,3 @@ class Tensor(Coordinatewise):
                 "kernels", f"{len(self.kernels)} of them", f"one for each of the {dim} coordinates"
             )
         return self.kernels[j]
-
-    def combine(self, parts: Iterable[Array]) -> Array:
-        iterator = iter(parts)
-        product = next(iterator)
-        for part in iterator:
-            product = accumulate(np.multiply, product, part)
-        return product

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
+from nestquad.kernels._kernel import (
+    DifferentiableKernel,
+    Lengthscale,
+    accumulate,
+    accumulated,
+    differences,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,10 +24,6 @@ class Gaussian(DifferentiableKernel):
     ----------
     lengthscale
         A number, (d,) for one per coordinate, or (T, d) for a batch of kernels.
-
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
 
     Cost
     ----
@@ -41,18 +43,13 @@ class Gaussian(DifferentiableKernel):
 
     def evaluate(self, x: Array, y: Array) -> Array:
         dim = x.shape[-1]
-        exponent = self.coordinate(0, dim)._exponent(x[..., 0], y[..., 0])
-        for j in range(1, dim):
-            part = self.coordinate(j, dim)._exponent(x[..., j], y[..., j])
-            exponent = accumulate(np.add, exponent, part)
+        parts = (self.coordinate(j, dim)._exponent(x[..., j], y[..., j]) for j in range(dim))
+        exponent = accumulated(np.add, parts)
         return np.exp(exponent, out=exponent)
 
     def univariate(self, x: Array, y: Array) -> Array:
         exponent = self._exponent(x, y)
         return np.exp(exponent, out=exponent)
-
-    def univariate_diagonal(self, x: Array) -> Array:
-        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
 
     def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
         scale = self.scale(2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -32,6 +33,10 @@ class Kernel(ABC):
     :meth:`evaluate_diagonal`, :meth:`smoothness` and :meth:`with_lengthscale`. They are immutable,
     and two of them are equal, with equal hashes, when their parameters are: weights can be cached
     by kernel.
+
+    Shapes
+    ------
+    x (..., n, d), y (..., m, d) with leading axes that broadcast -> (..., n, m).
     """
 
     @property
@@ -61,12 +66,7 @@ class Kernel(ABC):
         """Evaluate k(x, x) at checked nodes."""
 
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array:
-        """Evaluate at all pairs of nodes.
-
-        Shapes
-        ------
-        x (..., n, d), y (..., m, d) with leading axes that broadcast -> (..., n, m).
-        """
+        """Evaluate at all pairs of nodes."""
         first = as_nodes(x, "x")
         second = first if y is x else as_nodes(y, "y")
         if first.shape[-1] != second.shape[-1]:
@@ -160,13 +160,14 @@ def accumulate(operation: np.ufunc, total: Array, part: Array | float) -> Array:
     return np.asarray(operation(total, part, out=total if writable else None))
 
 
+def accumulated(operation: np.ufunc, parts: Iterable[Array]) -> Array:
+    """The sum or product of all parts."""
+    return reduce(lambda total, part: accumulate(operation, total, part), parts)
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class Sum(Kernel):
     """k_1 + k_2 + ...; ``k1 + k2`` makes one.
-
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
 
     Examples
     --------
@@ -200,10 +201,7 @@ class Sum(Kernel):
         return Sum(*(kernel.for_law(law) for kernel in self.kernels))
 
     def evaluate(self, x: Array, y: Array) -> Array:
-        total = self.kernels[0].evaluate(x, y)
-        for kernel in self.kernels[1:]:
-            total = accumulate(np.add, total, kernel.evaluate(x, y))
-        return total
+        return accumulated(np.add, (kernel.evaluate(x, y) for kernel in self.kernels))
 
     def evaluate_diagonal(self, x: Array) -> Array:
         return np.asarray(sum(kernel.evaluate_diagonal(x) for kernel in self.kernels))
@@ -212,10 +210,6 @@ class Sum(Kernel):
 @dataclass(frozen=True, eq=False)
 class Scaled(Kernel):
     """``amplitude * kernel``; ``2.0 * k`` makes one. The amplitude is a variance, not its root.
-
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
 
     Examples
     --------
@@ -289,9 +283,9 @@ class Coordinatewise(Kernel):
     def coordinate(self, j: int, dim: int) -> Kernel:
         """The one-dimensional kernel of coordinate j out of `dim`."""
 
-    @abstractmethod
     def combine(self, parts: Iterable[Array]) -> Array:
         """The kernel from its factors, in the order of the coordinates; may overwrite them."""
+        return accumulated(np.multiply, parts)
 
     def evaluate(self, x: Array, y: Array) -> Array:
         dim = x.shape[-1]
@@ -311,10 +305,6 @@ class ProductKernel(Coordinatewise):
 
     Subclasses implement :meth:`univariate` and :meth:`univariate_diagonal`, which are called on
     kernels of one coordinate only, and must not go through :meth:`evaluate` there.
-
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
 
     Examples
     --------
@@ -370,13 +360,6 @@ class ProductKernel(Coordinatewise):
             )
         return self.with_lengthscale(self.lengthscale[..., part])
 
-    def combine(self, parts: Iterable[Array]) -> Array:
-        iterator = iter(parts)
-        product = next(iterator)
-        for part in iterator:
-            product = accumulate(np.multiply, product, part)
-        return product
-
     def scale(self, n_axes: int) -> Array | float:
         """The lengthscale of a one-dimensional kernel, a batch (T,) followed by `n_axes` ones."""
         if isinstance(self.lengthscale, float):
@@ -386,7 +369,10 @@ class ProductKernel(Coordinatewise):
 
 
 class DifferentiableKernel(ProductKernel):
-    """A product of functions of x_j - y_j with derivatives, as Stein kernels need them."""
+    """A product of functions of x_j - y_j, 1 at zero, with the derivatives of Stein kernels."""
+
+    def univariate_diagonal(self, x: Array) -> Array:
+        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
 
     @abstractmethod
     def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:

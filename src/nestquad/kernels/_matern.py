@@ -34,10 +34,6 @@ class Matern(DifferentiableKernel):
     lengthscale
         A number, (d,) for one per coordinate, or (T, d) for a batch of kernels.
 
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
-
     Cost
     ----
     One exponential a pair and coordinate; 8 n m bytes twice.
@@ -77,9 +73,6 @@ class Matern(DifferentiableKernel):
         r = differences(x, y)
         z = accumulate(np.multiply, np.abs(r, out=r), self.rate(2))
         return _times_decay(z, self.polynomial)
-
-    def univariate_diagonal(self, x: Array) -> Array:
-        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
 
     def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
         slope, bend = self._derivative_polynomials()

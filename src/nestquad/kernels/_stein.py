@@ -37,10 +37,6 @@ class Stein(Kernel):
     constant
         c, positive, so that constant functions belong to the space.
 
-    Shapes
-    ------
-    x (..., n, d), y (..., m, d) -> (..., n, m).
-
     Cost
     ----
     Three exponentials (Matérn) a pair and coordinate, one call of the score for x and for y.

@@ -1,6 +1,7 @@
 """Figures in one visual style; matplotlib is loaded only when one is drawn.
 
-Results are read through their attributes, so that this folder imports none of them.
+Functions that draw return the axes. Results are read through their attributes, so that this folder
+imports none of them.
 """
 
 from __future__ import annotations

@@ -36,10 +36,6 @@ def plot_comparison(comparison: Any, ax: Any = None) -> Any:
     ax
         Axes to draw on; None makes a figure with pyplot.
 
-    Returns
-    -------
-    The axes.
-
     Examples
     --------
     >>> import nestquad as nq

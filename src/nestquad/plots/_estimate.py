@@ -11,6 +11,7 @@ from nestquad.errors import InputError
 from nestquad.plots._style import (
     AVERAGE,
     INK,
+    MOST_ANSWERS,
     SOFT,
     TEXT_SIZE,
     End,
@@ -23,7 +24,6 @@ from nestquad.plots._style import (
     title,
 )
 
-_MOST_ANSWERS = 4
 # The smallest weight that is drawn, relative to the largest.
 _VISIBLE = 1e-2
 # Answers are told apart as methods are; J is drawn in grey.
@@ -43,10 +43,6 @@ def plot_estimate(estimate: Any, ax: Any = None) -> Any:
         An `Estimate` that carries its outer sample.
     ax
         Axes to draw on; None makes a figure with pyplot.
-
-    Returns
-    -------
-    The axes.
 
     Examples
     --------
@@ -170,7 +166,7 @@ def _has_other_scale(j: Array, f: Array) -> bool:
 
 def _draw_j(ax: Any, theta: Array, j: Array) -> list[End]:
     ends = []
-    for k in range(min(j.shape[1], _MOST_ANSWERS)):
+    for k in range(min(j.shape[1], MOST_ANSWERS)):
         ax.plot(theta, j[:, k], color=SOFT, linewidth=1.2, zorder=2)
         ends.append(End(j[-1, k], _indexed("J(θ)", k, j.shape[1]), SOFT))
     return ends
@@ -178,7 +174,7 @@ def _draw_j(ax: Any, theta: Array, j: Array) -> list[End]:
 
 def _draw_distribution(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     sample = estimate.sample
-    count = min(sample.f.shape[1], _MOST_ANSWERS)
+    count = min(sample.f.shape[1], MOST_ANSWERS)
     bins = int(np.clip(np.sqrt(len(sample.f)), 6, 40))
     edges = np.histogram_bin_edges(sample.f[:, :count], bins=bins)
     for k, look in zip(range(count), _ANSWER_STYLES, strict=False):

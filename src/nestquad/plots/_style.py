@@ -215,7 +215,7 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-_MOST_ANSWERS = 4
+MOST_ANSWERS = 4
 
 
 def short(text: str, longest: int) -> str:
@@ -248,5 +248,5 @@ def answer_text(estimate: Any) -> str:
     """The value of an estimate ± its 95 % half-width; of many answers the first few."""
     values, halves = np.ravel(estimate.value), np.ravel(estimate.half_width)
     shown = [plus_minus(*pair) for pair in zip(values, halves, strict=True)]
-    more = f" and {len(shown) - _MOST_ANSWERS} more" if len(shown) > _MOST_ANSWERS else ""
-    return ", ".join(shown[:_MOST_ANSWERS]) + more
+    more = f" and {len(shown) - MOST_ANSWERS} more" if len(shown) > MOST_ANSWERS else ""
+    return ", ".join(shown[:MOST_ANSWERS]) + more

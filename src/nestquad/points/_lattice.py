@@ -110,25 +110,11 @@ def lattice_vector(
 ) -> NDArray[np.int64]:
     """Generating vector of a rank-1 lattice that is good for every size 2**k, k <= log2_size.
 
-    Parameters
-    ----------
-    dim
-        Number of coordinates.
-    log2_size
-        Base-2 logarithm of the largest number of points.
-    weights
-        Product weights γ_j > 0, at least `dim` of them; 0.1 each when None.
-
-    Returns
-    -------
-    NDArray[np.int64]
-        Odd numbers below 2**log2_size, read-only. The vector for fewer coordinates is
-        its beginning.
+    Product weights γ_j > 0, at least `dim` of them, are 0.1 each when None. The vector (dim,) has
+    odd entries below 2**log2_size; that for fewer coordinates is its beginning.
 
     Notes
     -----
-    Shapes: (dim,).
-
     Cost: O(dim m 2**m) for m = `log2_size`, then cached.
 
     Examples

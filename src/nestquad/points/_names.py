@@ -13,14 +13,9 @@ _NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Halto
 
 
 def as_sequence(points: str | Sequence, *, argument: str = "points") -> Sequence:
-    """Sequence from its name ("iid", "sobol", "halton", "lattice") or itself.
+    """Sequence from its name ("iid", "sobol", "halton", "lattice", in any case) or itself.
 
-    Parameters
-    ----------
-    points
-        A name, in any case, or a `Sequence`.
-    argument
-        What the user calls it, for error messages.
+    Errors call it `argument`.
 
     Examples
     --------

@@ -39,25 +39,9 @@ class Sequence(ABC):
     def uniforms(
         self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
     ) -> Array:
-        """Points `indices` of sets `sets`, both half-open ranges.
+        """Points strictly inside (0, 1), a new array that the caller may change.
 
-        Parameters
-        ----------
-        stream
-            Source of randomness.
-        dim
-            Number of coordinates.
-        sets, indices
-            (first, past the last).
-
-        Returns
-        -------
-        Array
-            Strictly inside (0, 1), a new array that the caller may change.
-
-        Notes
-        -----
-        Shapes: sets (a, b) and indices (i, j) give (b - a, j - i, dim).
+        `sets` (a, b) and `indices` (i, j) are half-open ranges, which give (b - a, j - i, dim).
 
         Examples
         --------
@@ -101,12 +85,7 @@ _CACHED = 1 << 15  # numbers that stay in the fast cache between two passes over
 
 
 def set_shifts(stream: Stream, dim: int, sets: tuple[int, int]) -> Array:
-    """One uniform in [0, 1) for each set and coordinate.
-
-    Notes
-    -----
-    Shapes: sets (a, b) give (b - a, dim).
-    """
+    """One uniform in [0, 1) for each set (a ≤ s < b) and coordinate, (b - a, dim)."""
     a, b = sets
     shifts = np.empty((b - a, dim))
     RandomRuns.of(stream).fill(0, a * dim, shifts)
@@ -120,12 +99,7 @@ def blocks(n_sets: int, numbers_per_set: int) -> list[slice]:
 
 
 def shifted_modulo_one(points: Array, shifts: Array) -> Array:
-    """Shift all points of a set together, wrapped into the open unit cube.
-
-    Notes
-    -----
-    Shapes: points (N, d) in [0, 1) and shifts (S, d) in [0, 1) give (S, N, d).
-    """
+    """Points (N, d) shifted by each of (S, d), wrapped into the open unit cube: (S, N, d)."""
     out = np.empty((len(shifts), *points.shape))
     for some in blocks(len(shifts), points.size):
         part = out[some]

@@ -7,8 +7,6 @@ from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
     Term,
-    higher_terms,
-    total_degree,
     total_degree_terms,
 )
 from nestquad.regression._regression import Link, Regression, regress, regress_log
@@ -25,9 +23,7 @@ __all__ = [
     "fit_controls",
     "fit_terms",
     "grow_polynomial",
-    "higher_terms",
     "regress",
     "regress_log",
-    "total_degree",
     "total_degree_terms",
 ]

@@ -9,7 +9,7 @@ from math import comb
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.regression._least_squares import NormalEquations
+from nestquad.regression._least_squares import solve_normal_equations
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -209,9 +209,10 @@ def fit_controls(
         every = list(dict.fromkeys(t for tier in offered for t in tier.terms(*dims)))
         names = (of_theta,) * dims[1] + (of_x,) * dims[0]
         columns = WithinGroups(joint, names, nodes).matrix(every)
-        systems = [
-            (NormalEquations.of(columns[~fold], y[~fold]), columns[fold], y[fold]) for fold in folds
-        ]
+        systems = []
+        for fold in folds:
+            rest = columns[~fold]
+            systems.append((rest.T @ rest, rest.T @ y[~fold], columns[fold], y[fold]))
         position = {term: i for i, term in enumerate(every)}
         best_size = len(every)
         for tier in offered:
@@ -220,8 +221,9 @@ def fit_controls(
                 break
             chosen = [position[term] for term in terms]
             coefficients, squares = [], 0.0
-            for system, own, left_out in systems:
-                if (found := system.solve(chosen)) is None:
+            for gram, moments, own, left_out in systems:
+                found = solve_normal_equations(gram[np.ix_(chosen, chosen)], moments[chosen])
+                if found is None:
                     break
                 coefficients.append(found)
                 squares += float(((left_out - own[:, chosen] @ found) ** 2).sum())

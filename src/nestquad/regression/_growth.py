@@ -165,7 +165,7 @@ def choose_scores(
     dim = uniform.shape[1]
     terms: list[Term] = [()]
     terms += [((j, degree),) for j in range(dim) for degree in (1, 2, 3)]
-    if len(terms) * 4 > uniform.shape[0]:
+    if "uniform" not in written or len(terms) * 4 > uniform.shape[0]:
         return _spread(written, sizes)
 
     def unexplained(scores: list[Score]) -> float:
@@ -177,8 +177,6 @@ def choose_scores(
                 total += fit_terms(column, table, terms, weights).loo / spread
         return total
 
-    if "uniform" not in written:
-        return _spread(written, sizes)
     best = list(written)
     least = unexplained(best)
     for group, score in enumerate(written):

@@ -198,30 +198,15 @@ class LeastSquares:
         return replace(self, _columns=columns, _basis=basis, _lower=lower, _projections=projections)
 
 
-@dataclass(frozen=True, eq=False)
-class NormalEquations:
-    """Least squares on many subsets of the same columns: O(n k²) once, O(k³) for a subset.
+def solve_normal_equations(gram: Array, moments: Array) -> Array | None:
+    """Coefficients (k, p) from the Gram matrix of k columns and their products with p values.
 
-    Shapes
-    ------
-    gram (k, k), moments (k, p).
+    None where the columns cannot be told apart.
     """
-
-    gram: Array
-    moments: Array
-
-    @classmethod
-    def of(cls, columns: Array, values: Array) -> NormalEquations:
-        """For columns (n, k) and values (n, p)."""
-        return cls(columns.T @ columns, columns.T @ values)
-
-    def solve(self, chosen: Sequence[int]) -> Array | None:
-        """Coefficients (k, p) of some columns; None where these cannot be told apart."""
-        gram = self.gram[np.ix_(chosen, chosen)]
-        size = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
-        lower, info = lapack.dpotrf(gram * size[:, None] * size, lower=1)
-        # Columns have length one here, so pivots are sines of the angles between them.
-        if info != 0 or np.diagonal(lower).min() < 1.0 / _MOST_PIVOTS:
-            return None
-        found, _ = lapack.dpotrs(lower, self.moments[chosen] * size[:, None], lower=1)
-        return np.asarray(found * size[:, None])
+    size = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
+    lower, info = lapack.dpotrf(gram * size[:, None] * size, lower=1)
+    # Columns have length one here, so pivots are sines of the angles between them.
+    if info != 0 or np.diagonal(lower).min() < 1.0 / _MOST_PIVOTS:
+        return None
+    found, _ = lapack.dpotrs(lower, moments * size[:, None], lower=1)
+    return np.asarray(found * size[:, None])

@@ -50,10 +50,6 @@ class ScoreTable:
         """The table of the first coordinates."""
         return ScoreTable(self._uniform[:, :dim], self.scores[:dim])
 
-    def column(self, term: Term) -> Array:
-        """The product of the term's factors, (n,)."""
-        return self.matrix([term])[:, 0]
-
     def matrix(self, terms: Sequence[Term], rows: slice = slice(None)) -> Array:
         """One column for each term, (n, p)."""
         columns = np.empty((len(terms), self._uniform[rows].shape[0]))

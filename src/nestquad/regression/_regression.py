@@ -110,11 +110,8 @@ def regress(
 ) -> Regression:
     """Least squares on polynomials in θ, whose degree leave-one-out errors choose."""
     terms = _terms(values, table, n_theta, degree, control_variates)
-    if degree is not None:
-        fit = fit_terms(values, table, terms)
-        return Regression(fit, fit.coefficients, "identity", n_theta)
     best = fit_terms(values, table, terms)
-    for total in range(1, _MOST_DEGREE + 1):
+    for total in range(1, _MOST_DEGREE + 1) if degree is None else ():
         if comb(n_theta + total, total) > _room(values.size):
             break
         present = set(best.terms)

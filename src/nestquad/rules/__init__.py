@@ -9,7 +9,7 @@ from nestquad.rules._regularization import (
     scheduled_lambda,
 )
 from nestquad.rules._rule import Exactness, Rule, equal_weights
-from nestquad.rules._weights import kernel_rule, kernel_rules, prefix_rules
+from nestquad.rules._weights import kernel_rule, prefix_rules
 
 __all__ = [
     "Exactness",
@@ -22,7 +22,6 @@ __all__ = [
     "equal_weights",
     "factorize",
     "kernel_rule",
-    "kernel_rules",
     "prefix_rules",
     "scheduled_lambda",
 ]

@@ -13,6 +13,9 @@ from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel
 from nestquad.rules._cholesky import Factor, Factorizer, factorize
 
+# Nodes of a group that choose λ_0: optima are flat, and the cost is N³.
+_MOST_NODES = 256
+
 
 @dataclass(frozen=True)
 class Jitter:
@@ -135,8 +138,6 @@ def best_lambda0(
     kernel: Kernel,
     groups: Sequence[tuple[Array, Array]],
     grid: tuple[float, ...],
-    *,
-    most_nodes: int = 256,
 ) -> float:
     """The λ_0 of the grid with the smallest leave-one-out error of kernel ridge regression.
 
@@ -152,7 +153,7 @@ def best_lambda0(
         return grid[0]
     errors = [
         sum(
-            _leave_one_out(kernel, nodes[:most_nodes], values[:most_nodes], lambda0)
+            _leave_one_out(kernel, nodes[:_MOST_NODES], values[:_MOST_NODES], lambda0)
             for nodes, values in groups
         )
         for lambda0 in grid

@@ -65,28 +65,10 @@ def kernel_rule(
     >>> bool(abs(rule.integrate(np.exp(nodes[:, 0])) - (np.e - 1)) < 2e-3)
     True
     """
-    return kernel_rules(
-        kernel, law, np.asarray(nodes)[None], regularization=regularization, exact=exact
-    )[0]
-
-
-def kernel_rules(
-    kernel: Kernel,
-    law: Law,
-    nodes: Array,
-    *,
-    regularization: Regularization | None = None,
-    exact: Exactness = "constant",
-) -> list[Rule]:
-    """One rule for each of T node sets (T, N, d), whose laws (one, or T) may differ.
-
-    Cost
-    ----
-    T times that of :func:`kernel_rule`, and T N² numbers of memory: call it in blocks.
-    """
-    sizes = np.shape(nodes)[1:2]
-    found = prefix_rules(kernel, law, nodes, sizes, regularization=regularization, exact=exact)
-    return [rules[0] for rules in found]
+    one_set = np.asarray(nodes)[None]
+    sizes = one_set.shape[1:2]
+    found = prefix_rules(kernel, law, one_set, sizes, regularization=regularization, exact=exact)
+    return found[0][0]
 
 
 def prefix_rules(
@@ -99,6 +81,9 @@ def prefix_rules(
     exact: Exactness = "constant",
 ) -> list[list[Rule]]:
     """For each of T node sets, rules on its first nodes: all, half of them, and so on.
+
+    Laws (one, or T) and lengthscales may differ between the sets. Memory is T N² numbers: call it
+    in blocks.
 
     The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
     leading block, so prefixes cost next to nothing; where weights cost O(N log N), they cost that.
@@ -142,7 +127,9 @@ def _systems(
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
     functions = [_basis(exact, nodes[i]) for i in sets]
-    moments = np.broadcast_to(_basis_means(exact, law), (count, functions[0].shape[1]))
+    # A law needs a mean only where linear functions are to be exact.
+    center = np.atleast_1d(law.mean()) if exact == "linear" else np.empty(0)
+    moments = np.broadcast_to(_basis(exact, center), (count, functions[0].shape[1]))
     if kernel.batch_shape and len(sets) < count:
         kernel = kernel.with_lengthscale(np.asarray(kernel.lengthscale)[sets])
     grams = _upper_gram(kernel, nodes[sets])
@@ -269,21 +256,9 @@ class _DenseSystem:
         )
 
 
-def _basis(exact: Exactness, nodes: Array) -> Array:
-    """Values of the exactly integrated functions at the nodes, (N, k)."""
-    n = nodes.shape[0]
+def _basis(exact: Exactness, x: Array) -> Array:
+    """Exactly integrated functions at points (…, d), (…, k); at a mean, their expectations."""
     if exact == "none":
-        return np.empty((n, 0))
-    if exact == "constant":
-        return np.ones((n, 1))
-    return np.concatenate([np.ones((n, 1)), nodes], axis=1)
-
-
-def _basis_means(exact: Exactness, law: Law) -> Array:
-    """Expectations of those functions, (k,), or (T, k) for a batch of T laws."""
-    if exact == "none":
-        return np.empty(0)
-    if exact == "constant":
-        return np.ones(1)
-    mean = np.atleast_1d(law.mean())
-    return np.concatenate([np.ones((*mean.shape[:-1], 1)), mean], axis=-1)
+        return np.empty((*x.shape[:-1], 0))
+    one = np.ones((*x.shape[:-1], 1))
+    return one if exact == "constant" else np.concatenate([one, x], axis=-1)

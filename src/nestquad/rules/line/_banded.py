@@ -46,16 +46,8 @@ def line_solutions(
 ) -> list[list[LineSolution | None]]:
     """For each of T laws one solution for each group of node sets, None where rounding decides.
 
-    All sets are one chain, so that many small ones take little more time than a large one.
-
-    Parameters
-    ----------
-    order
-        m = ν + 1/2.
-    rate
-        Of the kernels, from x to z, (T,).
-    groups
-        Sets of distinct nodes, each (T, N) with an N of its own.
+    All sets are one chain, so that many small ones take little more time than a large one. The
+    order is m = ν + 1/2; rates (T,) lead from x to z; each group (T, N) has an N of its own.
 
     Cost
     ----

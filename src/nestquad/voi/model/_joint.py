@@ -122,16 +122,7 @@ class Split:
 
 
 def joint_law(parameters: Any, correlations: Any) -> Joint:
-    """The joint law of named parameters.
-
-    Parameters
-    ----------
-    parameters
-        From a name, or a tuple of names for a law of several coordinates, to a law.
-    correlations
-        From a tuple of names to the correlation of each two of them; only between normal and
-        log-normal parameters (of the latter, by their logarithm).
-    """
+    """The joint law of parameters and correlations, given as in `Model`."""
     if not isinstance(parameters, Mapping) or not parameters:
         raise InputError(
             "parameters", type(parameters).__name__, "a mapping from names to laws", "As a dict."
@@ -206,7 +197,8 @@ def _correlate(
             )
         for a, b in combinations([gaussian.index(name) for name in names], 2):
             cov[a, b] = cov[b, a] = value * np.sqrt(cov[a, a] * cov[b, b])
-    lowest = float(np.linalg.eigvalsh(_scaled(cov)).min())
+    sd = np.sqrt(np.diagonal(cov))
+    lowest = float(np.linalg.eigvalsh(cov / np.outer(sd, sd)).min())
     if lowest < -1e-9:
         raise InputError(
             "correlations",
@@ -214,12 +206,6 @@ def _correlate(
             "a positive semi-definite correlation matrix",
             "Correlations that are not given are 0: have all pairs of a group been given?",
         )
-
-
-def _scaled(cov: Array) -> Array:
-    sd = np.sqrt(np.diagonal(cov))
-    scaled: Array = cov / np.outer(sd, sd)
-    return scaled
 
 
 def _normal(mean: Array, cov: Array) -> Law:

@@ -14,7 +14,6 @@ from scipy.special import ndtri, stdtrit
 
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
-from nestquad.distributions import Law
 from nestquad.errors import EvaluationError, InputError
 from nestquad.estimate import as_budget, estimate
 from nestquad.methods import Method
@@ -146,11 +145,8 @@ class Model:
         self, *, tol: float | None = None, budget: int | None = None, rng: RNGLike = None
     ) -> Estimate:
         """Expected value of perfect information, to a tolerance or with a budget of model runs."""
-        everything = self.joint.split(self.names)
-        found = _perfect_by_sobol(
-            everything.outer, _AllKnown(everything, self.net_benefit), tol, budget, rng
-        )
-        return replace(found, problem=f"{self.name}, EVPI")
+        benefits = _AllKnown(self.joint.split(self.names), self.net_benefit)
+        return replace(_perfect_by_sobol(benefits, tol, budget, rng), problem=f"{self.name}, EVPI")
 
     def sample(self, n: int, rng: RNGLike = None) -> tuple[Outputs, pd.DataFrame]:
         """Outputs and inputs of n independent runs, for everything that takes tables."""
@@ -249,13 +245,10 @@ _LIMIT = 10_000_000
 
 
 def _perfect_by_sobol(
-    law: Law,
-    benefits: Callable[[Array], Array],
-    tol: float | None,
-    budget: int | None,
-    rng: RNGLike,
+    benefits: _AllKnown, tol: float | None, budget: int | None, rng: RNGLike
 ) -> Estimate:
     """E max − max E of net benefits (n, D) of draws (n, d), by replicated Sobol points."""
+    law = benefits.split.outer
     if tol is None and budget is None:
         raise InputError(
             "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."

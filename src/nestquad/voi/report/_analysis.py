@@ -42,13 +42,11 @@ class Audience:
 
     @property
     def size(self) -> float:
-        return people(self.per_year, self.horizon, discount=self.discount)
+        return people(**vars(self))
 
     def scaled(self, table: pd.DataFrame) -> pd.DataFrame:
         """A table with values for all of them."""
-        scaled: pd.DataFrame = population(
-            table, per_year=self.per_year, horizon=self.horizon, discount=self.discount
-        )
+        scaled: pd.DataFrame = population(table, **vars(self))
         return scaled
 
 
@@ -91,7 +89,10 @@ class Analysis:
             "n_rows": self.outputs.n_rows,
             "n_parameters": self.n_parameters,
             "people": self.audience.size,
-            **{name: _records(table) for name, table in tables.items()},
+            **{
+                name: None if table is None else plain(table.to_dict("records"))
+                for name, table in tables.items()
+            },
         }
 
 
@@ -123,9 +124,7 @@ def analyze(
         found = evsi(outputs, inputs, study.design, study.sizes, rng=rng, progress=progress)
         costed = enbs(
             found,
-            per_year=audience.per_year,
-            horizon=audience.horizon,
-            discount=audience.discount,
+            **vars(audience),
             fixed_cost=study.fixed_cost,
             cost_per_participant=study.cost_per_participant,
         )
@@ -153,7 +152,3 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     rank = table["wtp"].fillna(-1.0).map(order)
     keys = np.lexsort((-table["evppi"].to_numpy(), rank.to_numpy()))
     return table.iloc[keys].reset_index(drop=True)
-
-
-def _records(table: pd.DataFrame | None) -> Any:
-    return None if table is None else plain(table.to_dict("records"))

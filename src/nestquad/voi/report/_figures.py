@@ -1,4 +1,4 @@
-"""Figures of a value-of-information analysis."""
+"""Figures of a value-of-information analysis; each function returns the axes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,6 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
         Axes to draw on; None makes a figure with pyplot.
     reference
         The option that others are compared with; default: the first.
-
-    Returns
-    -------
-    The axes.
     """
     known = as_outputs(outputs)
     if known.net_benefit is not None:
@@ -99,10 +95,6 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
         As in `ceac`.
     ax
         Axes to draw on; None makes a figure with pyplot.
-
-    Returns
-    -------
-    The axes.
     """
     known = as_outputs(outputs)
     table = ceac(known, wtp)
@@ -138,14 +130,11 @@ def plot_evpi(
         Axes to draw on; None makes a figure with pyplot.
     mark
         A willingness to pay to mark.
-
-    Returns
-    -------
-    The axes.
     """
     _require(evpi, "evpi")
     ax = axes_or_new(ax)
-    ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, alpha=0.12, linewidth=0)
+    band = {"alpha": 0.12, "linewidth": 0}
+    ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, **band)
     ax.plot(evpi.wtp, evpi.evpi, color=INK, linewidth=1.8)
     ends = [End(float(evpi.evpi.iloc[-1]), "EVPI", INK)]
     if evppi is not None:
@@ -153,9 +142,7 @@ def plot_evpi(
         leading = evppi.groupby("pars", sort=False).evppi.max().nlargest(_MOST_CURVES).index
         for label, look in zip(leading, series_styles(len(leading)), strict=True):
             part = evppi[evppi.pars == label]
-            ax.fill_between(
-                part.wtp, part.lower, part.upper, color=look.color, alpha=0.12, linewidth=0
-            )
+            ax.fill_between(part.wtp, part.lower, part.upper, color=look.color, **band)
             ax.plot(part.wtp, part.evppi, color=look.color, linestyle=look.dashes, linewidth=1.5)
             ends.append(End(float(part.evppi.iloc[-1]), short(label, _LONGEST), look.color))
     if mark is not None:
@@ -181,10 +168,6 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
         Axes to draw on; None makes a figure with pyplot.
     evpi
         The value of knowing everything, for the title.
-
-    Returns
-    -------
-    The axes.
     """
     _require(evppi, "evppi")
     ax = axes_or_new(ax)
@@ -224,10 +207,6 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
         Axes to draw on; None makes a figure with pyplot.
     evppi
         The value of knowing the study's parameters exactly, which no size exceeds.
-
-    Returns
-    -------
-    The axes.
     """
     _require(evsi, "evsi")
     ax = axes_or_new(ax)
@@ -251,10 +230,6 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
         A table of `enbs`.
     ax
         Axes to draw on; None makes a figure with pyplot.
-
-    Returns
-    -------
-    The axes.
     """
     _require(enbs, "enbs")
     ax = axes_or_new(ax)

@@ -83,6 +83,9 @@ class _Page:
         self.data, self.currency, self.effect = analysis, currency, effect
         self.wtp = analysis.outputs.wtps[0]
         self.has_effects = analysis.outputs.net_benefit is None
+        audience = analysis.audience
+        self.whom = f"{audience.per_year:,.0f} people a year over {audience.horizon:g} years"
+        self.discount = f"discounted at {100 * audience.discount:g} %"
 
     def sections(self) -> Iterator[str]:
         yield from self._headline()
@@ -97,15 +100,17 @@ class _Page:
     def money(self, value: float) -> str:
         return money(value, self.currency)
 
-    def effects(self, value: float) -> str:
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-    def interval(self, row: Any, prefix: str = "") -> str:
-        return f"{self.money(row[f'{prefix}lower'])} to {self.money(row[f'{prefix}upper'])}"
+    def interval(self, row: Any) -> str:
+        return f"{self.money(row.lower)} to {self.money(row.upper)}"
 
     def _first(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows at the first willingness to pay."""
         return table if np.isnan(self.wtp) else table[table["wtp"] == self.wtp]
+
+    def _distinguished(self) -> pd.DataFrame:
+        """Single parameters that are worth knowing, at the first willingness to pay."""
+        singles = self._first(self.data.singles)
+        return singles[~singles["flags"].str.contains("not distinguishable")]
 
     def _headline(self) -> Iterator[str]:
         row = self.data.evpi.iloc[0]
@@ -114,17 +119,12 @@ class _Page:
             f'<p class="answer">EVPI {escape(self.money(row.evpi))} per person</p>'
             f"<p>95 % interval {escape(self.interval(row))}{escape(at)}.</p>"
         )
-        audience = self.data.audience
-        gained = (
-            f", or {self.effects(row.population_effects)} {self.effect}" if self.has_effects else ""
-        )
+        gained = f", or {money(row.population_effects)} {self.effect}" if self.has_effects else ""
         texts = [
-            f"For {audience.per_year:,.0f} people a year over {audience.horizon:g} years "
-            f"(discounted at {100 * audience.discount:g} %): {self.money(row.population)}{gained}. "
+            f"For {self.whom} ({self.discount}): {self.money(row.population)}{gained}. "
             "Research that costs more than this cannot be worth its cost."
         ]
-        best = self._first(self.data.singles)
-        seen = best[~best["flags"].str.contains("not distinguishable")]
+        seen = self._distinguished()
         if len(seen):
             top = ", ".join(
                 f"{r.pars} ({self.money(r.evppi)}, {100 * r['evppi/evpi']:.0f} % of EVPI)"
@@ -185,12 +185,10 @@ class _Page:
         if self.has_effects:
             head.append(f"population, {self.effect}")
             for row, value in zip(rows, self.data.evpi.population_effects, strict=True):
-                row.append(self.effects(value))
+                row.append(money(value))
         yield grid(head, rows)
         if self.has_effects:
-            seen = self._first(self.data.singles)
-            seen = seen[~seen["flags"].str.contains("not distinguishable")]
-            wanted = {*seen.pars.head(5), *self.data.groups.pars}
+            wanted = {*self._distinguished().pars.head(5), *self.data.groups.pars}
             curves = self.data.evppi_curve[self.data.evppi_curve.pars.isin(wanted)]
             yield figure(
                 lambda ax: plot_evpi(
@@ -287,14 +285,12 @@ class _Page:
             ]
         if self.has_effects:
             head.append(f"Population, {self.effect}")
-        audience = self.data.audience
         at = f" at a willingness to pay of {self.money(self.wtp)}" if self.has_effects else ""
         yield grid(
             head,
             rows,
             f"Expected value of perfect and of partial perfect information{at}; population: "
-            f"{audience.per_year:,.0f} people a year over {audience.horizon:g} years, discounted "
-            f"at {100 * audience.discount:g} %. *: not distinguishable from 0.",
+            f"{self.whom}, {self.discount}. *: not distinguishable from 0.",
         )
 
     def _line(self, name: str, value: float, row: Any, share: float) -> list[str]:
@@ -305,22 +301,17 @@ class _Page:
             "–" if np.isnan(share) else f"{100 * share:.0f}",
             self.money(row.population),
         ]
-        return [*cells, self.effects(row.population_effects)] if self.has_effects else cells
+        return [*cells, money(row.population_effects)] if self.has_effects else cells
 
     def _methods(self) -> Iterator[str]:
         from nestquad import __version__
 
-        audience = self.data.audience
         text = _METHODS.format(
             n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
         )
         if self.data.evsi is not None:
             text += _EVSI_METHODS
-        text += _POPULATION.format(
-            per_year=f"{audience.per_year:,.0f}",
-            horizon=f"{audience.horizon:g}",
-            discount=f"{100 * audience.discount:g} %",
-        )
+        text += f"Values for the population are for {self.whom}, {self.discount} a year."
         yield "<h2>Methods</h2>"
         yield paragraphs([" ".join(text.split())])
         cited = _REFERENCES if self.data.evsi is not None else _REFERENCES[:4]
@@ -343,9 +334,6 @@ _EVSI_METHODS = """\
 The expected value of sample information (EVSI) is by the same regression on summaries of one
 simulated data set for each draw [5]; the expected net benefit of sampling (ENBS) is its value for
 the population less the costs of the study. """
-_POPULATION = """\
-Values for the population are for {per_year} people a year over {horizon} years, discounted at
-{discount} a year."""
 _REFERENCES = (
     "Strong M, Oakley JE, Brennan A. Estimating multiparameter partial expected value of perfect "
     "information from a probabilistic sensitivity analysis sample: a nonparametric regression "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -197,14 +197,12 @@ def value_of_knowing(
         return [nothing] * len(outputs.wtps)
     regression = regress(outputs.increments, known[usable].to_numpy(), rng)
     drawn = _drawn(outputs, regression, rng)
-    parts = (
-        outputs.increments,
-        regression.fitted,
-        regression.held_out,
-        regression.held_out_means,
+    observed, fitted, held_out, means = map(
+        outputs.combined,
+        (outputs.increments, regression.fitted, regression.held_out, regression.held_out_means),
     )
-    views = map(_Views, *(outputs.combined(part) for part in parts))
-    return [_answer(view, values, flags) for view, values in zip(views, drawn, strict=True)]
+    views = zip(observed, fitted, held_out, means, drawn, strict=True)
+    return [_answer(*view, flags) for view in views]
 
 
 def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -> Array:
@@ -220,18 +218,15 @@ def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -
     return values
 
 
-@dataclass(frozen=True)
-class _Views:
-    """Net benefits (n, D): observed, and expected by all rows, by the other rows, by their mean."""
-
-    observed: Array
-    fitted: Array
-    held_out: Array
-    held_out_means: Array
-
-
-def _answer(view: _Views, drawn: Array, flags: tuple[str, ...]) -> Answer:
-    observed, fitted, held_out = view.observed, view.fitted, view.held_out
+def _answer(
+    observed: Array,
+    fitted: Array,
+    held_out: Array,
+    held_out_means: Array,
+    drawn: Array,
+    flags: tuple[str, ...],
+) -> Answer:
+    """EVPPI from net benefits (n, D), observed and expected, and from posterior draws (k,)."""
     rows = np.arange(len(observed))
     default = int(observed.mean(axis=0).argmax())
     value = max(float(fitted.max(axis=1).mean() - fitted.mean(axis=0).max()), 0.0)
@@ -244,7 +239,7 @@ def _answer(view: _Views, drawn: Array, flags: tuple[str, ...]) -> Answer:
         flags = (*flags, Flag.NOTHING)
     # Against what the other rows would have chosen: the choice that is best in all of them has
     # been lucky in these.
-    other = view.held_out_means.argmax(axis=1)
+    other = held_out_means.argmax(axis=1)
     errors = observed - held_out
     surprises = errors[rows, choice] - errors[rows, other]
     missed = 0.0
@@ -269,19 +264,8 @@ def _mean_se(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-ALL_SINGLES = "all singles"
-
-
 def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Named sets of parameters.
-
-    Parameters
-    ----------
-    pars
-        A name; names, for one set; a list of sets; a mapping from labels to sets; or
-        ``"all singles"``, which None stands for too.
-    known
-        The parameters that there are.
+    """Named sets of parameters, from anything that `evppi` accepts.
 
     Examples
     --------
@@ -295,37 +279,35 @@ def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]
     ['a', 'b', 'c']
     """
     names = list(known)
-    if pars is None or (isinstance(pars, str) and pars == ALL_SINGLES and pars not in names):
+    if pars is None or (isinstance(pars, str) and pars == "all singles" and pars not in names):
         return {name: (name,) for name in names}
-    if isinstance(pars, Mapping):
-        if not pars:
-            _refuse(pars)
-        return {str(label): _members(one, names) for label, one in pars.items()}
     if isinstance(pars, str):
         return {pars: _members(pars, names)}
-    if not isinstance(pars, Iterable):
-        _refuse(pars)
-    listed = list(pars)
-    if not listed:
-        _refuse(pars)
-    if all(isinstance(one, str) for one in listed):
-        listed = [listed]
-    sets = [_members(one, names) for one in listed]
-    return {" + ".join(members): members for members in sets}
+    if isinstance(pars, Mapping):
+        sets = {str(label): _members(one, names) for label, one in pars.items()}
+    else:
+        listed = list(pars) if isinstance(pars, Iterable) else []
+        if listed and all(isinstance(one, str) for one in listed):
+            listed = [listed]
+        every = [_members(one, names) for one in listed]
+        sets = {" + ".join(members): members for members in every}
+    if not sets:
+        raise _unusable(pars)
+    return sets
 
 
 def _members(one: Any, known: list[str]) -> tuple[str, ...]:
     members = (one,) if isinstance(one, str) else tuple(one) if isinstance(one, Iterable) else ()
     if not members or not all(isinstance(member, str) for member in members):
-        _refuse(one)
+        raise _unusable(one)
     for member in members:
         if member not in known:
             raise unknown_name("pars", member, known)
     return tuple(dict.fromkeys(members))
 
 
-def _refuse(pars: Any) -> NoReturn:
-    raise InputError(
+def _unusable(pars: Any) -> InputError:
+    return InputError(
         "pars",
         repr(pars),
         "a parameter's name, a list of names, a list of such lists, a mapping from labels to "

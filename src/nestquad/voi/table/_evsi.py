@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -105,11 +105,30 @@ def _sizes(sizes: int | Sequence[int]) -> list[int]:
     return [int(n) for n in counts]
 
 
-Sampler: TypeAlias = Callable[["pd.DataFrame", int, np.random.Generator], Any]
-
-
 @dataclass(frozen=True, init=False)
-class BinaryTrial:
+class _Trial:
+    """A trial with an arm for each of its parameters."""
+
+    pars: tuple[str, ...]
+
+    kind: ClassVar[str]
+
+    def __init__(self, pars: str | Iterable[str]) -> None:
+        names = (pars,) if isinstance(pars, str) else tuple(pars)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise InputError("pars", repr(pars), "a parameter's name, or one for each arm")
+        object.__setattr__(self, "pars", names)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} trial of {' and '.join(self.pars)}"
+
+    @property
+    def arms(self) -> int:
+        return len(self.pars)
+
+
+class BinaryTrial(_Trial):
     """A trial that counts events: of n people in each arm, how many respond.
 
     Parameters
@@ -126,18 +145,7 @@ class BinaryTrial:
     [[0.0, 1.0], [1.0, 0.0]]
     """
 
-    pars: tuple[str, ...]
-
-    def __init__(self, pars: str | Iterable[str]) -> None:
-        object.__setattr__(self, "pars", _names(pars))
-
-    @property
-    def name(self) -> str:
-        return f"binary trial of {' and '.join(self.pars)}"
-
-    @property
-    def arms(self) -> int:
-        return len(self.pars)
+    kind = "binary"
 
     def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
         """Shares of events (rows, arms): sufficient for the probabilities."""
@@ -160,7 +168,7 @@ class BinaryTrial:
 
 
 @dataclass(frozen=True, init=False)
-class NormalTrial:
+class NormalTrial(_Trial):
     """A trial that measures a normal outcome: its mean over n people in each arm.
 
     Parameters
@@ -177,27 +185,19 @@ class NormalTrial:
     'normal trial of effect'
     """
 
-    pars: tuple[str, ...]
     sd: tuple[float | str, ...]
 
+    kind = "normal"
+
     def __init__(self, pars: str | Iterable[str], sd: float | str | Sequence[float | str]) -> None:
-        names = _names(pars)
-        spreads = tuple(sd) if isinstance(sd, list | tuple) else (sd,) * len(names)
+        super().__init__(pars)
+        spreads = tuple(sd) if isinstance(sd, list | tuple) else (sd,) * self.arms
         good = all(isinstance(s, str) or (isinstance(s, int | float) and s > 0) for s in spreads)
-        if len(spreads) != len(names) or not good:
+        if len(spreads) != self.arms or not good:
             raise InputError(
-                "sd", repr(sd), f"a positive number or a parameter's name, or {len(names)} of them"
+                "sd", repr(sd), f"a positive number or a parameter's name, or {self.arms} of them"
             )
-        object.__setattr__(self, "pars", names)
         object.__setattr__(self, "sd", spreads)
-
-    @property
-    def name(self) -> str:
-        return f"normal trial of {' and '.join(self.pars)}"
-
-    @property
-    def arms(self) -> int:
-        return len(self.pars)
 
     def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
         """Means of the arms (rows, arms); sufficient where the standard deviation is known."""
@@ -213,7 +213,7 @@ class NormalTrial:
 class _UserStudy:
     """A study by the user's own sampler ``(inputs, n, rng) -> (rows,) or (rows, k)``."""
 
-    sampler: Sampler
+    sampler: Callable[[pd.DataFrame, int, np.random.Generator], Any]
     arms: int = 1
 
     @property
@@ -254,13 +254,6 @@ def _as_design(design: Any) -> Design:
         repr(design),
         "voi.BinaryTrial(…), voi.NormalTrial(…) or a function (inputs, n, rng) -> summaries",
     )
-
-
-def _names(pars: str | Iterable[str]) -> tuple[str, ...]:
-    names = (pars,) if isinstance(pars, str) else tuple(pars)
-    if not names or not all(isinstance(name, str) for name in names):
-        raise InputError("pars", repr(pars), "a parameter's name, or one for each arm")
-    return names
 
 
 def _column(inputs: pd.DataFrame, name: str) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.gp import maximum_likelihood
 
 # Gain of log likelihood required of a parameter before it enters.
@@ -69,16 +69,7 @@ class Fit:
 def fit(
     moments: Moments, scales: Scales, start: Array | None = None, tolerance: float = 1e-3
 ) -> Fit:
-    """Fit one output.
-
-    Parameters
-    ----------
-    moments, scales
-        The rows, and how the prior is made.
-    start
-        Logarithms of scales to start from.
-    tolerance
-        Steps that gain less log likelihood than about this are the last.
+    """Fit one output, from logarithms of scales `start`; the last step gains less than `tolerance`.
 
     Notes
     -----
@@ -125,16 +116,26 @@ def draw(found: Fit, gram: Array, floor: Array, normals: Array) -> Array:
     """
     if found.scale == 0.0:
         return np.repeat(found.coefficients[:, None], normals.shape[1], axis=1)
-    root = np.sqrt(np.maximum(found.prior, floor))
-    active = np.flatnonzero(root**2 * np.diagonal(gram) / found.noise > 1e-5)
-    drawn = root[:, None] * normals
+    prior = np.maximum(found.prior, floor)
+    drawn = np.sqrt(prior)[:, None] * normals
+    active, r, factor = _factorized(gram, prior, found.noise)
     if active.size:
-        r = root[active]
-        matrix = r[:, None] * gram[np.ix_(active, active)] * (r / found.noise)
-        matrix.flat[:: len(active) + 1] += 1.0
-        factor, _ = cho_factor(matrix, lower=True, check_finite=False, overwrite_a=True)
         drawn[active] = r[:, None] * solve_triangular(factor, normals[active], lower=True, trans=1)
     return found.coefficients[:, None] + found.scale * drawn
+
+
+def _factorized(gram: Array, prior: Array, noise: float) -> tuple[Indices, Array, Array]:
+    """Columns that can move anything, roots of their variances, and the Cholesky factor of A.
+
+    A = I + √v G √v / σ²: any other column leaves its row of the identity.
+    """
+    active = np.flatnonzero(prior * np.diagonal(gram) / noise > 1e-5)
+    r = np.sqrt(prior[active])
+    matrix = r[:, None] * gram[np.ix_(active, active)] * (r / noise)
+    matrix.flat[:: len(active) + 1] += 1.0
+    if not active.size:
+        return active, r, matrix
+    return active, r, cho_factor(matrix, lower=True, check_finite=False, overwrite_a=True)[0]
 
 
 @dataclass(frozen=True)
@@ -147,17 +148,10 @@ class _Solved:
 
 
 def _solve(moments: Moments, prior: Array, noise: float, *, inverse: bool = False) -> _Solved:
-    root = np.sqrt(prior)
-    size = prior * np.diagonal(moments.gram) / noise
-    # A column that can move nothing leaves its row of the identity.
-    active = np.flatnonzero(size > 1e-5)
     means, diagonal = np.zeros(len(prior)), np.ones(len(prior))
+    active, r, factor = _factorized(moments.gram, prior, noise)
     if not active.size:
         return _Solved(means, diagonal, 0.0)
-    r = root[active]
-    matrix = r[:, None] * moments.gram[np.ix_(active, active)] * (r / noise)
-    matrix.flat[:: len(active) + 1] += 1.0
-    factor, _ = cho_factor(matrix, lower=True, check_finite=False, overwrite_a=True)
     means[active] = cho_solve((factor, True), r * moments.cross[active] / noise, check_finite=False)
     if inverse:
         root_inverse, _ = lapack.dtrtri(factor, lower=1)

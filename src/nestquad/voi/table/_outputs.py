@@ -51,26 +51,22 @@ class Outputs:
     options: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        given = [self.costs is not None, self.effects is not None, self.wtp is not None]
-        if self.net_benefit is None:
-            if not all(given):
-                raise InputError(
-                    "outputs",
-                    _listed(given) or "nothing",
-                    "costs, effects and wtp together, or net_benefit alone",
-                )
-            tables = {"costs": self.costs, "effects": self.effects}
-        else:
-            if any(given):
-                raise InputError(
-                    "outputs",
-                    f"net_benefit and {_listed(given)}",
-                    "either net_benefit, or costs, effects and wtp",
-                )
-            tables = {"net_benefit": self.net_benefit}
-        frames = {
-            name: number_table(name, table, prefix="option ") for name, table in tables.items()
-        }
+        parts = [name for name in ("costs", "effects", "wtp") if getattr(self, name) is not None]
+        given = " and ".join(parts)
+        if self.net_benefit is None and len(parts) < 3:
+            raise InputError(
+                "outputs",
+                given or "nothing",
+                "costs, effects and wtp together, or net_benefit alone",
+            )
+        if self.net_benefit is not None and parts:
+            raise InputError(
+                "outputs",
+                f"net_benefit and {given}",
+                "either net_benefit, or costs, effects and wtp",
+            )
+        tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
+        frames = {n: number_table(n, getattr(self, n), prefix="option ") for n in tables}
         same_rows(frames)
         for name, frame in frames.items():
             if frame.shape[1] < 2:
@@ -87,11 +83,11 @@ class Outputs:
                 " and ".join(f"{width} options in {name}" for name, width in widths.items()),
                 "the same options in both, in the same order",
             )
-        last = next(reversed(frames.values()))
+        width = widths.popitem()[1]
         options = tuple(map(str, self.options)) or _names(list(frames.values()))
-        if len(options) != last.shape[1] or len(set(options)) < len(options):
+        if len(options) != width or len(set(options)) < len(options):
             raise InputError(
-                "options", f"{list(options)}", f"{last.shape[1]} different names, one an option"
+                "options", f"{list(options)}", f"{width} different names, one an option"
             )
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
@@ -149,14 +145,7 @@ class Outputs:
 
 
 def as_outputs(outputs: Any) -> Outputs:
-    """Whatever may stand for outputs: an `Outputs`, a table of net benefits, costs and effects.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_outputs(np.eye(20)[:, :2]).wtps
-    [nan]
-    """
+    """Outputs from an `Outputs`, a table of net benefits, or costs, effects and wtp."""
     if isinstance(outputs, Outputs):
         return outputs
     if isinstance(outputs, Mapping):
@@ -184,11 +173,6 @@ def _wtp(wtp: ArrayLike) -> Array:
     if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
         raise InputError("wtp", repr(wtp), "a number or several, none negative", "As 20_000.")
     return values
-
-
-def _listed(given: Sequence[bool]) -> str:
-    names = [n for n, is_given in zip(("costs", "effects", "wtp"), given, strict=True) if is_given]
-    return " and ".join(names)
 
 
 def psa_summary(outputs: Any) -> pd.DataFrame:

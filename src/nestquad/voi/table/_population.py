@@ -84,7 +84,13 @@ def population(
     count = people(per_year, horizon, discount=discount, start=start)
     if not isinstance(values, pandas().DataFrame):
         return np.asarray(values, dtype=float) * count
-    name = value_column(values)
+    name = next((name for name in ("evsi", "evppi", "evpi") if name in values), None)
+    if name is None:
+        raise InputError(
+            "values",
+            f"a table with the columns {', '.join(map(str, values.columns))}",
+            "a table that voi.evpi, voi.evppi or voi.evsi returned",
+        )
     table = values.copy()
     for column, source in (("", name), ("_lower", "lower"), ("_upper", "upper")):
         table[f"population{column}"] = table[source] * count
@@ -149,18 +155,6 @@ def enbs(
     best = table.groupby(["design", "wtp"], dropna=False)["enbs"].transform("max")
     table["optimal"] = (table["enbs"] == best) & (best > 0)
     return table
-
-
-def value_column(table: pd.DataFrame) -> str:
-    """Which of evsi, evppi and evpi a table is about."""
-    for name in ("evsi", "evppi", "evpi"):
-        if name in table:
-            return name
-    raise InputError(
-        "values",
-        f"a table with the columns {', '.join(map(str, table.columns))}",
-        "a table that voi.evpi, voi.evppi or voi.evsi returned",
-    )
 
 
 def _is_number(value: object) -> bool:

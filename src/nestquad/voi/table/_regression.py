@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import TypeAlias
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -76,14 +77,7 @@ class Regression:
 
 
 def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
-    """Regress each output on the parameters.
-
-    Parameters
-    ----------
-    outputs, inputs
-        (n, q) and (n, d) with d ≥ 1; no column of the inputs is constant or a copy of another.
-    rng
-        Deals the rows into folds.
+    """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
 
     Notes
     -----
@@ -139,11 +133,8 @@ _MOST_TRIPLES, _MOST_PAIRS = 10, 20
 _MOST_NUMBERS = 250_000_000
 
 
-@dataclass(frozen=True)
-class Term:
-    """One column: a product of parts (parameter, index); index 0 is the straight line."""
-
-    parts: tuple[tuple[int, int], ...]
+Term: TypeAlias = tuple[tuple[int, int], ...]
+"""One column: a product of parts (parameter, index); index 0 is the straight line."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +144,6 @@ class Basis:
     columns: Array
     terms: tuple[Term, ...]
     scales: Scales
-    n_parameters: int
 
     @cached_property
     def gram(self) -> Array:
@@ -162,16 +152,11 @@ class Basis:
 
     @cached_property
     def is_line(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.array([len(t.parts) == 1 and t.parts[0][1] == 0 for t in self.terms])
+        return np.array([len(term) == 1 and term[0][1] == 0 for term in self.terms])
 
 
 def spline_basis(inputs: Array) -> Basis:
-    """The columns for a set of parameters.
-
-    Parameters
-    ----------
-    inputs
-        (n, d), no column constant.
+    """The columns for parameters (n, d), none of them constant.
 
     Notes
     -----
@@ -196,11 +181,11 @@ def spline_basis(inputs: Array) -> Basis:
     rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
     for row, (k, term) in zip(rows, enumerate(terms), strict=True):
         row[:] = 1.0
-        for parameter, index in term.parts:
+        for parameter, index in term:
             row *= singles[parameter][0][index]
             logs[k] += np.log(singles[parameter][1][index])
         row -= row.mean()
-    return Basis(rows.T, tuple(terms), Scales(logs, _powers(terms, d)), d)
+    return Basis(rows.T, tuple(terms), Scales(logs, _powers(terms, d)))
 
 
 def _curves(z: Array, count: int) -> tuple[Array, Array]:
@@ -247,23 +232,23 @@ def _binned(z: Array) -> tuple[Array, Array]:
 
 def _terms(curves: list[int], most: int) -> Iterator[Term]:
     for j, k in enumerate(curves):
-        yield from (Term(((j, index),)) for index in range(k + 1))
+        yield from (((j, index),) for index in range(k + 1))
     if most < 0:
         return
     for i, j in combinations(range(len(curves)), 2):
         for a in range(min(curves[i], most) + 1):
             for b in range(min(curves[j], most - a) + 1):
-                yield Term(((i, a), (j, b)))
+                yield (i, a), (j, b)
     if len(curves) <= _MOST_TRIPLES:
         for triple in combinations(range(len(curves)), 3):
-            yield Term(tuple((j, 0) for j in triple))
+            yield tuple((j, 0) for j in triple)
 
 
 def _powers(terms: list[Term], d: int) -> Array:
     powers = np.zeros((len(terms), 2 * d + 2))
     for row, term in enumerate(terms):
-        for parameter, index in term.parts:
+        for parameter, index in term:
             powers[row, parameter if index == 0 else d + parameter] += 1.0
-        if len(term.parts) > 1:
-            powers[row, 2 * d + len(term.parts) - 2] = 1.0
+        if len(term) > 1:
+            powers[row, 2 * d + len(term) - 2] = 1.0
     return powers

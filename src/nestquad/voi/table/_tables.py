@@ -28,23 +28,10 @@ def pandas() -> Any:
 def number_table(
     argument: str, table: Any, *, prefix: str, first_line: int | None = None
 ) -> pd.DataFrame:
-    """A table of floats with distinct text names.
+    """A table of floats with distinct text names, from a DataFrame or a matrix.
 
-    Parameters
-    ----------
-    argument
-        What errors call it.
-    table
-        A DataFrame, or anything that numpy makes a matrix of.
-    prefix
-        Names of columns that have none: the prefix and a number.
-    first_line
-        Line of the file that the first row stands in, where it is from a file.
-
-    Examples
-    --------
-    >>> number_table("costs", [[1, 2]] * 20, prefix="option ").columns.tolist()
-    ['option 1', 'option 2']
+    Columns without names are called by the prefix and a number. Errors name the `argument` and, for
+    a table from a file, the line: `first_line` is that of the first row.
     """
     frame = _as_frame(argument, table, prefix)
     _check_names(argument, frame)
@@ -301,8 +288,10 @@ def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> pd
     full = np.flatnonzero(~frame.isna().all(axis=1).to_numpy())
     frame = frame.iloc[: full[-1] + 1 if full.size else 0]
     kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
-    if kept and not labels[kept[0]] and _counts_rows(frame[kept[0]]):
-        kept = kept[1:]
+    if kept and not labels[kept[0]]:  # row numbers, as R writes them
+        values = _as_floats(frame[kept[0]])
+        if values.size and np.all(np.diff(values) == 1):
+            kept = kept[1:]
     nameless = [j for j in kept if not labels[j]]
     if nameless:
         raise InputError(
@@ -311,11 +300,6 @@ def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> pd
     frame = frame[kept]
     frame.columns = [labels[j] for j in kept]
     return number_table(name, frame, prefix=_PREFIXES[kind], first_line=2)
-
-
-def _counts_rows(column: pd.Series[Any]) -> bool:
-    values = pandas().to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
-    return bool(len(values)) and bool(np.all(np.diff(values) == 1))
 
 
 def _too_large(name: str, path: Path) -> InputError:
