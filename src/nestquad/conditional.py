@@ -14,7 +14,7 @@ import numpy as np
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError, UnsupportedError
-from nestquad.estimate import Loop
+from nestquad.estimate import Loop, as_budget, check_evaluation, validated
 from nestquad.evaluate import Evaluator, Store
 from nestquad.methods import CKQ, Goal, Learned, LearnedMethod, Method, ModelOfJ, as_method
 from nestquad.points import Stream
@@ -59,6 +59,15 @@ class ConditionalEstimate:
         except UnsupportedError as error:
             advice = "Call J.at_uniform(u) instead, for theta = law.from_uniform(u)."
             raise UnsupportedError(f"{error} {advice}") from error
+        back = self._law.from_uniform(uniform)
+        outside = ~np.isclose(back, np.atleast_2d(points), rtol=1e-6, atol=1e-9).all(axis=1)
+        if outside.any():
+            raise InputError(
+                "theta",
+                f"{np.atleast_2d(points)[np.argmax(outside)]}",
+                "points where the outer law has some probability",
+                "A model of J knows nothing of the others.",
+            )
         return self._found(uniform, points.ndim, return_std)
 
     def at_uniform(
@@ -121,6 +130,9 @@ def conditional(
     True
     """
     started = time.perf_counter()
+    budget = as_budget(budget)
+    validated(problem, budget, None, None, None)
+    check_evaluation(problem, executor, 0)
     chosen = CKQ() if method is None else as_method(method)
     if not isinstance(chosen, LearnedMethod):
         raise InputError(
@@ -156,7 +168,12 @@ def conditional(
 
 
 def _as_points(name: str, given: ArrayLike, dim: int | None) -> Array:
-    points = np.asarray(given, dtype=float)
+    try:
+        points = np.asarray(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(name, repr(given), "numbers") from error
+    if not np.isfinite(points).all():
+        raise InputError(name, "values that are not finite", "finite numbers")
     if points.ndim not in (1, 2) or points.shape[-1] != (dim or points.shape[-1]):
         raise InputError(
             name,

@@ -21,7 +21,7 @@ from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, Step
 
-__all__ = ["Loop", "as_budget", "estimate", "settled", "validated"]
+__all__ = ["Loop", "as_budget", "check_evaluation", "estimate", "settled", "validated"]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
@@ -87,7 +87,7 @@ def estimate(
     """
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
-    _check_evaluation(problem, executor, retries)
+    check_evaluation(problem, executor, retries)
     adaptive = tol is not None or rtol is not None
     chosen, budget = settled(method, budget, adaptive)
     opened = None if store is None else Store.open(store, problem, rng)
@@ -161,7 +161,7 @@ def _has_sizes(method: Method[Any]) -> bool:
     )
 
 
-def _check_evaluation(problem: NestedExpectation, executor: object, retries: object) -> None:
+def check_evaluation(problem: NestedExpectation, executor: object, retries: object) -> None:
     if problem.g is None:
         raise InputError(
             "problem",
@@ -251,7 +251,8 @@ class Loop:
         assert self.design is not None
         self.status, self.design = self._evaluated(self.design), None
         if self.status == "go on":
-            self.status = "budget" if self.goal.adaptive else "done"
+            fixed = _has_sizes(self.method)
+            self.status = "budget" if self.goal.adaptive and not fixed else "done"
             self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
 
     @property

@@ -17,6 +17,7 @@ from nestquad.errors import (
     UnsupportedError,
 )
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
+from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods.learned import CKQ, JointLattice
 from nestquad.methods.multilevel import MLKQ, MLMC
@@ -40,38 +41,6 @@ class Portfolio(Design):
     @classmethod
     def of(cls, parts: Parts) -> Portfolio:
         return cls(tuple(grid for _, design in parts for grid in design.grids), parts)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A method with its last turn, or with the error that made it fail."""
-
-    method: Method[Any]
-    turn: Turn[Any] | None
-    failure: NestquadError | None = None
-
-    @property
-    def n(self) -> int:
-        return 0 if self.turn is None else self.turn.design.n_evaluations
-
-    @property
-    def half_width(self) -> float:
-        """Of the 95 % interval; the largest of several answers."""
-        half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
-        return np.inf if np.isnan(half) else float(half)
-
-    def within(self, share: float) -> bool:
-        """Whether the half-width is within a share of the spread of f(J)."""
-        sample = self.turn.estimate.sample if self.turn else None
-        return sample is not None and self.half_width <= share * sample.spread
-
-    def promise(self, left: float) -> float:
-        """The half-width to expect after that many more evaluations: errors fall like 1/n."""
-        return self.half_width * self.n / (self.n + left)
-
-    def needs(self, half_width: float) -> float:
-        """More evaluations to expect until the half-width is that small."""
-        return self.n * max(self.half_width / max(half_width, 1e-300) - 1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -135,6 +104,8 @@ class Auto(Method[tuple[Candidate, ...]]):
         if not standing and last.state[0].failure:
             raise last.state[0].failure
         left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
+        believed = credible(standing)
+        standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = goal.half_width or 0.0
         standing.sort(key=lambda one: one.needs(target) if goal.adaptive else one.promise(left))
         for candidate in standing:
@@ -163,10 +134,7 @@ class Auto(Method[tuple[Candidate, ...]]):
                 raise failure
             # The other candidates have not been asked yet; if that is too late, `plan` raises.
             return Turn(portfolio, Estimate(np.nan, np.inf, 0, 0, 0, self.name), state)
-        # A small bar on a pilot may be luck.
-        most = max(candidate.n for candidate in standing)
-        enough = [candidate for candidate in standing if candidate.n >= 0.1 * most]
-        best = min(enough, key=lambda candidate: candidate.half_width)
+        best = min(credible(standing), key=lambda candidate: candidate.half_width)
         assert best.turn is not None
         found = best.turn.estimate
         candidates = {one.method.name: one.turn.estimate for one in standing if one.turn}

@@ -46,7 +46,10 @@ class ErrorBar:
         parts = {"paths": paths, "misfit": self._misfit()}
         if self.model.nonparametric:
             parts["unlearned"] = self._unlearned()
-        for cause, others in self.model.alternatives().items():
+        # Values of g are rounded, and a fit of many of them by a little more.
+        rounding = 8.0 * np.finfo(float).eps * np.abs(self.model.sketch.j).max(axis=0)
+        doubts = {**self.model.alternatives(), "rounding": [self.model.sketch.j + rounding]}
+        for cause, others in doubts.items():
             changes = self._felt(self.model, np.stack(others))[:, 0]
             parts[cause] = np.abs(changes).max(axis=0)[:, None]
         return parts, rate

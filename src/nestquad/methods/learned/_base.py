@@ -112,8 +112,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         half = NORMAL_95 * float(np.max(last.estimate.std_error))
         factor = 2.0
         if goal.half_width and 0 < half < np.inf:
-            needed = 1.1 * (half / goal.half_width) ** (1.0 / last.state.rate)
-            factor = float(np.clip(needed, 1.6, 4.0))
+            needed = np.log(1.1) + np.log(half / goal.half_width) / last.state.rate
+            factor = float(np.exp(np.clip(needed, np.log(1.6), np.log(4.0))))
         return min(factor, room)
 
     def analyze(

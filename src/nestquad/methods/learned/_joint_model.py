@@ -20,7 +20,7 @@ from nestquad.gp import (
     lattice_steps,
     reversed_bits,
 )
-from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, near_values
 from nestquad.methods.learned._tail import KnownMeans, Tail
 from nestquad.points import Periodization, Stream, density, moved, periodic
 from nestquad.regression import (
@@ -83,16 +83,7 @@ class _Output:
     kernel: PeriodicKernel | None
     process: LatticeProcess | None
     low: float
-    high: float
     positive: bool
-
-    def near_values(self, j: Array) -> Array:
-        """Ĵ kept near the values of g: where the density is small, noise over it is large."""
-        if self.process is None:
-            return j
-        margin = 0.5 * (self.high - self.low)
-        low = self.low - margin if self.low < 0 else max(self.low - margin, 0.0)
-        return np.clip(j, low, self.high + margin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +283,9 @@ class JointModel(ModelOfJ):
 
     def _bounded(self, j: Array, points: DenseSet, c: int, tail: Tail | None) -> Array:
         output = self.outputs[c]
-        j = output.near_values(j)
+        if output.process is not None:
+            # Where the density is small, noise over it is large.
+            j = near_values(j[..., None], self.data.values[:, c : c + 1])[..., 0]
         if tail is None:
             return j
         table = self._theta_table(points.uniform)
@@ -386,10 +379,10 @@ def _completed(
     """Coefficients of the terms, and the process conditioned on the residuals."""
     enough = min(values.size, _ENOUGH)
     fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
     positive = low >= 0 and data.positive
     if kernel is None:
-        return _Output(fit, None, None, low, high, positive)
+        return _Output(fit, None, None, low, positive)
     rest = (values - fit.evaluate(table)) * data.weights
     process = interpolate(kernel, data.vector, data.dim, rest)
-    return _Output(fit, kernel, process, low, high, positive)
+    return _Output(fit, kernel, process, low, positive)

@@ -124,6 +124,17 @@ def periodization_for(dim: int) -> Periodization:
     return "quintic" if dim <= 2 else "cubic" if dim <= 4 else "tent"
 
 
+def near_values(j: Array, values: Array) -> Array:
+    """J (…, p) kept where a mean of g can be: within half a range of the values (n, p) of g.
+
+    A mean of what is never negative is not negative either.
+    """
+    low, high = values.min(axis=0), values.max(axis=0)
+    margin = 0.5 * (high - low)
+    lowest = np.where(low < 0, low - margin, np.maximum(low - margin, 0.0))
+    return np.clip(j, lowest, high + margin)
+
+
 def sketch_points(dim: int, size: int) -> Array:
     """Uniforms (size, d) that fill the cube evenly, always the same."""
     lattice = PeriodicLattice(16, "tent")

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from nestquad._typing import Array
 from nestquad.accuracy import propagated
 from nestquad.errors import InputError, unknown_name
-from nestquad.evaluate import Design, Evaluations, Grid, call_f, outer_points
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
 from nestquad.methods.learned._inner_means import MOST_KERNEL_NODES, inner_means
@@ -83,8 +83,10 @@ class CKQ(LearnedMethod[SurrogateModel]):
             size = getattr(self, argument)
             if size is not None and (not isinstance(size, int | np.integer) or size < least):
                 raise InputError(argument, repr(size), f"an integer of at least {least}")
-        if self.inflation is not None and not self.inflation >= 1:
-            raise InputError("inflation", repr(self.inflation), "a factor of at least 1, or None")
+        if self.inflation is not None and not (
+            isinstance(self.inflation, int | float) and 1 <= self.inflation <= 3
+        ):
+            raise InputError("inflation", repr(self.inflation), "a factor from 1 to 3, or None")
         if self.noise not in ("fitted", "stage1"):
             raise unknown_name("noise", self.noise, ("fitted", "stage1"))
 
@@ -166,6 +168,8 @@ class CKQ(LearnedMethod[SurrogateModel]):
             bayesian=self.noise == "stage1",
         )
         rows = means.j.shape[1]
+        if rows < 6:  # time may have ended before all rows were there
+            raise OutOfTimeError(f"time ran out after {rows} theta", advice="Raise max_seconds.")
         search = Search() if last is None else deepcopy(last.state.model.search)
         model = fit_surrogate_model(
             problem.outer_law,

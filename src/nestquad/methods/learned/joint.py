@@ -82,7 +82,9 @@ class JointLattice(LearnedMethod[JointModel]):
             raise InputError(
                 "periodization", repr(self.periodization), "'auto', 'tent', 'cubic' or 'quintic'"
             )
-        if self.orders is not None and not (self.orders and set(self.orders) <= {1, 2, 3}):
+        if self.orders is not None and not (
+            isinstance(self.orders, tuple) and self.orders and set(self.orders) <= {1, 2, 3}
+        ):
             raise InputError("orders", repr(self.orders), "some of 1, 2 and 3, or None")
 
     def sized(

@@ -11,10 +11,10 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
-from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, near_values, sketch_points
 from nestquad.points import Given, Stream, as_sequence
 from nestquad.points import Sequence as PointSequence
 from nestquad.problem import NestedExpectation
@@ -82,13 +82,15 @@ class RegressionModel(ModelOfJ):
         return self._j(self._table(uniform))
 
     def sd(self, uniform: Array) -> Array:
+        """Those of the coefficients, and what terms of higher degree would change."""
         drawn = self._perturbed(16, self.stream.generator())
         table = self._table(uniform)
         columns = [
             one.j(table, coefficients).std(axis=1)
             for one, coefficients in zip(self.regressions, drawn, strict=True)
         ]
-        return np.stack(columns, axis=1)
+        more = self._raised.mean(uniform) - self.mean(uniform)
+        return np.asarray(np.hypot(np.stack(columns, axis=1), more))
 
     def at(self, uniform: Array, inner: Array) -> Array:
         full = ScoreTable(np.concatenate([uniform, inner], axis=1), self.table.scores)
@@ -106,7 +108,7 @@ class RegressionModel(ModelOfJ):
             one.j(table, coefficients).T
             for one, coefficients in zip(self.regressions, drawn, strict=True)
         ]
-        return np.stack(columns, axis=2)
+        return self.bounded(np.stack(columns, axis=2), self.sketch.uniform)
 
     def refitted(self, n_points: int) -> RegressionModel:
         table, values = self.table.first(n_points), self.values[:n_points]
@@ -127,9 +129,8 @@ class RegressionModel(ModelOfJ):
         return np.stack(columns, axis=1)
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
-        """Ĵ with terms of one and two more degrees in θ, fitted to the residuals."""
-        raised = tuple(one.raised(self.table) for one in self.regressions)
-        return {"degree": [replace(self, regressions=raised).mean(self.sketch.uniform)]}
+        """Terms of one and two more degrees in θ, fitted to the residuals."""
+        return {"degree": [self._raised.mean(self.sketch.uniform)]}
 
     def describe(self) -> dict[str, Any]:
         notes, outputs = [], []
@@ -152,11 +153,19 @@ class RegressionModel(ModelOfJ):
             )
         return {"outputs": outputs, "notes": notes}
 
+    @cached_property
+    def _raised(self) -> RegressionModel:
+        raised = tuple(one.raised(self.table) for one in self.regressions)
+        return replace(self, regressions=raised)
+
     def _table(self, uniform: Array) -> ScoreTable:
         return ScoreTable(uniform, self.table.scores[: self.dim])
 
+    def bounded(self, j: Array, uniform: Array) -> Array:
+        return near_values(j, self.values)
+
     def _j(self, table: ScoreTable) -> Array:
-        return np.stack([one.j(table) for one in self.regressions], axis=1)
+        return near_values(np.stack([one.j(table) for one in self.regressions], 1), self.values)
 
     def _perturbed(self, n: int, rng: np.random.Generator) -> list[Array]:
         """Coefficients by other noise; outputs share it, and so keep their correlation."""
@@ -241,6 +250,8 @@ class LSMC(LearnedMethod[RegressionModel]):
         (grid,) = evaluations.design.grids
         raw = evaluations.values(grid.n_outer)
         n, outer = raw.shape[0], problem.outer_law
+        if n < self.fewest:  # time may have ended before all rows were there
+            raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
         values = raw[:, 0].reshape(n, -1)
         dim = outer.base_dim + problem.inner_base_dim
         uniform = grid.outer_points.uniforms(grid.outer_stream, dim, (0, 1), (0, n))[0]

@@ -246,7 +246,9 @@ class MLKQ(Method[Assembled]):
                     *terms.outer.get("notes", []),
                 ],
             },
-            n_evaluations=evaluations.evaluator.n_evaluations,
+            n_evaluations=min(
+                evaluations.design.n_evaluations, evaluations.evaluator.n_evaluations
+            ),
             n_outer=max(level.n_outer for level in terms.levels),
             n_inner=terms.levels[-1].n_inner,
             method=self.name,

@@ -1,0 +1,69 @@
+"""Candidates of an automatic choice: their promise, and which of them are credible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nestquad.errors import NestquadError
+from nestquad.methods._method import Method, Turn
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with its last turn, or with the error that made it fail."""
+
+    method: Method[Any]
+    turn: Turn[Any] | None
+    failure: NestquadError | None = None
+
+    @property
+    def n(self) -> int:
+        return 0 if self.turn is None else self.turn.design.n_evaluations
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval; the largest of several answers."""
+        half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
+        return np.inf if np.isnan(half) else float(half)
+
+    def within(self, share: float) -> bool:
+        """Whether the half-width is within a share of the spread of f(J)."""
+        sample = self.turn.estimate.sample if self.turn else None
+        return sample is not None and self.half_width <= share * sample.spread
+
+    def contradicts(self, other: Candidate) -> bool:
+        """Whether the intervals of an answer have nothing in common."""
+        if self.turn is None or other.turn is None:
+            return False
+        one, two = self.turn.estimate, other.turn.estimate
+        distance = np.abs(np.asarray(one.value) - two.value)
+        return bool((distance > np.asarray(one.half_width) + two.half_width).any())
+
+    def promise(self, left: float) -> float:
+        """The half-width to expect after that many more evaluations: errors fall like 1/n."""
+        return self.half_width * self.n / (self.n + left)
+
+    def needs(self, half_width: float) -> float:
+        """More evaluations to expect until the half-width is that small."""
+        return self.n * max(self.half_width / max(half_width, 1e-300) - 1.0, 0.0)
+
+
+def is_pilot(candidate: Candidate, standing: list[Candidate]) -> bool:
+    """Whether it has less than a tenth of the points of another: its bar may be luck."""
+    return candidate.n < 0.1 * max(other.n for other in standing)
+
+
+def credible(standing: list[Candidate]) -> list[Candidate]:
+    """Candidates that are no pilots and whose interval no candidate with a wider one contradicts.
+
+    A bar vanishes by accident where all points missed a feature that others saw.
+    """
+    enough = [candidate for candidate in standing if not is_pilot(candidate, standing)]
+    return [
+        one
+        for one in enough
+        if not any(other.half_width > one.half_width and one.contradicts(other) for other in enough)
+    ]
