@@ -285,6 +285,8 @@ class Loop:
             return stopped
         if self.goal.adaptive:
             target = np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
+            if found.sample is not None:  # an answer of zero has no relative error
+                target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
             if np.all(self._half <= target) and np.all(before <= _STEADY * growth * target):
                 return "converged"

@@ -52,8 +52,8 @@ class Candidate:
 
 
 def is_pilot(candidate: Candidate, standing: list[Candidate]) -> bool:
-    """Whether it has less than a tenth of the points of another: its bar may be luck."""
-    return candidate.n < 0.1 * max(other.n for other in standing)
+    """Whether it has less than a quarter of the points of another: its bar may be luck."""
+    return candidate.n < 0.25 * max(other.n for other in standing)
 
 
 def credible(standing: list[Candidate]) -> list[Candidate]:

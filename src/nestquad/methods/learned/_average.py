@@ -49,8 +49,10 @@ class DenseAverage:
         total: list[Array] = []
         for points in model.replicates(_REPLICATES, log2_size, self.stream):
             assert points.owner is not None
-            theta = self.problem.outer_law.from_uniform(points.uniform)  # for messages
-            f = call_f(self.problem, self._argument(points.j), theta)
+            f = self.f(points.j)
+            if not np.isfinite(f).all():  # raises, naming a θ; quantile functions may be slow
+                theta = self.problem.outer_law.from_uniform(points.uniform)
+                call_f(self.problem, self._argument(points.j), theta)
             columns = [points.weights, *(points.weights * column for column in f.T)]
             sums = [np.bincount(points.owner, column, _REPLICATES) for column in columns]
             total.append(np.stack(sums, axis=1))

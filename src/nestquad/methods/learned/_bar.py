@@ -15,6 +15,7 @@ from nestquad.accuracy import (
     order_of_smoothness,
     propagated,
     step_size,
+    takes,
 )
 from nestquad.errors import NumericalError
 from nestquad.methods.learned._average import DenseAverage
@@ -61,8 +62,14 @@ class ErrorBar:
 
     @cached_property
     def _order(self) -> int:
+        """The smoothness of f where J can be, and a little beyond: a jump may be in a tail."""
         j = self.model.sketch.j
-        return order_of_smoothness(self.average.problem, j[:, 0] if self.average.scalar else j)
+        wide = np.concatenate([j, 2.0 * j - j.mean(axis=0)])
+        problem, scalar = self.average.problem, self.average.scalar
+        j, wide = (j[:, 0], wide[:, 0]) if scalar else (j, wide)
+        if j.min() > 0 and not takes(problem, -j):
+            return order_of_smoothness(problem, j, logarithmic=True)
+        return order_of_smoothness(problem, wide if takes(problem, wide) else j)
 
     def _paths(self, rng: np.random.Generator) -> tuple[Array, float]:
         """Posterior paths pushed through f, times a calibration factor.
@@ -73,35 +80,43 @@ class ErrorBar:
         """
         models = [self.model, *self._smaller()]
         paths = [model.paths(_PATHS, rng) for model in models]
+        if self._order == 0:
+            return self._shifts(models, paths)
         changes = [self._felt(model, drawn) for model, drawn in zip(models, paths, strict=True)]
         variances = [np.mean(change**2, axis=0) for change in changes]
-        if self._order > 0:
-            averages = [self._averages(self._compared(model)) for model in models]
-            steps = [self._final(more - fewer) for more, fewer in pairwise(averages)]
-            factor = calibration_factor(steps, variances, _PRIOR, _SAFETY)
-        else:
-            # Where f jumps, an answer changes by whole θ, and only because of J at some of them.
-            # So what is compared is J itself.
-            few = self.model.sketch.uniform[:: -(-len(self.model.sketch.j) // 512)]
-            js = [model.mean(few) for model in models]
-            moved = [np.sqrt(np.median((a - b) ** 2, axis=0))[None] for a, b in pairwise(js)]
-            spreads = [
-                np.median(np.mean((drawn - model.sketch.j) ** 2, axis=0), axis=0)[None]
-                for model, drawn in zip(models, paths, strict=True)
-            ]
-            factor = np.full(
-                changes[0].shape[-1],
-                calibration_factor(moved, spreads, _PRIOR, _SAFETY).max(),
-            )
-        rate = 1.0
-        if len(models) > 1 and all((variance > 0).any() for variance in variances[:2]):
-            rate = 0.5 * float(np.log2(variances[1].mean() / variances[0].mean()))
+        averages = [self._averages(self._compared(model)) for model in models]
+        steps = [self._final(more - fewer) for more, fewer in pairwise(averages)]
+        factor = calibration_factor(steps, variances, _PRIOR, _SAFETY)
         directions = factor[:, None] * changes[0][:, 0].T / np.sqrt(_PATHS)
-        return directions, float(np.clip(rate, 0.5, 3.0))
+        return directions, _rate([float(variance.mean()) for variance in variances])
+
+    def _shifts(self, models: list[ModelOfJ], paths: list[Array]) -> tuple[Array, float]:
+        """The same for an f with jumps: what a shift of J by its standard deviation changes.
+
+        An answer changes by whole θ then, and only because of J at a few of them, perhaps far in a
+        tail. So errors are calibrated on J itself, and felt on many θ at once.
+        """
+        few = self.model.sketch.uniform[:: -(-len(self.model.sketch.j) // 512)]
+        js = [model.mean(few) for model in models]
+        moved = [np.sqrt(np.median((a - b) ** 2, axis=0))[None] for a, b in pairwise(js)]
+        spreads = [
+            np.median(np.mean((drawn - model.sketch.j) ** 2, axis=0), axis=0)[None]
+            for model, drawn in zip(models, paths, strict=True)
+        ]
+        factor = calibration_factor(moved, spreads, _PRIOR, _SAFETY)
+        base = self._compared(self.model)
+        deviations = factor * self.model.sd(base.uniform)
+        step = step_size(base.j, deviations[None])
+        changes = []
+        for c in range(base.j.shape[1]):
+            shift = step * deviations * (np.arange(base.j.shape[1]) == c)
+            up, down = self._averages(replace(base, j=base.j + np.stack([shift, -shift])))[:, 0]
+            changes.append(self._final(np.nan_to_num(up - down) / (2.0 * step)))
+        return np.stack(changes, axis=1), _rate([float(spread.mean()) for spread in spreads])
 
     def _compared(self, model: ModelOfJ) -> DenseSet:
         """The model on a lattice of θ that is the same for all models."""
-        log2_size = max(12, (len(self.model.sketch.j) - 1).bit_length())
+        log2_size = max(14 if self._order == 0 else 12, (len(self.model.sketch.j) - 1).bit_length())
         parts = list(model.replicates(1, log2_size, self.average.stream))
         return DenseSet(
             np.concatenate([part.uniform for part in parts]),
@@ -175,3 +190,10 @@ class ErrorBar:
 
     def _final(self, changes: Array) -> Array:
         return propagated(self.average.problem, self.answers, changes)
+
+
+def _rate(variances: list[float]) -> float:
+    """The power of n at which standard deviations fall, from variances at n and n/2."""
+    if len(variances) < 2 or not min(variances[:2]) > 0:
+        return 1.0
+    return float(np.clip(0.5 * np.log2(variances[1] / variances[0]), 0.5, 3.0))

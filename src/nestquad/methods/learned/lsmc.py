@@ -162,10 +162,13 @@ class RegressionModel(ModelOfJ):
         return ScoreTable(uniform, self.table.scores[: self.dim])
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        return near_values(j, self.values)
+        """An exponential runs away in the tails; a polynomial that is exact must not be cut."""
+        logarithmic = [one.link == "log" for one in self.regressions]
+        return np.where(logarithmic, near_values(j, self.values), j)
 
     def _j(self, table: ScoreTable) -> Array:
-        return near_values(np.stack([one.j(table) for one in self.regressions], 1), self.values)
+        j = np.stack([one.j(table) for one in self.regressions], axis=1)
+        return self.bounded(j, self.uniform)
 
     def _perturbed(self, n: int, rng: np.random.Generator) -> list[Array]:
         """Coefficients by other noise; outputs share it, and so keep their correlation."""

@@ -13,7 +13,7 @@ from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
-from nestquad.methods.multilevel._sizes import Staircase, smallest_staircase, staircase_for
+from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
 from nestquad.methods.nested import NKQ, cancellation, rare_event_errors
 from nestquad.points import Sequence, as_sequence
