@@ -67,8 +67,9 @@ class ErrorBar:
         wide = np.concatenate([j, 2.0 * j - j.mean(axis=0)])
         problem, scalar = self.average.problem, self.average.scalar
         j, wide = (j[:, 0], wide[:, 0]) if scalar else (j, wide)
-        if j.min() > 0 and not takes(problem, -j):
-            return order_of_smoothness(problem, j, logarithmic=True)
+        positive = j[(j > 0).reshape(len(j), -1).all(axis=1)]
+        if j.min() >= 0 and len(positive) > 32 and not takes(problem, -j):
+            return order_of_smoothness(problem, positive, logarithmic=True)
         return order_of_smoothness(problem, wide if takes(problem, wide) else j)
 
     def _paths(self, rng: np.random.Generator) -> tuple[Array, float]:
@@ -110,7 +111,8 @@ class ErrorBar:
         changes = []
         for c in range(base.j.shape[1]):
             shift = step * deviations * (np.arange(base.j.shape[1]) == c)
-            up, down = self._averages(replace(base, j=base.j + np.stack([shift, -shift])))[:, 0]
+            sides = [self.model.bounded(base.j + s, base.uniform) for s in (shift, -shift)]
+            up, down = self._averages(replace(base, j=np.stack(sides)))[:, 0]
             changes.append(self._final(np.nan_to_num(up - down) / (2.0 * step)))
         return np.stack(changes, axis=1), _rate([float(spread.mean()) for spread in spreads])
 
