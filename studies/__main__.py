@@ -230,7 +230,12 @@ def _families(args: argparse.Namespace) -> int:
     )
     if not selection.chosen:
         raise SystemExit(f"--seeds {args.seeds} has no {args.parity} seeds")
-    report(selection, Path(args.out), args.jobs, args.fresh, args.line)
+    command = (
+        f"python -m studies families --families {','.join(selection.families)} "
+        f"--seeds {args.seeds} --parity {args.parity} --budgets {args.budgets} "
+        f"--tolerances {args.tolerances} --methods {args.methods} --runs {args.runs}"
+    )
+    report(selection, Path(args.out), args.jobs, args.fresh, command)
     return 0
 
 

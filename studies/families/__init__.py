@@ -138,6 +138,7 @@ def missing(names: Iterable[str], seeds: Iterable[int]) -> list[tuple[str, int]]
 
 def remember(found: Iterable[tuple[str, int, Truth]]) -> None:
     """Keep exact values; those of older code go."""
+    _kept.cache_clear()  # others may have written in the meantime
     kept = {key: one for key, one in _kept().items() if key[2] == code(key[0])}
     kept |= {(family, seed, code(family)): one for family, seed, one in found}
     with CACHE.open("w", newline="", encoding="utf-8") as file:

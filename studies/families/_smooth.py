@@ -81,8 +81,8 @@ def _sum(rng: np.random.Generator) -> Sketch:
             return value
 
         value = moment(power)
-        spread = math.sqrt(max(moment(2 * power) - value**2, 0.0)) if power == 2 else 0.0
-        return Truth(value, 1e-13 * max(abs(value), 1.0), spread or max(abs(value), 0.1))
+        spread = math.sqrt(moment(2 * power) - value**2)
+        return Truth(value, 1e-13 * max(abs(value), spread), spread)
 
     what = f"waves of {periods:g} periods" if waves else "exponentials"
     how_many = f"{terms} {'additive ' if additive else ''}{what}"

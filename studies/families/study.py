@@ -78,6 +78,7 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         about=_about(selection),
         run=lambda settings: _run(selection, settings, fresh),
         drawings=(Drawing("", "Coverage and sharpness by family.", _draw),),
+        command=command,
     )
     run_studies([study], [study], settings, out / f"{name}.md", _head(selection), command)
 
@@ -149,49 +150,50 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
         for family in (*selection.families, "all")
     ]
     budgets, tolerances = ([row for row in rows if row["runs"]] for rows in (budgets, tolerances))
-    beside = [row for row in problems if row["method"] == "auto"]
-    worst = sorted(beside, key=lambda row: (row["coverage"], -row["beyond"]))[:_SHOWN_WORST]
-    return Result(
-        tables=(
-            Table(
-                "families",
-                "Fixed budgets. Errors are parts of the problem's scale, half-widths parts of the "
-                "error: both geometric means over problems of medians over runs. “Beside the best” "
-                "is the error over that of the best single method that was run.",
-                columns(
-                    "goal = evaluations: count; family; method; problems: count; runs: count; "
-                    "coverage = 95 % interval covers: percent; worst = worst problem; "
-                    "relative = error / scale: number; sharpness = half-width / error: number; "
-                    "ratio = beside the best: number; ratio_worst = at worst: number; "
-                    "seconds = CPU beyond g: seconds; failed: count"
-                ),
-                tuple(budgets),
+    missed = [row for row in problems if row["method"] == "auto" and row["coverage"] < 1]
+    worst = sorted(missed, key=lambda row: (row["coverage"], -row["beyond"]))[:_SHOWN_WORST]
+    tables = (
+        Table(
+            "families",
+            "Fixed budgets. Errors are parts of the problem's scale, half-widths parts of the "
+            "error: both geometric means over problems of medians over runs. “Beside the best” "
+            "is the error over that of the best single method that was run.",
+            columns(
+                "goal = evaluations: count; family; method; problems: count; runs: count; "
+                "coverage = 95 % interval covers: percent; worst = worst problem; "
+                "relative = error / scale: error; sharpness = half-width / error: error; "
+                "ratio = beside the best: error; ratio_worst = at worst: error; "
+                "seconds = CPU beyond g: seconds; failed: count"
             ),
-            Table(
-                "tolerances",
-                "Tolerances with at most a million evaluations: tol is a part of the scale, rtol "
-                "of the exact value. “Kept” is the share of the converged runs whose error is "
-                "within the tolerance.",
-                columns(
-                    "goal = tolerance: cell; kind; family; runs: count; "
-                    "converged: percent; kept: percent; worst = worst problem; "
-                    "used = error / tolerance: number; evaluations: count; "
-                    "seconds = CPU beyond g: seconds; failed: count"
-                ),
-                tuple(tolerances),
-            ),
-            Table(
-                "worst",
-                "The problems that are covered least, at fixed budgets.",
-                columns(
-                    "problem; goal = evaluations: count; coverage = covers: percent; "
-                    "exact = exact value: cell; relative = error / scale: number; "
-                    "beyond = error / half-width: number; chosen; about"
-                ),
-                tuple(worst),
-            ),
-            Table("problems", "", (), tuple(problems)),
+            tuple(budgets),
         ),
+        Table(
+            "tolerances",
+            "Tolerances with at most a million evaluations: tol is a part of the scale, rtol "
+            "of the exact value. “Kept” is the share of the converged runs whose error is "
+            "within the tolerance.",
+            columns(
+                "goal = tolerance: cell; kind; family; runs: count; "
+                "converged: percent; kept: percent; worst = worst problem; "
+                "used = error / tolerance: error; evaluations: count; "
+                "seconds = CPU beyond g: seconds; failed: count"
+            ),
+            tuple(tolerances),
+        ),
+        Table(
+            "worst",
+            "The problems that are covered least, at fixed budgets.",
+            columns(
+                "problem; goal = evaluations: count; coverage = covers: percent; "
+                "exact = exact value: cell; relative = error / scale: error; "
+                "beyond = error / half-width: error; chosen; about"
+            ),
+            tuple(worst),
+        ),
+        Table("problems", "", (), tuple(problems)),
+    )
+    return Result(
+        tables=tuple(table for table in tables if table.rows),
         verdicts=(*_budget_verdicts(budgets, problems), *_tolerance_verdicts(tolerances)),
         notes=notes_of(cells),
         **provenance(runs),
@@ -338,12 +340,16 @@ def _budget_verdicts(
         low = [
             f"{r['problem']} {r['coverage']:.2f}" for r in many if r["coverage"] < _LEAST_COVERAGE
         ]
-        yield Verdict.of(
-            f"coverage of auto on every problem with {_ENOUGH_RUNS} runs, {at}",
-            f"≥ {_LEAST_COVERAGE}",
-            f"{len(many) - len(low)} of {len(many)}" + ("; not " + ", ".join(low) if low else ""),
-            not low if many else None,
-        )
+        if many:
+            kept = f"{len(many) - len(low)} of {len(many)}"
+            yield Verdict.of(
+                f"coverage of auto on every problem with {_ENOUGH_RUNS} runs, {at}",
+                f"≥ {_LEAST_COVERAGE}",
+                kept + ("; not " + ", ".join(low) if low else ""),
+                not low,
+            )
+        if not any(math.isfinite(row["ratio"]) for row in mine):
+            continue  # no other method was run
         claim = f"error of auto beside the best single method, {at}"
         yield _every(f"{claim}, geometric mean", f"≤ {_BESIDE_BEST}", mine, "ratio",
                      lambda v: v <= _BESIDE_BEST)  # fmt: skip
@@ -402,7 +408,7 @@ _PARITY = {
 
 def _head(selection: Selection) -> str:
     return (
-        "<!-- Written by `python -m studies families`; change studies/families, not this page. -->\n"
+        "<!-- Written by `python -m studies families`; change studies/families, not this. -->\n"
         f"# Families\n\n{_PARITY[selection.parity]}\n"
     )
 
@@ -413,7 +419,7 @@ def _about(selection: Selection) -> str:
     return (
         f"A family and a seed make a problem with its exact value, by closed forms, enumeration "
         f"and quadrature that use no estimator of nestquad. {_PARITY[selection.parity]} Here: "
-        f"seeds {shown}, {selection.runs} runs of each.\n\n{listed}\n\n"
+        f"seeds {shown}; runs of each: {selection.runs}.\n\n{listed}\n\n"
         "Every run stands in `data/families_runs.csv`, every exact value with its own error in "
         "`studies/families/truths.csv`."
     )
