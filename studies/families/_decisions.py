@@ -15,13 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, logit, ndtr, ndtri, roots_legendre
 
 import nestquad as nq
 from studies.families._sketch import Sketch, base, choice, written
 from studies.families._truth import Truth, average, moments, tabulated
+from studies.quadrature import normal_density
 
 _WORTH = 10.0  # of one unit of benefit, in units of cost
+_DISCOUNT = 0.97  # of a cycle
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,12 @@ def _statement(
     net: Callable[[list], np.ndarray],
     about: str,
     known: Callable[[list], np.ndarray] | None = None,
+    multilinear: bool = True,
 ) -> Sketch | None:
-    """θ = the learned parameters, x = the others; `known` is J if means do not make it."""
+    """θ = the learned parameters, x = the others; `known` is J if means do not make it.
+
+    `multilinear`: J is linear in each learned parameter.
+    """
     rest = [i for i in range(len(parameters)) if i not in learned]
 
     def law(which: list[int]) -> nq.Transport:
@@ -150,13 +156,41 @@ def _statement(
 
     def truth() -> Truth:
         quick = list(map(tabulated, plain))
-        return average(
-            lambda u: mean(u, quick),
-            len(learned),
-            combine=lambda means: float(means[0] - means[1:].max()),
-            scale=scale,
-            most=19 if known is None else 18,
-        )
+        if not multilinear:
+            return average(
+                lambda u: mean(u, quick),
+                len(learned),
+                combine=lambda means: float(means[0] - means[1:].max()),
+                scale=scale,
+                most=19,
+            )
+        # J is linear in each learned parameter: the one that matters most is integrated exactly,
+        # and what is left is smooth in the others.
+        means: list = [one.mean for one in parameters]
+        best = int((known or net)(means).argmax())
+        last = max(range(len(learned)), key=lambda k: _influence(known or net, means, learned[k],
+                                                                 plain[k]))  # fmt: skip
+        others = [k for k in range(len(learned)) if k != last]
+        moments_of = _partial_moments(plain[last])
+
+        def gain(z: np.ndarray) -> np.ndarray:
+            values = list(means)
+            for column, k in enumerate(others):
+                values[learned[k]] = quick[k](z[:, column])
+            values[learned[last]] = np.zeros(len(z))
+            start = (known or net)(values)
+            values[learned[last]] = np.ones(len(z))
+            slope = (known or net)(values) - start
+            own = start[:, best] + slope[:, best] * means[learned[last]]
+            return _mean_of_largest(start, slope, moments_of) - own
+
+        if not others:
+            return Truth(float(gain(np.zeros((1, 0)))[0]), 1e-9 * scale, scale)
+        found = _tensor(gain, len(others)) if len(others) <= 3 else None
+        # Options that do not depend on that parameter may still cross each other: a kink.
+        if found is None or found.error > 2e-6 * scale:
+            found = average(lambda u: gain(ndtri(u)), len(others), scale=scale)
+        return Truth(found.value, found.error + 1e-9 * scale, scale)
 
     return Sketch(
         nq.NestedExpectation(
@@ -171,9 +205,79 @@ def _statement(
     )
 
 
+def _tensor(h: Callable[[np.ndarray], np.ndarray], dim: int) -> Truth:
+    """Mean of a smooth h over normals (n, dim), dim ≤ 3, by a product of Gauss rules."""
+    values = []
+    for order in {1: (600, 900), 2: (120, 180), 3: (40, 56)}[dim]:
+        node, weight = roots_legendre(order)
+        weight = weight * normal_density(8.0 * node)
+        z = np.stack(np.meshgrid(*[8.0 * node] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
+        weights = np.prod(np.meshgrid(*[weight / weight.sum()] * dim, indexing="ij"), axis=0)
+        values.append(float(weights.ravel() @ (image := h(z))))
+    spread = math.sqrt(float(weights.ravel() @ (image - values[1]) ** 2))
+    return Truth(values[1], 3 * abs(values[1] - values[0]), spread)
+
+
+def _influence(
+    net: Callable[[list], np.ndarray],
+    means: list,
+    which: int,
+    of: Callable[[np.ndarray], np.ndarray],
+) -> float:
+    """How far differences between options move with one parameter, the others at their means."""
+    values = list(means)
+    values[which] = of(np.array([-1.0, 1.0]))
+    j = net(values)
+    return float(np.ptp(j[1] - j[0]))
+
+
+Moments = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _partial_moments(of: Callable[[np.ndarray], np.ndarray]) -> Moments:
+    """P(v ≤ t) and E[v; v ≤ t] of a parameter v, increasing in its normal, as functions of t."""
+    z = np.linspace(-8.0, 8.0, 400_001)
+    v = of(z)
+    mass = v * normal_density(z) * (z[1] - z[0])
+    below = np.concatenate([[0.0], np.cumsum((mass[1:] + mass[:-1]) / 2)])
+
+    def at(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        where = np.interp(t, v, z)
+        share = np.where(t <= v[0], 0.0, np.where(t >= v[-1], 1.0, ndtr(where)))
+        return share, np.interp(where, z, below)
+
+    return at
+
+
+def _mean_of_largest(start: np.ndarray, slope: np.ndarray, moments_of: Moments) -> np.ndarray:
+    """E max_d (start_d + slope_d v), (N,): each line is largest on one interval of v.
+
+    Shapes
+    ------
+    start, slope (N, D).
+    """
+    total = np.zeros(len(start))
+    options = start.shape[1]
+    for d in range(options):
+        low, high = np.full(len(start), -np.inf), np.full(len(start), np.inf)
+        for e in range(options):
+            if e == d:
+                continue
+            steeper, gap = slope[:, d] - slope[:, e], start[:, e] - start[:, d]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                cross = gap / steeper
+            low = np.where(steeper > 0, np.maximum(low, cross), low)
+            high = np.where(steeper < 0, np.minimum(high, cross), high)
+            hidden = (steeper == 0) & ((gap > 0) | ((gap == 0) & (e < d)))
+            high = np.where(hidden, -np.inf, high)
+        share, part = (a - b for a, b in zip(moments_of(high), moments_of(low), strict=True))
+        total += np.where(low < high, start[:, d] * share + slope[:, d] * part, 0.0)
+    return total
+
+
 def _markov(rng: np.random.Generator) -> Sketch | None:
     options, cycles = int(rng.integers(2, 7)), int(rng.integers(8, 21))
-    discount = 0.97 ** np.arange(cycles)
+    discount = _DISCOUNT ** np.arange(cycles)
     # Logit of falling ill, of dying when well, of dying when ill, then log risks of options 1, ….
     centre = np.array([logit(rng.uniform(0.05, 0.3)), logit(0.02), logit(rng.uniform(0.1, 0.4))])
     sd = rng.uniform(0.15, 0.5, 3)
@@ -215,7 +319,13 @@ def _markov(rng: np.random.Generator) -> Sketch | None:
     about = f"Markov, {options} options, {cycles} cycles, "
     if rng.random() < 0.5:
         learned = list(range(len(moves)))
-        return _statement(rng, parameters, learned, net, about + f"{len(moves)} of {count} learned")
+        about += f"{len(moves)} of {count} learned"
+
+        def quick(values: list) -> np.ndarray:
+            columns = [worth(_occupancy(values, d, cycles), values, d) for d in range(options)]
+            return np.stack(np.broadcast_arrays(*columns), axis=-1)
+
+        return _statement(rng, parameters, learned, net, about, quick, multilinear=False)
     learned = list(range(len(moves), count))
     spent = _mean_occupancies(moves, occupancy, options)
 
@@ -224,6 +334,21 @@ def _markov(rng: np.random.Generator) -> Sketch | None:
         return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
     return _statement(rng, parameters, learned, net, about + f"5 of {count} learned", known)
+
+
+def _occupancy(values: list, option: int, cycles: int) -> tuple[np.ndarray, np.ndarray]:
+    """Discounted cycles spent well and ill, by geometric sums: many times faster than a loop."""
+    extra = values[2 + option] if option else 0.0
+    fall, die, die_ill = expit(values[0] + extra), expit(values[1]), expit(values[2])
+    stay, stay_ill = (1 - die) * (1 - fall), 1 - die_ill
+    # Equal rates would divide by zero; so small a change does not matter.
+    stay_ill = np.where(np.abs(stay - stay_ill) < 1e-5, stay - 1e-5, stay_ill)
+
+    def total(rate: np.ndarray, count: int) -> np.ndarray:
+        return (1 - (_DISCOUNT * rate) ** count) / (1 - _DISCOUNT * rate)
+
+    ill = (total(stay, cycles) - total(stay_ill, cycles)) / (stay - stay_ill)
+    return total(stay, cycles), (1 - die) * fall * ill
 
 
 def _mean_occupancies(moves: list[_Parameter], occupancy, options: int) -> list[tuple]:
