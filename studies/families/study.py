@@ -33,6 +33,7 @@ _COVERAGE, _LEAST_COVERAGE, _ENOUGH_RUNS = 0.93, 0.80, 20
 _KEPT, _CONVERGED, _HARD = 0.95, 0.80, ("rare", "noisy")
 _BESIDE_BEST, _WORST_BESIDE_BEST = 1.5, 4.0
 _SHOWN_WORST = 15
+_MOST_RATIO = 1e6  # of an error to its half-width, which may be zero
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
         ),
         Table(
             "worst",
-            "The problems that are covered least, at fixed budgets.",
+            "The problems that are covered least, at fixed budgets. Error over half-width is the "
+            "largest of the runs, cut at a million.",
             columns(
                 "problem; goal = evaluations: count; coverage = covers: percent; "
                 "exact = exact value: cell; relative = error / scale: error; "
@@ -223,7 +225,7 @@ def _problem_row(key: Key, cell: Cell, cells: dict[Key, Cell]) -> dict[str, Any]
     family, _, seed = problem.rpartition("-")
     truth, done = _truth(problem), cell.finished
     errors = np.array([max(run.error, cell.floor) for run in done])
-    halves = np.array([max(run.half_width, 1e-300) for run in done])
+    halves = np.maximum([run.half_width for run in done], errors / _MOST_RATIO)
     row = {
         **cell.row(),
         "family": family,
@@ -232,7 +234,7 @@ def _problem_row(key: Key, cell: Cell, cells: dict[Key, Cell]) -> dict[str, Any]
         "about": families.sketch(family, int(seed)).about,
         "relative": float(np.median(errors)) / truth.scale if done else math.nan,
         "sharpness": float(np.median(halves) / np.median(errors)) if done else math.nan,
-        "beyond": float((errors / halves).max()) if done else math.inf,
+        "beyond": float((errors / halves).max()) if done else _MOST_RATIO,
     }
     best = best_single(cells, problem, goal) if method == "auto" and goal >= 1 else None
     if best is not None and not cell.failed:

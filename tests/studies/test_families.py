@@ -16,6 +16,7 @@ from studies import families
 from studies.__main__ import main
 from studies.families import _truth
 from studies.families._books import _Option
+from studies.families._decisions import _mean_of_largest, _occupancy, _partial_moments
 from studies.families._insurance import _gamma, _lognormal, _pareto, _student
 from studies.families._truth import Sum, average, crossings, moments
 
@@ -308,16 +309,40 @@ def test_noise_has_mean_zero_and_no_seed():
         assert not np.array_equal(*values)
 
 
-def test_decisions_by_enumeration_of_a_known_case():
-    # One learned logit-normal success probability against a constant, by the same average.
-    found = average(
-        lambda u: np.stack([np.maximum(expit(NORMAL.ppf(u[:, 0])), 0.5), u[:, 0]], axis=-1),
-        1,
-        combine=lambda means: float(means[0]) - 0.5,
-    )
-    wanted = quad(lambda z: (expit(z) - 0.5) * NORMAL.pdf(z), 0, 9)[0]
-    assert found.value == pytest.approx(wanted, abs=2 * found.error + 1e-9)
-    assert found.error < 1e-6
+def test_the_largest_of_lines_by_adaptive_quadrature():
+    rng = np.random.default_rng(4)
+    start, slope = rng.normal(size=(6, 4)), rng.normal(size=(6, 4))
+    slope[:2, 1:3] = 0.0  # two options that do not depend on the parameter
+    found = _mean_of_largest(start, slope, _partial_moments(np.exp))
+    z = np.linspace(-8, 8, 400_001)
+    for a, b, value in zip(start, slope, found, strict=True):
+        lines = a[:, None] + b[:, None] * np.exp(z)
+        wanted = np.trapezoid(lines.max(axis=0) * NORMAL.pdf(z), z)
+        assert value == pytest.approx(wanted, abs=1e-7)
+
+
+def test_geometric_sums_are_the_markov_loop():
+    values = [np.array([-2.0, -1.0]), np.array([-4.0, -3.5]), np.array([-1.0, -2.0]), -0.5]
+    well, ill = _occupancy(values, 1, 12)
+    fall, die, die_ill = expit(values[0] - 0.5), expit(values[1]), expit(values[2])
+    for k in range(2):
+        move = np.array(
+            [[(1 - die[k]) * (1 - fall[k]), (1 - die[k]) * fall[k]], [0.0, 1 - die_ill[k]]]
+        )
+        state = np.array([1.0, 0.0])
+        times = sum(0.97**t * state @ np.linalg.matrix_power(move, t) for t in range(12))
+        assert (well[k], ill[k]) == pytest.approx(tuple(times), rel=1e-12)
+
+
+def test_a_tree_with_one_learned_parameter_by_dense_values_of_it():
+    seed = _drawn("decisions", ("tree", " 1 of "))
+    made = families.sketch("decisions", seed)
+    u = (np.arange(4096) + 0.5)[:, None] / 4096
+    x = qmc.Sobol(made.problem.inner_base_dim, rng=0).random_base2(11)
+    j = inner_mean(made.problem, made.problem.outer_law.from_uniform(u), x)
+    answer = float(j.max(axis=1).mean() - j.mean(axis=0).max())
+    truth = made.truth()
+    assert answer == pytest.approx(truth.value, abs=0.01 * truth.scale)
 
 
 def test_the_study_runs_once_and_tells_the_parity(tmp_path, capsys):
