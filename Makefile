@@ -28,6 +28,7 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m studies promises --out docs
+	$(BIN)/python -m studies families --out docs
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

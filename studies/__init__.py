@@ -1,7 +1,9 @@
 """Studies of nestquad, beside the library and not part of it.
 
 ``python -m studies paper`` runs the paper's experiments again; ``python -m studies promises``
-measures what the documentation promises and writes docs/benchmarks.md. Both stand on `runner`:
-tasks become rows of a ledger, rows become tables and verdicts, and these become a page. `unseen`
-holds problems that nothing was tuned on, `bayesopt` a small Bayesian optimisation loop.
+measures what the documentation promises and writes docs/benchmarks.md; ``python -m studies
+families`` measures coverage, tolerances and cost on families of random problems. All stand on
+`runner`: tasks become rows of a ledger, rows become tables and verdicts, and these become a page.
+`unseen` holds problems that nothing was tuned on, `quadrature` what exact values need, `bayesopt`
+a small Bayesian optimisation loop.
 """

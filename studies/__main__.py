@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper`` and ``python -m studies promises``."""
+"""Studies of nestquad: ``python -m studies paper``, ``promises`` and ``families``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ examples:
   python -m studies promises --only unseen --methods auto --seeds 20
   python -m studies promises --redraw
 """
+_FAMILIES = """\
+examples:
+  python -m studies families --parity even --seeds 0-10 --families books,rare --tolerances none
+  python -m studies families --seeds 0-40 --budgets 1e3,1e4,1e5 --tolerances 1e-2,1e-3 --runs 3
+  python -m studies families --methods auto,joint,ckq,nqmc --tolerances none
+
+Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/families_runs.csv
+and finished runs are skipped; tables are made of the runs that the command asks for.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     _promises_options(
         commands.add_parser(
             "promises", help="what the documentation promises", epilog=_PROMISES, **how
+        )
+    )
+    _families_options(
+        commands.add_parser(
+            "families", help="random problems with exact values", epilog=_FAMILIES, **how
         )
     )
     return parser
@@ -177,6 +191,68 @@ def _promises(args: argparse.Namespace) -> int:
     page, command = Path(args.out) / "benchmarks.md", "python -m studies promises"
     run_studies(STUDIES, chosen, settings, page, HEAD, command)
     return 0
+
+
+def _families_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
+    parser.add_argument(
+        "--seeds", default="0-10", metavar="A-B", help="seeds of problems, as 0-40 or 1,3,5"
+    )
+    parser.add_argument(
+        "--parity",
+        choices=("odd", "even", "both"),
+        default="odd",
+        help="odd: to report (default); even: to develop on",
+    )
+    parser.add_argument("--budgets", default="1e3,1e4", metavar="N[,N]", help="or none")
+    parser.add_argument("--tolerances", default="1e-2", metavar="T[,T]", help="or none")
+    parser.add_argument("--methods", default="auto", metavar="NAME[,NAME]", help="at fixed budgets")
+    parser.add_argument("--runs", type=int, default=2, metavar="N", help="of each (default 2)")
+    parser.set_defaults(run=_families)
+
+
+def _families(args: argparse.Namespace) -> int:
+    from studies.families import families
+    from studies.families.study import Selection, report
+    from studies.promises.measure import ALL_METHODS
+
+    if args.runs < 1 or args.jobs < 0:
+        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+    selection = Selection(
+        families=_known("--families", args.families, families()) or families(),
+        seeds=_seeds(args.seeds),
+        parity=args.parity,
+        budgets=_numbers(args.budgets),
+        tolerances=_numbers(args.tolerances),
+        methods=_known("--methods", args.methods, ALL_METHODS),
+        runs=args.runs,
+    )
+    if not selection.chosen:
+        raise SystemExit(f"--seeds {args.seeds} has no {args.parity} seeds")
+    command = (
+        f"python -m studies families --families {','.join(selection.families)} "
+        f"--seeds {args.seeds} --parity {args.parity} --budgets {args.budgets} "
+        f"--tolerances {args.tolerances} --methods {args.methods} --runs {args.runs}"
+    )
+    report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    """Seeds from ``"0-40"`` or ``"1,3,8-10"``."""
+    found: set[int] = set()
+    for part in _parts(text):
+        first, _, last = part.partition("-")
+        try:
+            found |= set(range(int(first), int(last or first) + 1))
+        except ValueError:
+            raise SystemExit(f"--seeds: cannot read {part!r}; write 0-40 or 1,3,5") from None
+    return tuple(sorted(found))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return () if text == "none" else tuple(float(part) for part in _parts(text))
 
 
 def _parts(text: str | None) -> list[str]:

@@ -78,13 +78,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Study:
-    """A question and how to answer it. `about` is Markdown: what is run, and why."""
+    """A question and how to answer it.
+
+    `about` is Markdown: what is run, and why. `command` runs it again, where ``--only`` does not.
+    """
 
     name: str
     title: str
     about: str
     run: Callable[[Settings], Result]
     drawings: tuple[Drawing, ...] = ()
+    command: str = ""
 
     def drawn(self, result: Result) -> list[Drawing]:
         """Its figures of a result, by the names of their files."""
@@ -154,7 +158,7 @@ def _run(study: Study, settings: Settings, command: str) -> Result:
     result = study.run(settings)
     return replace(
         result,
-        command=f"{command} --only {study.name}{settings.options}",
+        command=study.command or f"{command} --only {study.name}{settings.options}",
         # A study with a ledger knows better what all of its runs took.
         environment={**environment(), **result.environment},
         seconds=result.seconds or time.perf_counter() - start,

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, log_expit, ndtri
 
 import nestquad as nq
-from studies.unseen._quadrature import normal_nodes
+from studies.quadrature import normal_nodes
 
 # Three patients, three doses; intercept and slope of a logistic response are unknown.
 _DOSES = np.array([-1.0, 0.5, 2.0])

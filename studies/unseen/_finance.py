@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import nestquad as nq
-from studies.unseen._quadrature import (
+from studies.quadrature import (
     FAR,
     call,
     increasing_root,

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expm1, ndtri
 
 import nestquad as nq
-from studies.unseen._quadrature import (
+from studies.quadrature import (
     FAR,
     call,
     increasing_root,
