@@ -14,8 +14,10 @@ from scipy.stats import norm
 import nestquad as nq
 from nestquad.errors import OutsideDomainError
 from nestquad.evaluate import Design, Grid
-from nestquad.methods import Auto, Goal
+from nestquad.methods import Auto, Goal, Turn
+from nestquad.methods._candidate import Candidate, credible
 from nestquad.points import IID, Stream
+from nestquad.result import NORMAL_95
 
 
 def bachelier(mean, sd=1.0):
@@ -306,3 +308,31 @@ def test_a_bar_is_neither_too_small_nor_too_large(name):
     halves = 1.96 * np.array([run.std_error for run in runs])
     assert np.sum(errors <= halves) >= 6
     assert np.mean(errors) <= np.median(halves) <= 20 * np.mean(errors)
+
+
+def candidate(method, value, half_width, n):
+    grid = Grid(n, 1, IID(), IID(), None, Stream((1,)))
+    estimate = nq.Estimate(value, half_width / NORMAL_95, n, n, 1, method.name)
+    return Candidate(method, Turn(Design((grid,)), estimate, None))
+
+
+def test_a_bar_that_a_wider_one_contradicts_is_not_believed():
+    joint = candidate(nq.JointLattice(), 1.08, 0.17, 500)
+    levels = candidate(nq.MLKQ(), 0.4, 1e-5, 900)
+    assert credible([joint, levels]) == [joint]
+    assert levels not in credible([joint, levels, candidate(nq.CKQ(), 0.7, 0.9, 500)])
+    # One with few evaluations neither wins nor refutes.
+    assert levels in credible([candidate(nq.CKQ(), 5.0, 1.0, 300), levels])
+    assert credible([candidate(nq.CKQ(), 5.0, 1e-9, 100), levels]) == [levels]
+
+
+def test_a_rare_loss_in_x_that_levels_missed_does_not_win():
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        nq.Uniform(),
+        lambda x, theta: theta[..., 0] + 100.0 * (x[..., 0] > 0.99),
+        lambda j: np.maximum(j, 0.0),
+    )
+    exact = bachelier(1.0)
+    runs = [nq.estimate(problem, budget=5000, rng=seed) for seed in range(6)]
+    assert sum(abs(run.value - exact) <= run.half_width for run in runs) >= 5

@@ -57,13 +57,15 @@ def is_pilot(candidate: Candidate, standing: list[Candidate]) -> bool:
 
 
 def credible(standing: list[Candidate]) -> list[Candidate]:
-    """Candidates that are no pilots and whose interval no candidate with a wider one contradicts.
+    """Candidates that are no pilots, and whose interval no wider one refutes.
 
-    A bar vanishes by accident where all points missed a feature that others saw.
+    A bar vanishes by accident where all points missed a feature that others saw. So an interval
+    that contradicts a wider one is not believed, if that one has half as many evaluations or more.
     """
     enough = [candidate for candidate in standing if not is_pilot(candidate, standing)]
-    return [
-        one
-        for one in enough
-        if not any(other.half_width > one.half_width and one.contradicts(other) for other in enough)
-    ]
+
+    def refuted(one: Candidate, other: Candidate) -> bool:
+        wider = other.half_width > one.half_width and other.n >= 0.5 * one.n
+        return wider and one.contradicts(other)
+
+    return [one for one in enough if not any(refuted(one, other) for other in enough)]

@@ -1,0 +1,53 @@
+"""Learners and events in the tail of J: a bar of nothing is wrong there."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import nestquad as nq
+
+RHO, BARRIER = 0.2, norm.ppf(0.05)
+
+
+def credit_loss(q):
+    """P(default rate > q) of a large pool in the Vasicek model: J is the rate given the factor."""
+    exact = norm.cdf((BARRIER - np.sqrt(1 - RHO) * norm.ppf(q)) / np.sqrt(RHO))
+    return nq.NestedExpectation(
+        nq.Normal(),
+        nq.Normal(),
+        lambda x, theta: (
+            np.sqrt(RHO) * theta[..., 0] + np.sqrt(1 - RHO) * x[..., 0] < BARRIER
+        ).astype(float),
+        lambda j: (j > q).astype(float),
+        exact=exact,
+    )
+
+
+@pytest.mark.parametrize("q", [0.15, 0.5])
+def test_a_rare_default_rate_is_covered(q):
+    problem = credit_loss(q)
+    runs = [nq.estimate(problem, budget=3000, rng=seed) for seed in range(8)]
+    assert sum(abs(run.value - problem.exact) <= run.half_width for run in runs) >= 6
+
+
+def test_a_regression_of_a_logarithm_stays_near_the_values():
+    problem = nq.NestedExpectation(
+        nq.Normal(), nq.Normal(), lambda x, theta: np.abs(x[..., 0] - theta[..., 0]), np.square
+    )
+    for seed in range(6):
+        est = nq.estimate(problem, budget=2000, method=nq.LSMC(link="log"), rng=seed)
+        assert est.value < 20.0
+
+
+def test_rounding_is_in_the_bar():
+    shift = 1e8
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        lambda theta: nq.Normal(theta, 1.0),
+        lambda x, theta: shift + x[..., 0],
+        lambda j: np.maximum(j - shift, 0.0),
+        exact=float(norm.pdf(0.0)),
+    )
+    for seed in range(4):
+        est = nq.estimate(problem, budget=400, method="joint", rng=seed)
+        assert abs(est.value - problem.exact) <= 2 * est.half_width
