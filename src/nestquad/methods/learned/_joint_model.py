@@ -213,7 +213,13 @@ class JointModel(ModelOfJ):
         return np.stack(columns, axis=1)
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
-        """Lattices made of copies of that of g, on each of which Ĵ is one FFT."""
+        """Lattices made of copies of that of g, on each of which Ĵ is one FFT.
+
+        A polynomial alone is as cheap anywhere, and lattices in θ alone are better for it.
+        """
+        if all(output.process is None for output in self.outputs):
+            yield from super().replicates(n, log2_size, stream)
+            return
         # On a line each has a step of its own, as in the base.
         copies = np.full(n, max(1, (1 << log2_size) // self.size))
         copies += np.arange(n) if self.dim == 1 else 0
