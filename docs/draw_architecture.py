@@ -90,7 +90,7 @@ def drawn() -> str:
     for floor in DOORS:
         top = _floor(parts, top, *floor)
     _box(parts, MARGIN, top, WIDTH - 2 * MARGIN, 40, PAPER, dashed=True)
-    beside = "Outside the wheel: studies (paper, promises, unseen, runner), examples, docs, tests"
+    beside = "Outside the wheel: studies (paper, promises, families, runner), examples, docs, tests"
     _text(parts, WIDTH / 2, top + 25, beside, size=13, anchor="middle", color=SOFT)
     height = top + 40 + MARGIN
     return (
