@@ -53,9 +53,12 @@ class ErrorBar:
         # Values of g are rounded, and a fit of many of them by a little more.
         rounding = 8.0 * np.finfo(float).eps * np.abs(self.model.sketch.j).max(axis=0)
         doubts = {**self.model.alternatives(), "rounding": [self.model.sketch.j + rounding]}
+        changes = self._felt(
+            self.model, np.stack([j for others in doubts.values() for j in others])
+        )
         for cause, others in doubts.items():
-            changes = self._felt(self.model, np.stack(others))[:, 0]
-            parts[cause] = np.abs(changes).max(axis=0)[:, None]
+            own, changes = np.abs(changes[: len(others), 0]), changes[len(others) :]
+            parts[cause] = own.max(axis=0)[:, None]
         return parts, rate
 
     @cached_property
@@ -155,9 +158,8 @@ class ErrorBar:
         base = model.sketch
         step = step_size(base.j, others - base.j) if self._order == 0 else 1.0
         others = base.j + step * (others - base.j) if step > 1.0 else others
-        center = self._averages(base)
-        changed = self._averages(replace(base, j=others))
-        return self._final(np.nan_to_num(changed - center) / step)
+        center, *changed = self._averages(replace(base, j=np.concatenate([base.j[None], others])))
+        return self._final(np.nan_to_num(np.stack(changed) - center) / step)
 
     def _averages(self, points: DenseSet) -> Array:
         """Averages (…, S, q) of f at J (…, M, p), with those modulated by waves over θ."""
@@ -196,9 +198,10 @@ class ErrorBar:
         weights = design.weights**2 / (design.weights**2).sum()
         values = design.j + residuals
         spread = weights @ (values - weights @ values) ** 2
-        before = self._averages(design)[0]
         directions = [np.zeros(self.average.final(self.answers).size)]
-        for c in np.flatnonzero(weights @ residuals**2 > 0.5 * spread):
+        unlearned = np.flatnonzero(weights @ residuals**2 > 0.5 * spread)
+        before = self._averages(design)[0] if unlearned.size else 0.0
+        for c in unlearned:
             j = design.j + residuals * (np.arange(residuals.shape[1]) == c)
             after = self._averages(replace(design, j=self.model.bounded(j, design.uniform)))[0]
             directions.append(self._final(np.nan_to_num(after - before)) / np.sqrt(3.0))
