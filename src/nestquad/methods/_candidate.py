@@ -9,6 +9,7 @@ import numpy as np
 
 from nestquad.errors import NestquadError
 from nestquad.methods._method import Method, Turn
+from nestquad.methods.learned import LearnedDesign
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,16 @@ class Candidate:
 
     @property
     def n(self) -> int:
-        return 0 if self.turn is None else self.turn.design.n_evaluations
+        """Evaluations that the answer rests on, without those that check it."""
+        if self.turn is None:
+            return 0
+        design = self.turn.design
+        return (design.learning if isinstance(design, LearnedDesign) else design).n_evaluations
+
+    @property
+    def n_draws(self) -> int:
+        """Fresh draws of its check."""
+        return 0 if self.turn is None else self.turn.design.n_evaluations - self.n
 
     @property
     def half_width(self) -> float:
@@ -70,4 +80,16 @@ def credible(standing: list[Candidate]) -> list[Candidate]:
         wider = other.half_width > one.half_width and other.n >= 0.5 * one.n
         return wider and one.contradicts(other)
 
-    return [one for one in enough if not any(refuted(one, other) for other in enough)]
+    return [one for one in _unrefuted(enough) if not any(refuted(one, other) for other in enough)]
+
+
+def _unrefuted(standing: list[Candidate]) -> list[Candidate]:
+    """Candidates without those whose model a common check finds clearly worse than another."""
+    learned = [(one, one.turn.state) for one in standing if one.turn and one.n_draws]
+    checks = [state.check for _, state in learned if state.check is not None]
+    if not checks:
+        return standing
+    check = max(checks, key=lambda one: one.n_draws)
+    kept = check.unrefuted([state.model for _, state in learned])
+    worse = [one for k, (one, _) in enumerate(learned) if k not in kept]
+    return [one for one in standing if one not in worse]

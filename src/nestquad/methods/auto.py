@@ -19,7 +19,7 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
-from nestquad.methods.learned import CKQ, JointLattice
+from nestquad.methods.learned import CKQ, JointLattice, LearnedDesign, LearnedMethod, n_draws
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC
 from nestquad.problem import NestedExpectation
@@ -99,7 +99,7 @@ class Auto(Method[tuple[Candidate, ...]]):
         if len(portfolio.parts) == 1 and portfolio.parts[0][0] in methods:
             pilots = _pilots(problem, goal, methods, last.state[0])
             if pilots:
-                return Portfolio.of((*portfolio.parts, *pilots))
+                return Portfolio.of(_checked(problem, goal, last.state[0], portfolio.parts, pilots))
         standing = [candidate for candidate in last.state if candidate.turn is not None]
         if not standing and last.state[0].failure:
             raise last.state[0].failure
@@ -200,18 +200,33 @@ def _pilots(
     return tuple(parts)
 
 
+def _checked(
+    problem: NestedExpectation, goal: Goal, first: Candidate, present: Parts, pilots: Parts
+) -> Parts:
+    """All pilots, and fresh draws for all that learn, where f is sensitive as the first sees it."""
+    n = n_draws(goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
+    if first.turn is None or not isinstance(first.method, LearnedMethod) or not n:
+        return (*present, *pilots)
+    checks = first.method.checked(problem, first.turn, n).checks
+    return tuple(
+        (m, LearnedDesign.of(d.learning, checks) if isinstance(d, LearnedDesign) else d)
+        for m, d in (*present, *pilots)
+    )
+
+
 def _continued(
     problem: NestedExpectation, goal: Goal, candidate: Candidate, left: float
 ) -> Design | None:
     """The next design of a candidate, within the rest of the budget."""
     assert candidate.turn is not None
-    budget = None if goal.budget is None else int(candidate.n + left)
+    budget = None if goal.budget is None else int(candidate.turn.design.n_evaluations + left)
     own = replace(goal, stream=candidate.turn.design.grids[0].stream, budget=budget)
     try:
         design = candidate.method.plan(problem, own, candidate.turn)
     except NestquadError:  # it says why it cannot go on when it is asked for by name
         return None
-    return None if design is None or design.n_evaluations <= candidate.n else design
+    present = candidate.turn.design.n_evaluations
+    return None if design is None or design.n_evaluations <= present else design
 
 
 def _analyzed(

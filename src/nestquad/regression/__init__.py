@@ -10,12 +10,14 @@ from nestquad.regression._polynomials import (
     total_degree_terms,
 )
 from nestquad.regression._regression import Link, Regression, regress, regress_log
+from nestquad.regression._ridge import Ridge, ridge
 
 __all__ = [
     "ControlVariates",
     "Link",
     "PolynomialFit",
     "Regression",
+    "Ridge",
     "Score",
     "ScoreTable",
     "Term",
@@ -25,5 +27,6 @@ __all__ = [
     "grow_polynomial",
     "regress",
     "regress_log",
+    "ridge",
     "total_degree_terms",
 ]

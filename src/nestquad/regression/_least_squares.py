@@ -16,7 +16,7 @@ from nestquad.regression._polynomials import ScoreTable, Term
 # it is a lower bound of the condition of the normal equations.
 _MOST_PIVOTS = 1e6
 # A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
-_MOST_LEVERAGE = 0.999
+MOST_LEVERAGE = 0.999
 # Points that are worked on together: their columns fit into a cache, or at least into memory.
 _BLOCK = 1 << 11
 
@@ -35,6 +35,8 @@ class PolynomialFit:
         Of each point, (n,); residuals without their weights.
     lower, weights
         Cholesky factor of the weighted Gram matrix of the columns, and the weights (n,).
+    penalty
+        What a ridge adds to the diagonal of that matrix.
     """
 
     terms: tuple[Term, ...]
@@ -44,6 +46,7 @@ class PolynomialFit:
     leverage: Array
     lower: Array
     weights: Array
+    penalty: float = 0.0
 
     def response(self, table: ScoreTable, noise: Array) -> Array:
         """Change of the coefficients, (p, m), by noise (n, m) in the values.
@@ -173,7 +176,7 @@ class LeastSquares:
         size = len(self.terms)
         lower = self._lower[:size, :size].copy()
         coefficients = solve_triangular(lower, self._projections[:size], lower=True, trans="T")
-        leverage = np.minimum(self.leverage, _MOST_LEVERAGE)
+        leverage = np.minimum(self.leverage, MOST_LEVERAGE)
         return PolynomialFit(
             self.terms,
             coefficients,

@@ -20,6 +20,7 @@ from nestquad.regression._polynomials import (
     total_degree,
     total_degree_terms,
 )
+from nestquad.regression._ridge import ridge_terms
 
 Link: TypeAlias = Literal["identity", "log"]
 
@@ -92,10 +93,15 @@ class Regression:
         change = self.fit.response(table, noise[:, None] * multipliers)
         return np.asarray(self.coefficients[:, None] + change)
 
-    def refitted(self, values: Array, table: ScoreTable) -> Regression:
+    def refitted(
+        self, values: Array, table: ScoreTable, weights: Array | None = None
+    ) -> Regression:
         """The same terms with other values."""
         if self.link == "identity":
-            fit = fit_terms(values, table, self.fit.terms)
+            if self.fit.penalty:
+                fit = ridge_terms(values, table, self.fit.terms, weights, self.fit.penalty)
+            else:
+                fit = fit_terms(values, table, self.fit.terms, weights)
             return replace(self, fit=fit, coefficients=fit.coefficients)
         return _log_fit(values, table, self.fit.terms, self.n_theta)
 

@@ -48,8 +48,6 @@ class ErrorBar:
         parts = {"paths": paths, "misfit": self._misfit()}
         if self.model.nonparametric:
             parts["unlearned"] = self._unlearned()
-        if self._order == 0:
-            parts["events"] = self._out_of_sight()
         # Values of g are rounded, and a fit of many of them by a little more.
         rounding = 8.0 * np.finfo(float).eps * np.abs(self.model.sketch.j).max(axis=0)
         doubts = {**self.model.alternatives(), "rounding": [self.model.sketch.j + rounding]}

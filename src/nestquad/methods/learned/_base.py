@@ -1,25 +1,38 @@
-"""Base of learned methods: growth of the design, dense average, error bar."""
+"""Base of learned methods: learn J, check the model by fresh draws, average f(Ĵ)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
-from nestquad.errors import InputError
+from nestquad.errors import InputError, OutsideDomainError
 from nestquad.evaluate import Design, Evaluations
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._bar import ErrorBar
+from nestquad.methods.learned._check import (
+    Check,
+    Examination,
+    LearnedDesign,
+    Verdict,
+    check_grid,
+)
 from nestquad.methods.learned._model import ModelOfJ
+from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
 
 M = TypeVar("M", bound=ModelOfJ)
+# Share of the evaluations that are fresh draws, and their largest and smallest number: each is
+# compared with all points of the model, which takes time; fewer show nothing.
+_SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +42,15 @@ class Fit(Generic[M]):
     Attributes
     ----------
     model
-        The fitted model.
+        The model.
     scalar
         Whether g has a single output.
     n_outer, n_inner
         Numbers of θ, and of x for each of them.
     reliable
         Whether the model can be trusted to know its error; if not, the bar is infinite.
+    make_rival
+        Fits another model to the same evaluations; a check chooses.
     """
 
     model: M
@@ -43,29 +58,71 @@ class Fit(Generic[M]):
     n_outer: int
     n_inner: int
     reliable: bool = True
+    make_rival: Callable[[], M] | None = None
+
+    @cached_property
+    def models(self) -> tuple[M, ...]:
+        """The model and its rival."""
+        return (self.model,) if self.make_rival is None else (self.model, self.make_rival())
 
 
 @dataclass(frozen=True, eq=False)
 class Learned(Generic[M]):
-    """State of a learned method: its model of J, the sizes of the error's parts, and their rate."""
+    """State of a learned method.
 
+    Attributes
+    ----------
+    fit, model
+        Models of J, and the one that was chosen.
+    answers
+        The q expectations.
+    parts, rate
+        Sizes of the error's parts, and the power of n at which they fall.
+    check
+        Fresh draws, if there are any.
+    """
+
+    fit: Fit[M]
     model: M
-    scalar: bool
     answers: Array
     parts: dict[str, float]
     rate: float
+    check: Check | None
+
+    @property
+    def scalar(self) -> bool:
+        return self.fit.scalar
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer(Generic[M]):
+    """The answer of one model: q expectations, directions of the error by cause, their rate."""
+
+    model: M
+    average: DenseAverage
+    answers: Array
+    parts: dict[str, Array]
+    rate: float
+    verdict: Verdict | None
+
+    @property
+    def size(self) -> float:
+        return float(np.sqrt(sum(size_of(part) ** 2 for part in self.parts.values())))
 
 
 class LearnedMethod(Method[Learned[M]], Generic[M]):
     """Learn J from evaluations of g, then average f(Ĵ) over θ, which costs none.
 
-    A method supplies designs (`sized`) and a model (`fit`); planning, average and error bar are
-    written here.
+    A method supplies designs (`sized`) and models (`fit`). Planning, the check by fresh draws,
+    average and error bar are written here.
     """
 
+    sequential: ClassVar[bool] = True
     start: ClassVar[int] = 512
     """Evaluations of the first turn where a tolerance decides."""
     fewest: ClassVar[int]
+    stepwise: ClassVar[bool] = False
+    """Whether the learning of a fixed budget, too, takes several turns."""
     longest_turn: ClassVar[float] = np.inf
     """The factor by which a turn of a fixed budget grows at most."""
 
@@ -77,25 +134,62 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
 
     @abstractmethod
     def fit(self, evaluations: Evaluations, last: Turn[Learned[M]] | None) -> Fit[M]:
-        """A model of J from the evaluations of a design."""
+        """Models of J from the evaluations of a design."""
 
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]] | None = None
     ) -> Design | None:
+        known = 0 if last is None or last.state.check is None else last.state.check.n_draws
+        reserved = 0 if goal.budget is None else max(n_draws(goal.budget), known)
+        own = replace(goal, budget=None if goal.budget is None else goal.budget - reserved)
         if last is None:
             require_transports(problem, self.name)
-            stepwise = goal.adaptive or goal.budget is None or self.sequential
-            n = (goal.pilot or self.start) if stepwise else goal.budget
+            stepwise = goal.adaptive or goal.budget is None or self.stepwise
+            n = (goal.pilot or self.start) if stepwise else own.budget
             assert n is not None
-            design = self.sized(problem, goal, min(n, goal.budget or n), None)
-            if design is None or design.n_evaluations > (goal.budget or np.inf):
+            design = self.sized(problem, own, min(n, own.budget or n), None)
+            if design is None or design.n_evaluations > (own.budget or np.inf):
                 least = self.fewest if design is None else design.n_evaluations
                 raise InputError(
                     "budget",
                     f"{goal.budget} evaluations",
-                    f"at least {least} for method {self.name!r} on this problem",
+                    f"at least {least + reserved} for method {self.name!r} on this problem",
                 )
-            return design
+            return LearnedDesign.of(design, ())
+        present, half = last.design, NORMAL_95 * float(np.max(last.estimate.std_error))
+        assert isinstance(present, LearnedDesign)
+        unchecked = last.state.check is None and half <= (goal.half_width or 0.0)
+        learning = None if unchecked else self._larger(problem, own, last)
+        if learning is not None and not goal.adaptive:
+            return LearnedDesign.of(learning, present.checks)
+        n = (learning or present.learning).n_evaluations
+        left = np.inf if goal.budget is None else goal.budget - n
+        wanted = min(left, n_draws(n / (1.0 - _SHARE)) if goal.adaptive else _MOST_DRAWS) - known
+        if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
+            return self.checked(problem, last, int(wanted), learning)
+        return None if learning is None else LearnedDesign.of(learning, present.checks)
+
+    def checked(
+        self,
+        problem: NestedExpectation,
+        last: Turn[Learned[M]],
+        n: int,
+        learning: Design | None = None,
+    ) -> LearnedDesign:
+        """The last design, or a larger one to learn from, with n more draws for the check."""
+        present = last.design
+        assert isinstance(present, LearnedDesign)
+        stream = present.grids[0].stream.child(7, present.n_checks)
+        average = DenseAverage(problem, last.state.scalar, stream)
+        grid = check_grid(average, last.state.model, n, stream)
+        return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
+
+    def _larger(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
+    ) -> Design | None:
+        """The next design to learn from; None if it cannot grow."""
+        assert isinstance(last.design, LearnedDesign)
+        last = replace(last, design=last.design.learning)
         n = last.design.n_evaluations
         factor = self._growth(goal, last)
         # Few new points would agree with the old ones whatever the truth.
@@ -107,7 +201,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         room = np.inf if goal.budget is None else goal.budget / last.design.n_evaluations
         if not goal.adaptive and goal.budget is not None:
             # As few turns as possible, of equal factors.
-            turns = np.ceil(np.log(room) / np.log(self.longest_turn) - 0.2)
+            turns = np.ceil(np.log(max(room, 1.0)) / np.log(self.longest_turn) - 0.2)
             return float(room ** (1.0 / max(turns, 1.0)))
         half = NORMAL_95 * float(np.max(last.estimate.std_error))
         factor = 2.0
@@ -119,33 +213,98 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
     def analyze(
         self, evaluations: Evaluations, last: Turn[Learned[M]] | None = None
     ) -> Turn[Learned[M]]:
-        problem, grid = evaluations.problem, evaluations.design.grids[0]
-        fit = self.fit(evaluations, last)
-        model = fit.model
-        average = DenseAverage(problem, fit.scalar, grid.stream.child(grid.level, 6))
-        rng = grid.stream.child(grid.level, 5).generator()
-        parts, rate = ErrorBar(average, model).parts(rng)
-        by_replicate = average.of(model, max(map(size_of, parts.values())))
-        parts["average"] = average.errors(by_replicate)
-        answers = by_replicate.mean(axis=0)
+        problem, design = evaluations.problem, evaluations.design
+        assert isinstance(design, LearnedDesign)
+        learning, stream = design.learning, design.grids[0].stream.child(design.grids[0].level, 6)
+        before: Turn[Learned[M]] | None = None
+        if last is not None:
+            assert isinstance(last.design, LearnedDesign)
+            before = replace(last, design=last.design.learning)
+        if before is not None and before.design == learning:
+            fit = before.state.fit
+        else:
+            fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
+        check = Check.of(evaluations, design)
+        found = self._chosen(problem, fit, check, stream)
+        parts = found.parts
         if not fit.reliable:
             parts["unreliable"] = np.full((len(parts["average"]), 1), np.inf)
         sizes = {name: size_of(part) for name, part in parts.items()}
         inner = [size for name, size in sizes.items() if name != "average"]
         estimate = assembled(
             problem,
-            answers,
+            found.answers,
             parts,
             {
                 "error_inner": float(np.sqrt(sum(known**2 for known in inner))),
                 "error_outer": sizes["average"],
-                **model.describe(),
+                **_described(found, check),
             },
-            n_evaluations=evaluations.design.n_evaluations,
+            n_evaluations=design.n_evaluations,
             n_outer=fit.n_outer,
             n_inner=fit.n_inner,
             method=self.name,
-            sample=average.sample(model.sketch),
+            sample=found.average.sample(found.model.sketch),
         )
-        state = Learned(model, fit.scalar, answers, sizes, rate)
-        return Turn(evaluations.design, estimate, state)
+        state = Learned(fit, found.model, found.answers, sizes, found.rate, check)
+        return Turn(design, estimate, state)
+
+    def _chosen(
+        self, problem: NestedExpectation, fit: Fit[M], check: Check | None, stream: Stream
+    ) -> _Answer[M]:
+        """The answer with the smallest bar, of the models that the check does not refute."""
+        models = (fit.model,) if check is None else fit.models
+        kept = [0] if check is None else check.unrefuted(models)
+        found: list[_Answer[M]] = []
+        failure: OutsideDomainError | None = None
+        for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
+            if k not in kept and found:
+                break
+            try:
+                found.append(self._answer(problem, fit, models[k], check, stream))
+            except OutsideDomainError as error:  # f cannot take what the model predicts
+                failure = failure or error
+        if failure is not None and not found:
+            raise failure
+        return min(found, key=lambda answer: answer.size)
+
+    def _answer(
+        self,
+        problem: NestedExpectation,
+        fit: Fit[M],
+        model: M,
+        check: Check | None,
+        stream: Stream,
+    ) -> _Answer[M]:
+        average = DenseAverage(problem, fit.scalar, stream)
+        bar = ErrorBar(average, model)
+        parts, rate = bar.parts(stream.child(5).generator())
+        verdict = None
+        if check is not None:
+            examination = Examination(check, model, average, bar.answers, stream.child(8))
+            verdict = examination.verdict()
+            factor = np.sqrt(max(verdict.ratio, 1.0))
+            parts = {cause: factor * part for cause, part in parts.items()} | verdict.parts
+        by_replicate = average.of(model, max(map(size_of, parts.values())))
+        parts["average"] = average.errors(by_replicate)
+        return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)
+
+
+def n_draws(n: float) -> int:
+    """Fresh draws among n evaluations; none where they would be too few to show anything."""
+    wanted = min(int(_SHARE * n), _MOST_DRAWS)
+    return wanted - wanted % 2 if wanted >= _FEWEST_DRAWS else 0
+
+
+def _described(found: _Answer[Any], check: Check | None) -> dict[str, Any]:
+    """Description of the model and of the check."""
+    about: dict[str, Any] = found.model.describe()
+    if check is None or found.verdict is None:
+        return about
+    ratio = found.verdict.ratio
+    verdict = f"checked with {check.n_draws} fresh draws: errors {ratio:.2g} times as expected"
+    return {
+        **about,
+        "check": {"n_draws": check.n_draws, "ratio": ratio},
+        "notes": [*about["notes"], verdict],
+    }

@@ -28,12 +28,14 @@ class InnerMeans:
     """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
 
     `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
-    control variates that were fitted, whether the rule uses them or not.
+    control variates that were fitted, whether the rule uses them or not;
+    `noise` (p,) is the variance of g at a θ that they leave.
     """
 
     j: Array
     rule: str
     dim: int
+    noise: Array
     variance: Array | None = None
     controls: ControlVariates | None = None
 
@@ -123,7 +125,13 @@ def inner_means(
     for name, j in candidates.items():
         if usable(j[0]) and judge.change(j) < 0.8 * judge.change(candidates[best]):
             best = name
-    return InnerMeans(candidates[best], best, inner.x.shape[-1], controls=controls)
+    left = (
+        values
+        if controls is None or inner.uniform is None
+        else work.residuals(controls, min(rows, 32))
+    )
+    noise = _noise(left, judge.weights[: len(left)])
+    return InnerMeans(candidates[best], best, inner.x.shape[-1], noise, controls=controls)
 
 
 def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
@@ -143,7 +151,8 @@ def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) 
     rows = min(_TUNING[0], len(sets))
     (choice,) = kernel_choices(sets, values[:rows], ("uniform", "normal"), 1)
     j = _apply(choice.weights(sets, sizes), values)
-    return InnerMeans(j, "kernel", dim, choice.posterior_variance(sets, values))
+    noise = _noise(values, np.ones(len(values)))
+    return InnerMeans(j, "kernel", dim, noise, choice.posterior_variance(sets, values))
 
 
 @dataclass(frozen=True)
@@ -187,11 +196,17 @@ class _Work:
 
     def _sample(self, residual: bool) -> Array:
         """g at a few θ, or its control-variate residuals."""
-        rows = range(min(_TUNING[0], len(self.uniform), len(self.values)))
+        rows = min(_TUNING[0], len(self.uniform), len(self.values))
         if not residual or self.controls is None:
-            return self.values[: len(rows)]
-        fitted = [self.controls.values(self.uniform[t], self.outer[t], t) for t in rows]
-        return np.asarray(self.values[: len(rows)] - np.stack(fitted))
+            return self.values[:rows]
+        return self.residuals(self.controls, rows)
+
+    def residuals(self, controls: ControlVariates, rows: int) -> Array:
+        """g less its control variates at the first θ."""
+        some = range(rows)
+        sets = len(self.uniform)
+        fitted = [controls.values(self.uniform[t % sets], self.outer[t], t) for t in some]
+        return np.asarray(self.values[:rows] - np.stack(fitted))
 
 
 @dataclass(frozen=True)
@@ -275,6 +290,12 @@ class _Judge:
         relative = ((j[0] - j[1]) / self.scale) ** 2
         weights = self.weights[rows]
         return float(np.sqrt((weights[:, None] * relative).sum() / weights.sum()))
+
+
+def _noise(values: Array, weights: Array) -> Array:
+    """Variance (p,) of values (T, N, p) at a θ."""
+    count = values.shape[1]
+    return np.asarray(weights @ values.var(axis=1) / weights.sum() * count / max(count - 1, 1))
 
 
 def _mean_weights(sizes: list[int], n: int) -> Array:

@@ -81,6 +81,14 @@ class ModelOfJ(ABC):
     def residuals(self) -> Array:
         """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
 
+    def expected_square(self) -> Array:
+        """The mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
+
+        Here that of leave-one-out residuals, where these are of g.
+        """
+        weights = self.design.weights
+        return np.asarray(weights @ self.residuals() ** 2 / weights.sum())
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Description of the fit for `diagnostics`; sentences under ``"notes"``."""

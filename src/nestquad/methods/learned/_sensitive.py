@@ -12,7 +12,7 @@ from nestquad.points import Stream
 # Errors of Ĵ come in several sizes, in units of the standard deviation that is expected.
 _SHIFTS = (0.03, 0.1, 0.3, 1.0)
 # Limits of time: numbers that may be computed for the pool, and base-2 logarithms of its size.
-_NUMBERS, _FEWEST, _MOST = 1 << 23, 13, 16
+_NUMBERS, _FEWEST, _MOST = 1 << 22, 12, 14
 # A model that claims no error is doubted by this share of the spread of J: where it is right
 # nothing is lost, since there are no errors to sample.
 _DOUBT = 0.01
@@ -24,8 +24,8 @@ def sensitive_points(
     n: int,
     stream: Stream,
     noise: Array | float = 0.0,
-) -> tuple[Array, Array]:
-    """Uniforms (n, d_θ) of θ, half from their law and half where f(Ĵ) is sensitive, and weights.
+) -> DenseSet:
+    """θ with Ĵ and weights, half from their law and half where f(Ĵ) is sensitive.
 
     A pool of K θ, a lattice with a random shift on which Ĵ is cheap, is a sample of the law. Point
     i has the sensitivity s_i, the root mean square change of f for shifts of Ĵ by 0.03, 0.1, 0.3
@@ -52,8 +52,8 @@ def sensitive_points(
 
     Returns
     -------
-    uniform, weights
-        (n, d_θ) and (n,), independent draws given the pool.
+    DenseSet
+        n independent draws given the pool.
     """
     affordable = (_NUMBERS // max(model.cost, 1)).bit_length() - 1
     log2_size = max(min(affordable, _MOST), _FEWEST)
@@ -69,7 +69,7 @@ def sensitive_points(
     # One uniform a draw, so that more draws begin with the same.
     upper = np.cumsum(chance)
     picked = np.searchsorted(upper[:-1], upper[-1] * stream.child(1).generator().random(n), "right")
-    return pool.uniform[picked], pool.weights[picked] / (len(mass) * chance[picked])
+    return DenseSet(pool.uniform[picked], mass[picked] / chance[picked], pool.j[picked])
 
 
 def sensitivity(
@@ -81,9 +81,7 @@ def sensitivity(
     of that answer. Outside the domain of f, the largest change elsewhere stands for it.
     """
     j, f = points.j, average.f(points.j)
-    blocks = np.array_split(points.uniform, -(-len(j) // (1 << 13)))
-    sd = np.concatenate([model.sd(block) for block in blocks])
-    sd = np.hypot(np.maximum(sd, _DOUBT * j.std(axis=0)), noise)
+    sd = np.hypot(j.std(axis=0), noise)
     with np.errstate(invalid="ignore"):
         spread = np.nanstd(np.where(np.isfinite(f), f, np.nan), axis=0)
     spread = np.where(spread > 0, spread, 1.0)

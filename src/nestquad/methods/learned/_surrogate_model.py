@@ -142,6 +142,10 @@ class SurrogateModel(ModelOfJ):
     def residuals(self) -> Array:
         return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
 
+    def expected_square(self) -> Array:
+        """Noise of g after control variates, and the variance of Ĵ."""
+        return np.asarray(self.means.noise + self.weights @ self.sd(self.uniform) ** 2)
+
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
         """J by half as many inner points: the larger of the last two halvings counts."""
         changes = self._inner_changes(scores_of(self.law, self.sketch.uniform))

@@ -66,7 +66,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
     """
 
     name: ClassVar[str] = "ckq"
-    sequential: ClassVar[bool] = True
+    stepwise: ClassVar[bool] = True
     fewest: ClassVar[int] = 24
     longest_turn: ClassVar[float] = 9.0
 

@@ -12,10 +12,12 @@ from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
-from nestquad.methods.learned._joint_model import Data, JointModel, fit_joint
-from nestquad.methods.learned._model import periodization_for
-from nestquad.points import PERIODIZATIONS, PeriodicLattice, Periodization, lattice_vector
+from nestquad.methods.learned._joint_model import Data, fit_joint
+from nestquad.methods.learned._model import ModelOfJ, periodization_for
+from nestquad.methods.learned.lsmc import RegressionModel
+from nestquad.points import PERIODIZATIONS, PeriodicLattice, Periodization, Stream, lattice_vector
 from nestquad.problem import NestedExpectation
+from nestquad.regression import Regression, ridge
 
 __all__ = ["JointLattice"]
 
@@ -24,7 +26,7 @@ _DENSE_BELOW = 2048
 
 
 @dataclass(frozen=True)
-class JointLattice(LearnedMethod[JointModel]):
+class JointLattice(LearnedMethod[ModelOfJ]):
     """Interpolate g on one lattice in (θ, x), integrate x out exactly, average f over θ.
 
     Each point of a rank-1 lattice gives one θ and one x. g as a function of both is learned by a
@@ -92,7 +94,7 @@ class JointLattice(LearnedMethod[JointModel]):
         problem: NestedExpectation,
         goal: Goal,
         n: int,
-        last: Turn[Learned[JointModel]] | None,
+        last: Turn[Learned[ModelOfJ]] | None,
     ) -> Design | None:
         if last is not None:
             (grid,) = last.design.grids
@@ -113,9 +115,7 @@ class JointLattice(LearnedMethod[JointModel]):
         lattice = PeriodicLattice(max(log2_max, int(size).bit_length()), periodization)
         return Design((Grid(int(size), 1, lattice, lattice, None, goal.stream, joint=True),))
 
-    def fit(
-        self, evaluations: Evaluations, last: Turn[Learned[JointModel]] | None
-    ) -> Fit[JointModel]:
+    def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:
         problem = evaluations.problem
         (grid,) = evaluations.design.grids
         lattice = grid.outer_points
@@ -142,7 +142,24 @@ class JointLattice(LearnedMethod[JointModel]):
             trend=self.trend,
             orders=self.orders or ((1, 2) if lattice.periodization == "tent" else (1, 2, 3)),
         )
-        return Fit(model, raw.ndim == 2, n, 1)
+        stream = grid.stream.child(grid.level, 4)
+        return Fit(model, raw.ndim == 2, n, 1, make_rival=lambda: _ridge_model(data, stream))
+
+
+def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
+    """A ridge on the points of the lattice, which costs no evaluation."""
+    found = ridge(data.values, data.uniform, data.weights)
+    n = found.table.n_points
+    fits = (Regression(one, one.coefficients, "identity", data.dim) for one in found.fits)
+    return RegressionModel(
+        tuple(fits),
+        data.uniform[:n],
+        data.values[:n],
+        found.table,
+        data.dim,
+        stream,
+        data.weights[:n],
+    )
 
 
 def _usable(n: int) -> int:

@@ -45,6 +45,8 @@ class RegressionModel(ModelOfJ):
         The number of coordinates of θ.
     stream
         Randomness for standard deviations.
+    weights
+        Weights (n,) that make the points a sample of their law; None if all are one.
     """
 
     nonparametric: ClassVar[bool] = False
@@ -55,6 +57,7 @@ class RegressionModel(ModelOfJ):
     table: ScoreTable
     outer: int
     stream: Stream
+    weights: Array | None = None
 
     @property
     def dim(self) -> int:
@@ -76,7 +79,8 @@ class RegressionModel(ModelOfJ):
     @cached_property
     def design(self) -> DenseSet:
         j = self._j(self.table.leading(self.dim))
-        return DenseSet(self.uniform[:, : self.dim], np.ones(self.n_points), j)
+        weights = np.ones(self.n_points) if self.weights is None else self.weights
+        return DenseSet(self.uniform[:, : self.dim], weights, j)
 
     def mean(self, uniform: Array) -> Array:
         return self._j(self._table(uniform))
@@ -112,13 +116,18 @@ class RegressionModel(ModelOfJ):
 
     def refitted(self, n_points: int) -> RegressionModel:
         table, values = self.table.first(n_points), self.values[:n_points]
-        fewer = [one.refitted(y, table) for one, y in zip(self.regressions, values.T, strict=True)]
+        weights = None if self.weights is None else self.weights[:n_points]
+        fewer = [
+            one.refitted(y, table, weights)
+            for one, y in zip(self.regressions, values.T, strict=True)
+        ]
         return replace(
             self,
             regressions=tuple(fewer),
             uniform=self.uniform[:n_points],
             values=values,
             table=table,
+            weights=weights,
         )
 
     def residuals(self) -> Array:

@@ -1,0 +1,256 @@
+"""Check of learned models by fresh draws: evidence that no model was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nestquad._typing import Array, Indices
+from nestquad.accuracy import propagated
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._sensitive import sensitive_points
+from nestquad.points import IID, Given, Stream
+from nestquad.result import NORMAL_95
+
+# θ on which the effect of errors of Ĵ is felt, and bootstrap samples of the draws.
+_FELT, _BOOTSTRAP = 2048, 32
+# A score that is worse by this many standard errors refutes a model.
+_REFUTED = 1.5
+
+
+class FreshPoints(Given):
+    """θ of a check, as uniforms (m, d), with weights (m,) that make them a sample of their law."""
+
+    weights: Array
+
+    def __init__(self, points: DenseSet) -> None:
+        super().__init__(np.clip(points.uniform, 1e-15, 1.0 - 1e-15))
+        object.__setattr__(self, "weights", points.weights)
+
+
+@dataclass(frozen=True)
+class LearnedDesign(Design):
+    """Grids from which a model is learned, and after them those by which it is checked."""
+
+    n_checks: int = 0
+
+    @property
+    def learning(self) -> Design:
+        return Design(self.grids[: len(self.grids) - self.n_checks])
+
+    @property
+    def checks(self) -> tuple[Grid, ...]:
+        return self.grids[len(self.grids) - self.n_checks :]
+
+    @classmethod
+    def of(cls, learning: Design, checks: tuple[Grid, ...]) -> LearnedDesign:
+        return cls((*learning.grids, *checks), len(checks))
+
+
+def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
+    """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
+    points = sensitive_points(average, model, n // 2, stream.child(2))
+    return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Fresh draws: θ (m, d_θ) and x (m, 2, d_x) as uniforms, weights (m,), g (m, 2, p)."""
+
+    uniform: Array
+    weights: Array
+    inner: Array
+    values: Array
+
+    @classmethod
+    def of(cls, evaluations: Evaluations, design: LearnedDesign) -> Check | None:
+        """The draws of a design that are complete; None if there are none."""
+        parts: list[tuple[Array, ...]] = []
+        for level in range(len(design.grids) - design.n_checks, len(design.grids)):
+            grid = design.grids[level]
+            assert isinstance(grid.outer_points, FreshPoints)
+            try:
+                values = evaluations.values(grid.n_outer, level)
+            except OutOfTimeError:
+                break
+            rows = len(values)
+            outer = evaluations.outer(level)
+            inner = evaluations.inner(outer.theta[:rows], (0, rows), level).uniform
+            assert outer.uniform is not None
+            assert inner is not None
+            weights = grid.outer_points.weights[:rows]
+            parts.append((outer.uniform[:rows], weights, inner, values.reshape(rows, 2, -1)))
+        if not parts:
+            return None
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    @property
+    def n_draws(self) -> int:
+        return int(self.values.shape[0] * self.values.shape[1])
+
+    def residuals(self, model: ModelOfJ) -> Array:
+        """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
+        views = [model.at(self.uniform, self.inner[:, view]) for view in (0, 1)]
+        return np.asarray(self.values - np.stack(views, axis=1))
+
+    def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
+        """Positions of the models whose held-out score is not clearly worse than the best.
+
+        The score is the mean square error of Ĵ at the draws. Compared with a reference Ĵ_0 it is
+        the mean of (Ĵ − Ĵ_0)(Ĵ + Ĵ_0 − 2 ȳ), with the noise of ȳ reduced by the control variate
+        of the model that explains g best. Draws count equally: most are where f is sensitive.
+        """
+        if len(models) < 2:
+            return list(range(len(models)))
+        rests = [self.residuals(model) for model in models]
+        scale = self.values.reshape(-1, self.values.shape[2]).var(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        best = int(np.argmin([(rest**2 / scale).mean() for rest in rests]))
+        means = [model.mean(self.uniform) for model in models]
+        observed = means[best] + rests[best].mean(axis=1)
+        losses = [((mean - observed) ** 2 / scale).sum(axis=1) for mean in means]
+        first = int(np.argmin([loss.mean() for loss in losses]))
+        count = np.sqrt(len(observed))
+        excess = [loss - losses[first] for loss in losses]
+        return [k for k, e in enumerate(excess) if e.mean() <= _REFUTED * e.std() / count]
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What a check says of a model's answers.
+
+    Attributes
+    ----------
+    ratio
+        Mean square of g − ĝ at the draws, over what the model expects; the largest of the outputs.
+    parts
+        Directions (k, m) of the error by cause, for the bar.
+    error
+        Standard deviation (p,) of J − Ĵ, at most.
+    """
+
+    ratio: float
+    parts: dict[str, Array]
+    error: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """Confrontation of a model with a check."""
+
+    check: Check
+    model: ModelOfJ
+    average: DenseAverage
+    answers: Array
+    stream: Stream
+
+    def verdict(self) -> Verdict:
+        rest, weights = self._residuals, self.check.weights
+        square = (weights @ (rest**2).mean(axis=1)) / weights.sum()
+        # What rounding leaves of values is no error.
+        least = 1e-24 * (self.check.values**2).mean(axis=(0, 1)) + np.finfo(float).tiny
+        ratio = float(np.max(square / np.maximum(self.model.expected_square(), least)))
+        products = rest[:, 0] * rest[:, 1]
+        error = weights @ products / weights.sum()
+        doubt = np.sqrt(weights**2 @ (products - error) ** 2) / weights.sum()
+        claimed = weights @ self.model.sd(self.check.uniform) ** 2 / weights.sum()
+        lower = np.maximum(error - doubt, 0.0)
+        excess = float(np.max(lower / np.maximum(claimed, least)))
+        sketch = self.model.sketch
+        share = float(np.max(lower / np.maximum(lower + sketch.j.var(axis=0), least)))
+        logs = (
+            np.log2(max(ratio, 1e-3)),
+            0.5 + np.log2(max(excess, 1e-3)),
+            2.0 + np.log10(max(share, 1e-3)),
+        )
+        doubted = float(np.clip(max(logs), 0.0, 1.0)) * (1.0 + share)
+        effect, spread = self._effects()
+        known = np.where(np.abs(effect) > 3.0 * spread, max(doubted, 1.0), doubted)
+        upper = np.sqrt(np.maximum(error + 2.0 * doubt, 0.0))
+        parts = {
+            "check": np.stack([known * effect, doubted * spread], axis=1),
+            "events": self._out_of_sight(upper),
+        }
+        return Verdict(ratio, parts, upper)
+
+    def _out_of_sight(self, error: Array) -> Array:
+        """A bound for events of f that neither Ĵ nor the draws have reached, (k, q).
+
+        Where f(Ĵ) is the same for nearly all θ, an event takes an error of k standard deviations:
+        by Cantelli's inequality its probability is at most 1/(1 + k²), and at a confidence of 95 %
+        it is below 3/m if none of m draws had one.
+        """
+        base = self.model.sketch
+        weights = base.weights / base.weights.sum()
+        f = self.average.f(base.j)
+        away = np.abs(f - np.median(f, axis=0))
+        events = away > 1e-6 * away.max(axis=0)
+        count = events.sum(axis=0)
+        rare = (count <= 20) & (count <= len(f) / 20)
+        bound = np.zeros(f.shape[1])
+        if rare.any():
+            k = 2.0 ** np.arange(0.0, 14.0)
+            for sign in (1.0, -1.0):
+                for step, chance in zip(
+                    k, np.minimum(3.0 / len(self._residuals), 1.0 / (1.0 + k**2)), strict=True
+                ):
+                    moved = self.model.bounded(base.j + sign * step * error, base.uniform)
+                    change = weights @ np.nan_to_num(np.abs(self.average.f(moved) - f))
+                    bound = np.maximum(bound, chance * change)
+        return (
+            propagated(self.average.problem, self.answers, np.diag(np.where(rare, bound, 0.0))).T
+            / NORMAL_95
+        )
+
+    @cached_property
+    def _residuals(self) -> Array:
+        return self.check.residuals(self.model)
+
+    def _effects(self) -> tuple[Array, Array]:
+        """Change (k,) of the final answers that the residuals call for, and its standard error.
+
+        J given Ĵ = s has the mean s + m(s), a line for each output, and a covariance V, both of
+        which the pairs of residuals estimate without bias. Draws are resampled for the error.
+        """
+        felt = sensitive_points(self.average, self.model, _FELT, self.stream.child(0))
+        rng = self.stream.child(1).generator()
+        noise = rng.standard_normal(felt.j.shape)
+        center, spread = felt.j.mean(axis=0), felt.j.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        known = np.clip((self.model.mean(self.check.uniform) - center) / spread, -4.0, 4.0)
+        places = np.clip((felt.j - center) / spread, -4.0, 4.0)
+        base = self.average.f(felt.j)
+
+        def change(rows: Indices) -> Array:
+            rest, at = self._residuals[rows], known[rows]
+            mean, left = np.empty_like(felt.j), np.empty_like(rest)
+            for c in range(rest.shape[2]):
+                start, slope = _line(at[:, c], rest[:, :, c].mean(axis=1))
+                mean[:, c] = start + slope * places[:, c]
+                left[:, :, c] = rest[:, :, c] - (start + slope * at[:, c])[:, None]
+            both = left[:, 0].T @ left[:, 1] / len(left)
+            values, vectors = np.linalg.eigh(0.5 * (both + both.T))
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            moved = self.model.bounded(felt.j + mean + noise @ root.T, felt.uniform)
+            f = self.average.f(moved)
+            f = np.where(np.isfinite(f), f, base)
+            changes = felt.weights @ np.nan_to_num(f - base) / felt.weights.sum()
+            return propagated(self.average.problem, self.answers, changes)
+
+        m = len(known)
+        found = change(np.arange(m))
+        resampled = [change(rng.integers(m, size=m)) for _ in range(_BOOTSTRAP)]
+        return found, np.std(resampled, axis=0)
+
+
+def _line(x: Array, y: Array) -> tuple[float, float]:
+    """Intercept and slope of least squares."""
+    away = x - x.mean()
+    square = float(away @ away)
+    slope = float(away @ y) / square if square > 0 else 0.0
+    return float(y.mean()) - slope * float(x.mean()), slope
