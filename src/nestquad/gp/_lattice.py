@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct, irfft, rfft
+from scipy.linalg import lapack
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
@@ -36,8 +37,9 @@ _MOST_STEPS = 60
 _DENSE_NUGGET = 1e-12
 # Numbers that are worked on together: they stay in a cache.
 _BLOCK = 1 << 14
-# Differences held at a time (1 MB).
-_TOGETHER = 1 << 17
+# Condition of a circulant matrix up to which its inverse serves parts of it: twelve digits remain
+# after a refinement.
+_MOST_CONDITION = 1e10
 
 
 def omega(order: int, x: Array) -> Array:
@@ -84,10 +86,11 @@ class PeriodicKernel:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
         flat = steps.reshape(len(steps), -1)
         out = np.empty(flat.shape[1])
-        for start in range(0, out.size, _BLOCK):
-            terms = omega(self.order, flat[:, start : start + _BLOCK])
+        block = max(1, _BLOCK // len(flat))
+        for start in range(0, out.size, block):
+            terms = omega(self.order, flat[:, start : start + block])
             terms *= self.scales[: len(terms), None]
-            out[start : start + _BLOCK] = _product_less_one(terms)
+            out[start : start + block] = _product_less_one(terms)
         return out.reshape(steps.shape[1:])
 
     @property
@@ -226,10 +229,15 @@ class LatticeProcess:
         mean, dual = self._fitted
         if offsets is None:
             return np.asarray(mean + self._convolve(dual))
-        kernel = self.kernel(self.steps[: self.n_theta, None, :] + offsets.T[:, :, None])
-        transform = rfft(kernel)
-        transform *= rfft(dual)
-        return np.asarray(mean + irfft(transform, n=self.size))
+        steps, together = self.steps[: self.n_theta, None, :], max(1, _BLOCK // self.steps.size)
+        out, of_dual = np.empty((len(offsets), self.size)), rfft(dual)
+        for start in range(0, len(offsets), together):
+            some = slice(start, start + together)
+            transform = rfft(self.kernel(steps + offsets[some].T[:, :, None]))
+            transform *= of_dual
+            out[some] = irfft(transform, n=self.size)
+        out += mean
+        return out
 
     def at(self, points: Array) -> Array:
         """Posterior mean at any points (T, d), or over x at any θ (T, n_theta): (T,).
@@ -243,7 +251,7 @@ class LatticeProcess:
         mean, dual = self._fitted
         own = self.steps[: points.shape[1], None, :]
         out = np.empty(len(points))
-        together = max(1, _TOGETHER // (self.size * points.shape[1]))
+        together = max(1, _BLOCK // (self.size * points.shape[1]))
         for start in range(0, len(points), together):
             some = slice(start, start + together)
             out[some] = self.kernel(points[some].T[:, :, None] - own) @ dual
@@ -283,7 +291,7 @@ class LatticeProcess:
             inverse = 1.0 / self._spectrum
             inverse[0] = 0.0  # the mean is fitted to all values
             return np.asarray(dual / irfft(inverse, n=self.size)[0])
-        solved = self._factor.solve(np.ones(self.order.size))
+        solved = self._factor.solve(np.ones((self.order.size, 1)))[:, 0]
         return np.asarray(dual / (self._factor.inverse_diagonal() - solved**2 / solved.sum()))
 
     @cached_property
@@ -335,7 +343,10 @@ class LatticeProcess:
         return mean, dual
 
     @cached_property
-    def _factor(self) -> Factor:
+    def _factor(self) -> Factor | _CirculantPart:
+        spectrum = self._spectrum
+        if spectrum.max() < _MOST_CONDITION * spectrum.min():
+            return _CirculantPart(spectrum, self.order)
         differences = (self.order[:, None] - self.order) & (self.size - 1)
         gram = self._column[differences]
         ridge = max(self.kernel.nugget, _DENSE_NUGGET) * float(self._column[0])
@@ -346,12 +357,74 @@ class LatticeProcess:
         return factor
 
 
+@dataclass(frozen=True, eq=False)
+class _CirculantPart:
+    """A circulant matrix restricted to n of its M points, with what a Cholesky factor offers.
+
+    With values at the missing points too, such that the inverse of the whole matrix makes nothing
+    of them there, a solution is one FFT. The missing values solve a system with a block of that
+    inverse.
+
+    Cost
+    ----
+    O((M - n)³ + M log M) instead of O(n³).
+    """
+
+    spectrum: Array
+    order: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        return 2 * (self.spectrum.size - 1)
+
+    @cached_property
+    def _missing(self) -> NDArray[np.int64]:
+        return np.setdiff1d(np.arange(self.size), self.order)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """First column of the inverse of the whole."""
+        return np.asarray(irfft(1.0 / self.spectrum, n=self.size))
+
+    @cached_property
+    def _block(self) -> Factor:
+        differences = (self._missing[:, None] - self._missing) & (self.size - 1)
+        factor = factorize(self._inverse[differences], 0.0)
+        if factor is None:  # pragma: no cover - the condition is bounded
+            raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
+        return factor
+
+    def solve(self, rhs: Array) -> Array:
+        """For (n, k): (n, k)."""
+        found = self._solved(rhs)
+        whole = np.zeros((rhs.shape[1], self.size))
+        whole[:, self.order] = found.T
+        left = rhs - self._times(whole, self.spectrum)[:, self.order].T
+        return found + self._solved(left)
+
+    def _solved(self, rhs: Array) -> Array:
+        whole = np.zeros((rhs.shape[1], self.size))
+        whole[:, self.order] = rhs.T
+        there = self._times(whole, 1.0 / self.spectrum)[:, self._missing]
+        whole[:, self._missing] = -self._block.solve(there.T).T
+        return self._times(whole, 1.0 / self.spectrum)[:, self.order].T
+
+    def _times(self, rows: Array, spectrum: Array) -> Array:
+        return np.asarray(irfft(rfft(rows) * spectrum, n=self.size))
+
+    def inverse_diagonal(self) -> Array:
+        differences = (self._missing[:, None] - self.order) & (self.size - 1)
+        half, _ = lapack.dtrtrs(self._block.lower, self._inverse[differences], lower=1)
+        return np.asarray(self._inverse[0] - np.einsum("ij,ij->j", half, half))
+
+
 def interpolate(
     kernel: PeriodicKernel, vector: NDArray[np.int64], n_theta: int, values: Array
 ) -> LatticeProcess:
     """Condition on values at the first N points of a lattice in van der Corput order.
 
-    If N is a power of two, by FFT; otherwise by Cholesky factorisation, in O(N³).
+    If N is a power of two, by FFT; otherwise with a Cholesky factorisation, in O(m³) for the m points
+    that are missing to the next one, or in O(N³) where the kernel is close to singular.
     """
     n = values.size
     log2_size = (n - 1).bit_length()

@@ -2,7 +2,7 @@
 
 from nestquad.regression._control_variates import ControlVariates, fit_controls
 from nestquad.regression._growth import choose_scores, grow_polynomial
-from nestquad.regression._least_squares import PolynomialFit, fit_terms
+from nestquad.regression._least_squares import PolynomialFit, blocks, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -19,6 +19,7 @@ __all__ = [
     "Score",
     "ScoreTable",
     "Term",
+    "blocks",
     "choose_scores",
     "fit_controls",
     "fit_terms",
