@@ -33,13 +33,10 @@ _SCALE_BOUNDS = (-18.0, 9.0)
 _NUGGET_BOUNDS = (-29.0, 5.0)
 _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
 _MOST_STEPS = 60
-# Smallest relative nugget where a Cholesky factorisation is used.
-_DENSE_NUGGET = 1e-12
+# Smallest relative nugget where values are missing: a block of an inverse is factorised.
+_PARTIAL_NUGGET = 1e-12
 # Numbers that are worked on together: they stay in a cache.
 _BLOCK = 1 << 14
-# Condition of a circulant matrix up to which its inverse serves parts of it: twelve digits remain
-# after a refinement.
-_MOST_CONDITION = 1e10
 
 
 def omega(order: int, x: Array) -> Array:
@@ -291,8 +288,8 @@ class LatticeProcess:
             inverse = 1.0 / self._spectrum
             inverse[0] = 0.0  # the mean is fitted to all values
             return np.asarray(dual / irfft(inverse, n=self.size)[0])
-        solved = self._factor.solve(np.ones((self.order.size, 1)))[:, 0]
-        return np.asarray(dual / (self._factor.inverse_diagonal() - solved**2 / solved.sum()))
+        solved = self._part.solve(np.ones((1, self.order.size)))[0]
+        return np.asarray(dual / (self._part.inverse_diagonal() - solved**2 / solved.sum()))
 
     @cached_property
     def _fitted(self) -> tuple[float, Array]:
@@ -337,85 +334,84 @@ class LatticeProcess:
             transform = rfft(dual) / self._spectrum
             transform[:, 0] = 0.0
             return mean, np.asarray(irfft(transform, n=self.size))
-        solved = self._factor.solve(np.concatenate([values, np.ones((1, values.shape[1]))]).T).T
+        solved = self._part.solve(np.concatenate([values, np.ones((1, values.shape[1]))]))
         mean = solved[:-1].sum(axis=1) / solved[-1].sum()
         dual[:, self.order] = solved[:-1] - mean[:, None] * solved[-1]
         return mean, dual
 
     @cached_property
-    def _factor(self) -> Factor | _CirculantPart:
-        spectrum = self._spectrum
-        if spectrum.max() < _MOST_CONDITION * spectrum.min():
-            return _CirculantPart(spectrum, self.order)
-        differences = (self.order[:, None] - self.order) & (self.size - 1)
-        gram = self._column[differences]
-        ridge = max(self.kernel.nugget, _DENSE_NUGGET) * float(self._column[0])
-        while (factor := factorize(gram, ridge)) is None:
+    def _part(self) -> _CirculantPart:
+        spectrum = np.maximum(rfft(self._column).real, 0.0)
+        ridge = max(self.kernel.nugget, _PARTIAL_NUGGET) * float(self._column[0])
+        while (part := _CirculantPart.of(spectrum + ridge, self.order)) is None:
             ridge *= 10.0
             if ridge > float(self._column[0]):
                 raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
-        return factor
+        return part
 
 
 @dataclass(frozen=True, eq=False)
 class _CirculantPart:
-    """A circulant matrix restricted to n of its M points, with what a Cholesky factor offers.
+    """A positive definite circulant matrix restricted to n of its M points.
 
-    With values at the missing points too, such that the inverse of the whole matrix makes nothing
-    of them there, a solution is one FFT. The missing values solve a system with a block of that
+    With the right values at the missing points, the inverse of the whole matrix gives nothing
+    there, and the solution elsewhere by FFT. Those values solve a system with a block of the
     inverse.
+
+    Attributes
+    ----------
+    spectrum
+        Eigenvalues (M/2 + 1,) of the whole.
+    order, missing
+        Indices of the points that are there (n,), and of those that are not (M - n,).
+    inverse, block
+        First column (M,) of the inverse of the whole, and a factor of its block of missing points.
 
     Cost
     ----
-    O((M - n)³ + M log M) instead of O(n³).
+    O((M - n)³ + M log M), where a Cholesky factor of the part has O(n³).
     """
 
     spectrum: Array
     order: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    inverse: Array
+    block: Factor
 
-    @property
-    def size(self) -> int:
-        return 2 * (self.spectrum.size - 1)
+    @classmethod
+    def of(cls, spectrum: Array, order: NDArray[np.int64]) -> _CirculantPart | None:
+        """None where the block has no factor."""
+        size = 2 * (spectrum.size - 1)
+        missing = np.setdiff1d(np.arange(size), order)
+        inverse = np.asarray(irfft(1.0 / spectrum, n=size))
+        block = factorize(inverse[(missing[:, None] - missing) & (size - 1)], 0.0)
+        return None if block is None else cls(spectrum, order, missing, inverse, block)
 
-    @cached_property
-    def _missing(self) -> NDArray[np.int64]:
-        return np.setdiff1d(np.arange(self.size), self.order)
-
-    @cached_property
-    def _inverse(self) -> Array:
-        """First column of the inverse of the whole."""
-        return np.asarray(irfft(1.0 / self.spectrum, n=self.size))
-
-    @cached_property
-    def _block(self) -> Factor:
-        differences = (self._missing[:, None] - self._missing) & (self.size - 1)
-        factor = factorize(self._inverse[differences], 0.0)
-        if factor is None:  # pragma: no cover - the condition is bounded
-            raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
-        return factor
-
-    def solve(self, rhs: Array) -> Array:
-        """For (n, k): (n, k)."""
-        found = self._solved(rhs)
-        whole = np.zeros((rhs.shape[1], self.size))
-        whole[:, self.order] = found.T
-        left = rhs - self._times(whole, self.spectrum)[:, self.order].T
+    def solve(self, rows: Array) -> Array:
+        """Solutions (k, n) for (k, n), with one refinement."""
+        found = self._solved(rows)
+        left = rows - self._times(self.spectrum, self._whole(found))[:, self.order]
         return found + self._solved(left)
 
-    def _solved(self, rhs: Array) -> Array:
-        whole = np.zeros((rhs.shape[1], self.size))
-        whole[:, self.order] = rhs.T
-        there = self._times(whole, 1.0 / self.spectrum)[:, self._missing]
-        whole[:, self._missing] = -self._block.solve(there.T).T
-        return self._times(whole, 1.0 / self.spectrum)[:, self.order].T
-
-    def _times(self, rows: Array, spectrum: Array) -> Array:
-        return np.asarray(irfft(rfft(rows) * spectrum, n=self.size))
-
     def inverse_diagonal(self) -> Array:
-        differences = (self._missing[:, None] - self.order) & (self.size - 1)
-        half, _ = lapack.dtrtrs(self._block.lower, self._inverse[differences], lower=1)
-        return np.asarray(self._inverse[0] - np.einsum("ij,ij->j", half, half))
+        """Diagonal (n,) of the inverse of the part."""
+        differences = (self.missing[:, None] - self.order) & (self.inverse.size - 1)
+        half, _ = lapack.dtrtrs(self.block.lower, self.inverse[differences], lower=1)
+        return np.asarray(self.inverse[0] - np.einsum("ij,ij->j", half, half))
+
+    def _solved(self, rows: Array) -> Array:
+        whole = self._whole(rows)
+        there = self._times(1.0 / self.spectrum, whole)[:, self.missing]
+        whole[:, self.missing] = -self.block.solve(there.T).T
+        return self._times(1.0 / self.spectrum, whole)[:, self.order]
+
+    def _whole(self, rows: Array) -> Array:
+        whole = np.zeros((len(rows), self.inverse.size))
+        whole[:, self.order] = rows
+        return whole
+
+    def _times(self, spectrum: Array, rows: Array) -> Array:
+        return np.asarray(irfft(rfft(rows) * spectrum, n=self.inverse.size))
 
 
 def interpolate(
@@ -423,8 +419,8 @@ def interpolate(
 ) -> LatticeProcess:
     """Condition on values at the first N points of a lattice in van der Corput order.
 
-    If N is a power of two, by FFT; otherwise with a Cholesky factorisation, in O(m³) for the m points
-    that are missing to the next one, or in O(N³) where the kernel is close to singular.
+    If N is a power of two, by FFT; otherwise with a Cholesky factorisation of as many points as are
+    missing to the next one.
     """
     n = values.size
     log2_size = (n - 1).bit_length()

@@ -10,7 +10,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.regression._polynomials import ScoreTable, Term
+from nestquad.regression._polynomials import Score, ScoreTable, Term
 
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
@@ -75,12 +75,39 @@ class PolynomialFit:
 
         (n,), or (n, m) for m sets of coefficients.
         """
-        inside = [k for k, term in enumerate(self.terms) if all(j < table.dim for j, _ in term)]
-        terms, coefficients = [self.terms[k] for k in inside], self.coefficients[inside]
-        value = np.zeros((table.n_points, *coefficients.shape[1:]))
-        for some, which, rows in _pieces(table, terms, table.n_points):
+        (terms, coefficients), n = _inside([self], table.dim), table.n_points
+        coefficients = coefficients[:, 0]
+        value = np.zeros((n, *coefficients.shape[1:]))
+        for some, which, rows in _pieces(table, terms, n):
             value[some] += rows.T @ coefficients[which]
         return value
+
+
+def evaluate_all(fits: Sequence[PolynomialFit], uniform: Array, scores: Sequence[Score]) -> Array:
+    """Several polynomials as by `PolynomialFit.evaluate` at uniforms (n, d): (n, m).
+
+    Terms that they have in common are computed once.
+    """
+    n, dim = uniform.shape
+    terms, coefficients = _inside(fits, dim)
+    value = np.zeros((n, len(fits)))
+    for block in blocks(n):
+        table, part = ScoreTable(uniform[block], scores[:dim]), value[block]
+        for some, which, rows in _pieces(table, terms, len(part)):
+            part[some] += rows.T @ coefficients[which]
+    return value
+
+
+def _inside(fits: Sequence[PolynomialFit], dim: int) -> tuple[list[Term], Array]:
+    """All terms in the leading coordinates, and their coefficients (p, m, …) in each fit."""
+    every = {term: None for fit in fits for term in fit.terms if not term or term[-1][0] < dim}
+    position = {term: k for k, term in enumerate(every)}
+    coefficients = np.zeros((len(every), len(fits), *fits[0].coefficients.shape[1:]))
+    for m, fit in enumerate(fits):
+        for term, coefficient in zip(fit.terms, fit.coefficients, strict=True):
+            if term in position:
+                coefficients[position[term], m] = coefficient
+    return list(every), coefficients
 
 
 def blocks(n: int) -> list[slice]:

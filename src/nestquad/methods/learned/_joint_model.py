@@ -28,8 +28,8 @@ from nestquad.regression import (
     Score,
     ScoreTable,
     Term,
-    blocks,
     choose_scores,
+    evaluate_all,
     fit_terms,
     grow_polynomial,
 )
@@ -289,12 +289,7 @@ class JointModel(ModelOfJ):
 
     def _polynomials(self, uniform: Array) -> Array:
         """The polynomials of all outputs, (T, p)."""
-        j = np.empty((len(uniform), len(self.outputs)))
-        for some in blocks(len(uniform)):
-            table = ScoreTable(uniform[some], self.table.scores[: uniform.shape[1]])
-            for c, output in enumerate(self.outputs):
-                j[some, c] = output.fit.evaluate(table)
-        return j
+        return evaluate_all([output.fit for output in self.outputs], uniform, self.table.scores)
 
     def _with_tails(self, points: DenseSet, tails: Sequence[Tail | None]) -> DenseSet:
         columns = [self._bounded(points.j[:, c], points, c, tail) for c, tail in enumerate(tails)]
