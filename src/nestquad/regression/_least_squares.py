@@ -15,6 +15,9 @@ from nestquad.regression._polynomials import Score, ScoreTable, Term
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
 _MOST_PIVOTS = 1e6
+# Share of a column beyond those before it, below which orthogonality is restored: rounding errors of
+# the first projection are then more than a thousand times as large beside it.
+_FEW_LEFT = 1e-3
 # A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
 _MOST_LEVERAGE = 0.999
 # Points that are worked on together: columns that are shorter cost more in calls than in arithmetic
@@ -142,8 +145,9 @@ def fit_terms(
 class LeastSquares:
     """Weighted least squares whose columns come in blocks.
 
-    Columns are made orthogonal to those before them as they come (block Gram–Schmidt, twice), so
-    that a block costs O(n p) for each of its columns, residuals and leverages included.
+    Columns are made orthogonal to those before them as they come (block Gram–Schmidt, twice where
+    little is left), so that a block costs O(n p) for each of its columns, residuals and leverages
+    included.
 
     Blocks are written into memory that all extensions of a fit share: extending it again makes
     earlier extensions invalid.
@@ -179,12 +183,16 @@ class LeastSquares:
         block *= self.root
         basis = larger._basis[:old]
         cross = block @ basis.T
-        np.subtract(block, cross @ basis, out=rest)
-        again = rest @ basis.T
-        rest -= again @ basis
+        np.matmul(cross, basis, out=rest)
+        np.subtract(block, rest, out=rest)
         corner, info = lapack.dpotrf(rest @ rest.T, lower=1, clean=1)
+        if old and (info != 0 or corner.diagonal().min() < _FEW_LEFT * np.sqrt(self.root.size)):
+            again = rest @ basis.T
+            cross += again
+            rest -= again @ basis
+            corner, info = lapack.dpotrf(rest @ rest.T, lower=1, clean=1)
         lower = larger._lower
-        lower[old:new, :old] = cross + again
+        lower[old:new, :old] = cross
         lower[old:new, old:new] = corner
         pivots = lower.diagonal()[:new]
         if info != 0 or not pivots.max() < _MOST_PIVOTS * pivots.min():
@@ -197,10 +205,10 @@ class LeastSquares:
         residuals = self.residuals - found @ rest
         larger._projections[old:new] = found
         # Refinement: residuals of an exact fit are then at the level of rounding.
-        more = larger._basis[:new] @ residuals
-        residuals -= more @ larger._basis[:new]
+        more = rest @ residuals
+        residuals -= more @ rest
         projections = larger._projections.copy()
-        projections[:new] += more
+        projections[old:new] += more
         leverage = self.leverage + np.einsum("ij,ij->j", rest, rest)
         return replace(
             larger,
