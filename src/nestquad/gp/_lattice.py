@@ -20,11 +20,11 @@ from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import maximum_likelihood
 from nestquad.rules import Factor, factorize
 
-# B_2, B_4 and B_6 as polynomials in x (1 - x), from the highest power down.
+# B_2, B_4 and B_6 as polynomials in (x - 1/2)², from the highest power down.
 _BERNOULLI = {
-    1: (-1.0, 1.0 / 6.0),
-    2: (1.0, 0.0, -1.0 / 30.0),
-    3: (-1.0, -0.5, 0.0, 1.0 / 42.0),
+    1: (1.0, -1.0 / 12.0),
+    2: (1.0, -1.0 / 2.0, 7.0 / 240.0),
+    3: (1.0, -5.0 / 4.0, 7.0 / 16.0, -31.0 / 1344.0),
 }
 _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 # Bounds of log γ and of the logarithm of the nugget (relative to the variance): from what rounding
@@ -35,22 +35,30 @@ _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
 _MOST_STEPS = 60
 # Smallest relative nugget where values are missing: a block of an inverse is factorised.
 _PARTIAL_NUGGET = 1e-12
-# Numbers that are worked on together: they stay in a cache.
-_BLOCK = 1 << 14
+# Numbers that are worked on together: they stay in a cache, and in memory that is not given back.
+_BLOCK = 1 << 13
 
 
 def omega(order: int, x: Array) -> Array:
     """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx): a scaled Bernoulli polynomial of x modulo 1."""
+    out = np.empty_like(x)
+    return _omega(order, 1.0, x, out, np.empty_like(x))
+
+
+def _omega(order: int, factor: float, x: Array, out: Array, memory: Array) -> Array:
+    """The same times a factor, written to `out`."""
     scale = (-1.0) ** (order + 1) * (2.0 * np.pi) ** (2 * order) / _FACTORIAL[order]
-    t = x - np.floor(x)
-    t *= 1.0 - t
-    first, *others = (scale * coefficient for coefficient in _BERNOULLI[order])
-    value = first * t
-    value += others[0]
-    for coefficient in others[1:]:
-        value *= t
-        value += coefficient
-    return np.asarray(value)
+    first, second, *others = (factor * scale * coefficient for coefficient in _BERNOULLI[order])
+    t = np.floor(x, out=memory)
+    np.subtract(x, t, out=t)
+    t -= 0.5
+    t *= t
+    np.multiply(t, first, out=out)
+    out += second
+    for coefficient in others:
+        out *= t
+        out += coefficient
+    return out
 
 
 def lattice_steps(vector: NDArray[np.int64], size: int) -> Array:
@@ -83,11 +91,15 @@ class PeriodicKernel:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
         flat = steps.reshape(len(steps), -1)
         out = np.empty(flat.shape[1])
-        block = max(1, _BLOCK // len(flat))
-        for start in range(0, out.size, block):
-            terms = omega(self.order, flat[:, start : start + block])
-            terms *= self.scales[: len(terms), None]
-            out[start : start + block] = _product_less_one(terms)
+        memory = np.empty((2, min(_BLOCK, out.size)))
+        for start in range(0, out.size, _BLOCK):
+            part = out[start : start + _BLOCK]
+            term, rest = memory[:, : part.size]
+            for j, scale in enumerate(self.scales[: len(flat)]):
+                x = flat[j, start : start + _BLOCK]
+                _omega(self.order, float(scale), x, part if j == 0 else term, rest)
+                if j:
+                    _join(part, term, rest)
         return out.reshape(steps.shape[1:])
 
     @property
@@ -96,19 +108,11 @@ class PeriodicKernel:
         return self.nugget * float(self(np.zeros((self.scales.size, 1)))[0])
 
 
-def _product_less_one(terms: Array) -> Array:
-    """∏_j (1 + t_j) − 1 for (d, …), without cancellation where all terms are tiny.
-
-    Pairs (1 + a)(1 + b) − 1 = a + b + ab, then pairs of these.
-    """
-    while (count := len(terms)) > 1:
-        half = count // 2
-        a, b = terms[:half], terms[half : 2 * half]
-        paired = a * b
-        paired += a
-        paired += b
-        terms = paired if count % 2 == 0 else np.concatenate([paired, terms[-1:]])
-    return np.asarray(terms[0])
+def _join(product: Array, term: Array, memory: Array) -> None:
+    """Turn a into (1 + a)(1 + b) - 1 = a + b + ab, which does not cancel where both are tiny."""
+    np.multiply(product, term, out=memory)
+    product += term
+    product += memory
 
 
 def fit_periodic(
@@ -173,7 +177,9 @@ class LatticeLikelihood:
         scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
         count = self._count
         terms = scales[:, None] * self.omegas
-        kernel = _product_less_one(terms)
+        kernel, memory = terms[0].copy(), np.empty_like(terms[0])
+        for term in terms[1:]:
+            _join(kernel, term, memory)
         noise = nugget * float(kernel[0])
         precision = 1.0 / (np.maximum(dct(kernel, 1), 0.0) + noise)
         relative = self.power * precision
@@ -226,11 +232,13 @@ class LatticeProcess:
         mean, dual = self._fitted
         if offsets is None:
             return np.asarray(mean + self._convolve(dual))
-        steps, together = self.steps[: self.n_theta, None, :], max(1, _BLOCK // self.steps.size)
+        steps, together = self.steps[: self.n_theta, None, :], max(1, _BLOCK // self.size)
         out, of_dual = np.empty((len(offsets), self.size)), rfft(dual)
+        memory = np.empty((self.n_theta, min(together, len(offsets)), self.size))
         for start in range(0, len(offsets), together):
             some = slice(start, start + together)
-            transform = rfft(self.kernel(steps + offsets[some].T[:, :, None]))
+            moved = memory[:, : len(offsets[some])]
+            transform = rfft(self.kernel(np.add(steps, offsets[some].T[:, :, None], out=moved)))
             transform *= of_dual
             out[some] = irfft(transform, n=self.size)
         out += mean
@@ -248,7 +256,7 @@ class LatticeProcess:
         mean, dual = self._fitted
         own = self.steps[: points.shape[1], None, :]
         out = np.empty(len(points))
-        together = max(1, _BLOCK // (self.size * points.shape[1]))
+        together = max(1, _BLOCK // self.size)
         for start in range(0, len(points), together):
             some = slice(start, start + together)
             out[some] = self.kernel(points[some].T[:, :, None] - own) @ dual
