@@ -218,6 +218,22 @@ class LeastSquares:
             _projections=projections,
         )
 
+    def with_values(self, values: Array) -> LeastSquares:
+        """The same columns and other values."""
+        basis, residuals = self._basis[: len(self.terms)], values * self.root
+        projections = np.zeros_like(self._projections)
+        for _ in range(2):  # the second time for refinement
+            found = basis @ residuals
+            residuals -= found @ basis
+            projections[: len(found)] += found
+        return replace(self, residuals=residuals, _projections=projections)
+
+    def coefficients(self, values: Array) -> Array:
+        """Coefficients for other values, without refinement."""
+        size = len(self.terms)
+        found = self._basis[:size] @ (values * self.root)
+        return np.asarray(solve_triangular(self._lower[:size, :size], found, lower=True, trans="T"))
+
     def fit(self) -> PolynomialFit:
         """Coefficients and leave-one-out errors."""
         size = len(self.terms)
