@@ -71,7 +71,7 @@ def test_leaving_out_a_coordinate_integrates_it():
     np.testing.assert_allclose(KERNEL(step[:2])[0], integral, atol=1e-10)
 
 
-@pytest.mark.parametrize("n", [64, 50])
+@pytest.mark.parametrize("n", [64, 63, 50, 33])
 def test_interpolant_equals_dense_algebra(n):
     points = lattice(n, 64)
     values = values_at(points)
@@ -89,7 +89,7 @@ def test_any_points_are_predicted_as_by_dense_algebra(n, monkeypatch):
     points = lattice(n, 64)
     values = values_at(points)
     theta = np.random.default_rng(0).random((9, 1))
-    monkeypatch.setattr(_lattice, "_TOGETHER", 130)  # blocks of two points
+    monkeypatch.setattr(_lattice, "_BLOCK", 130)  # blocks of two points
     found = interpolate(KERNEL, VECTOR, 1, values).at(theta)
     np.testing.assert_allclose(found, dense_marginal(KERNEL, points, values, theta), atol=1e-10)
 

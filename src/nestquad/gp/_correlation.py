@@ -12,6 +12,8 @@ from nestquad._typing import Array
 Shape = Literal["gaussian", "matern52"]
 
 _ROOT5 = np.sqrt(5.0)
+# Numbers that are worked on together: they stay in a cache.
+_BLOCK = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,46 @@ class Correlation:
         if self.shape == "gaussian" and not self.additive:
             squared = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2.0 * a @ b.T
             return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))
-        if self.additive:
-            total = np.zeros((len(a), len(b)))
-            for j in range(a.shape[1]):
-                total += self._factor(np.abs(a[:, None, j] - b[None, :, j]))
-            return np.asarray(total / a.shape[1])
+        out = np.empty((len(a), len(b)))
+        rows = max(1, _BLOCK // len(b))
+        r, factor, exponent = np.empty((3, min(rows, len(a)), len(b)))
+        for start in range(0, len(a), rows):
+            part = out[start : start + rows]
+            n = len(part)
+            self._fill(part, a[start : start + n], b, r[:n], factor[:n], exponent[:n])
+        return out
+
+    def _fill(
+        self, out: Array, a: Array, b: Array, r: Array, factor: Array, exponent: Array
+    ) -> None:
+        """Correlations of a (n, d) and b (m, d) of unit lengthscales, in memory that is given."""
         # One exponential for all coordinates: it is what a product of Matérn functions costs.
-        polynomial = np.ones((len(a), len(b)))
-        exponent = np.zeros((len(a), len(b)))
-        for j in range(a.shape[1]):
-            r = np.abs(a[:, None, j] - b[None, :, j])
+        out[:] = 0.0 if self.additive else 1.0
+        exponent[:] = 0.0
+        for x, y in zip(a.T, b.T, strict=True):
+            np.subtract(x[:, None], y, out=r)
+            if self.shape == "gaussian":
+                r *= r
+                r *= -0.5
+                out += np.exp(r, out=r)
+                continue
+            np.abs(r, out=r)
             r *= _ROOT5
-            polynomial *= 1.0 + r + r * r / 3.0
-            exponent -= r
-        np.exp(exponent, out=exponent)
-        polynomial *= exponent
-        return polynomial
+            np.divide(r, 3.0, out=factor)
+            factor += 1.0
+            factor *= r
+            factor += 1.0
+            if self.additive:
+                np.negative(r, out=r)
+                factor *= np.exp(r, out=r)
+                out += factor
+            else:
+                out *= factor
+                exponent -= r
+        if self.additive:
+            out /= a.shape[1]
+        else:
+            out *= np.exp(exponent, out=exponent)
 
     def derivatives(self, apart: Array, lengthscale: Array) -> tuple[Array, Array]:
         """Correlations (m,) and their derivatives in the log lengthscales, (d, m).
@@ -73,12 +99,6 @@ class Correlation:
         values *= polynomial.prod(axis=0)
         slope *= values
         return values, slope
-
-    def _factor(self, r: Array) -> Array:
-        if self.shape == "gaussian":
-            return np.asarray(np.exp(-0.5 * r * r))
-        a = _ROOT5 * r
-        return np.asarray((1.0 + a + a * a / 3.0) * np.exp(-a))
 
     def _factor_and_slope(self, r: Array) -> tuple[Array, Array]:
         """The factor of each coordinate and its derivative in the logarithm of the lengthscale."""

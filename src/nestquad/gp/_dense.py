@@ -25,8 +25,9 @@ _NOISE_PRIOR_SD = 1.5
 # Points that choose hyperparameters: optima are flat, and likelihoods cost T³.
 _TUNING_POINTS = 80
 _MOST_STEPS = 30
-_BLOCK = 4096
-_LINE = 512
+# Points that are predicted together, so that their covariances stay in a cache, and points of the
+# line that a spline goes through.
+_ROWS, _LINE = 512, 512
 
 
 @dataclass(frozen=True)
@@ -236,12 +237,12 @@ class GP:
         lower, half, small = self._factor
         _, spread = self._scale
         out = np.empty(z.shape[0])
-        for start in range(0, z.shape[0], _BLOCK):
-            block = z[start : start + _BLOCK]
+        for start in range(0, z.shape[0], _ROWS):
+            block = z[start : start + _ROWS]
             white = solve_triangular(lower, self._cross(block).T, lower=True)
             extra = solve_triangular(small, self._trend(block).T - half.T @ white, lower=True)
             variance = self.parameters.signal - (white**2).sum(0) + (extra**2).sum(0)
-            out[start : start + _BLOCK] = spread * np.sqrt(np.maximum(variance, 0.0))
+            out[start : start + _ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
         return out
 
     @cached_property
@@ -289,7 +290,11 @@ class GP:
         values on a line gives them to nine digits.
         """
         if not self.correlation.additive or len(z) < 2 * _LINE:
-            return np.asarray(self._cross(z) @ alpha)
+            sums = np.empty((len(z), alpha.shape[1]))
+            for start in range(0, len(z), _ROWS):
+                some = slice(start, start + _ROWS)
+                sums[some] = self._cross(z[some]) @ alpha
+            return sums
         p = self.parameters
         total = np.zeros((len(z), alpha.shape[1]))
         for j in range(z.shape[1]):

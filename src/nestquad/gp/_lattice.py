@@ -13,17 +13,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct, irfft, rfft
+from scipy.linalg import lapack
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import maximum_likelihood
 from nestquad.rules import Factor, factorize
 
-# B_2, B_4 and B_6 as polynomials in x (1 - x), from the highest power down.
+# B_2, B_4 and B_6 as polynomials in (x - 1/2)², from the highest power down.
 _BERNOULLI = {
-    1: (-1.0, 1.0 / 6.0),
-    2: (1.0, 0.0, -1.0 / 30.0),
-    3: (-1.0, -0.5, 0.0, 1.0 / 42.0),
+    1: (1.0, -1.0 / 12.0),
+    2: (1.0, -1.0 / 2.0, 7.0 / 240.0),
+    3: (1.0, -5.0 / 4.0, 7.0 / 16.0, -31.0 / 1344.0),
 }
 _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 # Bounds of log γ and of the logarithm of the nugget (relative to the variance): from what rounding
@@ -32,26 +33,32 @@ _SCALE_BOUNDS = (-18.0, 9.0)
 _NUGGET_BOUNDS = (-29.0, 5.0)
 _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
 _MOST_STEPS = 60
-# Smallest relative nugget where a Cholesky factorisation is used.
-_DENSE_NUGGET = 1e-12
-# Numbers that are worked on together: they stay in a cache.
-_BLOCK = 1 << 14
-# Differences held at a time (1 MB).
-_TOGETHER = 1 << 17
+# Smallest relative nugget where values are missing: a block of an inverse is factorised.
+_PARTIAL_NUGGET = 1e-12
+# Numbers that are worked on together: they stay in a cache, and in memory that is not given back.
+_BLOCK = 1 << 13
 
 
 def omega(order: int, x: Array) -> Array:
     """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx): a scaled Bernoulli polynomial of x modulo 1."""
+    out = np.empty_like(x)
+    return _omega(order, 1.0, x, out, np.empty_like(x))
+
+
+def _omega(order: int, factor: float, x: Array, out: Array, memory: Array) -> Array:
+    """The same times a factor, written to `out`."""
     scale = (-1.0) ** (order + 1) * (2.0 * np.pi) ** (2 * order) / _FACTORIAL[order]
-    t = x - np.floor(x)
-    t *= 1.0 - t
-    first, *others = (scale * coefficient for coefficient in _BERNOULLI[order])
-    value = first * t
-    value += others[0]
-    for coefficient in others[1:]:
-        value *= t
-        value += coefficient
-    return np.asarray(value)
+    first, second, *others = (factor * scale * coefficient for coefficient in _BERNOULLI[order])
+    t = np.floor(x, out=memory)
+    np.subtract(x, t, out=t)
+    t -= 0.5
+    t *= t
+    np.multiply(t, first, out=out)
+    out += second
+    for coefficient in others:
+        out *= t
+        out += coefficient
+    return out
 
 
 def lattice_steps(vector: NDArray[np.int64], size: int) -> Array:
@@ -84,10 +91,15 @@ class PeriodicKernel:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
         flat = steps.reshape(len(steps), -1)
         out = np.empty(flat.shape[1])
+        memory = np.empty((2, min(_BLOCK, out.size)))
         for start in range(0, out.size, _BLOCK):
-            terms = omega(self.order, flat[:, start : start + _BLOCK])
-            terms *= self.scales[: len(terms), None]
-            out[start : start + _BLOCK] = _product_less_one(terms)
+            part = out[start : start + _BLOCK]
+            term, rest = memory[:, : part.size]
+            for j, scale in enumerate(self.scales[: len(flat)]):
+                x = flat[j, start : start + _BLOCK]
+                _omega(self.order, float(scale), x, part if j == 0 else term, rest)
+                if j:
+                    _join(part, term, rest)
         return out.reshape(steps.shape[1:])
 
     @property
@@ -96,19 +108,11 @@ class PeriodicKernel:
         return self.nugget * float(self(np.zeros((self.scales.size, 1)))[0])
 
 
-def _product_less_one(terms: Array) -> Array:
-    """∏_j (1 + t_j) − 1 for (d, …), without cancellation where all terms are tiny.
-
-    Pairs (1 + a)(1 + b) − 1 = a + b + ab, then pairs of these.
-    """
-    while (count := len(terms)) > 1:
-        half = count // 2
-        a, b = terms[:half], terms[half : 2 * half]
-        paired = a * b
-        paired += a
-        paired += b
-        terms = paired if count % 2 == 0 else np.concatenate([paired, terms[-1:]])
-    return np.asarray(terms[0])
+def _join(product: Array, term: Array, memory: Array) -> None:
+    """Turn a into (1 + a)(1 + b) - 1 = a + b + ab, which does not cancel where both are tiny."""
+    np.multiply(product, term, out=memory)
+    product += term
+    product += memory
 
 
 def fit_periodic(
@@ -173,7 +177,9 @@ class LatticeLikelihood:
         scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
         count = self._count
         terms = scales[:, None] * self.omegas
-        kernel = _product_less_one(terms)
+        kernel, memory = terms[0].copy(), np.empty_like(terms[0])
+        for term in terms[1:]:
+            _join(kernel, term, memory)
         noise = nugget * float(kernel[0])
         precision = 1.0 / (np.maximum(dct(kernel, 1), 0.0) + noise)
         relative = self.power * precision
@@ -226,10 +232,17 @@ class LatticeProcess:
         mean, dual = self._fitted
         if offsets is None:
             return np.asarray(mean + self._convolve(dual))
-        kernel = self.kernel(self.steps[: self.n_theta, None, :] + offsets.T[:, :, None])
-        transform = rfft(kernel)
-        transform *= rfft(dual)
-        return np.asarray(mean + irfft(transform, n=self.size))
+        steps, together = self.steps[: self.n_theta, None, :], max(1, _BLOCK // self.size)
+        out, of_dual = np.empty((len(offsets), self.size)), rfft(dual)
+        memory = np.empty((self.n_theta, min(together, len(offsets)), self.size))
+        for start in range(0, len(offsets), together):
+            some = slice(start, start + together)
+            moved = memory[:, : len(offsets[some])]
+            transform = rfft(self.kernel(np.add(steps, offsets[some].T[:, :, None], out=moved)))
+            transform *= of_dual
+            out[some] = irfft(transform, n=self.size)
+        out += mean
+        return out
 
     def at(self, points: Array) -> Array:
         """Posterior mean at any points (T, d), or over x at any θ (T, n_theta): (T,).
@@ -243,7 +256,7 @@ class LatticeProcess:
         mean, dual = self._fitted
         own = self.steps[: points.shape[1], None, :]
         out = np.empty(len(points))
-        together = max(1, _TOGETHER // (self.size * points.shape[1]))
+        together = max(1, _BLOCK // self.size)
         for start in range(0, len(points), together):
             some = slice(start, start + together)
             out[some] = self.kernel(points[some].T[:, :, None] - own) @ dual
@@ -283,8 +296,8 @@ class LatticeProcess:
             inverse = 1.0 / self._spectrum
             inverse[0] = 0.0  # the mean is fitted to all values
             return np.asarray(dual / irfft(inverse, n=self.size)[0])
-        solved = self._factor.solve(np.ones(self.order.size))
-        return np.asarray(dual / (self._factor.inverse_diagonal() - solved**2 / solved.sum()))
+        solved = self._part.solve(np.ones((1, self.order.size)))[0]
+        return np.asarray(dual / (self._part.inverse_diagonal() - solved**2 / solved.sum()))
 
     @cached_property
     def _fitted(self) -> tuple[float, Array]:
@@ -329,21 +342,84 @@ class LatticeProcess:
             transform = rfft(dual) / self._spectrum
             transform[:, 0] = 0.0
             return mean, np.asarray(irfft(transform, n=self.size))
-        solved = self._factor.solve(np.concatenate([values, np.ones((1, values.shape[1]))]).T).T
+        solved = self._part.solve(np.concatenate([values, np.ones((1, values.shape[1]))]))
         mean = solved[:-1].sum(axis=1) / solved[-1].sum()
         dual[:, self.order] = solved[:-1] - mean[:, None] * solved[-1]
         return mean, dual
 
     @cached_property
-    def _factor(self) -> Factor:
-        differences = (self.order[:, None] - self.order) & (self.size - 1)
-        gram = self._column[differences]
-        ridge = max(self.kernel.nugget, _DENSE_NUGGET) * float(self._column[0])
-        while (factor := factorize(gram, ridge)) is None:
+    def _part(self) -> _CirculantPart:
+        spectrum = np.maximum(rfft(self._column).real, 0.0)
+        ridge = max(self.kernel.nugget, _PARTIAL_NUGGET) * float(self._column[0])
+        while (part := _CirculantPart.of(spectrum + ridge, self.order)) is None:
             ridge *= 10.0
             if ridge > float(self._column[0]):
                 raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
-        return factor
+        return part
+
+
+@dataclass(frozen=True, eq=False)
+class _CirculantPart:
+    """A positive definite circulant matrix restricted to n of its M points.
+
+    With the right values at the missing points, the inverse of the whole matrix gives nothing
+    there, and the solution elsewhere by FFT. Those values solve a system with a block of the
+    inverse.
+
+    Attributes
+    ----------
+    spectrum
+        Eigenvalues (M/2 + 1,) of the whole.
+    order, missing
+        Indices of the points that are there (n,), and of those that are not (M - n,).
+    inverse, block
+        First column (M,) of the inverse of the whole, and a factor of its block of missing points.
+
+    Cost
+    ----
+    O((M - n)³ + M log M), where a Cholesky factor of the part has O(n³).
+    """
+
+    spectrum: Array
+    order: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    inverse: Array
+    block: Factor
+
+    @classmethod
+    def of(cls, spectrum: Array, order: NDArray[np.int64]) -> _CirculantPart | None:
+        """None where the block has no factor."""
+        size = 2 * (spectrum.size - 1)
+        missing = np.setdiff1d(np.arange(size), order)
+        inverse = np.asarray(irfft(1.0 / spectrum, n=size))
+        block = factorize(inverse[(missing[:, None] - missing) & (size - 1)], 0.0)
+        return None if block is None else cls(spectrum, order, missing, inverse, block)
+
+    def solve(self, rows: Array) -> Array:
+        """Solutions (k, n) for (k, n), with one refinement."""
+        found = self._solved(rows)
+        left = rows - self._times(self.spectrum, self._whole(found))[:, self.order]
+        return found + self._solved(left)
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal (n,) of the inverse of the part."""
+        differences = (self.missing[:, None] - self.order) & (self.inverse.size - 1)
+        half, _ = lapack.dtrtrs(self.block.lower, self.inverse[differences], lower=1)
+        return np.asarray(self.inverse[0] - np.einsum("ij,ij->j", half, half))
+
+    def _solved(self, rows: Array) -> Array:
+        whole = self._whole(rows)
+        there = self._times(1.0 / self.spectrum, whole)[:, self.missing]
+        whole[:, self.missing] = -self.block.solve(there.T).T
+        return self._times(1.0 / self.spectrum, whole)[:, self.order]
+
+    def _whole(self, rows: Array) -> Array:
+        whole = np.zeros((len(rows), self.inverse.size))
+        whole[:, self.order] = rows
+        return whole
+
+    def _times(self, spectrum: Array, rows: Array) -> Array:
+        return np.asarray(irfft(rfft(rows) * spectrum, n=self.inverse.size))
 
 
 def interpolate(
@@ -351,7 +427,8 @@ def interpolate(
 ) -> LatticeProcess:
     """Condition on values at the first N points of a lattice in van der Corput order.
 
-    If N is a power of two, by FFT; otherwise by Cholesky factorisation, in O(N³).
+    If N is a power of two, by FFT; otherwise with a Cholesky factorisation of as many points as are
+    missing to the next one.
     """
     n = values.size
     log2_size = (n - 1).bit_length()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import lapack
 
 from nestquad._typing import Array
 from nestquad.gp._correlation import Correlation, Shape
@@ -170,7 +171,8 @@ def _smooth_noise(z: Array, change: Array) -> Array:
 
 
 def _square_root(covariance: Array) -> Array:
-    """A factor of a positive semi-definite matrix, however singular."""
-    eigenvalues, vectors = np.linalg.eigh(covariance)
-    keep = eigenvalues > eigenvalues[-1] * 1e-12
-    return np.asarray(vectors[:, keep] * np.sqrt(eigenvalues[keep]))
+    """A factor of a positive semi-definite matrix, however singular: Cholesky with pivots."""
+    lower, pivots, rank, _ = lapack.dpstrf(covariance, tol=1e-12 * covariance.max(), lower=1)
+    root = np.empty((len(lower), rank))
+    root[pivots - 1] = np.tril(lower)[:, :rank]
+    return root

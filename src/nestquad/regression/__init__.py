@@ -2,7 +2,7 @@
 
 from nestquad.regression._control_variates import ControlVariates, fit_controls
 from nestquad.regression._growth import choose_scores, grow_polynomial
-from nestquad.regression._least_squares import PolynomialFit, fit_terms
+from nestquad.regression._least_squares import PolynomialFit, evaluate_all, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -22,6 +22,7 @@ __all__ = [
     "ScoreTable",
     "Term",
     "choose_scores",
+    "evaluate_all",
     "fit_controls",
     "fit_terms",
     "grow_polynomial",

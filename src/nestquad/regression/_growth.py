@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.regression._least_squares import LeastSquares, PolynomialFit, blocks, fit_terms
+from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms
 from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree
 
 # Hermite polynomials of higher degree are all about the tails, where there are few points.
@@ -23,8 +23,8 @@ _SIGNIFICANT = 3.0
 _PROGRESS = 0.999
 # Mean squared leave-one-out error, relative to that of the values, below which all is explained.
 _EXACT = 1e-24
-# Terms that are looked at together.
-_TOGETHER = 64
+# Terms that are looked at together. Numbers that stay in a cache, and fewest points of a block.
+_TOGETHER, _NUMBERS, _FEWEST = 64, 1 << 17, 256
 # Scores other than those in which the law is written have to be better by this factor.
 _BETTER_SCORES = 0.95
 
@@ -100,20 +100,27 @@ class _Candidates:
 
     def _products(self, current: LeastSquares, size: float) -> dict[Term, float]:
         """Terms present, and single factors, times another factor."""
-        table, single, residuals = self._table, self._single, current.residuals
+        single, n_terms = self._single, len(current.terms)
         present = set(current.terms)
         absent = [k for k, factor in enumerate(self._factors) if factor not in present]
         parents = [*current.terms, *(self._factors[k] for k in absent)]
-        n_terms, known = len(current.terms), len(self._squares)
         covariance = np.zeros((len(parents), len(single)))
         variance = np.zeros_like(covariance)
-        squares = np.zeros((len(parents), len(single)))
+        squares = np.zeros_like(covariance)
+        known = len(self._squares)
         squares[:known] = self._squares
-        for some in blocks(table.n_points):
-            factors, r = single[:, some], residuals[some]
-            rows = np.concatenate([current.columns[:, some], factors[absent] * current.root[some]])
-            covariance += rows @ (factors * r).T
-            rows *= rows
+        block = max(_FEWEST, _NUMBERS // len(parents))
+        squared = np.empty((len(parents), min(block, self._table.n_points)))
+        for start in range(0, self._table.n_points, block):
+            some = slice(start, start + block)
+            factors, r = single[:, some], current.residuals[some]
+            columns, alone = current.columns[:, some], factors[absent] * current.root[some]
+            weighted = (factors * r).T
+            covariance[:n_terms] += columns @ weighted
+            covariance[n_terms:] += alone @ weighted
+            rows = squared[:, : r.size]
+            np.multiply(columns, columns, out=rows[:n_terms])
+            np.multiply(alone, alone, out=rows[n_terms:])
             factors = factors * factors
             variance += rows @ (factors * r**2).T
             squares[known:] += rows[known:] @ factors.T

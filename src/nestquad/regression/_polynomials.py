@@ -35,8 +35,7 @@ class ScoreTable:
         self.n_points, self.dim = uniform.shape
         self.scores = tuple(scores)
         self._uniform = uniform
-        self._columns: list[list[Array]] = [[np.ones(self.n_points)] for _ in self.scores]
-        self._arguments: list[Array | None] = [None] * self.dim
+        self._columns: dict[tuple[int, int], Array] = {}
 
     def first(self, n: int) -> ScoreTable:
         """The table of the first n points."""
@@ -60,30 +59,41 @@ class ScoreTable:
         """The same as rows, written to `out` (p, n)."""
         for row, term in zip(out, terms, strict=True):
             if len(term) < 2:
-                row[:] = self._polynomial(*term[0])[rows] if term else 1.0
+                row[:] = self._polynomial(term[0])[rows] if term else 1.0
                 continue
-            first, second, *others = (self._polynomial(*factor)[rows] for factor in term)
-            np.multiply(first, second, out=row)
-            for other in others:
-                row *= other
+            np.multiply(self._polynomial(term[0])[rows], self._polynomial(term[1])[rows], out=row)
+            for factor in term[2:]:
+                row *= self._polynomial(factor)[rows]
 
-    def _polynomial(self, coordinate: int, degree: int) -> Array:
-        columns = self._columns[coordinate]
-        x = self._arguments[coordinate]
+    def _polynomial(self, factor: tuple[int, int]) -> Array:
+        found = self._columns.get(factor)
+        if found is None:
+            found = self._columns[factor] = self._next(*factor)
+        return found
+
+    def _next(self, coordinate: int, degree: int) -> Array:
+        """By the recurrence of three terms, each with its norm."""
         hermite = self.scores[coordinate] == "normal"
-        if x is None:
+        if degree == 1:
             u = self._uniform[:, coordinate]
-            x = self._arguments[coordinate] = np.asarray(ndtri(u) if hermite else 2.0 * u - 1.0)
-        while len(columns) <= degree:
-            k = len(columns) - 1
-            before = columns[k - 1] if k else 0.0
-            if hermite:
-                columns.append((x * columns[k] - np.sqrt(k) * before) / np.sqrt(k + 1.0))
-            else:  # three terms of the Legendre recurrence, each with its norm √(2k + 1)
-                ahead = np.sqrt(2 * k + 3.0) / (k + 1.0)
-                back = k / np.sqrt(2 * k - 1.0) if k else 0.0
-                columns.append(ahead * (np.sqrt(2 * k + 1.0) * x * columns[k] - back * before))
-        return columns[degree]
+            return np.asarray(ndtri(u) if hermite else np.sqrt(12.0) * (u - 0.5))
+        first, before = (
+            self._polynomial((coordinate, 1)),
+            self._polynomial((coordinate, degree - 1)),
+        )
+        k = degree - 1.0
+        ahead, back = (
+            (1.0 / np.sqrt(degree), np.sqrt(k / degree))
+            if hermite
+            else (
+                np.sqrt((4.0 * k * (k + 2.0) + 3.0) / 3.0) / degree,
+                k / degree * np.sqrt((2.0 * k + 3.0) / (2.0 * k - 1.0)),
+            )
+        )
+        found = first * before
+        found *= ahead
+        found -= back if degree == 2 else back * self._polynomial((coordinate, degree - 2))
+        return np.asarray(found)
 
 
 class WithinGroups(ScoreTable):

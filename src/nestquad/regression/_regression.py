@@ -12,7 +12,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._growth import grow_polynomial
-from nestquad.regression._least_squares import PolynomialFit, fit_terms
+from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms
 from nestquad.regression._polynomials import (
     ScoreTable,
     Term,
@@ -116,7 +116,8 @@ def regress(
 ) -> Regression:
     """Least squares on polynomials in θ, whose degree leave-one-out errors choose."""
     terms = _terms(values, table, n_theta, degree, control_variates)
-    best = fit_terms(values, table, terms)
+    current = LeastSquares.start(values, None).extended(terms, table)
+    best = current.fit()
     for total in range(1, _MOST_DEGREE + 1) if degree is None else ():
         if comb(n_theta + total, total) > _room(values.size):
             break
@@ -127,11 +128,11 @@ def regress(
         if not more:
             continue
         try:
-            larger = fit_terms(values, table, [*best.terms, *more])
+            larger = current.extended(more, table)
         except NumericalError:
             break
-        if larger.loo < best.loo:
-            best = larger
+        if (fit := larger.fit()).loo < best.loo:
+            current, best = larger, fit
     return Regression(best, best.coefficients, "identity", n_theta)
 
 
@@ -197,17 +198,22 @@ def _log_fit(values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: i
     constant = terms.index(())
     coefficients[constant] = np.log(values.mean())
     in_theta = [k for k, term in enumerate(terms) if _in_theta(term, n_theta)]
-    columns = table.matrix([terms[k] for k in in_theta])
+    squares = LeastSquares.start(values, None).extended(terms, table)
+    # Without weights the columns are those of the polynomials.
+    columns = squares.columns[in_theta]
+    log_j = np.full(values.size, coefficients[constant])
     for _ in range(_LOG_ROUNDS):
-        j = np.exp(columns @ coefficients[in_theta])
-        fit = fit_terms(values / j, table, terms)
-        change = fit.coefficients[in_theta].copy()
+        relative = values / np.exp(log_j)
+        change = squares.coefficients(relative)[in_theta]
         change[in_theta.index(constant)] -= 1.0
-        largest = float(np.abs(columns @ change).max())
-        coefficients[in_theta] += change * min(1.0, _LOG_STEP / max(largest, 1e-300))
+        moved = change @ columns
+        largest = float(np.abs(moved).max())
+        step = min(1.0, _LOG_STEP / max(largest, 1e-300))
+        coefficients[in_theta] += step * change
         if largest < _LOG_CONVERGED:
             break
-    return Regression(fit, coefficients, "log", n_theta)
+        log_j += step * moved
+    return Regression(squares.with_values(relative).fit(), coefficients, "log", n_theta)
 
 
 def _room(n_values: int) -> int:

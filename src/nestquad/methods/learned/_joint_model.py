@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ from nestquad.regression import (
     ScoreTable,
     Term,
     choose_scores,
+    evaluate_all,
     fit_terms,
     grow_polynomial,
 )
@@ -133,9 +134,7 @@ class JointModel(ModelOfJ):
         return DenseSet(self.sketch.uniform[order], self.data.weights, self.sketch.j[order])
 
     def mean(self, uniform: Array) -> Array:
-        v = periodic(self.data.periodization, uniform)
-        away = v - self.data.shift[: self.dim]
-        return self._with_tails(self._means(v, lambda process: process.at(away)), self._tails).j
+        return self.bounded(self._at(uniform, periodic(self.data.periodization, uniform)), uniform)
 
     def sd(self, uniform: Array) -> Array:
         """Standard deviation of the process and of the coefficients of the polynomial."""
@@ -150,30 +149,29 @@ class JointModel(ModelOfJ):
         return np.hypot(of_process, of_trend)
 
     def at(self, uniform: Array, inner: Array) -> Array:
-        v = periodic(self.data.periodization, np.concatenate([uniform, inner], axis=1))
+        both = np.concatenate([uniform, inner], axis=1)
+        v = periodic(self.data.periodization, both)
         if self.data.periodization == "tent":
             # Both v and 1 − v belong to a uniform, and the process differs there: a far binary
             # digit chooses between them, so that the mean over x is that over all of the circle.
             other = np.floor(inner * 2.0**30) % 2.0 == 1.0
             v[:, self.dim :] = np.where(other, 1.0 - v[:, self.dim :], v[:, self.dim :])
-        away = v - self.data.shift
-        found = self._means(v, lambda process: process.at(away)).j
         # Bounds and tails move Ĵ, and ĝ with it. Rows of the same θ follow each other.
         new = np.append(True, (uniform[1:] != uniform[:-1]).any(axis=1))
-        theta = v[new, : self.dim]
-        off = theta - self.data.shift[: self.dim]
-        base = self._means(theta, lambda process: process.at(off))
-        shift = self._with_tails(base, self._tails).j - base.j
-        return np.asarray(found + shift[np.cumsum(new) - 1])
+        base = self._at(uniform[new], v[new, : self.dim])
+        shift = self.bounded(base, uniform[new]) - base
+        found = self._at(both, v) + shift[np.cumsum(new) - 1]
+        return np.asarray(found)
 
     @property
     def periodization(self) -> Periodization:
         return self.data.periodization
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        v = periodic(self.data.periodization, uniform)
-        points = DenseSet(uniform, density(self.data.periodization, v), j)
-        return self._with_tails(points, self._tails).j
+        weights = np.ones(len(j))
+        if any(tail is not None for tail in self._tails):
+            weights = density(self.data.periodization, periodic(self.data.periodization, uniform))
+        return self._with_tails(DenseSet(uniform, weights, j), self._tails).j
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
         """The same with other tails of a J that has to be positive."""
@@ -279,25 +277,33 @@ class JointModel(ModelOfJ):
 
     def _unbounded(self, offsets: Array | None) -> DenseSet:
         """At the lattice θ, or at those of copies moved by offsets (C, d_θ): (C M, …)."""
-        steps = lattice_steps(self.data.vector[: self.dim], self.size).T
         moves = np.zeros((1, self.dim)) if offsets is None else offsets
-        v = (steps + self.data.shift[: self.dim] + moves[:, None, :]) % 1.0
-        return self._means(
-            v.reshape(-1, self.dim), lambda process: process.marginal(offsets).reshape(-1)
-        )
-
-    def _means(self, v: Array, of: Callable[[LatticeProcess], Array]) -> DenseSet:
-        """Polynomials, and what is taken `of` the processes, at periodic coordinates."""
+        shifts = (self.data.shift[: self.dim] + moves).T
+        # Coordinate by coordinate in memory, as all that follows.
+        v = lattice_steps(self.data.vector[: self.dim], self.size)[:, None] + shifts[:, :, None]
+        v -= np.floor(v)
+        v = v.reshape(self.dim, -1).T
         uniform = moved(self.data.periodization, v)
         weights = density(self.data.periodization, v)
-        table = ScoreTable(uniform, self.table.scores[: v.shape[1]])
-        columns = []
-        for output in self.outputs:
-            j = output.fit.evaluate(table)
+        j = self._polynomials(uniform)
+        for c, output in enumerate(self.outputs):
             if output.process is not None:
-                j += of(output.process) / weights
-            columns.append(j)
-        return DenseSet(uniform, weights, np.stack(columns, axis=1))
+                j[:, c] += output.process.marginal(offsets).reshape(-1) / weights
+        return DenseSet(uniform, weights, j)
+
+    def _at(self, uniform: Array, v: Array) -> Array:
+        """At any θ (T, d_θ), or at any θ and x (T, d): (T, p), without bounds."""
+        j = self._polynomials(uniform)
+        weights = density(self.data.periodization, v)
+        away = v - self.data.shift[: v.shape[1]]
+        for c, output in enumerate(self.outputs):
+            if output.process is not None:
+                j[:, c] += output.process.at(away) / weights
+        return j
+
+    def _polynomials(self, uniform: Array) -> Array:
+        """The polynomials of all outputs, (T, p)."""
+        return evaluate_all([output.fit for output in self.outputs], uniform, self.table.scores)
 
     def _with_tails(self, points: DenseSet, tails: Sequence[Tail | None]) -> DenseSet:
         columns = [self._bounded(points.j[:, c], points, c, tail) for c, tail in enumerate(tails)]
