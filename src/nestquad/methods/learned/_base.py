@@ -283,8 +283,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         if check is not None:
             examination = Examination(check, model, average, bar.answers, stream.child(8))
             verdict = examination.verdict()
-            factor = np.sqrt(max(verdict.ratio, 1.0))
-            parts = {cause: factor * part for cause, part in parts.items()} | verdict.parts
+            parts = {cause: verdict.factor * part for cause, part in parts.items()} | verdict.parts
         by_replicate = average.of(model, max(map(size_of, parts.values())))
         parts["average"] = average.errors(by_replicate)
         return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)

@@ -128,6 +128,8 @@ class Verdict:
     ----------
     ratio
         Mean square of g − ĝ at the draws, over what the model expects; the largest of the outputs.
+    factor
+        That by which errors of Ĵ are larger than the model expects, at least one.
     parts
         Directions (k, m) of the error by cause, for the bar.
     error
@@ -135,6 +137,7 @@ class Verdict:
     """
 
     ratio: float
+    factor: float
     parts: dict[str, Array]
     error: Array
 
@@ -163,11 +166,7 @@ class Examination:
         excess = float(np.max(lower / np.maximum(claimed, least)))
         sketch = self.model.sketch
         share = float(np.max(lower / np.maximum(lower + sketch.j.var(axis=0), least)))
-        logs = (
-            np.log2(max(ratio, 1e-3)),
-            0.5 + np.log2(max(excess, 1e-3)),
-            2.0 + np.log10(max(share, 1e-3)),
-        )
+        logs = np.log2(max(ratio, 1e-3)), 2.0 + np.log10(max(share, 1e-3))
         doubted = float(np.clip(max(logs), 0.0, 1.0)) * (1.0 + share)
         effect, spread = self._effects()
         known = np.where(np.abs(effect) > 3.0 * spread, max(doubted, 1.0), doubted)
@@ -176,7 +175,7 @@ class Examination:
             "check": np.stack([known * effect, doubted * spread], axis=1),
             "events": self._out_of_sight(upper),
         }
-        return Verdict(ratio, parts, upper)
+        return Verdict(ratio, max(1.0, ratio, excess) ** 0.5, parts, upper)
 
     def _out_of_sight(self, error: Array) -> Array:
         """A bound for events of f that neither Ĵ nor the draws have reached, (k, q).
