@@ -11,12 +11,17 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import linearized_covariance, size_of
+from nestquad.accuracy import size_of, takes
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._events import rare_event_errors
-from nestquad.methods.nested._inner import InnerFit
+from nestquad.methods.nested._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
+from nestquad.methods.nested._inner import InnerFit, shrunk
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
@@ -202,14 +207,20 @@ class NestedRule(Method[NestedState]):
             return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
 
         answers = (outer.weights * f_full).sum(axis=0)
-        unseen = rare_event_errors(
+        rare = rare_event_errors(
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
-        unseen = linearized_covariance(problem.finish, answers, np.diag(unseen**2))
+        values = full if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
+        missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
         halves = "other half" in inner.rule.views
+        shared = grid.n_sets is not None
+        smooth = None if shared or not halves else _without_noise(problem, *fewer, full, theta)
+        changes = _inner_directions(final, f_full, f_fewer, halves, shared, smooth)
         parts = {
-            "inner": _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None),
-            "outer": np.concatenate([outer.directions, unseen], axis=1),
+            "inner": np.concatenate([changes, floor_directions(problem, answers, missed)], axis=1),
+            "outer": np.concatenate(
+                [outer.directions, floor_directions(problem, answers, rare)], axis=1
+            ),
         }
         state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
         step = -(-theta.shape[0] // SAMPLE_ROWS)
@@ -223,7 +234,11 @@ class NestedRule(Method[NestedState]):
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
                 "inner": inner.diagnostics,
                 "outer": outer.diagnostics,
-                "notes": [*inner.diagnostics.get("notes", []), *outer.diagnostics.get("notes", [])],
+                "notes": [
+                    *inner.diagnostics.get("notes", []),
+                    *outer.diagnostics.get("notes", []),
+                    *([] if np.isfinite(missed).all() else [NO_VARIATION]),
+                ],
             },
             n_evaluations=theta.shape[0] * grid.n_inner,
             n_outer=theta.shape[0],
@@ -243,12 +258,15 @@ def _inner_directions(
     f_fewer: list[Array],
     halves: bool,
     shared: bool,
+    smooth: Array | None,
 ) -> Array:
     """Changes of the final answers with fewer inner points, (k, m).
 
     With both `halves` at hand their average has twice the bias of the whole and little noise of
-    its own, so the difference is the bias. Points `shared` by several θ have a common error, which
-    the spread over θ does not show; half the difference of the two halves does.
+    its own, so the difference is the bias, if it falls like 1/N. Where f jumps or losses in x are
+    rare it falls more slowly at first; f at a J without its noise (`smooth`) shows the limit, and
+    the larger of the two counts. Points `shared` by several θ have a common error, which the
+    spread over θ does not show; half the difference of the two halves does.
 
     With the first half only, its difference is the error of the half-sized rule: an upper estimate
     for a rule that converges. It may vanish by accident, so that of the quarter from the half
@@ -259,6 +277,8 @@ def _inner_directions(
     with np.errstate(invalid="ignore"):
         if halves:
             changes = [np.mean(f_fewer, axis=0) - f_full]
+            if smooth is not None:
+                changes.append(smooth - f_full)
             if shared:
                 changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
         else:
@@ -272,4 +292,22 @@ def _inner_directions(
         largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
         largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
         directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
-    return np.stack(directions, axis=1)
+    found = np.stack(directions, axis=1)
+    if smooth is None:
+        return found
+    return np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
+
+
+def _without_noise(
+    problem: NestedExpectation, half: Array, other: Array, full: Array, theta: Array
+) -> Array:
+    """f (T, q) at J shrunk by its noise, of log J where f needs J > 0: noise is relative then."""
+    positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
+    j = np.exp(shrunk(*np.log([half, other, full]))) if positive else shrunk(half, other, full)
+    return call_f(problem, j, theta, require_finite=False)
+
+
+def _by_inner_point(evaluations: Evaluations, n_sets: int) -> Array:
+    """Values of g at the inner points of S shared sets, (S N[, p]): means over a few θ each."""
+    values = evaluations.values(8 * n_sets)
+    return np.concatenate([values[s::n_sets].mean(axis=0) for s in range(min(n_sets, len(values)))])

@@ -119,3 +119,22 @@ class KernelRuleByTheta:
         assert self.recipe.kernel is not None
         medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
         return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
+
+
+def shrunk(half: Array, other: Array, full: Array) -> Array:
+    """J (T[, p]) moved towards its mean over θ until its noise is gone from its covariance.
+
+    Half the difference of two means of independent points has the covariance of their mean's
+    noise. Cov J − noise is what J itself has; the linear map that is closest to none turns the
+    one into the other.
+    """
+    rows, noise = full.reshape(len(full), -1), (half - other).reshape(len(full), -1) / 2.0
+    mean = rows.mean(axis=0)
+    _, sizes, axes = np.linalg.svd(rows - mean, full_matrices=False)
+    seen = sizes > 1e-10 * sizes.max(initial=0.0)
+    scale, axes = sizes[seen], axes[seen]
+    white = noise @ (axes.T / scale)
+    share, turn = np.linalg.eigh(white.T @ white)
+    kept = (turn * np.sqrt(np.clip(1.0 - share, 0.0, 1.0))) @ turn.T
+    move = (axes.T / scale) @ kept @ (scale[:, None] * axes)
+    return np.asarray((mean + (rows - mean) @ move).reshape(full.shape))
