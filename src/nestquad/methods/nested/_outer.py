@@ -91,8 +91,7 @@ def kernel_outer(
     variances = np.empty(q)
     for recipe, x, rules, column in zip(tuned, nodes, found, columns, strict=True):
         weights[:, column] = rules[0].weights[:, None]
-        unit = rules[0].posterior_variance
-        variances[column] = unit * _amplitude(recipe, x, f_values[:, column])
+        variances[column] = interpolation_variance(recipe, rules[0], x, f_values[:, column])
     return OuterFit(
         weights,
         np.concatenate(
@@ -169,13 +168,26 @@ def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
     return report
 
 
-def _amplitude(recipe: KernelQuadrature, nodes: Array, values: Array) -> Array:
-    """Variance of the Gaussian process, from 256 nodes: more change it little and cost n³."""
-    nodes, values = nodes[:256], values[:256]
+def interpolation_variance(
+    recipe: KernelQuadrature, rule: Rule, nodes: Array, values: Array
+) -> Array:
+    """Variance (q,) of a kernel rule's integral of values (n, q).
+
+    The larger of the posterior variance and Σ w² times the mean square of leave-one-out residuals:
+    what the neighbors of a node cannot predict is noise to the rule, whatever the kernel assumes.
+    Both from 256 nodes: more change them little and cost n³.
+    """
+    few_nodes, few = nodes[:256], values[:256]
     assert recipe.kernel is not None
-    gram = recipe.kernel(nodes, nodes)
+    gram = recipe.kernel(few_nodes, few_nodes)
     factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))
-    return np.full(values.shape[1], np.nan) if factor is None else amplitude(factor, values)
+    if factor is None:
+        return np.full(values.shape[1], np.nan)
+    centered = few - few.mean(axis=0)
+    residuals = factor.solve(centered) / factor.inverse_diagonal()[:, None]
+    unlearned = np.minimum(np.mean(residuals**2, axis=0), np.mean(centered**2, axis=0))
+    posterior = rule.posterior_variance * amplitude(factor, few)
+    return np.asarray(np.fmax(posterior, (rule.weights @ rule.weights) * unlearned))
 
 
 def _subset_sizes(n: int) -> list[int]:
