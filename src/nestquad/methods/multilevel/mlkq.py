@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nestquad.accuracy import Allocation, allocate, linearized_covariance, size_of
+from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
-from nestquad.methods.nested import NKQ, cancellation, rare_event_errors
+from nestquad.methods.nested import (
+    NKQ,
+    NO_VARIATION,
+    cancellation,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -145,12 +152,14 @@ class MLKQ(Method[Assembled]):
             tuple(grid.n_inner for grid in last.design.grids),
         )
         target = None if goal.half_width is None else 0.9 * goal.half_width / NORMAL_95
-        outer = np.abs(found.outer).max(axis=0)
+        # A budget goes where more points showed a change, a tolerance is met by the whole bar.
+        outer = np.abs(found.outer if goal.adaptive else found.halved).max(axis=0)
+        inner = np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
         # Coarse levels that were left out have to grow all the same for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(
             outer,
-            size_of(found.inner),
+            size_of(inner),
             (2.0**-found.outer_rate, 2.0**-found.inner_rate),
             target,
             goal.budget,
@@ -214,11 +223,14 @@ class MLKQ(Method[Assembled]):
         terms = make(evaluations, self.inner, self.outer)
         found = assemble(terms.levels, problem.finish)
         sample = terms.sample
-        unseen = rare_event_errors(problem, sample.j, sample.f, sample.weights, interpolated=True)
-        unseen = linearized_covariance(problem.finish, found.answers, np.diag(unseen**2))
+        seen = (sample.j, sample.f, sample.weights)
+        rare = rare_event_errors(problem, *seen, interpolated=True)
+        missed = unseen_value_errors(problem, terms.values, *seen)
+        rare, missed = (floor_directions(problem, found.answers, one) for one in (rare, missed))
+        found = replace(found, missed=missed)
         parts = {
-            "inner": np.concatenate([found.inner, found.unmoved], axis=1),
-            "outer": np.concatenate([found.outer, unseen], axis=1),
+            "inner": np.concatenate([found.inner, found.unmoved, missed], axis=1),
+            "outer": np.concatenate([found.outer, rare], axis=1),
         }
         estimate = assembled(
             problem,
@@ -244,6 +256,7 @@ class MLKQ(Method[Assembled]):
                     *terms.notes,
                     *terms.inner.get("notes", []),
                     *terms.outer.get("notes", []),
+                    *([] if np.isfinite(missed).all() else [NO_VARIATION]),
                 ],
             },
             n_evaluations=min(

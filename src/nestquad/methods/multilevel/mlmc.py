@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +20,16 @@ from nestquad.methods.multilevel._levels import (
     steady_variances,
     summarize,
 )
-from nestquad.methods.nested import SAMPLE_ROWS, MeanRule, WeightedRule, rare_event_errors
+from nestquad.methods.nested import (
+    NO_VARIATION,
+    SAMPLE_ROWS,
+    MeanRule,
+    WeightedRule,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+    without_noise,
+)
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, OuterSample
@@ -211,28 +220,36 @@ class MLMC(Method[LevelSummary]):
         self, evaluations: Evaluations, last: Turn[LevelSummary] | None = None
     ) -> Turn[LevelSummary]:
         problem = evaluations.problem
-        levels, sample, notes = self._moments(evaluations)
+        seen = self._moments(evaluations)
+        levels, notes = seen.levels, seen.notes
         found = summarize(levels, problem.finish)
+        noise = problem.finish(found.answers + seen.noise_effect) - problem.finish(found.answers)
+        found = replace(found, bias=np.fmax(found.bias, np.abs(noise)))
+        missed = floor_directions(problem, found.answers, seen.missed)
+        if not np.isfinite(missed).all():
+            notes = [*notes, NO_VARIATION]
         estimate = assembled(
             problem,
             found.answers,
-            {"inner": np.diag(found.bias), "outer": found.sampling},
+            {
+                "inner": np.concatenate([np.diag(found.bias), missed], axis=1),
+                "outer": found.sampling,
+            },
             {**found.describe(levels), "notes": notes},
             n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
             n_outer=sum(level.n_outer for level in levels),
             n_inner=levels[-1].n_inner,
             method=self.name,
-            sample=sample,
+            sample=seen.sample,
         )
         return Turn(evaluations.design, estimate, found)
 
-    def _moments(
-        self, evaluations: Evaluations
-    ) -> tuple[list[LevelMoments], OuterSample | None, list[str]]:
+    def _moments(self, evaluations: Evaluations) -> _Seen:
         """Means and covariances by level; of the finest level, a few θ for plots."""
         problem = evaluations.problem
         levels: list[LevelMoments] = []
-        sample, notes = None, []
+        rows: list[Array] = []
+        notes: list[str] = []
         for index, grid in enumerate(evaluations.design.grids):
             n = grid.n_inner
             # Level 0 has most of the θ and needs no halves.
@@ -245,8 +262,8 @@ class MLMC(Method[LevelSummary]):
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
             # Draws are independent, so the first are as good a sample for plots as any.
-            rows = min(j.shape[0], SAMPLE_ROWS)
-            theta = outer_points(problem, grid, 0, rows).theta
+            kept = min(j.shape[0], SAMPLE_ROWS)
+            theta = outer_points(problem, grid, 0, kept).theta
             # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
             # serves neither as a base nor as a correction, and the next finer one is the base.
             f_values = call_f(problem, j[:, 0], theta, require_finite=False)
@@ -261,9 +278,38 @@ class MLMC(Method[LevelSummary]):
                 equal = np.full(f_values.shape, 1.0 / len(j))
                 floor = rare_event_errors(problem, j[:, 0], f_values, equal)
             levels.append(LevelMoments.of(n, f_values, change, floor))
-            weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
-            sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
-        return levels, sample, notes
+            rows.append(j[:, 0])
+        weights = np.full(f_values.shape, 1.0 / len(j))
+        smooth = without_noise(problem, j[:, 1], j[:, 2], j[:, 0], theta)
+        change = np.where(np.isfinite(smooth), smooth - f_values, 0.0).mean(axis=0)
+        shares = np.concatenate(
+            [np.full(level.n_outer, level.n_inner) for level in levels], dtype=float
+        )
+        missed = unseen_value_errors(
+            problem,
+            np.concatenate(rows),
+            j[:, 0],
+            f_values,
+            weights,
+            value_weights=shares / shares.sum(),
+        )
+        sample = OuterSample(
+            theta, j[:kept, 0].copy(), f_values[:kept].copy(), weights[:kept] * len(j) / kept
+        )
+        return _Seen(levels, sample, notes, change, missed)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Moments by level; and of the finest level a sample, the effect (q,) of noise in J on the
+    mean of f(J), and the error (q,) from values of g that no draw has shown.
+    """
+
+    levels: list[LevelMoments]
+    sample: OuterSample
+    notes: list[str]
+    noise_effect: Array
+    missed: Array
 
 
 def _refuse_divergence(found: LevelSummary) -> None:

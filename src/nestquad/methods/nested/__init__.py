@@ -12,13 +12,14 @@ from nestquad.methods.nested._inner import (
     KernelRuleByTheta,
     MeanRule,
     WeightedRule,
-    shrunk,
     weighted_sum,
+    without_noise,
 )
 from nestquad.methods.nested._outer import (
     OuterFit,
     cancellation,
     describe_rules,
+    interpolation_variance,
     kernel_outer,
     mean_outer,
 )
@@ -42,10 +43,11 @@ __all__ = [
     "cancellation",
     "describe_rules",
     "floor_directions",
+    "interpolation_variance",
     "kernel_outer",
     "mean_outer",
     "rare_event_errors",
-    "shrunk",
     "unseen_value_errors",
     "weighted_sum",
+    "without_noise",
 ]

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import size_of, takes
+from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method, Turn, assembled
@@ -21,7 +21,7 @@ from nestquad.methods.nested._events import (
     rare_event_errors,
     unseen_value_errors,
 )
-from nestquad.methods.nested._inner import InnerFit, shrunk
+from nestquad.methods.nested._inner import InnerFit, without_noise
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
@@ -214,7 +214,7 @@ class NestedRule(Method[NestedState]):
         missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
         halves = "other half" in inner.rule.views
         shared = grid.n_sets is not None
-        smooth = None if shared or not halves else _without_noise(problem, *fewer, full, theta)
+        smooth = None if shared or not halves else without_noise(problem, *fewer, full, theta)
         changes = _inner_directions(final, f_full, f_fewer, halves, shared, smooth)
         parts = {
             "inner": np.concatenate([changes, floor_directions(problem, answers, missed)], axis=1),
@@ -296,15 +296,6 @@ def _inner_directions(
     if smooth is None:
         return found
     return np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
-
-
-def _without_noise(
-    problem: NestedExpectation, half: Array, other: Array, full: Array, theta: Array
-) -> Array:
-    """f (T, q) at J shrunk by its noise, of log J where f needs J > 0: noise is relative then."""
-    positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
-    j = np.exp(shrunk(*np.log([half, other, full]))) if positive else shrunk(half, other, full)
-    return call_f(problem, j, theta, require_finite=False)
 
 
 def _by_inner_point(evaluations: Evaluations, n_sets: int) -> Array:

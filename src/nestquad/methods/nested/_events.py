@@ -19,7 +19,7 @@ NO_VARIATION = (
 
 
 def effective_number(deviations: Array) -> Array:
-    """Number of values (q,) that carry the variance of n values: (Σ d²)² / Σ d⁴.
+    """Number (q,) of n deviations that carry their variance: (Σ d²)² / Σ d⁴.
 
     It is n over the kurtosis, and the number of events where d is an indicator.
 
@@ -42,10 +42,10 @@ def few_event_errors(values: Array, weights: Array) -> Array:
     (1 + 3/h) Σ w² d². Zero is returned where events are no exception: more than 20, or more than
     one in 20, or none at all.
     """
-    d = values - np.median(values, axis=0)
+    d = weights * (values - np.median(values, axis=0))
     number = effective_number(d)
     few = (number > 0) & (number <= min(20.0, len(d) / 20.0))
-    return np.where(few, _with_margin(number, ((weights * d) ** 2).sum(axis=0)), 0.0)
+    return np.where(few, _with_margin(number, (d**2).sum(axis=0)), 0.0)
 
 
 def _with_margin(number: Array, variance: Array) -> Array:
@@ -53,7 +53,13 @@ def _with_margin(number: Array, variance: Array) -> Array:
 
 
 def unseen_value_errors(
-    problem: NestedExpectation, values: Array, j: Array, f_values: Array, weights: Array
+    problem: NestedExpectation,
+    values: Array,
+    j: Array,
+    f_values: Array,
+    weights: Array,
+    *,
+    value_weights: Array | None = None,
 ) -> Array:
     """Standard errors (q,) of Σ w f(J) from values of g that the points may have missed.
 
@@ -66,13 +72,14 @@ def unseen_value_errors(
     unless f is constant too. An output that is constant beside others that are not is taken to be
     so by definition, as the net benefit of a reference option is.
 
-    Shapes: values (n[, p]) independent evaluations of g, or means of equal numbers of them;
-    j (T[, p]); f_values and weights (T, q).
+    Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
+    of sum one if not all count the same; j (T[, p]); f_values and weights (T, q).
     """
     rows = values.reshape(len(values), -1)
     if constant(rows):
         return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
-    shifts = few_event_errors(rows, np.asarray(1.0 / len(rows)))
+    shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
+    shifts = few_event_errors(rows, shares[:, None])
     errors = np.zeros(f_values.shape[1])
     for output in np.flatnonzero(shifts):
         step = shifts * (np.arange(shifts.size) == output)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.evaluate import InnerPoints, InnerRule, Span
+from nestquad.accuracy import takes
+from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f
 from nestquad.gp import median_lengthscale
+from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 
 
@@ -121,7 +123,16 @@ class KernelRuleByTheta:
         return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
 
 
-def shrunk(half: Array, other: Array, full: Array) -> Array:
+def without_noise(
+    problem: NestedExpectation, half: Array, other: Array, full: Array, theta: Array
+) -> Array:
+    """f (T, q) at J shrunk by its noise, of log J where f needs J > 0: noise is relative then."""
+    positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
+    j = np.exp(_shrunk(*np.log([half, other, full]))) if positive else _shrunk(half, other, full)
+    return call_f(problem, j, theta, require_finite=False)
+
+
+def _shrunk(half: Array, other: Array, full: Array) -> Array:
     """J (T[, p]) moved towards its mean over θ until its noise is gone from its covariance.
 
     Half the difference of two means of independent points has the covariance of their mean's
