@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from scipy.special import stdtrit
 
 from nestquad._typing import Array

@@ -57,7 +57,9 @@ def independent_terms(
         settled = replace(settled, regularization=_outer_lambda(settled.kernel, n, dim))
         parts = halvings(n)
         rules = dict(zip(parts, settled.rules(nodes, parts, problem.outer_law), strict=True))
-        levels.append(make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, settled, nodes))
+        levels.append(
+            make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, settled, nodes)
+        )
         described.append(rules[n])
         if sample is None:
             weights = repeated(rules[n].weights, f[0])

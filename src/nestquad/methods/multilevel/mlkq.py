@@ -154,7 +154,9 @@ class MLKQ(Method[Assembled]):
         target = None if goal.half_width is None else 0.9 * goal.half_width / NORMAL_95
         # A budget goes where more points showed a change, a tolerance is met by the whole bar.
         outer = np.abs(found.outer if goal.adaptive else found.halved).max(axis=0)
-        inner = np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
+        inner = (
+            np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
+        )
         # Coarse levels that were left out have to grow all the same for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(

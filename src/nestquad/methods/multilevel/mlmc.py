@@ -26,9 +26,9 @@ from nestquad.methods.nested import (
     MeanRule,
     WeightedRule,
     floor_directions,
+    noise_changes,
     rare_event_errors,
     unseen_value_errors,
-    without_noise,
 )
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
@@ -223,8 +223,9 @@ class MLMC(Method[LevelSummary]):
         seen = self._moments(evaluations)
         levels, notes = seen.levels, seen.notes
         found = summarize(levels, problem.finish)
-        noise = problem.finish(found.answers + seen.noise_effect) - problem.finish(found.answers)
-        found = replace(found, bias=np.fmax(found.bias, np.abs(noise)))
+        value = np.atleast_1d(problem.finish(found.answers))
+        hidden = [problem.finish(found.answers + one) - value for one in seen.hidden]
+        found = replace(found, bias=np.fmax(found.bias, np.abs(hidden).max(axis=0)))
         missed = floor_directions(problem, found.answers, seen.missed)
         if not np.isfinite(missed).all():
             notes = [*notes, NO_VARIATION]
@@ -280,8 +281,8 @@ class MLMC(Method[LevelSummary]):
             levels.append(LevelMoments.of(n, f_values, change, floor))
             rows.append(j[:, 0])
         weights = np.full(f_values.shape, 1.0 / len(j))
-        smooth = without_noise(problem, j[:, 1], j[:, 2], j[:, 0], theta)
-        change = np.where(np.isfinite(smooth), smooth - f_values, 0.0).mean(axis=0)
+        changes = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta)
+        hidden = [change.mean(axis=0) for change in changes]
         shares = np.concatenate(
             [np.full(level.n_outer, level.n_inner) for level in levels], dtype=float
         )
@@ -296,19 +297,21 @@ class MLMC(Method[LevelSummary]):
         sample = OuterSample(
             theta, j[:kept, 0].copy(), f_values[:kept].copy(), weights[:kept] * len(j) / kept
         )
-        return _Seen(levels, sample, notes, change, missed)
+        return _Seen(levels, sample, notes, hidden, missed)
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """Moments by level; and of the finest level a sample, the effect (q,) of noise in J on the
-    mean of f(J), and the error (q,) from values of g that no draw has shown.
+    """Moments by level.
+
+    Of the finest level a sample, and changes (q,) of the mean of f(J) that the noise of J may hide;
+    standard errors (q,) from values of g that no draw has shown.
     """
 
     levels: list[LevelMoments]
     sample: OuterSample
     notes: list[str]
-    noise_effect: Array
+    hidden: list[Array]
     missed: Array
 
 

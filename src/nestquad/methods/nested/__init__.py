@@ -12,8 +12,8 @@ from nestquad.methods.nested._inner import (
     KernelRuleByTheta,
     MeanRule,
     WeightedRule,
+    noise_changes,
     weighted_sum,
-    without_noise,
 )
 from nestquad.methods.nested._outer import (
     OuterFit,
@@ -46,8 +46,8 @@ __all__ = [
     "interpolation_variance",
     "kernel_outer",
     "mean_outer",
+    "noise_changes",
     "rare_event_errors",
     "unseen_value_errors",
     "weighted_sum",
-    "without_noise",
 ]

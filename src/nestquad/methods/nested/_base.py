@@ -21,7 +21,7 @@ from nestquad.methods.nested._events import (
     rare_event_errors,
     unseen_value_errors,
 )
-from nestquad.methods.nested._inner import InnerFit, without_noise
+from nestquad.methods.nested._inner import InnerFit, noise_changes
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
@@ -213,9 +213,11 @@ class NestedRule(Method[NestedState]):
         values = full if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
         missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
         halves = "other half" in inner.rule.views
-        shared = grid.n_sets is not None
-        smooth = None if shared or not halves else without_noise(problem, *fewer, full, theta)
-        changes = _inner_directions(final, f_full, f_fewer, halves, shared, smooth)
+        changes = _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None)
+        if halves and grid.n_sets is None:
+            hidden = noise_changes(problem, fewer, full, f_full, theta)
+            found = [changes[:, 0], *(final(f_full) - final(f_full + one) for one in hidden)]
+            changes = np.abs(found).max(axis=0)[:, None]
         parts = {
             "inner": np.concatenate([changes, floor_directions(problem, answers, missed)], axis=1),
             "outer": np.concatenate(
@@ -258,15 +260,13 @@ def _inner_directions(
     f_fewer: list[Array],
     halves: bool,
     shared: bool,
-    smooth: Array | None,
 ) -> Array:
     """Changes of the final answers with fewer inner points, (k, m).
 
     With both `halves` at hand their average has twice the bias of the whole and little noise of
-    its own, so the difference is the bias, if it falls like 1/N. Where f jumps or losses in x are
-    rare it falls more slowly at first; f at a J without its noise (`smooth`) shows the limit, and
-    the larger of the two counts. Points `shared` by several θ have a common error, which the
-    spread over θ does not show; half the difference of the two halves does.
+    its own, so the difference is the bias, if it falls like 1/N. (Where f jumps or losses in x are
+    rare it falls more slowly: see `noise_changes`.) Points `shared` by several θ have a common
+    error, which the spread over θ does not show; half the difference of the two halves does.
 
     With the first half only, its difference is the error of the half-sized rule: an upper estimate
     for a rule that converges. It may vanish by accident, so that of the quarter from the half
@@ -277,8 +277,6 @@ def _inner_directions(
     with np.errstate(invalid="ignore"):
         if halves:
             changes = [np.mean(f_fewer, axis=0) - f_full]
-            if smooth is not None:
-                changes.append(smooth - f_full)
             if shared:
                 changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
         else:
@@ -292,10 +290,7 @@ def _inner_directions(
         largest = np.max(np.abs(change), axis=0, where=usable, initial=0.0)
         largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
         directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
-    found = np.stack(directions, axis=1)
-    if smooth is None:
-        return found
-    return np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
+    return np.stack(directions, axis=1)
 
 
 def _by_inner_point(evaluations: Evaluations, n_sets: int) -> Array:

@@ -98,8 +98,8 @@ def constant(values: Array) -> bool:
 def _can_change(problem: NestedExpectation, j: Array, f_values: Array) -> Array:
     """Whether f differs (q,) at any J that is a power of two away."""
     mean = j.mean(axis=0)
-    steps = 2.0 ** np.arange(-20, 21) * max(1.0, float(np.abs(mean).max()))
-    steps = np.concatenate([steps, -steps]).reshape(-1, *[1] * mean.ndim)
+    sizes = 2.0 ** np.arange(-20.0, 21.0) * max(1.0, float(np.abs(mean).max()))
+    steps = np.concatenate([sizes, -sizes]).reshape(-1, *[1] * mean.ndim)
     found = _shifted(problem, np.broadcast_to(mean, (len(steps), *mean.shape)), steps)
     scale = np.abs(f_values).max(axis=0)
     return np.asarray(~(np.abs(found - f_values[0]) <= 1e-12 * scale).all(axis=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import takes
+from nestquad.errors import EvaluationError
 from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f
 from nestquad.gp import median_lengthscale
 from nestquad.problem import NestedExpectation
@@ -123,13 +125,40 @@ class KernelRuleByTheta:
         return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
 
 
-def without_noise(
-    problem: NestedExpectation, half: Array, other: Array, full: Array, theta: Array
-) -> Array:
-    """f (T, q) at J shrunk by its noise, of log J where f needs J > 0: noise is relative then."""
+def noise_changes(
+    problem: NestedExpectation, halves: Sequence[Array], full: Array, f_values: Array, theta: Array
+) -> list[Array]:
+    """Changes of f(J) (T, q) that the noise of J may hide, from means of two halves of the points.
+
+    The first is to a J shrunk by its noise, of log J where f needs J > 0: noise is relative then.
+    The second is for an f with steps: half the step at each θ whose J is within its noise of one.
+    J may have an atom there, so that no number of θ would tell.
+    """
+    half, other = halves
     positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
     j = np.exp(_shrunk(*np.log([half, other, full]))) if positive else _shrunk(half, other, full)
-    return call_f(problem, j, theta, require_finite=False)
+    changes = [call_f(problem, j, theta, require_finite=False) - f_values]
+    steps = np.array([_has_steps(column) for column in f_values.T])
+    if steps.any():
+        noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
+        moves = np.diag(noise) if full.ndim > 1 else noise
+        sides = [[_f_or_nan(problem, full + s * one, theta) for s in (1, -1)] for one in moves]
+        undecided = np.max([np.abs(up - down) / 2.0 for up, down in sides], axis=0)
+        changes.append(np.where(steps, undecided, 0.0))
+    return [np.where(np.isfinite(change), change, 0.0) for change in changes]
+
+
+def _has_steps(f_values: Array) -> bool:
+    """Whether f(J) (T,) differs from its usual value by few different amounts, if it does."""
+    events = f_values[f_values != np.median(f_values)]
+    return bool(np.unique(events).size <= events.size / 4)
+
+
+def _f_or_nan(problem: NestedExpectation, j: Array, theta: Array) -> Array:
+    try:
+        return call_f(problem, j, theta, require_finite=False)
+    except EvaluationError:  # f refuses values that J never has
+        return np.full((len(j), 1), np.nan)
 
 
 def _shrunk(half: Array, other: Array, full: Array) -> Array:

@@ -187,7 +187,7 @@ def interpolation_variance(
     residuals = factor.solve(centered) / factor.inverse_diagonal()[:, None]
     unlearned = np.minimum(np.mean(residuals**2, axis=0), np.mean(centered**2, axis=0))
     posterior = rule.posterior_variance * amplitude(factor, few)
-    return np.asarray(np.fmax(posterior, (rule.weights @ rule.weights) * unlearned))
+    return np.asarray(np.fmax(posterior, 0.25 * (rule.weights @ rule.weights) * unlearned))
 
 
 def _subset_sizes(n: int) -> list[int]:
