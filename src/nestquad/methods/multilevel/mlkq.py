@@ -31,6 +31,8 @@ from nestquad.result import NORMAL_95
 __all__ = ["MLKQ"]
 
 _PILOT_BUDGET = 768  # evaluations of the first turn towards a tolerance
+# Fewer allow no judgment of convergence: 256 are 32 θ on the coarsest of three levels.
+_FEWEST = 256
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class MLKQ(Method[Assembled]):
             pilot = min(pilot, goal.budget // 3)
             if not goal.adaptive:
                 pilot = max(pilot, goal.budget // 12)
+            elif goal.pilot is None:
+                pilot = max(pilot, _FEWEST)
             pilot = max(pilot, smallest_staircase(self.n_coarsest).n_evaluations)
             pilot = min(pilot, goal.budget)
         return self._staircase(problem, goal, staircase_for(pilot, self.n_coarsest))
@@ -146,6 +150,8 @@ class MLKQ(Method[Assembled]):
     def _grown(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Assembled]
     ) -> Design | None:
+        if goal.adaptive and goal.pilot is None and last.design.n_evaluations < _FEWEST:
+            return None  # the budget was spent at once
         found = last.state
         stairs = Staircase(
             tuple(grid.n_outer for grid in last.design.grids),

@@ -31,6 +31,10 @@ Sharing = Literal["auto", "independent", "shared"] | int
 
 SAMPLE_ROWS = 4096  # rows of θ kept for plots
 
+# Fewer θ or evaluations do not show whether a tolerance is met: intervals of 4 to 16 θ cover in
+# 76–94 % of runs on families of random problems, whatever Student's t adds.
+_FEWEST_OUTER, _FEWEST_EVALUATIONS = 32, 192
+
 
 @dataclass(frozen=True)
 class NestedState:
@@ -140,10 +144,19 @@ class NestedRule(Method[NestedState]):
 
     def _sizes(self, goal: Goal) -> tuple[int, int]:
         fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
+        if goal.adaptive and n_inner is None and n_outer is not None and n_outer < _FEWEST_OUTER:
+            raise InputError(
+                "n_outer",
+                f"{n_outer} with a tolerance",
+                f"at least {_FEWEST_OUTER}, or None to let it grow",
+                "So few theta do not show whether a tolerance is met. A budget is fine.",
+            )
         if n_outer is None or n_inner is None:
             if goal.adaptive or goal.budget is None:
                 first = self.start if goal.pilot is None else self.split(goal.pilot)
-                n_outer, n_inner = n_outer or first[0], n_inner or first[1]
+                n_inner = n_inner or first[1]
+                least = -(-_FEWEST_EVALUATIONS // n_inner) if goal.pilot is None else 0
+                n_outer = n_outer or max(first[0], least)
                 if goal.budget is not None and n_outer * n_inner > goal.budget:
                     n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
             elif n_outer is None and n_inner is None:
@@ -215,9 +228,12 @@ class NestedRule(Method[NestedState]):
         halves = "other half" in inner.rule.views
         changes = _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None)
         if halves and grid.n_sets is None:
-            hidden = noise_changes(problem, fewer, full, f_full, theta)
-            found = [changes[:, 0], *(final(f_full) - final(f_full + one) for one in hidden)]
-            changes = np.abs(found).max(axis=0)[:, None]
+            smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
+            shifts = [final(f_full) - final(f_full + one) for one in (smooth, *steps)]
+            # Fewer points double the bias and a J without noise removes it: two estimates of it.
+            # The second direction is by how much they differ.
+            shifts[0] += changes[:, 0]
+            changes = np.column_stack([changes, *shifts])
         parts = {
             "inner": np.concatenate([changes, floor_directions(problem, answers, missed)], axis=1),
             "outer": np.concatenate(

@@ -76,7 +76,7 @@ def unseen_value_errors(
     of sum one if not all count the same; j (T[, p]); f_values and weights (T, q).
     """
     rows = values.reshape(len(values), -1)
-    if constant(rows):
+    if _constant(rows) and _constant(j.reshape(len(j), -1)):
         return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
     shifts = few_event_errors(rows, shares[:, None])
@@ -90,7 +90,7 @@ def unseen_value_errors(
     return np.asarray(np.sqrt(errors))
 
 
-def constant(values: Array) -> bool:
+def _constant(values: Array) -> bool:
     """Whether all values (n, p) of each output are equal, but for rounding."""
     return bool((np.ptp(values, axis=0) <= 1e-13 * np.abs(values).max(axis=0)).all())
 

@@ -47,7 +47,7 @@ def mean_outer(finish: Finish, f_values: Array, blocks: int | None = None) -> Ou
     answers = f_values.mean(axis=0)
     means = f_values
     if blocks is not None:
-        parts = np.array_split(f_values, max(1, min(blocks, n // 2)))
+        parts = np.array_split(f_values, min(blocks, max(n // 2, 2), n))
         means = np.stack([part.mean(axis=0) for part in parts])
     if len(means) < 2:  # time ran out after one θ, which says nothing about the others
         directions = _subset_directions([np.atleast_1d(finish(answers))])
