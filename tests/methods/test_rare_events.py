@@ -257,7 +257,7 @@ def test_a_step_of_f_within_the_noise_of_j(method):
 def test_a_handful_of_theta_does_not_converge():
     problem = rare_loss(0.01)
     for method in (nq.NMC(n_outer=2), nq.NQMC(n_outer=8), nq.NKQ(n_outer=31)):
-        with pytest.raises(nq.InputError, match="n_outer: got .* with a tolerance"):
+        with pytest.raises(nq.InputError, match=r"n_outer: got .* with a tolerance"):
             nq.estimate(problem, tol=0.1, method=method, rng=0)
     est = nq.estimate(problem, method=nq.NMC(n_outer=2, n_inner=64), rng=0)
     assert est.half_width > 0.1

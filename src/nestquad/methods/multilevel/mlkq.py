@@ -59,8 +59,9 @@ class MLKQ(Method[Assembled]):
 
     Notes
     -----
-    *Error bar.* Outer: the effect of halving the θ of each level. Inner: the effect of the last
-    doublings of N. Both continued at the rate at which they decrease.
+    *Error bar.* Outer: the effect of halving the θ of each level, and at least half the
+    leave-one-out error over θ. Inner: the effect of the last doublings of N, and a floor for values
+    of g that no inner point has shown. Effects are continued at the rate at which they decrease.
 
     *Turns.* From a small balanced staircase on, each turn grows it where that removes most error
     for each evaluation: more θ on one level, or a new level.

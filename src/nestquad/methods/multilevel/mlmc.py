@@ -66,7 +66,8 @@ class MLMC(Method[LevelSummary]):
     Notes
     -----
     *Error bar.* The variances of all levels, and the square of the remaining bias: the last
-    corrections continued as a geometric series.
+    corrections continued as a geometric series, or what the noise of J on the finest level may
+    hide. A floor for values of g that no draw has shown.
 
     *Memory.* A few numbers for each θ, none for x.
 
