@@ -216,8 +216,9 @@ def test_errors_of_a_geometric_series_are_its_rest():
     # Corrections 2^-l on levels whose halves, quarters and eighths are wrong by 2, 4, 8 times the
     # error of the whole: what is left is then known exactly.
     wrong = np.array([1.0, 2.0, 4.0, 8.0])
+    none = np.zeros(1)
     levels = [
-        LevelTerm(64, 4 * 2**level, np.array([[2.0**-level]]) + 1e-3 * wrong[:, None])
+        LevelTerm(64, 4 * 2**level, np.array([[2.0**-level]]) + 1e-3 * wrong[:, None], none)
         for level in range(5)
     ]
     found = assemble(levels, lambda answers: answers.reshape(()))
@@ -226,6 +227,14 @@ def test_errors_of_a_geometric_series_are_its_rest():
     assert np.all((np.abs(found.outer) > 0.7e-3) & (np.abs(found.outer) < 1.3e-3))
     assert found.inner_rate == pytest.approx(1.0, abs=0.02)
     assert found.inner[0, 0] == pytest.approx(2.0**-4 + 1e-3, rel=0.05)
+
+
+def test_the_error_of_a_level_is_at_least_that_of_interpolation():
+    # Halves agree to the last digit, by accident.
+    levels = [LevelTerm(64, 4, np.ones((4, 1)), np.array([0.09])) for _ in range(3)]
+    found = assemble(levels, lambda answers: answers.reshape(()))
+    np.testing.assert_allclose(np.abs(found.outer), 0.3)
+    np.testing.assert_allclose(found.halved, 0.0)
 
 
 def test_several_answers_and_combine():

@@ -1,4 +1,4 @@
-"""Floors of error bars: events that no θ has shown must not be missing from the bar."""
+"""Floors of error bars: events that no θ and no x has shown must not be missing from the bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pytest
 from scipy.special import ndtri
 
 import nestquad as nq
-from nestquad.methods.nested import rare_event_errors
+from nestquad.methods.nested import NO_VARIATION, rare_event_errors, unseen_value_errors
+from nestquad.methods.nested._events import effective_number
+from nestquad.methods.nested._inner import _shrunk
 from nestquad.result import NORMAL_95
 
 PLAIN = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
@@ -68,9 +70,77 @@ def test_an_interpolant_is_uncertain_at_the_border_of_events_only():
     ramp, j = normal_losses(lambda j: np.maximum(j, 0.0)), np.zeros(1000)
     j[:9] = np.arange(1, 10) / 10
     assert floor(ramp, j, interpolated=True) == pytest.approx(0.1 * np.sqrt(12) / 1000)
-    assert floor(ramp, j) == pytest.approx(np.sqrt((1 + 3 / 9) * (j**2).sum()) / 1000)
+    number = (j**2).sum() ** 2 / (j**4).sum()
+    assert 5 < number < 9, "nine events, of which the large ones count most"
+    assert floor(ramp, j) == pytest.approx(np.sqrt((1 + 3 / number) * (j**2).sum()) / 1000)
     jump, j = normal_losses(lambda j: (j > 0.5).astype(float)), np.minimum(np.ceil(j), 1.0)
     assert floor(jump, j, interpolated=True) == pytest.approx(floor(jump, j))
+
+
+def test_the_effective_number_is_n_over_the_kurtosis():
+    rng = np.random.default_rng(0)
+    assert effective_number(rng.standard_normal((300_000, 1)))[0] == pytest.approx(1e5, rel=0.03)
+    assert effective_number(np.array([[0.0, 1e200]] * 3 + [[0.0, 0.0]])).tolist() == [0.0, 3.0]
+
+
+def test_the_spread_of_few_theta_is_uncertain():
+    # With two θ, J = ±0.05: their standard deviation is known to a factor of 16 only.
+    problem = normal_losses(lambda j: (j > 1.0).astype(float))
+    assert NORMAL_95 * floor(problem, [-0.05, 0.05]) > 0.1
+    assert NORMAL_95 * floor(problem, np.tile([-0.05, 0.05], 100)) < 0.01
+
+
+def missed(problem, values, j, **options):
+    f = problem.apply_f(j).astype(float).reshape(len(j), -1)
+    return unseen_value_errors(problem, values, j, f, np.full(f.shape, 1.0 / len(f)), **options)
+
+
+def test_few_losses_in_x_shift_all_of_j():
+    # 4 losses of 10 in 1,000 values: J is uncertain by 10 √(4 + 3)/1000 for all θ at once.
+    values, j = np.where(np.arange(1000) < 4, 10.0, 0.0), np.linspace(0.0, 1.0, 50)
+    shift = 10.0 * np.sqrt(7.0) / 1000
+    assert missed(normal_losses(lambda j: 3.0 * j), values, j)[0] == pytest.approx(3.0 * shift)
+    exp = missed(normal_losses(np.exp), values, j)[0]
+    assert exp == pytest.approx((np.exp(j + shift) - np.exp(j)).mean())
+    assert missed(normal_losses(np.exp), np.arange(1000.0), j)[0] == 0.0, "no exceptions"
+
+
+def test_means_of_unequal_numbers_of_values_count_by_their_numbers():
+    # 1,000 values, 3 of them 10: as they are, or in means of 1 and of 4.
+    values = np.zeros(1000)
+    values[[5, 700, 900]] = 10.0
+    means = np.concatenate([values[:600], values[600:].reshape(-1, 4).mean(axis=1)])
+    weights = np.where(np.arange(700) < 600, 1, 4) / 1000
+    problem, j = normal_losses(np.exp), np.linspace(0.0, 1.0, 50)
+    assert missed(problem, means, j, value_weights=weights) == pytest.approx(
+        missed(problem, values, j)
+    )
+
+
+def test_a_constant_g_says_nothing_unless_f_is_constant():
+    zeros, j = np.zeros(1000), np.zeros(50)
+    assert missed(normal_losses(lambda j: np.maximum(j - 5.0, 0.0)), zeros, j) == [np.inf]
+    assert missed(normal_losses(lambda j: j), zeros + 3.0, j + 3.0) == [np.inf]
+    assert missed(normal_losses(lambda j: np.full(j.shape, 2.0)), zeros, j) == [0.0]
+    # A reference option whose net benefit is zero by definition is no reason for doubt.
+    two, best = (
+        np.stack([zeros, np.arange(1000.0)], axis=1),
+        normal_losses(lambda j: j.max(axis=-1)),
+    )
+    assert missed(best, two, two[:50]) == [0.0]
+
+
+def test_shrinking_leaves_the_covariance_without_noise():
+    rng = np.random.default_rng(0)
+    mix = np.array([[1.0, 0.4], [0.0, 0.5]])
+    truth = rng.standard_normal((50_000, 2)) @ mix
+    half, other = truth + rng.standard_normal((2, 50_000, 2)) * [0.5, 1.0]
+    full = (half + other) / 2
+    assert np.abs(np.cov(full.T) - mix.T @ mix).max() > 0.3
+    np.testing.assert_allclose(np.cov(_shrunk(half, other, full).T), mix.T @ mix, atol=0.03)
+    # Nothing but noise: J is its mean.
+    noise = rng.standard_normal((2, 100_000))
+    assert _shrunk(*noise, noise.mean(axis=0)).std() < 0.1
 
 
 def test_nothing_is_added_where_nothing_depends_on_theta():
@@ -127,3 +197,72 @@ def test_a_level_that_changed_nothing_is_no_proof_of_convergence():
     assert changes[-1] == 0.0
     still = np.argmax(changes == 0.0)
     assert est.diagnostics["error_inner"] >= abs(changes[still - 1]) / 2
+
+
+@pytest.mark.parametrize("method", PLAIN)
+def test_a_loss_in_x_that_no_point_has_shown(method):
+    # g is 1/p with probability p = 1e-5: all points say zero, the answer is one.
+    problem = nq.NestedExpectation(
+        nq.Uniform(),
+        nq.Uniform(),
+        lambda x, theta: 1e5 * (x[..., 0] > 1.0 - 1e-5) + 0.0 * theta[..., 0],
+        lambda j: np.sqrt(1.0 + j),
+    )
+    for request in ({"budget": 1000}, {"tol": 0.1, "budget": 4000}):
+        est = nq.estimate(problem, method=method, rng=0, **request)
+        assert est.half_width == np.inf
+        assert est.status != "converged"
+        assert NO_VARIATION in est.diagnostics["notes"]
+
+
+@pytest.mark.parametrize("method", PLAIN)
+def test_losses_in_x_that_few_points_have_shown(method):
+    # E g = 1 whatever θ is, and f is concave: f of a few large J is far from f(1).
+    problem = nq.NestedExpectation(
+        nq.Uniform(),
+        nq.Uniform(),
+        lambda x, theta: 1e3 * (x[..., 0] > 1.0 - 1e-3) + 0.0 * theta[..., 0],
+        np.log1p,
+        exact=np.log(2.0),
+    )
+    runs = [nq.estimate(problem, budget=2000, method=method, rng=seed) for seed in range(20)]
+    covered = [abs(run.value - problem.exact) <= run.half_width for run in runs]
+    assert np.mean(covered) >= 0.9
+
+
+def test_a_g_that_does_not_depend_on_x_has_a_finite_bar():
+    problem = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), lambda x, theta: theta[..., 0] + 0.0 * x[..., 0], np.exp
+    )
+    for method in PLAIN:
+        est = nq.estimate(problem, budget=1000, method=method, rng=0)
+        assert abs(est.value - (np.e - 1.0)) <= est.half_width < 0.5
+
+
+@pytest.mark.parametrize("method", ["nmc", "nqmc", "mlmc"])
+def test_a_step_of_f_within_the_noise_of_j(method):
+    # J is 0.1 at every θ, f jumps at 0, and the noise of an average of ten values is 0.3: a fifth
+    # and more of all f(J) are wrong, which more θ do not tell.
+    problem = nq.NestedExpectation(
+        nq.Uniform(),
+        nq.Normal(0.1, 1.0),
+        lambda x, theta: x[..., 0] + 0.0 * theta[..., 0],
+        lambda j: (j > 0.0).astype(float),
+        exact=1.0,
+    )
+    runs = [nq.estimate(problem, budget=1000, method=method, rng=seed) for seed in range(10)]
+    assert np.mean([abs(run.value - 1.0) <= run.half_width for run in runs]) >= 0.9
+
+
+def test_a_handful_of_theta_does_not_converge():
+    problem = rare_loss(0.01)
+    for method in (nq.NMC(n_outer=2), nq.NQMC(n_outer=8), nq.NKQ(n_outer=31)):
+        with pytest.raises(nq.InputError, match=r"n_outer: got .* with a tolerance"):
+            nq.estimate(problem, tol=0.1, method=method, rng=0)
+    est = nq.estimate(problem, method=nq.NMC(n_outer=2, n_inner=64), rng=0)
+    assert est.half_width > 0.1
+    for method in PLAIN:
+        est = nq.estimate(nq.problems.synthetic(), tol=0.5, budget=150, method=method, rng=0)
+        assert est.status == "budget"
+    est = nq.estimate(nq.problems.synthetic(), tol=0.5, method=nq.NQMC(n_inner=2), rng=0)
+    assert est.trace[0].n_evaluations >= 192

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance, size_of
 from nestquad.errors import EvaluationError
+from nestquad.result import NORMAL_95
 
 Finish = Callable[[Array], Array]
 
@@ -91,6 +93,8 @@ class LevelMoments:
         if floor is not None:
             variance = np.diagonal(covariance)
             covariance = covariance + np.diag(np.fmax(n_outer * floor**2 - variance, 0.0))
+        # Student's factor: a variance from few θ is itself uncertain.
+        covariance = covariance * (stdtrit(max(n_outer - 1, 1), 0.975) / NORMAL_95) ** 2
         return cls(n_outer, n_inner, mean, covariance, *_moments(correction))
 
     def change(self, finish: Finish, answers: Array) -> Array:

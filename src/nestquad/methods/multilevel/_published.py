@@ -57,7 +57,9 @@ def independent_terms(
         settled = replace(settled, regularization=_outer_lambda(settled.kernel, n, dim))
         parts = halvings(n)
         rules = dict(zip(parts, settled.rules(nodes, parts, problem.outer_law), strict=True))
-        levels.append(make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules))
+        levels.append(
+            make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, settled, nodes)
+        )
         described.append(rules[n])
         if sample is None:
             weights = repeated(rules[n].weights, f[0])
@@ -65,6 +67,7 @@ def independent_terms(
     assert sample is not None
     return Terms(
         levels,
+        sample.j,
         {"kernel": f"{recipe.kernel!r} on {recipe.space}, median lengthscale for each theta"},
         {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules(described)},
         sample,

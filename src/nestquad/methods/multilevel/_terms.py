@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.accuracy import linearized_covariance
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
 from nestquad.gp import median_lengthscale
 from nestquad.methods.multilevel._levels import fit_decay
-from nestquad.methods.nested import describe_rules, weighted_sum
+from nestquad.methods.nested import describe_rules, interpolation_variance, weighted_sum
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
@@ -29,18 +30,27 @@ _RATE = (1.0, 0.5)
 
 @dataclass(frozen=True)
 class LevelTerm:
-    """Contribution of a level to the q expectations: answers (m, q) from all θ, half, a quarter."""
+    """Contribution of a level to the q expectations.
+
+    Its answers (m, q) from all θ, half, a quarter; its variance (q,) from interpolation over θ.
+    """
 
     n_outer: int
     n_inner: int
     answers: Array
+    variance: Array
 
 
 @dataclass(frozen=True)
 class Terms:
-    """All levels, descriptions of the rules, and the θ of the base level."""
+    """All levels, descriptions of the rules, and the θ of the base level.
+
+    `values` (n[, p]) are those of g at the inner points of the finest level: means over its θ
+    where they share the points, J where they do not.
+    """
 
     levels: list[LevelTerm]
+    values: Array
     inner: dict[str, Any]
     outer: dict[str, Any]
     sample: OuterSample
@@ -58,23 +68,30 @@ class Assembled:
         The q expectations.
     change
         Effect of each level on the final answers, (L, k).
+    halved
+        Effect of halving the θ of each level, continued, (k, L).
     outer
-        Directions of the error from the finite numbers of θ, one for each level, (k, L).
+        Directions of the error from the finite numbers of θ, one for each level, (k, L): `halved`,
+        and at least the error of interpolation.
     inner
         Direction of the error of the finest level's inner rule, (k, 1).
     unmoved
         Error of the levels at whose θ f(J) did not change, (k, 1).
+    missed
+        Error from values of g that no inner point has shown, (k, q).
     outer_rate, inner_rate
         Errors decrease like 2^-rate when points double.
     """
 
     answers: Array
     change: Array
+    halved: Array
     outer: Array
     inner: Array
     unmoved: Array
     outer_rate: float
     inner_rate: float
+    missed: Array
 
 
 def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
@@ -82,7 +99,8 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
 
     The error of a level is judged by the effect of halving its θ, that of the inner rules by the
     effect of the last doublings of N. Both are continued as geometric series at the rates at which
-    they were seen to decrease.
+    they were seen to decrease. Halves agree by accident now and then, so a level's error is at
+    least that of interpolation over its θ.
     """
     answers = np.sum([level.answers[0] for level in levels], axis=0)
     value = np.atleast_1d(finish(answers))
@@ -99,15 +117,20 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     inner, inner_rate = _continued(np.abs(change[1:]))
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
+    spreads = [linearized_covariance(finish, answers, np.diag(one.variance)) for one in levels]
+    least = np.stack([np.sqrt((one**2).sum(axis=1)) for one in spreads], axis=1)
+    at_least = np.where(columns < 0, -1.0, 1.0) * np.fmax(np.abs(columns), least)
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
     return Assembled(
         answers,
         change,
         columns,
+        at_least,
         inner[:, None] * signs,
         _unmoved(np.abs(change[1:]))[:, None],
         outer_rate,
         inner_rate,
+        np.zeros((value.size, 1)),
     )
 
 
@@ -168,11 +191,12 @@ def shared_terms(
     n = sizes[0]
     points = first_of(points, n)
     outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
-    rules = dict(
-        zip(sizes, outer.rules(outer_nodes(outer, points), sizes, problem.outer_law), strict=True)
-    )
+    at = outer_nodes(outer, points)
+    rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = [
-        make_term(grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules)
+        make_term(
+            grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules, outer, at
+        )
         for level, (grid, one) in enumerate(zip(grids, f, strict=True))
         if level >= base
     ]
@@ -183,6 +207,7 @@ def shared_terms(
         best_f[: len(f[level])] = f[level]
     return Terms(
         levels,
+        values[-1].mean(axis=0),
         {"kernel": f"{inner.kernel!r} on {inner.space}", **describe_rules([inner_rules[-1]])},
         {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules([rules[n]])},
         OuterSample(points.theta, best_j, best_f, repeated(rules[n].weights, best_f)),
@@ -272,10 +297,17 @@ def _first_usable(
     return 0
 
 
-def make_term(n_inner: int, change: Array, rules: Mapping[int, Rule]) -> LevelTerm:
+def make_term(
+    n_inner: int,
+    change: Array,
+    rules: Mapping[int, Rule],
+    recipe: KernelQuadrature,
+    nodes: Array,
+) -> LevelTerm:
     n = len(change)
     parts = [rules[m].integrate(change[:m]) for m in halvings(n)]
-    return LevelTerm(n, n_inner, np.stack(parts))
+    variance = interpolation_variance(recipe, rules[n], nodes[:n], change)
+    return LevelTerm(n, n_inner, np.stack(parts), np.nan_to_num(variance))
 
 
 def halvings(n: int) -> list[int]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nestquad.accuracy import Allocation, allocate, linearized_covariance, size_of
+from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
-from nestquad.methods.nested import NKQ, cancellation, rare_event_errors
+from nestquad.methods.nested import (
+    NKQ,
+    NO_VARIATION,
+    cancellation,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -24,6 +31,8 @@ from nestquad.result import NORMAL_95
 __all__ = ["MLKQ"]
 
 _PILOT_BUDGET = 768  # evaluations of the first turn towards a tolerance
+# Fewer allow no judgment of convergence: 256 are 32 θ on the coarsest of three levels.
+_FEWEST = 256
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,9 @@ class MLKQ(Method[Assembled]):
 
     Notes
     -----
-    *Error bar.* Outer: the effect of halving the θ of each level. Inner: the effect of the last
-    doublings of N. Both continued at the rate at which they decrease.
+    *Error bar.* Outer: the effect of halving the θ of each level, and at least half the
+    leave-one-out error over θ. Inner: the effect of the last doublings of N, and a floor for values
+    of g that no inner point has shown. Effects are continued at the rate at which they decrease.
 
     *Turns.* From a small balanced staircase on, each turn grows it where that removes most error
     for each evaluation: more θ on one level, or a new level.
@@ -119,6 +129,8 @@ class MLKQ(Method[Assembled]):
             pilot = min(pilot, goal.budget // 3)
             if not goal.adaptive:
                 pilot = max(pilot, goal.budget // 12)
+            elif goal.pilot is None:
+                pilot = max(pilot, _FEWEST)
             pilot = max(pilot, smallest_staircase(self.n_coarsest).n_evaluations)
             pilot = min(pilot, goal.budget)
         return self._staircase(problem, goal, staircase_for(pilot, self.n_coarsest))
@@ -139,18 +151,24 @@ class MLKQ(Method[Assembled]):
     def _grown(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Assembled]
     ) -> Design | None:
+        if goal.adaptive and goal.pilot is None and last.design.n_evaluations < _FEWEST:
+            return None  # the budget was spent at once
         found = last.state
         stairs = Staircase(
             tuple(grid.n_outer for grid in last.design.grids),
             tuple(grid.n_inner for grid in last.design.grids),
         )
         target = None if goal.half_width is None else 0.9 * goal.half_width / NORMAL_95
-        outer = np.abs(found.outer).max(axis=0)
+        # A budget goes where more points showed a change, a tolerance is met by the whole bar.
+        outer = np.abs(found.outer if goal.adaptive else found.halved).max(axis=0)
+        inner = (
+            np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
+        )
         # Coarse levels that were left out have to grow all the same for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(
             outer,
-            size_of(found.inner),
+            size_of(inner),
             (2.0**-found.outer_rate, 2.0**-found.inner_rate),
             target,
             goal.budget,
@@ -214,11 +232,14 @@ class MLKQ(Method[Assembled]):
         terms = make(evaluations, self.inner, self.outer)
         found = assemble(terms.levels, problem.finish)
         sample = terms.sample
-        unseen = rare_event_errors(problem, sample.j, sample.f, sample.weights, interpolated=True)
-        unseen = linearized_covariance(problem.finish, found.answers, np.diag(unseen**2))
+        seen = (sample.j, sample.f, sample.weights)
+        rare = rare_event_errors(problem, *seen, interpolated=True)
+        missed = unseen_value_errors(problem, terms.values, *seen)
+        rare, missed = (floor_directions(problem, found.answers, one) for one in (rare, missed))
+        found = replace(found, missed=missed)
         parts = {
-            "inner": np.concatenate([found.inner, found.unmoved], axis=1),
-            "outer": np.concatenate([found.outer, unseen], axis=1),
+            "inner": np.concatenate([found.inner, found.unmoved, missed], axis=1),
+            "outer": np.concatenate([found.outer, rare], axis=1),
         }
         estimate = assembled(
             problem,
@@ -244,6 +265,7 @@ class MLKQ(Method[Assembled]):
                     *terms.notes,
                     *terms.inner.get("notes", []),
                     *terms.outer.get("notes", []),
+                    *([] if np.isfinite(missed).all() else [NO_VARIATION]),
                 ],
             },
             n_evaluations=min(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +20,16 @@ from nestquad.methods.multilevel._levels import (
     steady_variances,
     summarize,
 )
-from nestquad.methods.nested import SAMPLE_ROWS, MeanRule, WeightedRule, rare_event_errors
+from nestquad.methods.nested import (
+    NO_VARIATION,
+    SAMPLE_ROWS,
+    MeanRule,
+    WeightedRule,
+    floor_directions,
+    noise_changes,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, OuterSample
@@ -57,7 +66,8 @@ class MLMC(Method[LevelSummary]):
     Notes
     -----
     *Error bar.* The variances of all levels, and the square of the remaining bias: the last
-    corrections continued as a geometric series.
+    corrections continued as a geometric series, or what the noise of J on the finest level may
+    hide. A floor for values of g that no draw has shown.
 
     *Memory.* A few numbers for each θ, none for x.
 
@@ -211,28 +221,37 @@ class MLMC(Method[LevelSummary]):
         self, evaluations: Evaluations, last: Turn[LevelSummary] | None = None
     ) -> Turn[LevelSummary]:
         problem = evaluations.problem
-        levels, sample, notes = self._moments(evaluations)
+        seen = self._moments(evaluations)
+        levels, notes = seen.levels, seen.notes
         found = summarize(levels, problem.finish)
+        value = np.atleast_1d(problem.finish(found.answers))
+        hidden = [problem.finish(found.answers + one) - value for one in seen.hidden]
+        found = replace(found, bias=np.fmax(found.bias, np.abs(hidden).max(axis=0)))
+        missed = floor_directions(problem, found.answers, seen.missed)
+        if not np.isfinite(missed).all():
+            notes = [*notes, NO_VARIATION]
         estimate = assembled(
             problem,
             found.answers,
-            {"inner": np.diag(found.bias), "outer": found.sampling},
+            {
+                "inner": np.concatenate([np.diag(found.bias), missed], axis=1),
+                "outer": found.sampling,
+            },
             {**found.describe(levels), "notes": notes},
             n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
             n_outer=sum(level.n_outer for level in levels),
             n_inner=levels[-1].n_inner,
             method=self.name,
-            sample=sample,
+            sample=seen.sample,
         )
         return Turn(evaluations.design, estimate, found)
 
-    def _moments(
-        self, evaluations: Evaluations
-    ) -> tuple[list[LevelMoments], OuterSample | None, list[str]]:
+    def _moments(self, evaluations: Evaluations) -> _Seen:
         """Means and covariances by level; of the finest level, a few θ for plots."""
         problem = evaluations.problem
         levels: list[LevelMoments] = []
-        sample, notes = None, []
+        rows: list[Array] = []
+        notes: list[str] = []
         for index, grid in enumerate(evaluations.design.grids):
             n = grid.n_inner
             # Level 0 has most of the θ and needs no halves.
@@ -245,8 +264,8 @@ class MLMC(Method[LevelSummary]):
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
             # Draws are independent, so the first are as good a sample for plots as any.
-            rows = min(j.shape[0], SAMPLE_ROWS)
-            theta = outer_points(problem, grid, 0, rows).theta
+            kept = min(j.shape[0], SAMPLE_ROWS)
+            theta = outer_points(problem, grid, 0, kept).theta
             # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
             # serves neither as a base nor as a correction, and the next finer one is the base.
             f_values = call_f(problem, j[:, 0], theta, require_finite=False)
@@ -261,9 +280,40 @@ class MLMC(Method[LevelSummary]):
                 equal = np.full(f_values.shape, 1.0 / len(j))
                 floor = rare_event_errors(problem, j[:, 0], f_values, equal)
             levels.append(LevelMoments.of(n, f_values, change, floor))
-            weights = np.full((rows, f_values.shape[1]), 1.0 / rows)
-            sample = OuterSample(theta, j[:rows, 0].copy(), f_values[:rows].copy(), weights)
-        return levels, sample, notes
+            rows.append(j[:, 0])
+        weights = np.full(f_values.shape, 1.0 / len(j))
+        changes = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta)
+        hidden = [change.mean(axis=0) for change in changes]
+        shares = np.concatenate(
+            [np.full(level.n_outer, level.n_inner) for level in levels], dtype=float
+        )
+        missed = unseen_value_errors(
+            problem,
+            np.concatenate(rows),
+            j[:, 0],
+            f_values,
+            weights,
+            value_weights=shares / shares.sum(),
+        )
+        sample = OuterSample(
+            theta, j[:kept, 0].copy(), f_values[:kept].copy(), weights[:kept] * len(j) / kept
+        )
+        return _Seen(levels, sample, notes, hidden, missed)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Moments by level.
+
+    Of the finest level a sample, and changes (q,) of the mean of f(J) that the noise of J may hide;
+    standard errors (q,) from values of g that no draw has shown.
+    """
+
+    levels: list[LevelMoments]
+    sample: OuterSample
+    notes: list[str]
+    hidden: list[Array]
+    missed: Array
 
 
 def _refuse_divergence(found: LevelSummary) -> None:

@@ -1,18 +1,25 @@
 """Nested rules: T outer points with N inner points each, and a rule for each stage."""
 
 from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
-from nestquad.methods.nested._events import rare_event_errors
+from nestquad.methods.nested._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.methods.nested._inner import (
     InnerFit,
     KernelRuleByTheta,
     MeanRule,
     WeightedRule,
+    noise_changes,
     weighted_sum,
 )
 from nestquad.methods.nested._outer import (
     OuterFit,
     cancellation,
     describe_rules,
+    interpolation_variance,
     kernel_outer,
     mean_outer,
 )
@@ -23,6 +30,7 @@ from nestquad.methods.nested.nqmc import NQMC
 __all__ = [
     "NKQ",
     "NMC",
+    "NO_VARIATION",
     "NQMC",
     "SAMPLE_ROWS",
     "InnerFit",
@@ -34,8 +42,12 @@ __all__ = [
     "WeightedRule",
     "cancellation",
     "describe_rules",
+    "floor_directions",
+    "interpolation_variance",
     "kernel_outer",
     "mean_outer",
+    "noise_changes",
     "rare_event_errors",
+    "unseen_value_errors",
     "weighted_sum",
 ]

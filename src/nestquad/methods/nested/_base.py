@@ -11,12 +11,17 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import linearized_covariance, size_of
+from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._events import rare_event_errors
-from nestquad.methods.nested._inner import InnerFit
+from nestquad.methods.nested._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
+from nestquad.methods.nested._inner import InnerFit, noise_changes
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
@@ -25,6 +30,10 @@ from nestquad.result import OuterSample
 Sharing = Literal["auto", "independent", "shared"] | int
 
 SAMPLE_ROWS = 4096  # rows of θ kept for plots
+
+# Fewer θ or evaluations do not show whether a tolerance is met: intervals of 4 to 16 θ cover in
+# 76–94 % of runs on families of random problems, whatever Student's t adds.
+_FEWEST_OUTER, _FEWEST_EVALUATIONS = 32, 192
 
 
 @dataclass(frozen=True)
@@ -135,10 +144,19 @@ class NestedRule(Method[NestedState]):
 
     def _sizes(self, goal: Goal) -> tuple[int, int]:
         fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
+        if goal.adaptive and n_inner is None and n_outer is not None and n_outer < _FEWEST_OUTER:
+            raise InputError(
+                "n_outer",
+                f"{n_outer} with a tolerance",
+                f"at least {_FEWEST_OUTER}, or None to let it grow",
+                "So few theta do not show whether a tolerance is met. A budget is fine.",
+            )
         if n_outer is None or n_inner is None:
             if goal.adaptive or goal.budget is None:
                 first = self.start if goal.pilot is None else self.split(goal.pilot)
-                n_outer, n_inner = n_outer or first[0], n_inner or first[1]
+                n_inner = n_inner or first[1]
+                least = -(-_FEWEST_EVALUATIONS // n_inner) if goal.pilot is None else 0
+                n_outer = n_outer or max(first[0], least)
                 if goal.budget is not None and n_outer * n_inner > goal.budget:
                     n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
             elif n_outer is None and n_inner is None:
@@ -202,14 +220,25 @@ class NestedRule(Method[NestedState]):
             return np.atleast_1d(problem.finish((outer.weights * f_values).sum(axis=0)))
 
         answers = (outer.weights * f_full).sum(axis=0)
-        unseen = rare_event_errors(
+        rare = rare_event_errors(
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
-        unseen = linearized_covariance(problem.finish, answers, np.diag(unseen**2))
+        values = full if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
+        missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
         halves = "other half" in inner.rule.views
+        changes = _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None)
+        if halves and grid.n_sets is None:
+            smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
+            shifts = [final(f_full) - final(f_full + one) for one in (smooth, *steps)]
+            # Fewer points double the bias and a J without noise removes it: two estimates of it.
+            # The second direction is by how much they differ.
+            shifts[0] += changes[:, 0]
+            changes = np.column_stack([changes, *shifts])
         parts = {
-            "inner": _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None),
-            "outer": np.concatenate([outer.directions, unseen], axis=1),
+            "inner": np.concatenate([changes, floor_directions(problem, answers, missed)], axis=1),
+            "outer": np.concatenate(
+                [outer.directions, floor_directions(problem, answers, rare)], axis=1
+            ),
         }
         state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
         step = -(-theta.shape[0] // SAMPLE_ROWS)
@@ -223,7 +252,11 @@ class NestedRule(Method[NestedState]):
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
                 "inner": inner.diagnostics,
                 "outer": outer.diagnostics,
-                "notes": [*inner.diagnostics.get("notes", []), *outer.diagnostics.get("notes", [])],
+                "notes": [
+                    *inner.diagnostics.get("notes", []),
+                    *outer.diagnostics.get("notes", []),
+                    *([] if np.isfinite(missed).all() else [NO_VARIATION]),
+                ],
             },
             n_evaluations=theta.shape[0] * grid.n_inner,
             n_outer=theta.shape[0],
@@ -247,8 +280,9 @@ def _inner_directions(
     """Changes of the final answers with fewer inner points, (k, m).
 
     With both `halves` at hand their average has twice the bias of the whole and little noise of
-    its own, so the difference is the bias. Points `shared` by several θ have a common error, which
-    the spread over θ does not show; half the difference of the two halves does.
+    its own, so the difference is the bias, if it falls like 1/N. (Where f jumps or losses in x are
+    rare it falls more slowly: see `noise_changes`.) Points `shared` by several θ have a common
+    error, which the spread over θ does not show; half the difference of the two halves does.
 
     With the first half only, its difference is the error of the half-sized rule: an upper estimate
     for a rule that converges. It may vanish by accident, so that of the quarter from the half
@@ -273,3 +307,9 @@ def _inner_directions(
         largest = np.where(usable.any(axis=0), largest, np.abs(f_full).max(axis=0))
         directions.append(final(f_full) - final(f_full + np.where(usable, change, largest)))
     return np.stack(directions, axis=1)
+
+
+def _by_inner_point(evaluations: Evaluations, n_sets: int) -> Array:
+    """Values of g at the inner points of S shared sets, (S N[, p]): means over a few θ each."""
+    values = evaluations.values(8 * n_sets)
+    return np.concatenate([values[s::n_sets].mean(axis=0) for s in range(min(n_sets, len(values)))])

@@ -1,14 +1,125 @@
-"""Rare events: lower bounds for the error of an average that saw few of them, or none."""
+"""Unseen events: lower bounds for the error of averages that saw few events, or none."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import chdtri
 
 from nestquad._typing import Array
+from nestquad.accuracy import linearized_covariance
 from nestquad.errors import EvaluationError
 from nestquad.evaluate import call_f
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
+
+NO_VARIATION = (
+    "g has the same value at all points: either the problem is degenerate, or what matters is a "
+    "rare event that no point has shown; more evaluations or another proposal would tell"
+)
+
+
+def effective_number(deviations: Array) -> Array:
+    """Number (q,) of n deviations that carry their variance: (Σ d²)² / Σ d⁴.
+
+    It is n over the kurtosis, and the number of events where d is an indicator.
+
+    Examples
+    --------
+    >>> effective_number(np.array([[0.0], [5.0], [0.0], [5.0]]))
+    array([2.])
+    """
+    largest = np.abs(deviations).max(axis=0)
+    d = deviations / np.where(largest > 0, largest, 1.0)
+    fourth = (d**4).sum(axis=0)
+    return np.asarray((d**2).sum(axis=0) ** 2 / np.where(fourth > 0, fourth, 1.0))
+
+
+def few_event_errors(values: Array, weights: Array) -> Array:
+    """Standard errors (q,) of Σ w v if few of the n values v (n, q) carry their variance.
+
+    Deviations d are those from the median, the usual value. The number h of events is a Poisson
+    variable, and h + 3 is its upper confidence limit for small h, so that the variance is
+    (1 + 3/h) Σ w² d². Zero is returned where events are no exception: more than 20, or more than
+    one in 20, or none at all.
+    """
+    d = weights * (values - np.median(values, axis=0))
+    number = effective_number(d)
+    few = (number > 0) & (number <= min(20.0, len(d) / 20.0))
+    return np.where(few, _with_margin(number, (d**2).sum(axis=0)), 0.0)
+
+
+def _with_margin(number: Array, variance: Array) -> Array:
+    return np.asarray(np.sqrt((1.0 + 3.0 / np.maximum(number, 1.0)) * variance))
+
+
+def unseen_value_errors(
+    problem: NestedExpectation,
+    values: Array,
+    j: Array,
+    f_values: Array,
+    weights: Array,
+    *,
+    value_weights: Array | None = None,
+) -> Array:
+    """Standard errors (q,) of Σ w f(J) from values of g that the points may have missed.
+
+    A loss with a small probability in x shows in few of the values, or in none.
+
+    *Few events.* The mean of an output is uncertain by `few_event_errors`, for all θ at once. The
+    error is the change of the average by J moved up or down by as much.
+
+    *No event.* If g is constant, the size of an unseen event is unknown: the error is infinite,
+    unless f is constant too. An output that is constant beside others that are not is taken to be
+    so by definition, as the net benefit of a reference option is.
+
+    Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
+    of sum one if not all count the same; j (T[, p]); f_values and weights (T, q).
+    """
+    rows = values.reshape(len(values), -1)
+    if _constant(rows) and _constant(j.reshape(len(j), -1)):
+        return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
+    shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
+    shifts = few_event_errors(rows, shares[:, None])
+    errors = np.zeros(f_values.shape[1])
+    for output in np.flatnonzero(shifts):
+        step = shifts * (np.arange(shifts.size) == output)
+        sides = [_shifted(problem, j, sign * step) - f_values for sign in (1.0, -1.0)]
+        # Where J leaves the domain of f nothing is said.
+        changes = [np.abs((weights * np.where(np.isfinite(d), d, 0.0)).sum(axis=0)) for d in sides]
+        errors += np.max(changes, axis=0) ** 2
+    return np.asarray(np.sqrt(errors))
+
+
+def _constant(values: Array) -> bool:
+    """Whether all values (n, p) of each output are equal, but for rounding."""
+    return bool((np.ptp(values, axis=0) <= 1e-13 * np.abs(values).max(axis=0)).all())
+
+
+def _can_change(problem: NestedExpectation, j: Array, f_values: Array) -> Array:
+    """Whether f differs (q,) at any J that is a power of two away."""
+    mean = j.mean(axis=0)
+    sizes = 2.0 ** np.arange(-20.0, 21.0) * max(1.0, float(np.abs(mean).max()))
+    steps = np.concatenate([sizes, -sizes]).reshape(-1, *[1] * mean.ndim)
+    found = _shifted(problem, np.broadcast_to(mean, (len(steps), *mean.shape)), steps)
+    scale = np.abs(f_values).max(axis=0)
+    return np.asarray(~(np.abs(found - f_values[0]) <= 1e-12 * scale).all(axis=0))
+
+
+def _shifted(problem: NestedExpectation, j: Array, shift: Array) -> Array:
+    """f at J + shift, NaN if it refuses that."""
+    at = j + shift
+    theta = at.reshape(len(at), -1)
+    try:
+        return call_f(problem, at if j.ndim > 1 else at.reshape(-1), theta, require_finite=False)
+    except EvaluationError:
+        return np.full((1, 1), np.nan)
+
+
+def floor_directions(problem: NestedExpectation, answers: Array, errors: Array) -> Array:
+    """Directions (k, q) of the final answers from standard errors (q,), infinite ones included."""
+    if not np.isfinite(errors).all():
+        return np.full((np.size(problem.finish(answers)), 1), np.inf)
+    return linearized_covariance(problem.finish, answers, np.diag(errors**2))
 
 
 def rare_event_errors(
@@ -19,15 +130,13 @@ def rare_event_errors(
     *,
     interpolated: bool = False,
 ) -> Array:
-    """Standard errors (q,) of Σ w f(J) from events that the T points may have missed.
+    """Standard errors (q,) of Σ w f(J) from events in θ that the T points may have missed.
 
-    An event is a θ at which f(J) differs from its usual value c, the median. Zero is returned
-    where events are no exception: more than 20, or more than one in 20 θ.
+    An event is a θ at which f(J) differs from its usual value c, the median.
 
-    *Few events.* Their number h is a Poisson variable, and h + 3 is its upper confidence limit for
-    small h: the variance is (1 + 3/h) Σ w² (f(J) - c)² over the events. A rule that has
-    `interpolated` f(J) between the θ follows it where it is continuous; the smallest event then
-    stands for all, the jump at their border.
+    *Few events.* `few_event_errors` of f(J). A rule that has `interpolated` f(J) between the θ
+    follows it where it is continuous; the smallest event then stands for all, the jump at their
+    border.
 
     *No event.* At a confidence of 95 % fewer than 3/T of all θ have one: (1 - 3/T)^T ≈ 0.05. J has
     mean m and standard deviation s, so by Cantelli's inequality it exceeds m + k s with probability
@@ -37,18 +146,20 @@ def rare_event_errors(
 
     Shapes: j (T[, p]), f_values and weights (T, q).
     """
-    n = f_values.shape[0]
     usual = np.median(f_values, axis=0)
     size = np.abs(f_values - usual)
     events = size > 1e-6 * size.max(axis=0)
     count = events.sum(axis=0)
     if interpolated:
-        size = np.where(count > 0, np.where(events, size, np.inf).min(axis=0), 0.0)
-    variance = ((weights * size) ** 2 * events).sum(axis=0)
-    errors = np.sqrt((1.0 + 3.0 / np.maximum(count, 1)) * variance)
+        border = np.where(events, size, np.inf).min(axis=0, initial=np.inf)
+        few = (count > 0) & (count <= min(20, len(size) / 20))
+        size = np.where(few, border, 0.0) * events
+        errors = _with_margin(count, ((weights * size) ** 2).sum(axis=0))
+    else:
+        errors = few_event_errors(f_values, weights)
     if (count == 0).any():
         errors = np.where(count == 0, _out_of_sight(problem, j, usual) / NORMAL_95, errors)
-    return np.where((count <= 20) & (count <= n / 20), errors, 0.0)
+    return np.asarray(errors)
 
 
 def _out_of_sight(problem: NestedExpectation, j: Array, usual: Array) -> Array:
@@ -56,6 +167,8 @@ def _out_of_sight(problem: NestedExpectation, j: Array, usual: Array) -> Array:
     rows = j.reshape(j.shape[0], -1)
     mean, spread = rows.mean(axis=0), rows.std(axis=0)
     spread = np.where(spread > 1e-12 * np.abs(mean), spread, 0.0)
+    # The upper 95 % confidence limit of a standard deviation from T values.
+    spread = spread * np.sqrt(len(rows) / chdtri(max(len(rows) - 1, 1), 0.95))
     outputs = spread if spread.size == 1 else np.vstack([np.diag(spread), spread])
     outputs = outputs.reshape(-1, spread.size)
     k = 2.0 ** (0.5 * np.arange(41))  # half-octaves, to a million standard deviations

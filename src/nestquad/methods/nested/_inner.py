@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.evaluate import InnerPoints, InnerRule, Span
+from nestquad.accuracy import takes
+from nestquad.errors import EvaluationError
+from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f
 from nestquad.gp import median_lengthscale
+from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 
 
@@ -119,3 +123,58 @@ class KernelRuleByTheta:
         assert self.recipe.kernel is not None
         medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
         return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
+
+
+def noise_changes(
+    problem: NestedExpectation, halves: Sequence[Array], full: Array, f_values: Array, theta: Array
+) -> list[Array]:
+    """Changes of f(J) (T, q) that the noise of J may hide, from means of two halves of the points.
+
+    The first is to a J shrunk by its noise, of log J where f needs J > 0: noise is relative then.
+    The second is for an f with steps: half the step at each θ whose J is within its noise of one.
+    J may have an atom there, so that no number of θ would tell.
+    """
+    half, other = halves
+    positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
+    j = np.exp(_shrunk(*np.log([half, other, full]))) if positive else _shrunk(half, other, full)
+    changes = [call_f(problem, j, theta, require_finite=False) - f_values]
+    steps = np.array([_has_steps(column) for column in f_values.T])
+    if steps.any():
+        noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
+        moves = np.diag(noise) if full.ndim > 1 else noise
+        sides = [[_f_or_nan(problem, full + s * one, theta) for s in (1, -1)] for one in moves]
+        undecided = np.max([np.abs(up - down) / 2.0 for up, down in sides], axis=0)
+        changes.append(np.where(steps, undecided, 0.0))
+    return [np.where(np.isfinite(change), change, 0.0) for change in changes]
+
+
+def _has_steps(f_values: Array) -> bool:
+    """Whether f(J) (T,) differs from its usual value by few different amounts, if it does."""
+    events = f_values[f_values != np.median(f_values)]
+    return bool(np.unique(events).size <= events.size / 4)
+
+
+def _f_or_nan(problem: NestedExpectation, j: Array, theta: Array) -> Array:
+    try:
+        return call_f(problem, j, theta, require_finite=False)
+    except EvaluationError:  # f refuses values that J never has
+        return np.full((len(j), 1), np.nan)
+
+
+def _shrunk(half: Array, other: Array, full: Array) -> Array:
+    """J (T[, p]) moved towards its mean over θ until its noise is gone from its covariance.
+
+    Half the difference of two means of independent points has the covariance of their mean's
+    noise. Cov J − noise is what J itself has; the linear map that is closest to none turns the
+    one into the other.
+    """
+    rows, noise = full.reshape(len(full), -1), (half - other).reshape(len(full), -1) / 2.0
+    mean = rows.mean(axis=0)
+    _, sizes, axes = np.linalg.svd(rows - mean, full_matrices=False)
+    seen = sizes > 1e-10 * sizes.max(initial=0.0)
+    scale, axes = sizes[seen], axes[seen]
+    white = noise @ (axes.T / scale)
+    share, turn = np.linalg.eigh(white.T @ white)
+    kept = (turn * np.sqrt(np.clip(1.0 - share, 0.0, 1.0))) @ turn.T
+    move = (axes.T / scale) @ kept @ (scale[:, None] * axes)
+    return np.asarray((mean + (rows - mean) @ move).reshape(full.shape))

@@ -47,7 +47,7 @@ def mean_outer(finish: Finish, f_values: Array, blocks: int | None = None) -> Ou
     answers = f_values.mean(axis=0)
     means = f_values
     if blocks is not None:
-        parts = np.array_split(f_values, max(1, min(blocks, n // 2)))
+        parts = np.array_split(f_values, min(blocks, max(n // 2, 2), n))
         means = np.stack([part.mean(axis=0) for part in parts])
     if len(means) < 2:  # time ran out after one θ, which says nothing about the others
         directions = _subset_directions([np.atleast_1d(finish(answers))])
@@ -91,8 +91,7 @@ def kernel_outer(
     variances = np.empty(q)
     for recipe, x, rules, column in zip(tuned, nodes, found, columns, strict=True):
         weights[:, column] = rules[0].weights[:, None]
-        unit = rules[0].posterior_variance
-        variances[column] = unit * _amplitude(recipe, x, f_values[:, column])
+        variances[column] = interpolation_variance(recipe, rules[0], x, f_values[:, column])
     return OuterFit(
         weights,
         np.concatenate(
@@ -169,13 +168,28 @@ def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
     return report
 
 
-def _amplitude(recipe: KernelQuadrature, nodes: Array, values: Array) -> Array:
-    """Variance of the Gaussian process, from 256 nodes: more change it little and cost n³."""
-    nodes, values = nodes[:256], values[:256]
+def interpolation_variance(
+    recipe: KernelQuadrature, rule: Rule, nodes: Array, values: Array
+) -> Array:
+    """Variance (q,) of a kernel rule's integral of values (n, q).
+
+    The larger of the posterior variance and ¼ Σ w² r², with the root mean square r of leave-one-out
+    residuals: what the neighbors of a node cannot predict is noise to the rule, whatever the kernel
+    assumes. Errors of neighbors cancel in part. On families of random problems half of the error
+    covers in 97 % of runs, at bars two thirds as wide as all of it.
+    Both from 256 nodes: more change them little and cost n³.
+    """
+    few_nodes, few = nodes[:256], values[:256]
     assert recipe.kernel is not None
-    gram = recipe.kernel(nodes, nodes)
+    gram = recipe.kernel(few_nodes, few_nodes)
     factor = factorize(gram, 1e-9 * float(np.mean(np.diagonal(gram))))
-    return np.full(values.shape[1], np.nan) if factor is None else amplitude(factor, values)
+    if factor is None:
+        return np.full(values.shape[1], np.nan)
+    centered = few - few.mean(axis=0)
+    residuals = factor.solve(centered) / factor.inverse_diagonal()[:, None]
+    unlearned = np.minimum(np.mean(residuals**2, axis=0), np.mean(centered**2, axis=0))
+    posterior = rule.posterior_variance * amplitude(factor, few)
+    return np.asarray(np.fmax(posterior, 0.25 * (rule.weights @ rule.weights) * unlearned))
 
 
 def _subset_sizes(n: int) -> list[int]:
