@@ -56,7 +56,7 @@ class PolynomialFit:
         """
         weighted = self.weights[:, None] * noise[: self.weights.size]
         moments = np.zeros((len(self.terms), noise.shape[1]))
-        for some, which, rows in _pieces(table, self.terms, self.weights.size):
+        for some, which, rows in pieces(table, self.terms, self.weights.size):
             moments[which] += rows @ weighted[some]
         half = solve_triangular(self.lower, moments, lower=True)
         return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
@@ -81,7 +81,7 @@ class PolynomialFit:
         (terms, coefficients), n = _inside([self], table.dim), table.n_points
         coefficients = coefficients[:, 0]
         value = np.zeros((n, *coefficients.shape[1:]))
-        for some, which, rows in _pieces(table, terms, n):
+        for some, which, rows in pieces(table, terms, n):
             value[some] += rows.T @ coefficients[which]
         return value
 
@@ -96,7 +96,7 @@ def evaluate_all(fits: Sequence[PolynomialFit], uniform: Array, scores: Sequence
     value = np.zeros((n, len(fits)))
     for block in blocks(n):
         table, part = ScoreTable(uniform[block], scores[:dim]), value[block]
-        for some, which, rows in _pieces(table, terms, len(part)):
+        for some, which, rows in pieces(table, terms, len(part)):
             part[some] += rows.T @ coefficients[which]
     return value
 
@@ -118,7 +118,7 @@ def blocks(n: int) -> list[slice]:
     return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
 
 
-def _pieces(
+def pieces(
     table: ScoreTable, terms: Sequence[Term], n: int
 ) -> Iterator[tuple[slice, slice, Array]]:
     """Columns of the terms at n points, a few of them at some points at a time, as rows.
