@@ -42,7 +42,9 @@ class Correlation:
             self._fill(part, a[start : start + n], b, r[:n], factor[:n], exponent[:n])
         return out
 
-    def _fill(self, out: Array, a: Array, b: Array, r: Array, factor: Array, exponent: Array) -> None:
+    def _fill(
+        self, out: Array, a: Array, b: Array, r: Array, factor: Array, exponent: Array
+    ) -> None:
         """Correlations of a (n, d) and b (m, d) of unit lengthscales, in memory that is given."""
         # One exponential for all coordinates: it is what a product of Matérn functions costs.
         out[:] = 0.0 if self.additive else 1.0

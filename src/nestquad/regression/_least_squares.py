@@ -15,8 +15,8 @@ from nestquad.regression._polynomials import Score, ScoreTable, Term
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
 _MOST_PIVOTS = 1e6
-# Share of a column beyond those before it, below which orthogonality is restored: rounding errors of
-# the first projection are then more than a thousand times as large beside it.
+# Share of a column beyond those before it, below which orthogonality is restored: rounding errors
+# of the first projection are then more than a thousand times as large beside it.
 _FEW_LEFT = 1e-3
 # A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
 _MOST_LEVERAGE = 0.999

@@ -77,7 +77,10 @@ class ScoreTable:
         if degree == 1:
             u = self._uniform[:, coordinate]
             return np.asarray(ndtri(u) if hermite else np.sqrt(12.0) * (u - 0.5))
-        first, before = self._polynomial((coordinate, 1)), self._polynomial((coordinate, degree - 1))
+        first, before = (
+            self._polynomial((coordinate, 1)),
+            self._polynomial((coordinate, degree - 1)),
+        )
         k = degree - 1.0
         ahead, back = (
             (1.0 / np.sqrt(degree), np.sqrt(k / degree))
