@@ -123,7 +123,8 @@ class SurrogateModel(ModelOfJ):
     def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
         """Draws about Ĵ from the process of larger variance."""
         z = scores_of(self.law, self.sketch.uniform)
-        doubts = [float(np.mean(one.sd(z) ** 2)) for one in (self.surrogate, self.sceptic)]
+        scale = self.surrogate.scale.max()
+        doubts = [np.mean((one.sd(z) / scale) ** 2) for one in (self.surrogate, self.sceptic)]
         source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
         return np.asarray(self.sketch.j + source.paths(z, n_paths, rng) - source.mean(z))
 
@@ -172,7 +173,10 @@ class SurrogateModel(ModelOfJ):
             "inner": {"rule": self.means.rule, "rate": self.means.rate},
             "surrogate": str(self.surrogate.kind),
             "lengthscales": [gp.parameters.lengthscale for gp in self.surrogate.outputs],
-            "noise_sd": [float(gp.noise_sd.mean()) for gp in self.surrogate.outputs],
+            "noise_sd": [
+                float(gp.noise_sd.mean() * (1.0 if self.surrogate.kind.logarithm else scale))
+                for gp, scale in zip(self.surrogate.outputs, self.surrogate.scale, strict=True)
+            ],
             "notes": notes,
         }
 
