@@ -143,7 +143,7 @@ def test_paths_have_the_posterior_moments(data):
     new = np.array([[0.0, 0.0], [1.5, -1.5]])
     paths = surrogate.paths(new, 4000, np.random.default_rng(0))[:, :, 0]
     np.testing.assert_allclose(paths.mean(0), surrogate.mean(new)[:, 0], atol=0.02)
-    expected = surrogate.outputs[0].covariance(new)
+    expected = surrogate.scale[0] ** 2 * surrogate.outputs[0].covariance(new)
     scale = np.sqrt(np.outer(np.diagonal(expected), np.diagonal(expected)))
     np.testing.assert_allclose(np.cov(paths.T) / scale, expected / scale, atol=0.08)
 

@@ -267,14 +267,17 @@ class LatticeProcess:
 
         The values are where, and in the order in which, those of the process were observed.
         """
-        amplitude, noise = np.sqrt(self._amplitude), np.sqrt(self.kernel.noise)
-        shape = (n_draws, self.size)
-        marginal, rest = (
-            irfft(np.sqrt(spectrum) * rfft(rng.standard_normal(shape)), n=self.size)
-            for spectrum in (self._marginal_spectrum, self._rest_spectrum)
-        )
-        whole = marginal + rest + noise * rng.standard_normal(shape)
-        return amplitude * marginal, amplitude * whole[:, self.order]
+        # Transforms of independent normals are independent normals, real ones at both ends.
+        shape, ends = (n_draws, self._marginal_spectrum.size), [0, -1]
+        found = []
+        for spectrum in (self._marginal_spectrum, self._rest_spectrum + self.kernel.noise):
+            modes = rng.standard_normal((*shape, 2)).view(complex)[..., 0]
+            modes[:, ends] = np.sqrt(2.0) * modes[:, ends].real
+            modes *= np.sqrt(0.5 * self.size * self._amplitude * spectrum)
+            found.append(irfft(modes, n=self.size))
+        marginal, rest = found
+        rest += marginal
+        return marginal, rest[:, self.order]
 
     def predicted(self, values: Array) -> Array:
         """`marginal` for other values (m, n): (m, M)."""

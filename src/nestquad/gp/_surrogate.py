@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lapack
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.gp._correlation import Correlation, Shape
 from nestquad.gp._dense import GP, Hyperparameters, fit_gp
@@ -30,7 +31,7 @@ class SurrogateKind:
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Ĵ(θ) for all outputs, over normal scores z of θ.
+    """Ĵ(θ) for all outputs, over normal scores z of θ: processes of J / `scale` (p,), or of log J.
 
     Shapes
     ------
@@ -39,6 +40,7 @@ class Surrogate:
 
     kind: SurrogateKind
     outputs: tuple[GP, ...]
+    scale: Array
 
     def mean(self, z: Array) -> Array:
         return self._back(np.stack([gp.mean(z) for gp in self.outputs], axis=1))
@@ -51,14 +53,14 @@ class Surrogate:
 
     def means(self, z: Array, js: Array) -> Array:
         """Predictions at z from other values js (m, T, p), with the same model: (m, n, p)."""
-        modelled = np.log(js) if self.kind.logarithm else js
+        modelled = np.log(js) if self.kind.logarithm else js / self.scale
         columns = [gp.means(z, modelled[:, :, c].T).T for c, gp in enumerate(self.outputs)]
         return self._back(np.stack(columns, axis=2))
 
     def sd(self, z: Array) -> Array:
         """Standard deviation of Ĵ, to first order for log J."""
         sd = np.stack([gp.sd(z) for gp in self.outputs], axis=1)
-        return sd * self.mean(z) if self.kind.logarithm else sd
+        return np.asarray(sd * (self.mean(z) if self.kind.logarithm else self.scale))
 
     def paths(self, z: Array, count: int, rng: np.random.Generator) -> Array:
         """Draws of J from the posterior at z (n, d): (count, n, p)."""
@@ -82,13 +84,13 @@ class Surrogate:
         for c, gp in enumerate(self.outputs):
             mean, sd = gp.leave_one_out
             total += float(np.sum(-0.5 * ((gp.y - mean) / sd) ** 2 - np.log(sd)))
-            if self.kind.logarithm:
-                total -= float(np.sum(np.log(j[:, c])))
+            unit = j[:, c] if self.kind.logarithm else np.full(len(j), self.scale[c])
+            total -= float(np.sum(np.log(unit)))
         return total
 
     def _back(self, modelled: Array) -> Array:
         if not self.kind.logarithm:
-            return modelled
+            return np.asarray(self.scale * modelled)
         return np.asarray(np.exp(np.clip(modelled, -700.0, 700.0)))
 
 
@@ -130,12 +132,11 @@ def fit_surrogate(
     `variance` (T, p), where given, is that of J, and the change is not looked at.
     """
     outputs = []
+    scale = scale_of(j)  # squares of J may be out of range
     for c in range(j.shape[1]):
-        y, noise = j[:, c], change[:, c]
-        given = None if variance is None else variance[:, c]
-        if kind.logarithm:
-            noise, y = noise / y, np.log(y)
-            given = None if given is None else given / j[:, c] ** 2
+        unit = j[:, c] if kind.logarithm else scale[c]
+        y, noise = np.log(j[:, c]) if kind.logarithm else j[:, c] / unit, change[:, c] / unit
+        given = None if variance is None else variance[:, c] / unit**2
         gp = fit_gp(
             Correlation(kind.shape, kind.additive),
             kind.trend,
@@ -149,7 +150,7 @@ def fit_surrogate(
         if gp is None:
             return None
         outputs.append(gp)
-    return Surrogate(kind, tuple(outputs))
+    return Surrogate(kind, tuple(outputs), scale)
 
 
 def _smooth_noise(z: Array, change: Array) -> Array:

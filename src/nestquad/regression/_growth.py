@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms
+from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms, pieces
 from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree
 
 # Hermite polynomials of higher degree are all about the tails, where there are few points.
@@ -23,8 +23,8 @@ _SIGNIFICANT = 3.0
 _PROGRESS = 0.999
 # Mean squared leave-one-out error, relative to that of the values, below which all is explained.
 _EXACT = 1e-24
-# Terms that are looked at together. Numbers that stay in a cache, and fewest points of a block.
-_TOGETHER, _NUMBERS, _FEWEST = 64, 1 << 17, 256
+# Numbers that stay in a cache, and fewest points of a block.
+_NUMBERS, _FEWEST = 1 << 17, 256
 # Scores other than those in which the law is written have to be better by this factor.
 _BETTER_SCORES = 0.95
 
@@ -145,17 +145,13 @@ class _Candidates:
         )
         residuals = current.root * current.residuals
         squares = np.stack([residuals**2, size**2 * current.root**2], axis=1)
-        rows = np.empty((min(_TOGETHER, len(ordered)), table.n_points))
-        found: dict[Term, float] = {}
-        for start in range(0, len(ordered), _TOGETHER):
-            some = ordered[start : start + _TOGETHER]
-            part = rows[: len(some)]
-            table.fill(some, part)
-            covariance = part @ residuals
-            part *= part
-            t = _strength(covariance, *(part @ squares).T)
-            found.update(zip(some, t.tolist(), strict=True))
-        return found
+        covariance, variances = np.zeros(len(ordered)), np.zeros((len(ordered), 2))
+        for some, which, rows in pieces(table, ordered, table.n_points):
+            covariance[which] += rows @ residuals[some]
+            rows *= rows
+            variances[which] += rows @ squares[some]
+        t = _strength(covariance, *variances.T)
+        return dict(zip(ordered, t.tolist(), strict=True))
 
 
 def choose_scores(

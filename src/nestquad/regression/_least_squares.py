@@ -15,8 +15,8 @@ from nestquad.regression._polynomials import Score, ScoreTable, Term
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
 _MOST_PIVOTS = 1e6
-# Share of a column beyond those before it, below which orthogonality is restored: rounding errors of
-# the first projection are then more than a thousand times as large beside it.
+# Share of a column beyond those before it, below which orthogonality is restored: rounding errors
+# of the first projection are then more than a thousand times as large beside it.
 _FEW_LEFT = 1e-3
 # A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
 MOST_LEVERAGE = 0.999
@@ -59,7 +59,7 @@ class PolynomialFit:
         """
         weighted = self.weights[:, None] * noise[: self.weights.size]
         moments = np.zeros((len(self.terms), noise.shape[1]))
-        for some, which, rows in _pieces(table, self.terms, self.weights.size):
+        for some, which, rows in pieces(table, self.terms, self.weights.size):
             moments[which] += rows @ weighted[some]
         half = solve_triangular(self.lower, moments, lower=True)
         return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
@@ -84,7 +84,7 @@ class PolynomialFit:
         (terms, coefficients), n = _inside([self], table.dim), table.n_points
         coefficients = coefficients[:, 0]
         value = np.zeros((n, *coefficients.shape[1:]))
-        for some, which, rows in _pieces(table, terms, n):
+        for some, which, rows in pieces(table, terms, n):
             value[some] += rows.T @ coefficients[which]
         return value
 
@@ -99,7 +99,7 @@ def evaluate_all(fits: Sequence[PolynomialFit], uniform: Array, scores: Sequence
     value = np.zeros((n, len(fits)))
     for block in blocks(n):
         table, part = ScoreTable(uniform[block], scores[:dim]), value[block]
-        for some, which, rows in _pieces(table, terms, len(part)):
+        for some, which, rows in pieces(table, terms, len(part)):
             part[some] += rows.T @ coefficients[which]
     return value
 
@@ -121,7 +121,7 @@ def blocks(n: int) -> list[slice]:
     return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
 
 
-def _pieces(
+def pieces(
     table: ScoreTable, terms: Sequence[Term], n: int
 ) -> Iterator[tuple[slice, slice, Array]]:
     """Columns of the terms at n points, a few of them at some points at a time, as rows.

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._growth import grow_polynomial
@@ -39,7 +40,7 @@ _LOG_STEP = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """J(θ) = Σ_k c_k P_k(θ), or the exponential of it.
+    """J(θ) = s Σ_k c_k P_k(θ), or s times the exponential of it.
 
     Attributes
     ----------
@@ -48,12 +49,15 @@ class Regression:
         variates; for the log link of the values over Ĵ(θ).
     coefficients
         c, one for each term of the fit; those of control variates are not used.
+    scale
+        s, by which values were divided, since their squares may be out of range.
     """
 
     fit: PolynomialFit
     coefficients: Array
     link: Link
     n_theta: int
+    scale: float
 
     @property
     def theta_terms(self) -> list[int]:
@@ -71,7 +75,8 @@ class Regression:
         columns = table.matrix([self.fit.terms[k] for k in chosen])
         used = self.coefficients if coefficients is None else coefficients
         linear = np.asarray(columns @ used[chosen])
-        return linear if self.link == "identity" else np.exp(np.minimum(linear, 700.0))
+        j = linear if self.link == "identity" else np.exp(np.minimum(linear, 700.0))
+        return np.asarray(self.scale * j)
 
     def raised(self, table: ScoreTable) -> Regression:
         """Extended by a fit of the residuals on terms of one and two more degrees in θ."""
@@ -98,6 +103,7 @@ class Regression:
     ) -> Regression:
         """The same terms with other values."""
         if self.link == "identity":
+            values = values / self.scale
             if self.fit.penalty:
                 fit = ridge_terms(values, table, self.fit.terms, weights, self.fit.penalty)
             else:
@@ -115,6 +121,8 @@ def regress(
     control_variates: bool,
 ) -> Regression:
     """Least squares on polynomials in θ, whose degree leave-one-out errors choose."""
+    scale = float(scale_of(values))
+    values = values / scale
     terms = _terms(values, table, n_theta, degree, control_variates)
     current = LeastSquares.start(values, None).extended(terms, table)
     best = current.fit()
@@ -133,7 +141,7 @@ def regress(
             break
         if (fit := larger.fit()).loo < best.loo:
             current, best = larger, fit
-    return Regression(best, best.coefficients, "identity", n_theta)
+    return Regression(best, best.coefficients, "identity", n_theta, scale)
 
 
 def regress_log(
@@ -194,6 +202,8 @@ def _log_fit(values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: i
     Values over the current Ĵ are regressed on terms in θ and control variates; the terms in θ
     say by how much log Ĵ has to change, until they vanish.
     """
+    scale = float(scale_of(values))
+    values = values / scale
     coefficients = np.zeros(len(terms))
     constant = terms.index(())
     coefficients[constant] = np.log(values.mean())
@@ -213,7 +223,7 @@ def _log_fit(values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: i
         if largest < _LOG_CONVERGED:
             break
         log_j += step * moved
-    return Regression(squares.with_values(relative).fit(), coefficients, "log", n_theta)
+    return Regression(squares.with_values(relative).fit(), coefficients, "log", n_theta, scale)
 
 
 def _room(n_values: int) -> int:

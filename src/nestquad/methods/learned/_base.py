@@ -25,6 +25,7 @@ from nestquad.methods.learned._check import (
     check_grid,
 )
 from nestquad.methods.learned._model import ModelOfJ
+from nestquad.methods.nested import floor_directions, unseen_value_errors
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
@@ -41,8 +42,8 @@ class Fit(Generic[M]):
 
     Attributes
     ----------
-    model
-        The model.
+    model, values
+        The model, and the values (n, p) of g.
     scalar
         Whether g has a single output.
     n_outer, n_inner
@@ -54,6 +55,7 @@ class Fit(Generic[M]):
     """
 
     model: M
+    values: Array
     scalar: bool
     n_outer: int
     n_inner: int
@@ -268,6 +270,24 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             raise failure
         return min(found, key=lambda answer: answer.size)
 
+    def _unseen(
+        self,
+        fit: Fit[M],
+        model: M,
+        check: Check | None,
+        average: DenseAverage,
+        answers: Array,
+    ) -> Array:
+        """Directions of the error from values of g that no point has shown."""
+        fresh = [] if check is None else [check.values.reshape(-1, fit.values.shape[1])]
+        base, f = model.sketch, average.f(model.sketch.j)
+        weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
+        j = base.j[:, 0] if fit.scalar else base.j
+        errors = unseen_value_errors(
+            average.problem, np.concatenate([fit.values, *fresh]), j, f, weights
+        )
+        return floor_directions(average.problem, answers, errors)
+
     def _answer(
         self,
         problem: NestedExpectation,
@@ -284,6 +304,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             examination = Examination(check, model, average, bar.answers, stream.child(8))
             verdict = examination.verdict()
             parts = {cause: verdict.factor * part for cause, part in parts.items()} | verdict.parts
+        parts["unseen"] = self._unseen(fit, model, check, average, bar.answers)
         by_replicate = average.of(model, max(map(size_of, parts.values())))
         parts["average"] = average.errors(by_replicate)
         return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.accuracy import propagated
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
@@ -89,6 +90,11 @@ class Check:
             return None
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
+    @cached_property
+    def scale(self) -> Array:
+        """The size (p,) of the values, whose squares may be out of range."""
+        return scale_of(self.values.reshape(-1, self.values.shape[2]))
+
     @property
     def n_draws(self) -> int:
         return int(self.values.shape[0] * self.values.shape[1])
@@ -107,13 +113,13 @@ class Check:
         """
         if len(models) < 2:
             return list(range(len(models)))
-        rests = [self.residuals(model) for model in models]
-        scale = self.values.reshape(-1, self.values.shape[2]).var(axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
-        best = int(np.argmin([(rest**2 / scale).mean() for rest in rests]))
-        means = [model.mean(self.uniform) for model in models]
+        spread = (self.values / self.scale).std(axis=(0, 1))
+        scale = self.scale * np.where(spread > 0, spread, 1.0)
+        rests = [self.residuals(model) / scale for model in models]
+        best = int(np.argmin([(rest**2).mean() for rest in rests]))
+        means = [model.mean(self.uniform) / scale for model in models]
         observed = means[best] + rests[best].mean(axis=1)
-        losses = [((mean - observed) ** 2 / scale).sum(axis=1) for mean in means]
+        losses = [((mean - observed) ** 2).sum(axis=1) for mean in means]
         first = int(np.argmin([loss.mean() for loss in losses]))
         count = np.sqrt(len(observed))
         excess = [loss - losses[first] for loss in losses]
@@ -130,16 +136,16 @@ class Verdict:
         Mean square of g − ĝ at the draws, over what the model expects; the largest of the outputs.
     factor
         That by which errors of Ĵ are larger than the model expects, at least one.
+    share
+        Share of the variance of J that the model surely leaves unexplained.
     parts
         Directions (k, m) of the error by cause, for the bar.
-    error
-        Standard deviation (p,) of J − Ĵ, at most.
     """
 
     ratio: float
     factor: float
+    share: float
     parts: dict[str, Array]
-    error: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,29 +159,31 @@ class Examination:
     stream: Stream
 
     def verdict(self) -> Verdict:
-        rest, weights = self._residuals, self.check.weights
-        square = (weights @ (rest**2).mean(axis=1)) / weights.sum()
+        weights, scale = self.check.weights / self.check.weights.sum(), self.check.scale
+        rest = self._residuals / scale
+        square = weights @ (rest**2).mean(axis=1)
         # What rounding leaves of values is no error.
-        least = 1e-24 * (self.check.values**2).mean(axis=(0, 1)) + np.finfo(float).tiny
-        ratio = float(np.max(square / np.maximum(self.model.expected_square(), least)))
+        least = 1e-24 * ((self.check.values / scale) ** 2).mean(axis=(0, 1)) + np.finfo(float).tiny
+        expected = (self.model.expected_rms() / scale) ** 2
+        ratio = float(np.max(square / np.maximum(expected, least)))
+        # Two independent x at a θ: the mean product of their residuals is that of (J − Ĵ)².
         products = rest[:, 0] * rest[:, 1]
-        error = weights @ products / weights.sum()
-        doubt = np.sqrt(weights**2 @ (products - error) ** 2) / weights.sum()
-        claimed = weights @ self.model.sd(self.check.uniform) ** 2 / weights.sum()
-        lower = np.maximum(error - doubt, 0.0)
+        error = weights @ products
+        doubt = np.sqrt(weights**2 @ (products - error) ** 2)
+        lower, upper = (np.maximum(error + k * doubt, 0.0) for k in (-1.0, 2.0))
+        claimed = weights @ (self.model.sd(self.check.uniform) / scale) ** 2
         excess = float(np.max(lower / np.maximum(claimed, least)))
-        sketch = self.model.sketch
-        share = float(np.max(lower / np.maximum(lower + sketch.j.var(axis=0), least)))
+        variance = (self.model.sketch.j / scale).var(axis=0)
+        share = float(np.max(lower / np.maximum(lower + variance, least)))
         logs = np.log2(max(ratio, 1e-3)), 2.0 + np.log10(max(share, 1e-3))
         doubted = float(np.clip(max(logs), 0.0, 1.0)) * (1.0 + share)
         effect, spread = self._effects()
         known = np.where(np.abs(effect) > 3.0 * spread, max(doubted, 1.0), doubted)
-        upper = np.sqrt(np.maximum(error + 2.0 * doubt, 0.0))
         parts = {
             "check": np.stack([known * effect, doubted * spread], axis=1),
-            "events": self._out_of_sight(upper),
+            "events": self._out_of_sight(scale * np.sqrt(upper)),
         }
-        return Verdict(ratio, max(1.0, ratio, excess) ** 0.5, parts, upper)
+        return Verdict(ratio, max(1.0, ratio, excess) ** 0.5, share, parts)
 
     def _out_of_sight(self, error: Array) -> Array:
         """A bound for events of f that neither Ĵ nor the draws have reached, (k, q).

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.evaluate import Evaluations
@@ -29,7 +30,7 @@ class InnerMeans:
 
     `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
     control variates that were fitted, whether the rule uses them or not;
-    `noise` (p,) is the variance of g at a θ that they leave.
+    `noise` (p,) is the standard deviation of g at a θ that they leave.
     """
 
     j: Array
@@ -95,6 +96,8 @@ def inner_means(
     outer = evaluations.outer(level)
     values = evaluations.values(grid.n_outer, level)
     values = values.reshape(*values.shape[:2], -1)
+    scale = scale_of(values.reshape(-1, values.shape[-1]))
+    values = values / scale  # squares of values may be out of range
     rows = values.shape[0]
     spread = values.reshape(-1, values.shape[-1]).std(axis=0)
     judge = _Judge(design_weights[:rows], np.where(spread > 0, spread, 1.0))
@@ -104,7 +107,11 @@ def inner_means(
     inner = evaluations.inner(outer.theta[:rows], (0, rows), level)
     controls: ControlVariates | None = None
     if bayesian:
-        return _bayesian(inner.uniform, values, sizes, inner.x.shape[-1])
+        found = _bayesian(inner.uniform, values, sizes, inner.x.shape[-1])
+        assert found.variance is not None
+        return replace(
+            found, j=scale * found.j, noise=scale * found.noise, variance=scale**2 * found.variance
+        )
     if inner.uniform is not None and outer.uniform is not None:
         uniform = inner.uniform[:rows]  # with few θ not every set of the pool is taken
         in_theta = evaluations.problem.outer_law.base
@@ -123,15 +130,13 @@ def inner_means(
             candidates[name] = work.apply(choice.weights(uniform, sizes), residual)
     best = "mean"
     for name, j in candidates.items():
-        if usable(j[0]) and judge.change(j) < 0.8 * judge.change(candidates[best]):
+        if usable(scale * j[0]) and judge.change(j) < 0.8 * judge.change(candidates[best]):
             best = name
-    left = (
-        values
-        if controls is None or inner.uniform is None
-        else work.residuals(controls, min(rows, 32))
-    )
-    noise = _noise(left, judge.weights[: len(left)])
-    return InnerMeans(candidates[best], best, inner.x.shape[-1], noise, controls=controls)
+    left = values if controls is None else work.residuals(controls, min(rows, 32))
+    noise = scale * _noise(left, judge.weights[: len(left)])
+    if controls is not None:
+        controls = replace(controls, coefficients=scale * controls.coefficients)
+    return InnerMeans(scale * candidates[best], best, inner.x.shape[-1], noise, controls=controls)
 
 
 def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
@@ -293,9 +298,10 @@ class _Judge:
 
 
 def _noise(values: Array, weights: Array) -> Array:
-    """Variance (p,) of values (T, N, p) at a θ."""
+    """Standard deviation (p,) of values (T, N, p) at a θ."""
     count = values.shape[1]
-    return np.asarray(weights @ values.var(axis=1) / weights.sum() * count / max(count - 1, 1))
+    variance = weights @ values.var(axis=1) / weights.sum() * count / max(count - 1, 1)
+    return np.asarray(np.sqrt(variance))
 
 
 def _mean_weights(sizes: list[int], n: int) -> Array:
@@ -313,4 +319,5 @@ def _apply(weights: Array, values: Array) -> Array:
 
 
 def _size(change: Array) -> float:
-    return float(np.sqrt(np.mean(change**2)))
+    scale = float(scale_of(change.reshape(-1)))
+    return scale * float(np.sqrt(np.mean((change / scale) ** 2)))

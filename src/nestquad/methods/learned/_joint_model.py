@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.gp import (
@@ -78,8 +79,12 @@ class Data:
 
 @dataclass(frozen=True, eq=False)
 class _Output:
-    """One output of g: a polynomial, and the process of its residuals times the density."""
+    """One output of g: a polynomial, and the process of its residuals times the density.
 
+    Both are of the values divided by `scale`, since squares of values may be out of range.
+    """
+
+    scale: float
     fit: PolynomialFit
     kernel: PeriodicKernel | None
     process: LatticeProcess | None
@@ -145,7 +150,8 @@ class JointModel(ModelOfJ):
             if output.process is not None:
                 _, values = output.process.draws(16, np.random.default_rng(0))
                 found = output.fit.response(self.table, (values / self.data.weights).T)
-                of_trend[:, c] = output.fit.with_coefficients(found).evaluate(table).std(axis=1)
+                trend = output.fit.with_coefficients(found).evaluate(table)
+                of_trend[:, c] = output.scale * trend.std(axis=1)
         return np.hypot(of_process, of_trend)
 
     def at(self, uniform: Array, inner: Array) -> Array:
@@ -200,8 +206,9 @@ class JointModel(ModelOfJ):
             found = output.fit.response(self.table, (values / weights).T)
             trend = output.fit.with_coefficients(found)
             values -= trend.evaluate(self.table).T * weights
-            drawn[:, :, c] += (marginal - output.process.predicted(values)) / base.weights
-            drawn[:, :, c] -= trend.evaluate(table).T
+            away = (marginal - output.process.predicted(values)) / base.weights
+            away -= trend.evaluate(table).T
+            drawn[:, :, c] += output.scale * away
             drawn[:, :, c] = self._bounded(drawn[:, :, c], base, c, self._tails[c])
         return drawn
 
@@ -212,7 +219,9 @@ class JointModel(ModelOfJ):
         data = self.data.first(n_points)
         table = ScoreTable(data.uniform, self.table.scores)
         outputs = [
-            _completed(data, table, column, output.fit.terms, output.kernel)
+            _completed(
+                data, table, column / output.scale, output.scale, output.fit.terms, output.kernel
+            )
             for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
         return JointModel(data, table, tuple(outputs), original=self)
@@ -221,7 +230,7 @@ class JointModel(ModelOfJ):
         columns = [
             np.zeros(self.n_points)
             if output.process is None
-            else output.process.leave_one_out / self.data.weights
+            else output.scale * output.process.leave_one_out / self.data.weights
             for output in self.outputs
         ]
         return np.stack(columns, axis=1)
@@ -257,7 +266,7 @@ class JointModel(ModelOfJ):
             terms, kernel = len(output.fit.terms), output.kernel
             found: dict[str, Any] = {
                 "polynomial_terms": terms,
-                "leave_one_out": float(np.sqrt(output.fit.loo)),
+                "leave_one_out": output.scale * float(np.sqrt(output.fit.loo)),
             }
             trend = f"{terms} polynomial terms" if terms > 1 else "a constant"
             if kernel is None:
@@ -289,7 +298,7 @@ class JointModel(ModelOfJ):
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 j[:, c] += output.process.marginal(offsets).reshape(-1) / weights
-        return DenseSet(uniform, weights, j)
+        return DenseSet(uniform, weights, j * self._scales)
 
     def _at(self, uniform: Array, v: Array) -> Array:
         """At any θ (T, d_θ), or at any θ and x (T, d): (T, p), without bounds."""
@@ -299,10 +308,14 @@ class JointModel(ModelOfJ):
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 j[:, c] += output.process.at(away) / weights
-        return j
+        return np.asarray(j * self._scales)
+
+    @property
+    def _scales(self) -> Array:
+        return np.array([output.scale for output in self.outputs])
 
     def _polynomials(self, uniform: Array) -> Array:
-        """The polynomials of all outputs, (T, p)."""
+        """The polynomials of all outputs, (T, p), less their scales."""
         return evaluate_all([output.fit for output in self.outputs], uniform, self.table.scores)
 
     def _with_tails(self, points: DenseSet, tails: Sequence[Tail | None]) -> DenseSet:
@@ -344,7 +357,7 @@ class JointModel(ModelOfJ):
 
     def _deviations(self, weights: Array) -> Array:
         """Standard deviations of J at θ that weigh (M,): (M, p)."""
-        spreads = [0.0 if o.process is None else o.process.spread for o in self.outputs]
+        spreads = [0.0 if o.process is None else o.scale * o.process.spread for o in self.outputs]
         return np.asarray(np.array(spreads) / np.maximum(weights, 1e-300)[:, None])
 
     def _theta_table(self, uniform: Array) -> ScoreTable:
@@ -363,11 +376,12 @@ def fit_joint(
     some = min(n, _CHOICE, 1 << ((_CHOICE_NUMBERS // dim).bit_length() - 1))
     few = data.first(some)
     groups = [(data.dim, written[0]), (dim - data.dim, written[1])]
-    scores = choose_scores(few.values, few.uniform, groups, few.weights)
+    scales = scale_of(data.values)
+    scores = choose_scores(few.values / scales, few.uniform, groups, few.weights)
     table, sparse = ScoreTable(data.uniform, scores), ScoreTable(few.uniform, scores)
     most = min(some // _POINTS_PER_TERM, _MOST_TERMS) if trend else 1
     outputs = []
-    for column in data.values.T:
+    for column, scale in zip((data.values / scales).T, scales, strict=True):
         path = grow_polynomial(column[:some], sparse, few.weights, max_terms=most)
         best: tuple[float, PolynomialFit, PeriodicKernel | None] | None = None
         for fit in path if len(path) < 2 else (path[0], path[-1]):
@@ -384,7 +398,7 @@ def fit_joint(
         if found is not None and (more := min(n, _ENOUGH, 2 * _CHOICE_NUMBERS // dim)) > some:
             rest = column[:more] - fit.evaluate(table.first(more))
             found, _ = _kernel(data, rest * data.weights[:more], (found.order,), found)
-        outputs.append(_completed(data, table, column, fit.terms, found))
+        outputs.append(_completed(data, table, column, float(scale), fit.terms, found))
     return JointModel(data, table, tuple(outputs))
 
 
@@ -401,16 +415,17 @@ def _completed(
     data: Data,
     table: ScoreTable,
     values: Array,
+    scale: float,
     terms: Sequence[Term],
     kernel: PeriodicKernel | None,
 ) -> _Output:
-    """Coefficients of the terms, and the process conditioned on the residuals."""
+    """Coefficients of the terms, and the process conditioned on the residuals, of scaled values."""
     enough = min(values.size, _ENOUGH)
     fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
-    low = float(values.min())
+    low = scale * float(values.min())
     positive = low >= 0 and data.positive
     if kernel is None:
-        return _Output(fit, None, None, low, positive)
+        return _Output(scale, fit, None, None, low, positive)
     rest = (values - fit.evaluate(table)) * data.weights
     process = interpolate(kernel, data.vector, data.dim, rest)
-    return _Output(fit, kernel, process, low, positive)
+    return _Output(scale, fit, kernel, process, low, positive)

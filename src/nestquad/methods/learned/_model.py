@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.points import Lattice, PeriodicLattice, Periodization, Stream, density, moved
 
@@ -86,13 +87,14 @@ class ModelOfJ(ABC):
     def residuals(self) -> Array:
         """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
 
-    def expected_square(self) -> Array:
-        """The mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
+    def expected_rms(self) -> Array:
+        """The root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
 
         Here that of leave-one-out residuals, where these are of g.
         """
-        weights = self.design.weights
-        return np.asarray(weights @ self.residuals() ** 2 / weights.sum())
+        weights, residuals = self.design.weights, self.residuals()
+        scale = scale_of(residuals)
+        return np.asarray(scale * np.sqrt(weights @ (residuals / scale) ** 2 / weights.sum()))
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.errors import InputError, NumericalError
@@ -123,7 +124,8 @@ class SurrogateModel(ModelOfJ):
     def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
         """Draws about Ĵ from the process of larger variance."""
         z = scores_of(self.law, self.sketch.uniform)
-        doubts = [float(np.mean(one.sd(z) ** 2)) for one in (self.surrogate, self.sceptic)]
+        scale = self.surrogate.scale.max()
+        doubts = [np.mean((one.sd(z) / scale) ** 2) for one in (self.surrogate, self.sceptic)]
         source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
         return np.asarray(self.sketch.j + source.paths(z, n_paths, rng) - source.mean(z))
 
@@ -142,9 +144,12 @@ class SurrogateModel(ModelOfJ):
     def residuals(self) -> Array:
         return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
 
-    def expected_square(self) -> Array:
-        """Noise of g after control variates, and the variance of Ĵ."""
-        return np.asarray(self.means.noise + self.weights @ self.sd(self.uniform) ** 2)
+    def expected_rms(self) -> Array:
+        """Of the noise of g after control variates, and of the error of Ĵ."""
+        deviations = self.sd(self.uniform)
+        scale = scale_of(deviations)
+        error = scale * np.sqrt(self.weights @ (deviations / scale) ** 2 / self.weights.sum())
+        return np.asarray(np.hypot(self.means.noise, error))
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
         """J by half as many inner points: the larger of the last two halvings counts."""
@@ -176,7 +181,10 @@ class SurrogateModel(ModelOfJ):
             "inner": {"rule": self.means.rule, "rate": self.means.rate},
             "surrogate": str(self.surrogate.kind),
             "lengthscales": [gp.parameters.lengthscale for gp in self.surrogate.outputs],
-            "noise_sd": [float(gp.noise_sd.mean()) for gp in self.surrogate.outputs],
+            "noise_sd": [
+                float(gp.noise_sd.mean() * (1.0 if self.surrogate.kind.logarithm else scale))
+                for gp, scale in zip(self.surrogate.outputs, self.surrogate.scale, strict=True)
+            ],
             "notes": notes,
         }
 

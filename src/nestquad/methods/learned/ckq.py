@@ -180,7 +180,8 @@ class CKQ(LearnedMethod[SurrogateModel]):
             self.positive,
             search,
         )
-        return Fit(model, scalar, rows, grid.n_inner, reliable=model.plausible)
+        values = evaluations.values(grid.n_outer)[:rows].reshape(-1, model.design.j.shape[1])
+        return Fit(model, values, scalar, rows, grid.n_inner, reliable=model.plausible)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +240,7 @@ class _Forecast:
             if self.state.scalar:
                 sides = [side[:, 0] for side in sides]
             up, down = (call_f(self.problem, j, uniform, require_finite=False) for j in sides)
-            scale = mean[:, c] if surrogate.kind.logarithm else 1.0
+            scale = mean[:, c] if surrogate.kind.logarithm else surrogate.scale[c]
             slope = np.nan_to_num((up - down) / (2.0 * step[:, c] / scale)[:, None])
             slopes.append(propagated(self.problem, self.state.answers, slope / len(z)))
         return np.moveaxis(np.stack(slopes, axis=-1), 1, 0)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from nestquad._scale import scale_of
 from nestquad.accuracy import takes
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
@@ -143,16 +144,21 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             orders=self.orders or ((1, 2) if lattice.periodization == "tent" else (1, 2, 3)),
         )
         stream = grid.stream.child(grid.level, 4)
-        return Fit(model, raw.ndim == 2, n, 1, make_rival=lambda: _ridge_model(data, stream))
+        return Fit(
+            model, data.values, raw.ndim == 2, n, 1, make_rival=lambda: _ridge_model(data, stream)
+        )
 
 
 def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
     """A ridge on the points of the lattice, which costs no evaluation."""
-    found = ridge(data.values, data.uniform, data.weights)
+    scales = scale_of(data.values)
+    found = ridge(data.values / scales, data.uniform, data.weights)
     n = found.table.n_points
-    fits = (Regression(one, one.coefficients, "identity", data.dim) for one in found.fits)
     return RegressionModel(
-        tuple(fits),
+        tuple(
+            Regression(one, one.coefficients, "identity", data.dim, float(scale))
+            for one, scale in zip(found.fits, scales, strict=True)
+        ),
         data.uniform[:n],
         data.values[:n],
         found.table,

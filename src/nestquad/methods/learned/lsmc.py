@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
@@ -90,7 +91,7 @@ class RegressionModel(ModelOfJ):
         drawn = self._perturbed(16, self.stream.generator())
         table = self._table(uniform)
         columns = [
-            one.j(table, coefficients).std(axis=1)
+            one.scale * (one.j(table, coefficients) / one.scale).std(axis=1)
             for one, coefficients in zip(self.regressions, drawn, strict=True)
         ]
         more = self._raised.mean(uniform) - self.mean(uniform)
@@ -102,7 +103,7 @@ class RegressionModel(ModelOfJ):
         for c, one in enumerate(self.regressions):
             controls = one.fit.evaluate(full) - one.fit.evaluate(full.leading(self.dim))
             # With the log link the values were divided by Ĵ before.
-            columns.append(j[:, c] + controls * (j[:, c] if one.link == "log" else 1.0))
+            columns.append(j[:, c] + controls * (j[:, c] if one.link == "log" else one.scale))
         return np.stack(columns, axis=1)
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
@@ -134,7 +135,7 @@ class RegressionModel(ModelOfJ):
         columns = []
         for c, one in enumerate(self.regressions):
             left_out = one.fit.residuals / (1.0 - one.fit.leverage)
-            columns.append(left_out * self.design.j[:, c] if one.link == "log" else left_out)
+            columns.append(left_out * (self.design.j[:, c] if one.link == "log" else one.scale))
         return np.stack(columns, axis=1)
 
     def alternatives(self) -> Mapping[str, Sequence[Array]]:
@@ -157,7 +158,8 @@ class RegressionModel(ModelOfJ):
                     "degree": one.degree,
                     "terms": terms,
                     "control_variates": controls,
-                    "leave_one_out": float(np.sqrt(one.fit.loo)),
+                    "leave_one_out": float(np.sqrt(one.fit.loo))
+                    * (one.scale if one.link == "identity" else 1.0),
                 }
             )
         return {"outputs": outputs, "notes": notes}
@@ -275,7 +277,7 @@ class LSMC(LearnedMethod[RegressionModel]):
             (inner.base_dim, inner.base),
         ]
         some = slice(0, 1 << 13)
-        scores = choose_scores(values[some], uniform[some], groups)
+        scores = choose_scores(values[some] / scale_of(values), uniform[some], groups)
         table = ScoreTable(uniform, scores)
         regressions = tuple(
             self._regressed(column, table, outer.base_dim, f"output {c + 1}")
@@ -283,7 +285,7 @@ class LSMC(LearnedMethod[RegressionModel]):
         )
         stream = grid.stream.child(grid.level, 4)
         model = RegressionModel(regressions, uniform, values, table, outer.base_dim, stream)
-        return Fit(model, raw.ndim == 2, n, 1)
+        return Fit(model, values, raw.ndim == 2, n, 1)
 
     def _regressed(self, values: Array, table: ScoreTable, dim: int, output: str) -> Regression:
         options: dict[str, Any] = {
