@@ -3,7 +3,15 @@
 from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods._names import METHODS, as_method
 from nestquad.methods.auto import Auto
-from nestquad.methods.learned import CKQ, LSMC, JointLattice, Learned, LearnedMethod, ModelOfJ
+from nestquad.methods.learned import (
+    CKQ,
+    LSMC,
+    JointLattice,
+    Learned,
+    LearnedDesign,
+    LearnedMethod,
+    ModelOfJ,
+)
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC, kernel_outer
 
@@ -20,6 +28,7 @@ __all__ = [
     "Goal",
     "JointLattice",
     "Learned",
+    "LearnedDesign",
     "LearnedMethod",
     "Method",
     "ModelOfJ",

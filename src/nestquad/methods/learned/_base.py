@@ -42,8 +42,8 @@ class Fit(Generic[M]):
 
     Attributes
     ----------
-    model, values
-        The model, and the values (n, p) of g.
+    model
+        The model.
     scalar
         Whether g has a single output.
     n_outer, n_inner
@@ -55,7 +55,6 @@ class Fit(Generic[M]):
     """
 
     model: M
-    values: Array
     scalar: bool
     n_outer: int
     n_inner: int
@@ -166,7 +165,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return LearnedDesign.of(learning, present.checks)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
-        wanted = min(left, n_draws(n / (1.0 - _SHARE)) if goal.adaptive else _MOST_DRAWS) - known
+        share = n_draws(n / (1.0 - _SHARE))
+        bounded = goal.budget is not None and not goal.adaptive
+        wanted = min(left, _MOST_DRAWS if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
         return None if learning is None else LearnedDesign.of(learning, present.checks)
@@ -279,13 +280,13 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         answers: Array,
     ) -> Array:
         """Directions of the error from values of g that no point has shown."""
-        fresh = [] if check is None else [check.values.reshape(-1, fit.values.shape[1])]
+        rest = [model.unexplained()]
+        if check is not None:
+            rest.append(check.residuals(model).reshape(-1, rest[0].shape[1]))
         base, f = model.sketch, average.f(model.sketch.j)
         weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
         j = base.j[:, 0] if fit.scalar else base.j
-        errors = unseen_value_errors(
-            average.problem, np.concatenate([fit.values, *fresh]), j, f, weights
-        )
+        errors = unseen_value_errors(average.problem, np.concatenate(rest), j, f, weights)
         return floor_directions(average.problem, answers, errors)
 
     def _answer(

@@ -30,19 +30,27 @@ class InnerMeans:
 
     `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
     control variates that were fitted, whether the rule uses them or not;
-    `noise` (p,) is the standard deviation of g at a θ that they leave.
+    `rest` (t, N, p) is what they leave of g at some θ, less its mean there.
     """
 
     j: Array
     rule: str
     dim: int
-    noise: Array
+    rest: Array
     variance: Array | None = None
     controls: ControlVariates | None = None
 
     @property
     def by_kernel(self) -> bool:
         return self.rule.startswith("kernel")
+
+    @property
+    def noise(self) -> Array:
+        """The standard deviation (p,) of g at a θ after control variates."""
+        count = self.rest.shape[1]
+        scale = scale_of(self.rest.reshape(-1, self.rest.shape[2]))
+        variance = ((self.rest / scale) ** 2).mean(axis=(0, 1)) * count / max(count - 1, 1)
+        return np.asarray(scale * np.sqrt(variance))
 
     def first(self, n: int) -> InnerMeans:
         variance = None if self.variance is None else self.variance[:n]
@@ -110,7 +118,7 @@ def inner_means(
         found = _bayesian(inner.uniform, values, sizes, inner.x.shape[-1])
         assert found.variance is not None
         return replace(
-            found, j=scale * found.j, noise=scale * found.noise, variance=scale**2 * found.variance
+            found, j=scale * found.j, rest=scale * found.rest, variance=scale**2 * found.variance
         )
     if inner.uniform is not None and outer.uniform is not None:
         uniform = inner.uniform[:rows]  # with few θ not every set of the pool is taken
@@ -133,10 +141,15 @@ def inner_means(
         if usable(scale * j[0]) and judge.change(j) < 0.8 * judge.change(candidates[best]):
             best = name
     left = values if controls is None else work.residuals(controls, min(rows, 32))
-    noise = scale * _noise(left, judge.weights[: len(left)])
     if controls is not None:
         controls = replace(controls, coefficients=scale * controls.coefficients)
-    return InnerMeans(scale * candidates[best], best, inner.x.shape[-1], noise, controls=controls)
+    return InnerMeans(
+        scale * candidates[best],
+        best,
+        inner.x.shape[-1],
+        scale * _centered(left),
+        controls=controls,
+    )
 
 
 def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
@@ -156,8 +169,8 @@ def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) 
     rows = min(_TUNING[0], len(sets))
     (choice,) = kernel_choices(sets, values[:rows], ("uniform", "normal"), 1)
     j = _apply(choice.weights(sets, sizes), values)
-    noise = _noise(values, np.ones(len(values)))
-    return InnerMeans(j, "kernel", dim, noise, choice.posterior_variance(sets, values))
+    rest = _centered(values)
+    return InnerMeans(j, "kernel", dim, rest, choice.posterior_variance(sets, values))
 
 
 @dataclass(frozen=True)
@@ -297,11 +310,9 @@ class _Judge:
         return float(np.sqrt((weights[:, None] * relative).sum() / weights.sum()))
 
 
-def _noise(values: Array, weights: Array) -> Array:
-    """Standard deviation (p,) of values (T, N, p) at a θ."""
-    count = values.shape[1]
-    variance = weights @ values.var(axis=1) / weights.sum() * count / max(count - 1, 1)
-    return np.asarray(np.sqrt(variance))
+def _centered(values: Array) -> Array:
+    """Values (t, N, p) less their means over N."""
+    return np.asarray(values - values.mean(axis=1, keepdims=True))
 
 
 def _mean_weights(sizes: list[int], n: int) -> Array:

@@ -87,6 +87,10 @@ class ModelOfJ(ABC):
     def residuals(self) -> Array:
         """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
 
+    def unexplained(self) -> Array:
+        """Values of g less what the model says of them, (n, p), for some points of the fit."""
+        return self.residuals()
+
     def expected_rms(self) -> Array:
         """The root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
 

@@ -144,6 +144,9 @@ class SurrogateModel(ModelOfJ):
     def residuals(self) -> Array:
         return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
 
+    def unexplained(self) -> Array:
+        return self.means.rest.reshape(-1, self.means.rest.shape[2])
+
     def expected_rms(self) -> Array:
         """Of the noise of g after control variates, and of the error of Ĵ."""
         deviations = self.sd(self.uniform)

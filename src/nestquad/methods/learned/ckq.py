@@ -180,8 +180,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
             self.positive,
             search,
         )
-        values = evaluations.values(grid.n_outer)[:rows].reshape(-1, model.design.j.shape[1])
-        return Fit(model, values, scalar, rows, grid.n_inner, reliable=model.plausible)
+        return Fit(model, scalar, rows, grid.n_inner, reliable=model.plausible)
 
 
 @dataclass(frozen=True, eq=False)

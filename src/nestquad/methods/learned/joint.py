@@ -22,8 +22,8 @@ from nestquad.regression import Regression, ridge
 
 __all__ = ["JointLattice"]
 
-# Numbers of points below this need not be a power of two: a Cholesky factorization is affordable.
-_DENSE_BELOW = 2048
+# Points that a lattice may lack, whose matrix is factorized; any number of them below some size.
+_MOST_MISSING, _ANY_BELOW = 512, 2048
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class JointLattice(LearnedMethod[ModelOfJ]):
     ----------
     n_outer
         M, the number of points; where None, the budget or the tolerance decides. From 2,048 on it
-        is a power of two.
+        is a power of two, or at most 512 short of one.
     periodization
         How g becomes periodic. ``"cubic"`` and ``"quintic"`` slow down at the ends of each
         coordinate, so that g times the density vanishes there: best in few coordinates, as the
@@ -79,7 +79,8 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             raise InputError(
                 "n_outer",
                 repr(size),
-                f"an integer of at least {self.fewest}, and a power of two from {_DENSE_BELOW} on",
+                f"an integer of at least {self.fewest}, and from {_ANY_BELOW} on a power of two or "
+                f"at most {_MOST_MISSING} short of one",
             )
         if self.periodization not in ("auto", *PERIODIZATIONS):
             raise InputError(
@@ -144,9 +145,7 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             orders=self.orders or ((1, 2) if lattice.periodization == "tent" else (1, 2, 3)),
         )
         stream = grid.stream.child(grid.level, 4)
-        return Fit(
-            model, data.values, raw.ndim == 2, n, 1, make_rival=lambda: _ridge_model(data, stream)
-        )
+        return Fit(model, raw.ndim == 2, n, 1, make_rival=lambda: _ridge_model(data, stream))
 
 
 def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
@@ -169,12 +168,13 @@ def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
 
 
 def _usable(n: int) -> int:
-    """The largest usable number of points up to n: any, or a power of two from some number on."""
-    return n if n < _DENSE_BELOW else 1 << (n.bit_length() - 1)
+    """The largest usable number of points up to n."""
+    whole = 1 << (n - 1).bit_length()
+    return n if n < _ANY_BELOW or whole - n <= _MOST_MISSING else whole // 2
 
 
 def _nearest_usable(n: int, present: int) -> int:
     """A usable number of points near n, and more than are present."""
-    if n < _DENSE_BELOW:
+    if n < _ANY_BELOW:
         return n
-    return max(1 << round(float(np.log2(n))), 1 << present.bit_length(), _DENSE_BELOW)
+    return max(1 << round(float(np.log2(n))), 1 << present.bit_length(), _ANY_BELOW)

@@ -285,7 +285,7 @@ class LSMC(LearnedMethod[RegressionModel]):
         )
         stream = grid.stream.child(grid.level, 4)
         model = RegressionModel(regressions, uniform, values, table, outer.base_dim, stream)
-        return Fit(model, values, raw.ndim == 2, n, 1)
+        return Fit(model, raw.ndim == 2, n, 1)
 
     def _regressed(self, values: Array, table: ScoreTable, dim: int, output: str) -> Regression:
         options: dict[str, Any] = {
