@@ -241,11 +241,11 @@ def test_a_g_that_does_not_depend_on_x_has_a_finite_bar():
 
 @pytest.mark.parametrize("method", ["nmc", "nqmc", "mlmc"])
 def test_a_step_of_f_within_the_noise_of_j(method):
-    # J is 0.1 at every θ, f jumps at 0, and the noise of an average of ten values is 0.3: a fifth
-    # and more of all f(J) are wrong, which more θ do not tell.
+    # J is 0.2 at every θ, f jumps at 0, and the noise of an average of ten values is 0.3: a quarter
+    # of all f(J) are wrong, which more θ do not tell.
     problem = nq.NestedExpectation(
         nq.Uniform(),
-        nq.Normal(0.1, 1.0),
+        nq.Normal(0.2, 1.0),
         lambda x, theta: x[..., 0] + 0.0 * theta[..., 0],
         lambda j: (j > 0.0).astype(float),
         exact=1.0,

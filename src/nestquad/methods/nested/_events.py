@@ -76,7 +76,9 @@ def unseen_value_errors(
     of sum one if not all count the same; j (T[, p]); f_values and weights (T, q).
     """
     rows = values.reshape(len(values), -1)
-    if _constant(rows) and _constant(j.reshape(len(j), -1)):
+    if _constant(rows):  # of a part of all points, perhaps: J has seen them all
+        rows, value_weights = j.reshape(len(j), -1), None
+    if _constant(rows):
         return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
     shifts = few_event_errors(rows, shares[:, None])

@@ -131,8 +131,8 @@ def noise_changes(
     """Changes of f(J) (T, q) that the noise of J may hide, from means of two halves of the points.
 
     The first is to a J shrunk by its noise, of log J where f needs J > 0: noise is relative then.
-    The second is for an f with steps: half the step at each θ whose J is within its noise of one.
-    J may have an atom there, so that no number of θ would tell.
+    The second is for an f with steps, and is the mean of f at J moved up and down by its noise: if
+    J has an atom beside a step, the noise carries half of it across, whatever the other θ do.
     """
     half, other = halves
     positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
@@ -143,8 +143,8 @@ def noise_changes(
         noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
         moves = np.diag(noise) if full.ndim > 1 else noise
         sides = [[_f_or_nan(problem, full + s * one, theta) for s in (1, -1)] for one in moves]
-        undecided = np.max([np.abs(up - down) / 2.0 for up, down in sides], axis=0)
-        changes.append(np.where(steps, undecided, 0.0))
+        spread = np.sum([(up + down) / 2.0 - f_values for up, down in sides], axis=0)
+        changes.append(np.where(steps, spread, 0.0))
     return [np.where(np.isfinite(change), change, 0.0) for change in changes]
 
 
