@@ -282,11 +282,20 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         """Directions of the error from values of g that no point has shown."""
         rest = [model.unexplained()]
         if check is not None:
-            rest.append(check.residuals(model).reshape(-1, rest[0].shape[1]))
+            rest.append((check.residuals(model), check.weights))
+        values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
+        shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
         base, f = model.sketch, average.f(model.sketch.j)
         weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
         j = base.j[:, 0] if fit.scalar else base.j
-        errors = unseen_value_errors(average.problem, np.concatenate(rest), j, f, weights)
+        errors = unseen_value_errors(
+            average.problem,
+            np.concatenate(values),
+            j,
+            f,
+            weights,
+            value_weights=np.concatenate(shares) / sum(map(len, values)),
+        )
         return floor_directions(average.problem, answers, errors)
 
     def _answer(

@@ -87,9 +87,9 @@ class ModelOfJ(ABC):
     def residuals(self) -> Array:
         """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
 
-    def unexplained(self) -> Array:
-        """Values of g less what the model says of them, (n, p), for some points of the fit."""
-        return self.residuals()
+    def unexplained(self) -> tuple[Array, Array]:
+        """What the model leaves of g at some θ of the fit, (t[, N], p), and weights (t,)."""
+        return self.residuals(), self.design.weights
 
     def expected_rms(self) -> Array:
         """The root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.

@@ -144,8 +144,8 @@ class SurrogateModel(ModelOfJ):
     def residuals(self) -> Array:
         return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
 
-    def unexplained(self) -> Array:
-        return self.means.rest.reshape(-1, self.means.rest.shape[2])
+    def unexplained(self) -> tuple[Array, Array]:
+        return self.means.rest, self.weights[: len(self.means.rest)]
 
     def expected_rms(self) -> Array:
         """Of the noise of g after control variates, and of the error of Ĵ."""
