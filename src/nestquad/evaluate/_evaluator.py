@@ -98,6 +98,11 @@ class Evaluator:
         """Values on the points of a grid: grids of several methods may share an evaluator."""
         return self._tables.setdefault(grid.points, ValueTable())
 
+    @property
+    def seconds_per_evaluation(self) -> float:
+        """The time that a call of g takes for each of its points; zero before the first call."""
+        return self._pace.per_point
+
     def close(self) -> None:
         if self._workers is not None:
             self._workers.close()

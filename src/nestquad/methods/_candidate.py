@@ -10,6 +10,7 @@ import numpy as np
 from nestquad.errors import NestquadError
 from nestquad.methods._method import Method, Turn
 from nestquad.methods.learned import LearnedDesign
+from nestquad.points import Stream
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Candidate:
     def n_draws(self) -> int:
         """Fresh draws of its check."""
         return 0 if self.turn is None else self.turn.design.n_evaluations - self.n
+
+    @property
+    def stream(self) -> Stream:
+        assert self.turn is not None
+        return self.turn.design.grids[0].stream
 
     @property
     def half_width(self) -> float:

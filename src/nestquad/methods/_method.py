@@ -27,7 +27,8 @@ class Goal:
     `budget` is the number of evaluations that must not be exceeded. With `adaptive` a tolerance
     decides when to stop: start small, and grow where the error is. `half_width` is the half-width
     of the 95 % interval to reach; it is known from the second turn on. `pilot` is the size of the
-    first design where a budget is spent in several turns.
+    first design where a budget is spent in several turns. With `hurried` time counts and not the
+    number of evaluations; `seconds` are those that are left, if they are limited.
     """
 
     stream: Stream
@@ -35,6 +36,8 @@ class Goal:
     adaptive: bool = False
     half_width: float | None = None
     pilot: int | None = None
+    hurried: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods.learned import CKQ, JointLattice, LearnedDesign, LearnedMethod, n_draws
 from nestquad.methods.multilevel import MLKQ, MLMC
-from nestquad.methods.nested import NKQ, NMC
+from nestquad.methods.nested import NKQ, NMC, NQMC
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
@@ -44,11 +44,26 @@ class Portfolio(Design):
 
 
 @dataclass(frozen=True)
-class Auto(Method[tuple[Candidate, ...]]):
+class Race:
+    """Candidates, and the seconds that an evaluation of g takes."""
+
+    candidates: tuple[Candidate, ...]
+    seconds: float
+
+    def standing(self) -> list[Candidate]:
+        return [candidate for candidate in self.candidates if candidate.turn is not None]
+
+
+@dataclass(frozen=True)
+class Auto(Method[Race]):
     """Try several methods on a part of the budget; continue the most promising.
 
     The promise of a candidate is its half-width, extrapolated to the remaining evaluations at the
-    rate 1/n. Candidates are compared again after each turn.
+    rate 1/n. Candidates are compared again after each turn. A model that fresh draws refute is no
+    candidate any more.
+
+    Without a budget, time counts instead of evaluations. `NQMC` goes first, and learning begins
+    when it promises to be faster, which depends on the time that g takes.
 
     Parameters
     ----------
@@ -81,11 +96,16 @@ class Auto(Method[tuple[Candidate, ...]]):
         self,
         problem: NestedExpectation,
         goal: Goal,
-        last: Turn[tuple[Candidate, ...]] | None = None,
+        last: Turn[Race] | None = None,
     ) -> Design | None:
         methods = self.candidates or (
             (JointLattice(), CKQ(), MLKQ()) if has_transports(problem) else (NMC(), MLMC())
         )
+        hurried = goal.hurried and self.candidates is None and has_transports(problem)
+        if last is None and hurried:
+            plain = NQMC().plan(problem, replace(goal, stream=goal.stream.child(41), pilot=256))
+            assert plain is not None
+            return Portfolio.of(((NQMC(), plain),))
         if last is None:
             pilot = next(_planned(problem, goal, methods, first=True), None)
             if pilot is not None:
@@ -96,13 +116,21 @@ class Auto(Method[tuple[Candidate, ...]]):
             return None if design is None else Portfolio.of(((only, design),))
         portfolio = last.design
         assert isinstance(portfolio, Portfolio)
-        if len(portfolio.parts) == 1 and portfolio.parts[0][0] in methods:
-            pilots = _pilots(problem, goal, methods, last.state[0])
+        present = [one for one in last.state.candidates if one.method in methods]
+        if hurried and not present:
+            larger = _plainly(problem, goal, last.state)
+            if larger is not None:
+                return Portfolio.of(((NQMC(), larger),))
+            pilot = next(_planned(problem, goal, methods, first=True), None)
+            if pilot is not None:
+                return Portfolio.of((*portfolio.parts, pilot))
+        if len(present) == 1:
+            pilots = _pilots(problem, goal, methods, present[0])
             if pilots:
-                return Portfolio.of(_checked(problem, goal, last.state[0], portfolio.parts, pilots))
-        standing = [candidate for candidate in last.state if candidate.turn is not None]
-        if not standing and last.state[0].failure:
-            raise last.state[0].failure
+                return Portfolio.of(_checked(problem, goal, present[0], portfolio.parts, pilots))
+        standing = last.state.standing()
+        if not standing and last.state.candidates[0].failure:
+            raise last.state.candidates[0].failure
         left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
         believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
@@ -117,20 +145,19 @@ class Auto(Method[tuple[Candidate, ...]]):
                 return Portfolio.of(tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts))
         return None
 
-    def analyze(
-        self, evaluations: Evaluations, last: Turn[tuple[Candidate, ...]] | None = None
-    ) -> Turn[tuple[Candidate, ...]]:
+    def analyze(self, evaluations: Evaluations, last: Turn[Race] | None = None) -> Turn[Race]:
         portfolio = evaluations.design
         assert isinstance(portfolio, Portfolio)
-        known = {one.method.name: one for one in last.state} if last else {}
-        state = tuple(
+        known = {one.method.name: one for one in last.state.candidates} if last else {}
+        found_by = [
             _analyzed(evaluations, method, design, known.get(method.name))
             for method, design in portfolio.parts
-        )
-        standing = [candidate for candidate in state if candidate.turn is not None]
+        ]
+        state = Race(tuple(found_by), evaluations.evaluator.seconds_per_evaluation)
+        standing = state.standing()
         if not standing:
-            failure = state[0].failure
-            if failure and (isinstance(failure, OutOfTimeError) or len(state) > 1):
+            failure = state.candidates[0].failure
+            if failure and (isinstance(failure, OutOfTimeError) or len(state.candidates) > 1):
                 raise failure
             # The other candidates have not been asked yet; if that is too late, `plan` raises.
             return Turn(portfolio, Estimate(np.nan, np.inf, 0, 0, 0, self.name), state)
@@ -140,7 +167,8 @@ class Auto(Method[tuple[Candidate, ...]]):
         candidates = {one.method.name: one.turn.estimate for one in standing if one.turn}
         opinions = [f"{name} {one.summary}" for name, one in candidates.items()]
         notes = [f"auto chose {best.method.name}, the smallest error bar: {', '.join(opinions)}"]
-        notes += [f"{one.method.name} dropped out: {one.failure}" for one in state if one.failure]
+        failed = [one for one in state.candidates if one.failure]
+        notes += [f"{one.method.name} dropped out: {one.failure}" for one in failed]
         notes += characteristics(evaluations.problem, found) + found.diagnostics.get("notes", [])
         estimate = replace(
             found,
@@ -149,6 +177,33 @@ class Auto(Method[tuple[Candidate, ...]]):
             diagnostics={**found.diagnostics, "chosen": best.method.name, "notes": notes},
         )
         return Turn(portfolio, estimate, state)
+
+
+def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> Design | None:
+    """The next design of the plain rule, if it promises to be there before learning would."""
+    (plain,) = state.candidates
+    if plain.turn is None or plain.turn.estimate.sample is None:
+        return None
+    spread = plain.turn.estimate.sample.spread
+    if goal.half_width:
+        time = state.seconds * plain.needs(goal.half_width)
+        if time > learning_seconds(spread / goal.half_width, state.seconds):
+            return None
+    elif goal.seconds is not None:
+        reached = plain.promise(goal.seconds / max(state.seconds, 1e-9))
+        if learning_seconds(spread / max(reached, 1e-300), state.seconds) < goal.seconds:
+            return None
+    return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn)
+
+
+def learning_seconds(accuracy: float, seconds: float) -> float:
+    """Predicted time to learn, if f(J) varies by `accuracy` half-widths and g takes `seconds`.
+
+    Fitted to runs on two cores: an overhead, an analysis that grows with the number of
+    evaluations, and the evaluations themselves.
+    """
+    n = 1100.0 * float((0.01 * accuracy) ** 0.45)
+    return 0.3 + (1.2e-4 + seconds) * n
 
 
 def _pilot_size(goal: Goal, *, first: bool) -> int:
@@ -220,7 +275,7 @@ def _continued(
     """The next design of a candidate, within the rest of the budget."""
     assert candidate.turn is not None
     budget = None if goal.budget is None else int(candidate.turn.design.n_evaluations + left)
-    own = replace(goal, stream=candidate.turn.design.grids[0].stream, budget=budget)
+    own = replace(goal, stream=candidate.stream, budget=budget)
     try:
         design = candidate.method.plan(problem, own, candidate.turn)
     except NestquadError:  # it says why it cannot go on when it is asked for by name

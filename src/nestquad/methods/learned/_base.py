@@ -34,6 +34,7 @@ M = TypeVar("M", bound=ModelOfJ)
 # Share of the evaluations that are fresh draws, and their largest and smallest number: each is
 # compared with all points of the model, which takes time; fewer show nothing.
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
+AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +94,11 @@ class Learned(Generic[M]):
     @property
     def scalar(self) -> bool:
         return self.fit.scalar
+
+    @property
+    def averaging(self) -> bool:
+        """Whether nearly all of the error is that of the average over θ."""
+        return self.parts["average"] ** 2 > 0.9 * sum(size**2 for size in self.parts.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +165,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return LearnedDesign.of(design, ())
         present, half = last.design, NORMAL_95 * float(np.max(last.estimate.std_error))
         assert isinstance(present, LearnedDesign)
+        if goal.adaptive and last.state.check is not None and last.state.averaging:
+            return None  # more values of g would change nothing
         unchecked = last.state.check is None and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
@@ -250,6 +258,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             sample=found.average.sample(found.model.sketch),
         )
         state = Learned(fit, found.model, found.answers, sizes, found.rate, check)
+        if state.averaging:
+            estimate.diagnostics["notes"].append(AVERAGING)
         return Turn(design, estimate, state)
 
     def _chosen(
