@@ -151,8 +151,24 @@ class JointModel(ModelOfJ):
 
     def at(self, uniform: Array, inner: Array) -> Array:
         v = periodic(self.data.periodization, np.concatenate([uniform, inner], axis=1))
+        if self.data.periodization == "tent":
+            # Both v and 1 − v belong to a uniform, and the process differs there: a far binary
+            # digit chooses between them, so that the mean over x is that over all of the circle.
+            other = np.floor(inner * 2.0**30) % 2.0 == 1.0
+            v[:, self.dim :] = np.where(other, 1.0 - v[:, self.dim :], v[:, self.dim :])
         away = v - self.data.shift
-        return self._means(v, lambda process: process.at(away)).j
+        found = self._means(v, lambda process: process.at(away)).j
+        # Bounds and tails move Ĵ, and ĝ with it. Rows of the same θ follow each other.
+        new = np.append(True, (uniform[1:] != uniform[:-1]).any(axis=1))
+        theta = v[new, : self.dim]
+        off = theta - self.data.shift[: self.dim]
+        base = self._means(theta, lambda process: process.at(off))
+        shift = self._with_tails(base, self._tails).j - base.j
+        return np.asarray(found + shift[np.cumsum(new) - 1])
+
+    @property
+    def periodization(self) -> Periodization:
+        return self.data.periodization
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         v = periodic(self.data.periodization, uniform)

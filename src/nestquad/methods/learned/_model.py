@@ -35,6 +35,11 @@ class ModelOfJ(ABC):
     """Whether it follows any J, given enough points, and so claims that its residuals are noise."""
 
     @property
+    def periodization(self) -> Periodization:
+        """Of x in `at`. Where its density vanishes, ĝ has a mean over x but no variance."""
+        return "tent"
+
+    @property
     @abstractmethod
     def n_points(self) -> int:
         """Number of points of the fit, in the unit of `refitted`."""

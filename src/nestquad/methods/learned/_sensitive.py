@@ -55,6 +55,17 @@ def sensitive_points(
     uniform, weights
         (n, d_θ) and (n,), independent draws given the pool.
     """
+    found = sensitive_set(average, model, n, stream, noise)
+    return found.uniform, found.weights
+
+
+def sensitive_set(
+    average: DenseAverage, model: ModelOfJ, n: int, stream: Stream, noise: Array | float = 0.0
+) -> DenseSet:
+    """`sensitive_points` with Ĵ as dense averages see it.
+
+    A model on a lattice may have two values at the same uniforms, of which `mean` takes one.
+    """
     affordable = (_NUMBERS // max(model.cost, 1)).bit_length() - 1
     log2_size = max(min(affordable, _MOST), _FEWEST)
     parts = list(model.replicates(1, log2_size, stream.child(0)))
@@ -69,7 +80,8 @@ def sensitive_points(
     # One uniform a draw, so that more draws begin with the same.
     upper = np.cumsum(chance)
     picked = np.searchsorted(upper[:-1], upper[-1] * stream.child(1).generator().random(n), "right")
-    return pool.uniform[picked], pool.weights[picked] / (len(mass) * chance[picked])
+    weights = pool.weights[picked] / (len(mass) * chance[picked])
+    return DenseSet(pool.uniform[picked], weights, pool.j[picked])
 
 
 def sensitivity(
