@@ -1,0 +1,426 @@
+"""Certificate of an answer: an interval from fresh independent draws, whatever the model is worth.
+
+I = E f(Ĵ) + E[f(J) − f(Ĵ)]. The first term is a dense average, free of g. The second is the mean of
+independent draws: θ from a mixture of its law and of where f(Ĵ) is sensitive, with known weights,
+fresh x given θ, and residuals r = g − ĝ, so that J = Ĵ + E[r | θ]. A mean r̄ of N residuals makes
+f(Ĵ + r̄) biased, so a few θ have ever more of them: level l has N₀ 4^l, and its draws are the
+differences between f(all) and the mean of f over the four quarters, which telescope to f(J).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nestquad._typing import Array
+from nestquad.accuracy import order_of_smoothness, propagated, size_of, takes
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
+from nestquad.methods._candidate import Candidate
+from nestquad.methods._method import Turn, assembled
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._base import Learned
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._sensitive import sensitive_set
+from nestquad.methods.nested import rare_event_errors
+from nestquad.points import IID, Given, Stream, density, moved, periodic
+from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95, Estimate
+
+# Residuals at one θ: by which factor they grow from level to level, and the most. Beyond, what
+# levels leave out is bounded. Four parts as in multilevel methods, where 4 … 8 are best.
+_PARTS, _MOST = 4, 512
+# Fewest θ of a level: below, their variance is not known to a factor of two.
+_FEWEST = 16
+# θ at which levels are tried out with residuals of the pilot, from as many neighbours on either
+# side, since residuals often grow with J; and the most rows of ĝ at a time.
+_TRIED, _NEAR, _ROWS = 1024, 4, 4096
+# Where J has to be positive, Ĵ + r̄ is no less than this share of the plain mean of g.
+_LEAST = 0.1
+
+
+def model_of(turn: Turn[Any]) -> Learned[Any] | None:
+    """The learned model behind an answer; of several candidates', that of the smallest bar."""
+    if isinstance(turn.state, Learned):
+        return turn.state
+    if not isinstance(turn.state, tuple):
+        return None
+    candidates = [one for one in turn.state if isinstance(one, Candidate) and one.turn]
+    learned = [one for one in candidates if one.turn and isinstance(one.turn.state, Learned)]
+    best = min(learned, key=lambda one: one.half_width, default=None)
+    return best.turn.state if best is not None and best.turn else None
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Residuals N_l at each θ, and numbers n_l of θ, of all levels.
+
+    `loss` is the mean square error to expect in units of the spread of f, and `beyond` (q,) the
+    bias that more levels would remove.
+    """
+
+    n_inner: tuple[int, ...]
+    n_outer: tuple[int, ...]
+    loss: float = np.inf
+    beyond: Array | float = 0.0
+
+    @property
+    def n_evaluations(self) -> int:
+        return sum(n * m for n, m in zip(self.n_inner, self.n_outer, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Independent draws of one level: weighted differences (n, q) of f, and Ĵ + r̄ (n, p)."""
+
+    values: Array
+    j: Array
+
+
+@dataclass(eq=False)
+class Certificate:
+    """An interval for I from fresh draws; `learned` is the model of J, None for none.
+
+    Draws come in batches, each with a stream of its own. The sizes of the levels are planned with
+    a pilot that does not count, so that they do not depend on the draws.
+    """
+
+    evaluator: Evaluator
+    stream: Stream
+    learned: Learned[Any] | None
+    batches: list[list[Draws]] = field(default_factory=list)
+    n_evaluations: int = 0
+    beyond: Array | float = 0.0
+
+    @property
+    def problem(self) -> NestedExpectation:
+        return self.evaluator.problem
+
+    @property
+    def model(self) -> ModelOfJ | None:
+        return None if self.learned is None else self.learned.model
+
+    @cached_property
+    def average(self) -> DenseAverage:
+        scalar = self.learned.scalar if self.learned else self.pilot.ndim == 2
+        return DenseAverage(self.problem, scalar, self.stream.child(0))
+
+    # The pilot: residuals that say how many draws each level needs.
+
+    @cached_property
+    def _pilot(self) -> Evaluations:
+        rows, columns = (64, 2) if self.model else (32, 16)
+        grid = Grid(rows, columns, IID(), IID(), None, self.stream.child(1))
+        return Evaluations(self.evaluator, Design((self._with_edges(grid),)))
+
+    @cached_property
+    def pilot(self) -> Array:
+        """Values of g (T, N[, p])."""
+        return self._pilot.values(self._pilot.design.grids[0].n_outer)
+
+    @cached_property
+    def _known(self) -> tuple[DenseSet, Array]:
+        """Tried θ with Ĵ, and residuals (T, N, p) of the pilot in the order of Ĵ."""
+        values = self.pilot.reshape(*self.pilot.shape[:2], -1)
+        if self.model is None:
+            center = values.mean(axis=1)
+            # Centered values vary too little, by (N − 1)/N.
+            rest = (values - center[:, None]) * np.sqrt(values.shape[1] / (values.shape[1] - 1))
+            order = np.argsort(center[:, 0])
+            copies = np.repeat(center, _TRIED // len(center), axis=0)
+            return DenseSet(copies[:, :0], np.ones(len(copies)), copies), rest[order]
+        uniform = self._pilot.outer().uniform
+        assert uniform is not None
+        j = self.model.mean(uniform[: len(values)])
+        rest, _ = self._residuals(self._pilot, 0, uniform[: len(values)], j, values)
+        noise = np.sqrt(np.mean(rest**2, axis=(0, 1)))
+        # Left-out residuals of the fit are many and show tails, unless they are means over x.
+        left_out = self.model.residuals()
+        if (np.sqrt(np.mean(left_out**2, axis=0)) >= 0.5 * noise).all():
+            design = self.model.design
+            total = np.cumsum(design.weights)
+            picked = np.searchsorted(total, total[-1] * (np.arange(_TRIED) + 0.5) / _TRIED)
+            j, rest = design.j[picked], left_out[picked, None]
+        tried = sensitive_set(self.average, self.model, _TRIED, self.stream.child(2), noise)
+        return tried, rest[np.argsort(j[:, 0], kind="stable")]
+
+    @cached_property
+    def _positive(self) -> Array:
+        """Outputs (p,) of J that f needs positive: f refuses −J, and g is never negative."""
+        j = self._known[0].j
+        values = self.pilot.reshape(-1, j.shape[1])
+        refused = not takes(self.problem, self.average._argument(-np.abs(j) - 1e-300))
+        return np.asarray((values.min(axis=0) >= 0) & refused)
+
+    def _tried(self, log2_most: int) -> Array:
+        """Residuals (S, 2^most, p) at tried θ, resampled from the pilot's at θ of similar Ĵ."""
+        points, rest = self._known
+        rng = self.stream.child(3).generator()
+        rows, columns = rest.shape[:2]
+        rank = np.argsort(np.argsort(points.j[:, 0])) * rows // len(points.j)
+        shape = (len(rank), 1 << log2_most)
+        reach = max(_NEAR, rows // 16)
+        near = np.clip(rank[:, None] + rng.integers(-reach, reach + 1, size=shape), 0, rows - 1)
+        return np.asarray(rest[near, rng.integers(columns, size=shape)])
+
+    def levels(self, n_evaluations: int) -> Levels:
+        """Sizes of levels for about that many evaluations, by what residuals of the pilot do."""
+        points, weights = self._known[0], self._known[0].weights[:, None]
+        most = int(np.log2(np.clip(n_evaluations / (2 * _FEWEST), 16, _MOST)))
+        drawn = self._tried(most)
+        base = self.average.f(points.j) if self.model else 0.0
+        floor = _LEAST * np.maximum(points.j, 0.0)[:, None]
+        finer: list[Array] = []
+        for power in range(most + 1):
+            means = drawn.reshape(len(drawn), -1, 1 << power, drawn.shape[2]).mean(axis=2)
+            j = points.j[:, None] + means[:, :_PARTS]
+            finer.append(self.average.f(np.where(self._positive, np.maximum(j, floor), j)))
+        with np.errstate(invalid="ignore"):
+            spread = np.nanstd(np.where(np.isfinite(finer[-1]), finer[-1], np.nan), axis=(0, 1))
+        spread = np.where(spread > 0, spread, 1.0)
+        own = [weights * (f[:, 0] - base) / spread for f in finer]
+        average = [(weights * f.mean(axis=1)).mean(axis=0) / spread for f in finer]
+        best, loss = Levels((_PARTS,), (n_evaluations // _PARTS,)), np.inf
+        for first in range(most - 1):
+            terms, sizes = [own[first]], [1 << first]
+            for last in range(first + 2, most + 1, 2):
+                terms.append(weights * (finer[last][:, 0] - finer[last - 2].mean(axis=1)) / spread)
+                sizes.append(1 << last)
+                left = n_evaluations - _FEWEST * sum(sizes)
+                deviations = np.sqrt([term.var(axis=0).sum() for term in terms])
+                if not np.isfinite(deviations).all() or left <= 0:
+                    continue
+                total = float((deviations * np.sqrt(sizes)).sum())
+                # Bias that larger sizes would remove.
+                beyond = np.abs(average[-1] - average[last])
+                expected = total**2 / left + float((beyond**2).sum())
+                if expected < loss:
+                    loss = expected
+                    shares = deviations / np.sqrt(sizes) / max(total, 1e-300)
+                    if total == 0:
+                        shares[0] = 1.0 / sizes[0]
+                    count = _FEWEST + np.floor(left * shares).astype(int)
+                    outer = tuple(map(int, count))
+                    best = Levels(tuple(sizes), outer, loss, beyond * spread)
+        return best
+
+    # Draws.
+
+    def draw(self, levels: Levels) -> None:
+        """One more batch."""
+        stream = self.stream.child(4, len(self.batches))
+        grids, chosen = [], []
+        for level, (n, m) in enumerate(zip(levels.n_outer, levels.n_inner, strict=True)):
+            grid = Grid(n, m, IID(), IID(), None, stream, level)
+            if self.model is not None:
+                own, noise = stream.child(level, 2), self._noise
+                points = sensitive_set(self.average, self.model, n, own, noise)
+                chosen.append(points)
+                grid = self._with_edges(replace(grid, outer_points=Given(points.uniform)))
+            grids.append(grid)
+        evaluations = Evaluations(self.evaluator, Design(tuple(grids)))
+        before = self.evaluator.n_evaluations
+        batch = [
+            self._drawn(evaluations, level, chosen[level] if chosen else None)
+            for level in range(len(grids))
+        ]
+        self.n_evaluations += self.evaluator.n_evaluations - before
+        self.batches.append(batch)
+        self.beyond = levels.beyond
+
+    @property
+    def _noise(self) -> Array:
+        return np.asarray(np.sqrt(np.mean(self._known[1] ** 2, axis=(0, 1))))
+
+    def _with_edges(self, grid: Grid) -> Grid:
+        """Half of the x from the density of the model's periodization, which prefers the ends."""
+        if self.model is None or self.model.periodization == "tent":
+            return grid
+        rng = grid.inner_stream.generator()
+        v = rng.random((grid.n_outer, grid.n_inner, self.problem.inner_base_dim))
+        u = np.where(
+            rng.random(v.shape[:2])[:, :, None] < 0.5, moved(self.model.periodization, v), v
+        )
+        return replace(grid, inner_points=Given(np.maximum(u, np.finfo(float).tiny)))
+
+    def _weights(self, inner: Array) -> Array:
+        """Weights (n, N, 1) that make such x a sample of their law, at most 2."""
+        assert self.model is not None
+        kind = self.model.periodization
+        if kind == "tent":
+            return np.ones((*inner.shape[:2], 1))
+        w = density(kind, periodic(kind, inner))[:, :, None]
+        return np.asarray(2.0 * w / (1.0 + w))
+
+    def _drawn(self, evaluations: Evaluations, level: int, points: DenseSet | None) -> Draws:
+        grid = evaluations.design.grids[level]
+        raw = evaluations.values(grid.n_outer, level)
+        values = raw.reshape(*raw.shape[:2], -1)
+        n = len(values)
+        if points is None:
+            weights, center, residuals = np.ones((n, 1)), np.zeros((n, values.shape[2])), values
+        else:
+            weights, center = points.weights[:n, None], points.j[:n]
+            residuals, values = self._residuals(
+                evaluations, level, points.uniform[:n], center, values
+            )
+        j = self._j(center, residuals, values)
+        found = self.average.f(j)
+        if level > 0:
+            for first in range(_PARTS):
+                some = slice(first, None, _PARTS)
+                found -= (
+                    self.average.f(self._j(center, residuals[:, some], values[:, some])) / _PARTS
+                )
+        elif points is not None:
+            found -= self.average.f(center)
+        return Draws(weights * found, j)
+
+    def _j(self, center: Array, residuals: Array, values: Array) -> Array:
+        """Ĵ + r̄ (n, p), kept positive where f needs it.
+
+        The bound tends to a share of J itself as residuals become many, so that the limit of the
+        levels is f(J) whatever Ĵ is.
+        """
+        n = residuals.shape[1]
+        j = center + residuals.mean(axis=1)
+        least = _LEAST * (values.sum(axis=1) + np.maximum(center, 0.0)) / (n + 1.0)
+        return np.where(self._positive, np.maximum(j, least), j)
+
+    def _residuals(
+        self, evaluations: Evaluations, level: int, uniform: Array, j: Array, values: Array
+    ) -> tuple[Array, Array]:
+        """g − ĝ (n, N, p), for a ĝ whose mean over x is J (n, p), and g; both weighted."""
+        assert self.model is not None
+        n, m, p = values.shape
+        theta = self.problem.outer_law.from_uniform(uniform)
+        inner = evaluations.inner(theta, (0, n), level).uniform
+        assert inner is not None
+        rows, x = np.repeat(uniform, m, axis=0), inner.reshape(n * m, -1)
+        cuts = range(0, n * m, _ROWS)
+        control = [self.model.at(rows[i : i + _ROWS], x[i : i + _ROWS]) for i in cuts]
+        shift = (self.model.mean(uniform) - j)[:, None]
+        weights = self._weights(inner)
+        residuals = weights * (values - np.concatenate(control).reshape(n, m, p)) + shift
+        return residuals, weights * values
+
+    # The answer.
+
+    def estimate(self) -> Estimate:
+        """The interval from all batches."""
+        draws = [
+            Draws(*(np.concatenate([getattr(d, name) for d in level]) for name in ("values", "j")))
+            for level in zip(*self.batches, strict=True)
+        ]
+        means = [d.values.mean(axis=0) for d in draws]
+        answers = np.sum(means, axis=0)
+        parts: dict[str, Array] = {}
+        notes = []
+        noise = max(float(np.sqrt(np.sum(d.values.var(axis=0).max() / len(d.j)))) for d in draws)
+        if self.model is not None:
+            dense = self.average.of(self.model, noise)
+            answers = answers + dense.mean(axis=0)
+            parts["average"] = self.average.errors(dense)
+        k = np.atleast_1d(self.problem.finish(answers)).size
+        finite = all(np.isfinite(d.values).all() for d in draws)
+        if not finite:
+            notes.append(
+                "f is not finite at means of few values of g: no certificate; another "
+                "parametrization, or a g that keeps J in the domain of f, would help"
+            )
+            answers = np.where(np.isfinite(answers), answers, 0.0)
+            parts["domain"] = np.full((k, 1), np.inf)
+            return self._assembled(answers, parts, draws, np.inf, notes)
+        influence = [
+            propagated(self.problem, answers, (d.values - m) / len(d.j)).T
+            for d, m in zip(draws, means, strict=True)
+        ]
+        dof = degrees_of_freedom(influence)
+        student = float(stdtrit(dof, 0.975)) / NORMAL_95
+        parts["draws"] = student * np.concatenate(
+            [one * np.sqrt(one.shape[1] / (one.shape[1] - 1)) for one in influence], axis=1
+        )
+        order = self._order(draws[0].j)
+        parts["levels"] = np.diag(self._rest(draws[-1].values, order))
+        parts["levels"] = np.abs(propagated(self.problem, answers, parts["levels"])).T
+        floor = propagated(self.problem, answers, np.diag(self._unseen(draws[0], order))).T
+        if size_of(floor) > size_of(parts["draws"]):
+            notes.append("few or no draws changed f: the interval bounds what was not seen")
+            parts["events"] = floor
+        return self._assembled(answers, parts, draws, dof, notes)
+
+    def _rest(self, last: Array, order: int) -> Array:
+        """Bounds (q,) for the bias that levels beyond the last, with draws (n, q), would remove.
+
+        It falls like 1/N, or 1/√N where f jumps: a third of what the last level removed, or all of
+        it. The pilot may see more, but no more than the last level and its noise. Where f jumps
+        and J is close to the jump at many θ, f is undecided there, and its bias may be as large.
+        """
+        removed, noise = np.abs(last.mean(axis=0)), last.std(axis=0) / np.sqrt(len(last))
+        rest = removed / ((_PARTS if order else _PARTS**0.5) - 1.0)
+        if order == 0:
+            rest = np.maximum(rest, np.abs(last).mean(axis=0))
+        return np.asarray(np.maximum(rest, np.minimum(self.beyond, removed + 2.0 * noise)))
+
+    def _order(self, j: Array) -> int:
+        j = self.average._argument(j)
+        if self._positive.any():
+            return order_of_smoothness(self.problem, j[(j > 0).reshape(len(j), -1).all(axis=1)])
+        return order_of_smoothness(self.problem, j)
+
+    def _unseen(self, draws: Draws, order: int) -> Array:
+        """Standard errors (q,) for changes of f that the draws may have missed.
+
+        A continuous f changes as little as J does, unless it was the same at all of them.
+        """
+        j = self.average._argument(draws.j)
+        if order > 0 and np.ptp(self.average.f(draws.j), axis=0).all():
+            return np.zeros(draws.values.shape[1])
+        equal = np.full(draws.values.shape, 1.0 / len(j))
+        return rare_event_errors(self.problem, j, draws.values, equal)
+
+    def _assembled(
+        self,
+        answers: Array,
+        parts: dict[str, Array],
+        draws: Sequence[Draws],
+        dof: float,
+        notes: list[str],
+    ) -> Estimate:
+        n_outer = sum(len(d.j) for d in draws)
+        notes = [
+            f"{self.n_evaluations:,} fresh evaluations at {n_outer:,} theta in {len(draws)} levels",
+            *notes,
+        ]
+        found = assembled(
+            self.problem,
+            answers,
+            parts,
+            {"n_by_level": [len(d.j) for d in draws], "notes": notes},
+            n_evaluations=self.n_evaluations,
+            n_outer=n_outer,
+            n_inner=max(1, self.n_evaluations // max(n_outer, 1)),
+            method="certificate",
+        )
+        return replace(found, dof=dof)
+
+
+def degrees_of_freedom(influence: Sequence[Array]) -> float:
+    """Of a sum of means of independent draws, from their influences (k, n) on the answers.
+
+    The variance estimate of n draws with kurtosis κ has a relative variance of (κ − 1)/n, a χ²
+    variable with ν degrees of freedom one of 2/ν. Few draws, and few that carry all the variance,
+    both mean few degrees of freedom. The least over the answers.
+    """
+    total = sum((one**2).sum(axis=1) for one in influence)
+    doubt = sum(
+        np.maximum((one**4).sum(axis=1) - (one**2).sum(axis=1) ** 2 / one.shape[1], 0.0)
+        for one in influence
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(doubt > 0, 2.0 * total**2 / doubt, np.inf)
+    return float(np.clip(np.min(found), 2.0, 1e9))
