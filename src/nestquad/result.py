@@ -195,13 +195,14 @@ class Estimate:
             f"{name}{self.summary} (95 %), {self.n_evaluations:,} evaluations "
             f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.status}, "
             f"{self.seconds:.2g} s"
+            + ("" if self.certified is None else f"; certified {self.certified.summary}")
         )
 
     def _repr_html_(self) -> str:
-        low, high = self.interval()
         rows = {
             "value": _cell(self.value),
-            "95 % interval": f"{_cell(low)} … {_cell(high)}",
+            "95 % interval": _ends(self),
+            "certified 95 % interval": "" if self.certified is None else _ends(self.certified),
             "exact": "" if self.exact is None else _cell(self.exact),
             "evaluations of g": f"{self.n_evaluations:,} ({self.n_outer:,} × {self.n_inner:,})",
             "method": self.method,
@@ -230,6 +231,8 @@ class Estimate:
             "value": plain(self.value),
             "std_error": plain(self.std_error),
             "interval95": [plain(low), plain(high)],
+            "dof": plain(self.dof),
+            "certified": None if self.certified is None else self.certified.to_dict(),
             "exact": plain(self.exact),
             "n_evaluations": self.n_evaluations,
             "n_outer": self.n_outer,
@@ -304,3 +307,7 @@ def _digits(value: float, half_width: float) -> str:
 
 def _cell(value: Any) -> str:
     return ", ".join(f"{v:.8g}" for v in np.atleast_1d(np.asarray(value, dtype=float)))
+
+
+def _ends(estimate: Estimate) -> str:
+    return " … ".join(map(_cell, estimate.interval()))

@@ -3,7 +3,16 @@
 from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods._names import METHODS, as_method
 from nestquad.methods.auto import Auto
-from nestquad.methods.learned import CKQ, LSMC, JointLattice, Learned, LearnedMethod, ModelOfJ
+from nestquad.methods.learned import (
+    CKQ,
+    LSMC,
+    Certificate,
+    JointLattice,
+    Learned,
+    LearnedMethod,
+    ModelOfJ,
+    model_of,
+)
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC, kernel_outer
 
@@ -17,6 +26,7 @@ __all__ = [
     "NMC",
     "NQMC",
     "Auto",
+    "Certificate",
     "Goal",
     "JointLattice",
     "Learned",
@@ -26,4 +36,5 @@ __all__ = [
     "Turn",
     "as_method",
     "kernel_outer",
+    "model_of",
 ]

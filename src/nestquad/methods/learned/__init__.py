@@ -1,9 +1,19 @@
 """Learned methods: a model of J, and the average of f(Ĵ)."""
 
 from nestquad.methods.learned._base import Learned, LearnedMethod
+from nestquad.methods.learned._certificate import Certificate, model_of
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
 from nestquad.methods.learned.lsmc import LSMC
 
-__all__ = ["CKQ", "LSMC", "JointLattice", "Learned", "LearnedMethod", "ModelOfJ"]
+__all__ = [
+    "CKQ",
+    "LSMC",
+    "Certificate",
+    "JointLattice",
+    "Learned",
+    "LearnedMethod",
+    "ModelOfJ",
+    "model_of",
+]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import stdtrit
@@ -59,7 +59,7 @@ def model_of(turn: Turn[Any]) -> Learned[Any] | None:
 class Levels:
     """Residuals N_l at each θ, and numbers n_l of θ, of all levels.
 
-    `loss` is the mean square error to expect in units of the spread of f, and `beyond` (q,) the
+    `loss` is the mean square error to expect in units of the `spread` of f, and `beyond` (q,) the
     bias that more levels would remove.
     """
 
@@ -67,10 +67,12 @@ class Levels:
     n_outer: tuple[int, ...]
     loss: float = np.inf
     beyond: Array | float = 0.0
+    spread: float = 1.0
 
     @property
-    def n_evaluations(self) -> int:
-        return sum(n * m for n, m in zip(self.n_inner, self.n_outer, strict=True))
+    def half_width(self) -> float:
+        """To expect, of the 95 % interval."""
+        return NORMAL_95 * float(np.sqrt(self.loss)) * self.spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,9 @@ class Certificate:
     def average(self) -> DenseAverage:
         scalar = self.learned.scalar if self.learned else self.pilot.ndim == 2
         return DenseAverage(self.problem, scalar, self.stream.child(0))
+
+    fewest: ClassVar[int] = 512
+    """Evaluations below which there is too little to see."""
 
     # The pilot: residuals that say how many draws each level needs.
 
@@ -197,6 +202,8 @@ class Certificate:
                 total = float((deviations * np.sqrt(sizes)).sum())
                 # Bias that larger sizes would remove.
                 beyond = np.abs(average[-1] - average[last])
+                if self._order == 0:
+                    beyond = np.maximum(beyond, np.abs(terms[-1]).mean(axis=0))
                 expected = total**2 / left + float((beyond**2).sum())
                 if expected < loss:
                     loss = expected
@@ -205,7 +212,8 @@ class Certificate:
                         shares[0] = 1.0 / sizes[0]
                     count = _FEWEST + np.floor(left * shares).astype(int)
                     outer = tuple(map(int, count))
-                    best = Levels(tuple(sizes), outer, loss, beyond * spread)
+                    size = float(spread.max())
+                    best = Levels(tuple(sizes), outer, loss, beyond * spread, size)
         return best
 
     # Draws.
@@ -278,7 +286,7 @@ class Certificate:
                 )
         elif points is not None:
             found -= self.average.f(center)
-        return Draws(weights * found, j)
+        return Draws(np.asarray(weights * found), j)
 
     def _j(self, center: Array, residuals: Array, values: Array) -> Array:
         """Ĵ + r̄ (n, p), kept positive where f needs it.
@@ -341,19 +349,18 @@ class Certificate:
         ]
         dof = degrees_of_freedom(influence)
         student = float(stdtrit(dof, 0.975)) / NORMAL_95
-        parts["draws"] = student * np.concatenate(
-            [one * np.sqrt(one.shape[1] / (one.shape[1] - 1)) for one in influence], axis=1
-        )
-        order = self._order(draws[0].j)
-        parts["levels"] = np.diag(self._rest(draws[-1].values, order))
+        # As for rare events: there may be three more as large as the largest.
+        largest = np.max([np.abs(one).max(axis=1) for one in influence], axis=0)
+        parts["draws"] = student * np.concatenate([*influence, np.sqrt(3.0) * largest[:, None]], 1)
+        parts["levels"] = np.diag(self._rest(draws[-1].values))
         parts["levels"] = np.abs(propagated(self.problem, answers, parts["levels"])).T
-        floor = propagated(self.problem, answers, np.diag(self._unseen(draws[0], order))).T
+        floor = propagated(self.problem, answers, np.diag(self._unseen(draws[0]))).T
         if size_of(floor) > size_of(parts["draws"]):
             notes.append("few or no draws changed f: the interval bounds what was not seen")
             parts["events"] = floor
         return self._assembled(answers, parts, draws, dof, notes)
 
-    def _rest(self, last: Array, order: int) -> Array:
+    def _rest(self, last: Array) -> Array:
         """Bounds (q,) for the bias that levels beyond the last, with draws (n, q), would remove.
 
         It falls like 1/N, or 1/√N where f jumps: a third of what the last level removed, or all of
@@ -361,24 +368,29 @@ class Certificate:
         and J is close to the jump at many θ, f is undecided there, and its bias may be as large.
         """
         removed, noise = np.abs(last.mean(axis=0)), last.std(axis=0) / np.sqrt(len(last))
-        rest = removed / ((_PARTS if order else _PARTS**0.5) - 1.0)
-        if order == 0:
+        rest = removed / ((_PARTS if self._order else _PARTS**0.5) - 1.0)
+        if self._order == 0:
             rest = np.maximum(rest, np.abs(last).mean(axis=0))
         return np.asarray(np.maximum(rest, np.minimum(self.beyond, removed + 2.0 * noise)))
 
-    def _order(self, j: Array) -> int:
-        j = self.average._argument(j)
-        if self._positive.any():
-            return order_of_smoothness(self.problem, j[(j > 0).reshape(len(j), -1).all(axis=1)])
-        return order_of_smoothness(self.problem, j)
+    @cached_property
+    def _order(self) -> int:
+        """The smoothness of f where J can be: 0 with jumps, 1 with kinks."""
+        j = self._known[0].j
+        positive = bool(self._positive.any())
+        if positive:
+            j = j[(j > 0).all(axis=1)]
+        if len(j) < 2:
+            return 0
+        return order_of_smoothness(self.problem, self.average._argument(j), logarithmic=positive)
 
-    def _unseen(self, draws: Draws, order: int) -> Array:
+    def _unseen(self, draws: Draws) -> Array:
         """Standard errors (q,) for changes of f that the draws may have missed.
 
         A continuous f changes as little as J does, unless it was the same at all of them.
         """
         j = self.average._argument(draws.j)
-        if order > 0 and np.ptp(self.average.f(draws.j), axis=0).all():
+        if self._order > 0 and np.ptp(self.average.f(draws.j), axis=0).all():
             return np.zeros(draws.values.shape[1])
         equal = np.full(draws.values.shape, 1.0 / len(j))
         return rare_event_errors(self.problem, j, draws.values, equal)
