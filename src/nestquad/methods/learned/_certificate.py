@@ -357,10 +357,13 @@ class Certificate:
         ]
         dof = degrees_of_freedom(influence)
         student = float(stdtrit(dof, 0.975)) / NORMAL_95
-        # As for rare events: there may be three more as large as the largest.
+        # As for rare events there may be three more as large as the largest, or one beyond it: the
+        # mean of a tail of index α beyond a bound is α/(α − 1) times the bound.
+        alpha = max(tail_index(np.concatenate([d.residuals for d in draws])), 1.1)
         largest = np.max([np.abs(one).max(axis=1) for one in influence], axis=0)
-        parts["draws"] = student * np.concatenate([*influence, np.sqrt(3.0) * largest[:, None]], 1)
-        parts["levels"] = np.diag(self._rest(draws))
+        unseen = max(np.sqrt(3.0), alpha / (alpha - 1.0)) * largest[:, None]
+        parts["draws"] = student * np.concatenate([*influence, unseen], axis=1)
+        parts["levels"] = np.diag(self._rest(draws[-1].values, alpha))
         parts["levels"] = np.abs(propagated(self.problem, answers, parts["levels"])).T
         floor = propagated(self.problem, answers, np.diag(self._unseen(draws[0]))).T
         if size_of(floor) > size_of(parts["draws"]):
@@ -368,7 +371,7 @@ class Certificate:
             parts["events"] = floor
         return self._assembled(answers, parts, draws, dof, notes)
 
-    def _rest(self, draws: Sequence[Draws]) -> Array:
+    def _rest(self, last: Array, alpha: float) -> Array:
         """Bounds (q,) for the bias that levels beyond the last would remove.
 
         It falls like 1/N if residuals have a variance, like N^(1 − α) if they have moments of
@@ -377,10 +380,8 @@ class Certificate:
         last level and its noise. Where f jumps and J is close to the jump at many θ, f is undecided
         there, and its bias may be as large.
         """
-        last = draws[-1].values
         removed, noise = np.abs(last.mean(axis=0)), last.std(axis=0) / np.sqrt(len(last))
-        moments = tail_index(np.concatenate([d.residuals for d in draws]))
-        rate = float(np.clip(moments - 1.0, 0.1, 1.0 if self._order else 0.5))
+        rate = min(alpha - 1.0, 1.0 if self._order else 0.5)
         rest = (removed + noise) / (_PARTS**rate - 1.0)
         if self._order == 0:
             rest = np.maximum(rest, np.abs(last).mean(axis=0))

@@ -36,6 +36,8 @@ from nestquad.regression import (
 # Limits of time: points that choose terms and orders (fewer where there are many coordinates),
 # points that determine coefficients and refine kernels, and θ that are looked at together.
 _CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
+# Density of θ below which errors of the process are larger than what it knows of x.
+_SMALL_DENSITY = 0.2
 # Most terms, and fewest points for each of them: with fewer points, selection by leave-one-out
 # errors would overfit.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
@@ -157,14 +159,23 @@ class JointModel(ModelOfJ):
             other = np.floor(inner * 2.0**30) % 2.0 == 1.0
             v[:, self.dim :] = np.where(other, 1.0 - v[:, self.dim :], v[:, self.dim :])
         away = v - self.data.shift
-        found = self._means(v, lambda process: process.at(away)).j
-        # Bounds and tails move Ĵ, and ĝ with it. Rows of the same θ follow each other.
+        # Rows of the same θ follow each other.
         new = np.append(True, (uniform[1:] != uniform[:-1]).any(axis=1))
+        rows = np.cumsum(new) - 1
         theta = v[new, : self.dim]
         off = theta - self.data.shift[: self.dim]
         base = self._means(theta, lambda process: process.at(off))
+        # Errors of the process count over the density of θ. Where that is small, only its mean over
+        # x is kept.
+        own = density(self.data.periodization, v[:, self.dim :])
+        kept = (base.weights**2 / (base.weights**2 + _SMALL_DENSITY**2))[rows]
+        found = self._means(
+            v,
+            lambda process: kept * process.at(away) + (1.0 - kept) * own * process.at(off)[rows],
+        ).j
+        # Bounds and tails move Ĵ, and ĝ with it.
         shift = self._with_tails(base, self._tails).j - base.j
-        return np.asarray(found + shift[np.cumsum(new) - 1])
+        return np.asarray(found + shift[rows])
 
     @property
     def periodization(self) -> Periodization:
