@@ -18,7 +18,7 @@ PERIODIZATIONS: tuple[Periodization, ...] = ("tent", "cubic", "quintic")
 
 # The open interval in which quantile functions are finite.
 _LOWEST, _HIGHEST = 2.0**-54, 1.0 - 2.0**-53
-_BISECTIONS = 60
+_STEPS = 6
 
 
 def moved(periodization: Periodization, v: Array) -> Array:
@@ -45,12 +45,16 @@ def periodic(periodization: Periodization, u: Array) -> Array:
     if periodization == "tent":
         return np.asarray(u / 2.0)
     near = np.minimum(u, 1.0 - u)
-    v = np.full_like(near, 0.5)
-    low, high = np.zeros_like(near), np.full_like(near, 0.5)
-    for _ in range(_BISECTIONS):
-        v = (low + high) / 2.0
-        below = moved(periodization, v) < near
-        low, high = np.where(below, v, low), np.where(below, high, v)
+    # Both maps are convex up to the middle, so Newton's steps from above decrease to the root; from
+    # this bound six of them reach the last digit.
+    cubic = periodization == "cubic"
+    v = np.sqrt(near / 2.0) if cubic else np.cbrt(near / 4.0)
+    for _ in range(_STEPS):
+        if cubic:
+            v = v - (v * (3.0 - 2.0 * v) - near / v) / (6.0 * (1.0 - v))
+        else:
+            value = v * (10.0 - 15.0 * v + 6.0 * v**2)
+            v = v - (value - near / v**2) / (30.0 * (1.0 - v) ** 2)
     return np.where(u <= 0.5, v, 1.0 - v)
 
 
