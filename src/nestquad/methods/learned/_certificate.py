@@ -25,7 +25,7 @@ from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
-from nestquad.methods.learned._sensitive import sensitive_set
+from nestquad.methods.learned._sensitive import pool_size, sensitive_set
 from nestquad.methods.nested import rare_event_errors
 from nestquad.points import IID, Given, Stream, density, moved, periodic
 from nestquad.problem import NestedExpectation
@@ -193,6 +193,8 @@ class Certificate:
         spread = np.where(spread > 0, spread, 1.0)
         own = [weights * (f[:, 0] - base) / spread for f in finer]
         average = [(weights * f.mean(axis=1)).mean(axis=0) / spread for f in finer]
+        # Near the end of the domain of f, two levels may agree by accident.
+        least = 3 if self._positive.any() else 2
         best, loss = Levels((_PARTS,), (n_evaluations // _PARTS,)), np.inf
         for first in range(most - 1):
             terms, sizes = [own[first]], [1 << first]
@@ -200,6 +202,8 @@ class Certificate:
                 terms.append(weights * (finer[last][:, 0] - finer[last - 2].mean(axis=1)) / spread)
                 sizes.append(1 << last)
                 left = n_evaluations - _FEWEST * sum(sizes)
+                if len(terms) < least:
+                    continue
                 deviations = np.sqrt([term.var(axis=0).sum() for term in terms])
                 if not np.isfinite(deviations).all() or left <= 0:
                     continue
@@ -335,25 +339,30 @@ class Certificate:
         means = [d.values.mean(axis=0) for d in draws]
         answers = np.sum(means, axis=0)
         parts: dict[str, Array] = {}
-        notes = []
-        noise = max(float(np.sqrt(np.sum(d.values.var(axis=0).max() / len(d.j)))) for d in draws)
+        notes: list[str] = []
+        diagnostics: dict[str, Any] = {"n_by_level": [len(d.j) for d in draws], "notes": notes}
+        shared = 0.0
         if self.model is not None:
+            noise = max(float(d.values.std(axis=0).max() / np.sqrt(len(d.j))) for d in draws)
             dense = self.average.of(self.model, noise)
             answers = answers + dense.mean(axis=0)
             parts["average"] = self.average.errors(dense)
-        k = np.atleast_1d(self.problem.finish(answers)).size
-        finite = all(np.isfinite(d.values).all() for d in draws)
-        if not finite:
+            diagnostics["model_answers"] = dense.mean(axis=0)
+            shared = 1.0 / pool_size(self.model)
+        if not all(np.isfinite(d.values).all() for d in draws):
             notes.append(
                 "f is not finite at means of few values of g: no certificate; another "
                 "parametrization, or a g that keeps J in the domain of f, would help"
             )
-            answers = np.where(np.isfinite(answers), answers, 0.0)
-            parts["domain"] = np.full((k, 1), np.inf)
-            return self._assembled(answers, parts, draws, np.inf, notes)
+            answers = np.nan_to_num(answers, posinf=0.0, neginf=0.0)
+            size = np.atleast_1d(self.problem.finish(answers)).size
+            parts["domain"] = np.full((size, 1), np.inf)
+            return self._assembled(answers, parts, diagnostics, np.inf)
+        # Draws of a level share a pool of θ, whose own variance is that of a draw over its size.
         influence = [
-            propagated(self.problem, answers, (d.values - m) / len(d.j)).T
-            for d, m in zip(draws, means, strict=True)
+            np.sqrt(1.0 + shared * len(d.j))
+            * propagated(self.problem, answers, (d.values - mean) / len(d.j)).T
+            for d, mean in zip(draws, means, strict=True)
         ]
         dof = degrees_of_freedom(influence)
         student = float(stdtrit(dof, 0.975)) / NORMAL_95
@@ -369,7 +378,12 @@ class Certificate:
         if size_of(floor) > size_of(parts["draws"]):
             notes.append("few or no draws changed f: the interval bounds what was not seen")
             parts["events"] = floor
-        return self._assembled(answers, parts, draws, dof, notes)
+        # Values of g are rounded, and sums of them.
+        j = self._known[0].j
+        shifted = self.average.f(j * (1.0 + 32.0 * np.finfo(float).eps)) - self.average.f(j)
+        rounding = np.diag(np.nan_to_num(np.abs(shifted).mean(axis=0)))
+        parts["rounding"] = propagated(self.problem, answers, rounding).T
+        return self._assembled(answers, parts, diagnostics, dof)
 
     def _rest(self, last: Array, alpha: float) -> Array:
         """Bounds (q,) for the bias that levels beyond the last would remove.
@@ -410,29 +424,26 @@ class Certificate:
         return rare_event_errors(self.problem, j, draws.values, equal)
 
     def _assembled(
-        self,
-        answers: Array,
-        parts: dict[str, Array],
-        draws: Sequence[Draws],
-        dof: float,
-        notes: list[str],
+        self, answers: Array, parts: dict[str, Array], diagnostics: dict[str, Any], dof: float
     ) -> Estimate:
-        n_outer = sum(len(d.j) for d in draws)
-        notes = [
-            f"{self.n_evaluations:,} fresh evaluations at {n_outer:,} theta in {len(draws)} levels",
-            *notes,
-        ]
+        n_outer = sum(diagnostics["n_by_level"])
+        diagnostics["notes"].insert(
+            0, f"{self.n_evaluations:,} fresh evaluations of g at {n_outer:,} theta"
+        )
         found = assembled(
             self.problem,
             answers,
             parts,
-            {"n_by_level": [len(d.j) for d in draws], "notes": notes},
+            diagnostics,
             n_evaluations=self.n_evaluations,
             n_outer=n_outer,
-            n_inner=max(1, self.n_evaluations // max(n_outer, 1)),
+            n_inner=max(1, round(self.n_evaluations / n_outer)),
             method="certificate",
         )
-        return replace(found, dof=dof)
+        # Degrees of freedom of a sum of independent errors (Welch–Satterthwaite).
+        variances = {name: size_of(part) ** 2 for name, part in parts.items()}
+        total, drawn = sum(variances.values()), variances.get("draws", 0.0)
+        return replace(found, dof=dof * (total / drawn) ** 2 if 0 < drawn < np.inf else np.inf)
 
 
 def tail_index(residuals: Array) -> float:

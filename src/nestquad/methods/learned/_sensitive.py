@@ -66,9 +66,7 @@ def sensitive_set(
 
     A model on a lattice may have two values at the same uniforms, of which `mean` takes one.
     """
-    affordable = (_NUMBERS // max(model.cost, 1)).bit_length() - 1
-    log2_size = max(min(affordable, _MOST), _FEWEST)
-    parts = list(model.replicates(1, log2_size, stream.child(0)))
+    parts = list(model.replicates(1, pool_size(model).bit_length() - 1, stream.child(0)))
     pool = DenseSet(
         np.concatenate([part.uniform for part in parts]),
         np.concatenate([part.weights for part in parts]),
@@ -82,6 +80,12 @@ def sensitive_set(
     picked = np.searchsorted(upper[:-1], upper[-1] * stream.child(1).generator().random(n), "right")
     weights = pool.weights[picked] / (len(mass) * chance[picked])
     return DenseSet(pool.uniform[picked], weights, pool.j[picked])
+
+
+def pool_size(model: ModelOfJ) -> int:
+    """K, or less, of the pool of `sensitive_points`."""
+    affordable = (_NUMBERS // max(model.cost, 1)).bit_length() - 1
+    return 1 << max(min(affordable, _MOST), _FEWEST)
 
 
 def sensitivity(
