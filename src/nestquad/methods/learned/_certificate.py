@@ -10,7 +10,7 @@ differences between f(all) and the mean of f over the four quarters, which teles
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -39,6 +39,9 @@ _FEWEST = 16
 # θ at which levels are tried out with residuals of the pilot, from as many neighbours on either
 # side, since residuals often grow with J; and the most rows of ĝ at a time.
 _TRIED, _NEAR, _ROWS = 1024, 4, 4096
+# Slowest power of 1/N at which bias may fall: measured on logarithms of small evidences, whose
+# levels from 1 to 64 residuals fall like N^-0.3.
+_SLOWEST = 0.25
 # Where J has to be positive, Ĵ + r̄ is no less than this share of the plain mean of g.
 _LEAST = 0.1
 
@@ -79,12 +82,21 @@ class Levels:
 class Draws:
     """Independent draws of one level: weighted differences of f, Ĵ + r̄, and residuals.
 
-    Shapes: (n, q), (n, p), (n N, p).
+    `steps` are the sizes of weighted changes of f by the last two doublings of N, whose ratio shows
+    how fast bias falls.
+
+    Shapes: (n, q), (n, p), (n N, p), (n, 2, q).
     """
 
     values: Array
     j: Array
     residuals: Array
+    steps: Array
+
+    @classmethod
+    def together(cls, batches: Sequence[Draws]) -> Draws:
+        names = [one.name for one in fields(cls)]
+        return cls(*(np.concatenate([getattr(d, name) for d in batches]) for name in names))
 
 
 @dataclass(eq=False)
@@ -208,14 +220,26 @@ class Certificate:
                 if not np.isfinite(deviations).all() or left <= 0:
                     continue
                 total = float((deviations * np.sqrt(sizes)).sum())
-                # Bias that larger sizes would remove.
+                shares = deviations / np.sqrt(sizes) / max(total, 1e-300)
+                # Bias that larger sizes would remove: as far as seen, and as `_rest` bounds it.
+                inside = finer[last - 1][:, :2] - finer[last - 2].reshape(
+                    len(drawn), 2, 2, -1
+                ).mean(axis=2)
+                after = finer[last][:, 0] - finer[last - 1][:, :2].mean(axis=1)
+                sizes_of = [
+                    (weights * change).mean(axis=0)
+                    for change in (np.abs(inside).mean(axis=1), np.abs(after))
+                ]
+                slowness = 1.0 / (_PARTS ** self._rate(*sizes_of) - 1.0)
                 beyond = np.abs(average[-1] - average[last])
+                removed = np.abs(terms[-1].mean(axis=0))
+                noise = deviations[-1] / np.sqrt(_FEWEST + left * shares[-1])
+                bound = np.maximum(beyond, slowness * (removed + noise))
                 if self._order == 0:
-                    beyond = np.maximum(beyond, np.abs(terms[-1]).mean(axis=0))
-                expected = total**2 / left + float((beyond**2).sum())
+                    bound = np.maximum(bound, np.abs(terms[-1]).mean(axis=0))
+                expected = total**2 / left + float((bound**2).sum())
                 if expected < loss:
                     loss = expected
-                    shares = deviations / np.sqrt(sizes) / max(total, 1e-300)
                     if total == 0:
                         shares[0] = 1.0 / sizes[0]
                     count = _FEWEST + np.floor(left * shares).astype(int)
@@ -284,17 +308,26 @@ class Certificate:
             residuals, values = self._residuals(
                 evaluations, level, points.uniform[:n], center, values
             )
-        j = self._j(center, residuals, values)
-        found = self.average.f(j)
+
+        def f(first: int, step: int) -> Array:
+            """f at the mean of every so many residuals."""
+            some = slice(first, None, step)
+            return self.average.f(self._j(center, residuals[:, some], values[:, some]))
+
+        j, found = self._j(center, residuals, values), f(0, 1)
+        steps = np.zeros((n, 2, found.shape[1]))
         if level > 0:
-            for first in range(_PARTS):
-                some = slice(first, None, _PARTS)
-                found -= (
-                    self.average.f(self._j(center, residuals[:, some], values[:, some])) / _PARTS
-                )
+            quarters = np.stack([f(k, _PARTS) for k in range(_PARTS)])
+            halves = np.stack([f(k, 2) for k in range(2)])
+            # The quarters k and k + 2 make up the half k.
+            inside = halves - 0.5 * (quarters[:2] + quarters[2:])
+            steps[:, 0] = np.abs(inside).mean(axis=0)
+            steps[:, 1] = np.abs(found - halves.mean(axis=0))
+            found = found - quarters.mean(axis=0)
         elif points is not None:
-            found -= self.average.f(center)
-        return Draws(np.asarray(weights * found), j, residuals.reshape(-1, residuals.shape[2]))
+            found = found - self.average.f(center)
+        rest = residuals.reshape(-1, residuals.shape[2])
+        return Draws(np.asarray(weights * found), j, rest, weights[:, None] * steps)
 
     def _j(self, center: Array, residuals: Array, values: Array) -> Array:
         """Ĵ + r̄ (n, p), kept positive where f needs it.
@@ -328,14 +361,7 @@ class Certificate:
 
     def estimate(self) -> Estimate:
         """The interval from all batches."""
-        draws = [
-            Draws(
-                np.concatenate([d.values for d in level]),
-                np.concatenate([d.j for d in level]),
-                np.concatenate([d.residuals for d in level]),
-            )
-            for level in zip(*self.batches, strict=True)
-        ]
+        draws = [Draws.together(level) for level in zip(*self.batches, strict=True)]
         means = [d.values.mean(axis=0) for d in draws]
         answers = np.sum(means, axis=0)
         parts: dict[str, Array] = {}
@@ -372,7 +398,7 @@ class Certificate:
         largest = np.max([np.abs(one).max(axis=1) for one in influence], axis=0)
         unseen = max(np.sqrt(3.0), alpha / (alpha - 1.0)) * largest[:, None]
         parts["draws"] = student * np.concatenate([*influence, unseen], axis=1)
-        parts["levels"] = np.diag(self._rest(draws[-1].values, alpha))
+        parts["levels"] = np.diag(self._rest(draws[-1], alpha))
         parts["levels"] = np.abs(propagated(self.problem, answers, parts["levels"])).T
         floor = propagated(self.problem, answers, np.diag(self._unseen(draws[0]))).T
         if size_of(floor) > size_of(parts["draws"]):
@@ -385,21 +411,29 @@ class Certificate:
         parts["rounding"] = propagated(self.problem, answers, rounding).T
         return self._assembled(answers, parts, diagnostics, dof)
 
-    def _rest(self, last: Array, alpha: float) -> Array:
+    def _rest(self, last: Draws, alpha: float) -> Array:
         """Bounds (q,) for the bias that levels beyond the last would remove.
 
-        It falls like 1/N if residuals have a variance, like N^(1 − α) if they have moments of
-        orders below α < 2 only, and like 1/√N at worst where f jumps. So what the last level
-        removed is continued as a geometric series. The pilot may see more, but no more than the
-        last level and its noise. Where f jumps and J is close to the jump at many θ, f is undecided
-        there, and its bias may be as large.
+        It falls like 1/N if residuals have a variance and f is smooth on the scale of r̄, like
+        N^(1 − α) if they have moments of orders below α < 2 only, like 1/√N at worst where f jumps,
+        and otherwise as changes of f by the last two doublings do. So what the last level removed
+        is continued as a geometric series. The pilot may see more, but no more than the last level
+        and its noise. Where f jumps and J is close to the jump at many θ, f is undecided there, and
+        its bias may be as large.
         """
-        removed, noise = np.abs(last.mean(axis=0)), last.std(axis=0) / np.sqrt(len(last))
-        rate = min(alpha - 1.0, 1.0 if self._order else 0.5)
+        values = last.values
+        removed, noise = np.abs(values.mean(axis=0)), values.std(axis=0) / np.sqrt(len(values))
+        rate = np.minimum(self._rate(*last.steps.mean(axis=0)), max(alpha - 1.0, _SLOWEST))
         rest = (removed + noise) / (_PARTS**rate - 1.0)
         if self._order == 0:
-            rest = np.maximum(rest, np.abs(last).mean(axis=0))
+            rest = np.maximum(rest, np.abs(values).mean(axis=0))
         return np.asarray(np.maximum(rest, np.minimum(self.beyond, removed + 2.0 * noise)))
+
+    def _rate(self, before: Array, after: Array) -> Array:
+        """Power of 1/N at which bias falls (q,), by sizes of changes of f by two doublings."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            seen = np.where(after > 0, np.log2(before / after), 1.0)
+        return np.asarray(np.clip(seen, _SLOWEST, 1.0 if self._order else 0.5))
 
     @cached_property
     def _order(self) -> int:
