@@ -308,9 +308,9 @@ class Loop:
         return np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
 
 
-# Shares of learning in the evaluations and in the time of a certified estimate. With .8 instead of
-# .5, intervals were wider or missed on even seeds of the families: residuals shrink more slowly
-# than fresh draws become fewer.
+# Shares of learning in the evaluations and in the time of a certified estimate: a half, since more
+# evaluations reduce the residuals or their mean, and which of them more depends on the problem; and
+# some more of the time, since models take time too.
 _LEARNING, _LEARNING_TIME = 0.5, 0.6
 
 

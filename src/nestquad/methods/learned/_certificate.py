@@ -39,8 +39,8 @@ _FEWEST = 16
 # θ at which levels are tried out with residuals of the pilot, from as many neighbours on either
 # side, since residuals often grow with J; and the most rows of ĝ at a time.
 _TRIED, _NEAR, _ROWS = 1024, 4, 4096
-# Slowest power of 1/N at which bias may fall: measured on logarithms of small evidences, whose
-# levels from 1 to 64 residuals fall like N^-0.3.
+# Slowest power of 1/N at which bias may fall. Measured for the logarithm of a narrow peak: what a
+# doubling removes halves in three doublings, a power of a third.
 _SLOWEST = 0.25
 # Where J has to be positive, Ĵ + r̄ is no less than this share of the plain mean of g.
 _LEAST = 0.1
