@@ -16,7 +16,7 @@ from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError, Store
-from nestquad.methods import Goal, Method, Turn, as_method
+from nestquad.methods import Certificate, Goal, Method, Turn, as_method, model_of
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, Step
@@ -40,6 +40,7 @@ def estimate(
     progress: ProgressLike = False,
     max_seconds: float | None = None,
     retries: int = 0,
+    certify: bool = False,
 ) -> Estimate:
     """Estimate a nested expectation.
 
@@ -71,6 +72,10 @@ def estimate(
         Start no new chunk of evaluations after this time; what is complete is analysed.
     retries
         How often to try again where g raises, or returns what is not finite.
+    certify
+        Spend a half of the evaluations on fresh independent draws. ``est.certified`` is an
+        estimate of its own, whose interval rests on them alone, whatever the method's model is
+        worth. A tolerance is then met by the certified interval.
 
     Returns
     -------
@@ -90,6 +95,10 @@ def estimate(
     check_evaluation(problem, executor, retries)
     adaptive = tol is not None or rtol is not None
     chosen, budget = settled(method, budget, adaptive)
+    if certify and budget is not None and budget < 2 * Certificate.fewest:
+        raise InputError(
+            "budget", f"{budget} evaluations", f"at least {2 * Certificate.fewest} with certify"
+        )
     opened = None if store is None else Store.open(store, problem, rng)
     evaluator = Evaluator(
         problem,
@@ -100,10 +109,11 @@ def estimate(
         store=opened,
     )
     stream = Stream.from_rng(rng) if opened is None else opened.stream
-    loop = Loop(chosen, Goal(stream, budget, adaptive), evaluator, tol, rtol)
+    kind = CertifiedLoop if certify else Loop
+    loop = kind(chosen, Goal(stream, budget, adaptive), evaluator, tol, rtol)
     show = as_progress(progress)
     if progress:
-        _watch(loop, show)
+        _watch(loop, show, budget if certify and budget and not adaptive else 0)
     try:
         found = loop.run()
     finally:
@@ -137,7 +147,7 @@ def settled(
     return chosen, budget
 
 
-def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
+def _watch(loop: Loop, show: Callable[[int, int, str], None], least: int) -> None:
     """Report every chunk: progress of this turn's design, and the estimate so far."""
     running = Running(loop.evaluator.problem)
     design, total = loop.design, 0
@@ -146,7 +156,7 @@ def _watch(loop: Loop, show: Callable[[int, int, str], None]) -> None:
         nonlocal design, total
         if loop.design is not None and loop.design is not design:
             design, total = loop.design, loop.design.n_evaluations
-        show(done, max(total, done), loop.found.summary if loop.found else running.message)
+        show(done, max(total, done, least), loop.found.summary if loop.found else running.message)
 
     loop.evaluator.on_progress = progress
     loop.evaluator.on_rows = running
@@ -284,7 +294,7 @@ class Loop:
         if stopped is not None:
             return stopped
         if self.goal.adaptive:
-            target = np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
+            target = self._target(found)
             if found.sample is not None:  # an answer of zero has no relative error
                 target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
@@ -292,3 +302,88 @@ class Loop:
                 return "converged"
             self.goal = replace(self.goal, half_width=float(np.min(target)))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"
+
+    def _target(self, found: Estimate) -> Array:
+        """Half-width of the 95 % interval to reach, for each answer."""
+        return np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
+
+
+# Shares of learning in the evaluations and in the time of a certified estimate: a half, since more
+# evaluations reduce the residuals or their mean, and which of them more depends on the problem; and
+# some more of the time, since models take time too.
+_LEARNING, _LEARNING_TIME = 0.5, 0.6
+
+
+@dataclass
+class CertifiedLoop(Loop):
+    """A loop that learns, and then certifies its answer by fresh independent draws.
+
+    Towards a tolerance it learns until the certificate promises to need no more evaluations than
+    were spent so far, and then draws until the certified interval is narrow enough.
+    """
+
+    def run(self) -> Estimate:
+        total, deadline = self.goal.budget, self.evaluator.deadline
+        if total is not None:
+            self.goal = replace(self.goal, budget=int(_LEARNING * total))
+        if deadline < np.inf:
+            now = time.perf_counter()
+            self.evaluator.deadline = now + _LEARNING_TIME * max(deadline - now, 0.0)
+        found = super().run()
+        if self.status == "interrupted" or self.last is None:
+            return found
+        late = self.evaluator.stopped is not None
+        self.evaluator.stopped, self.evaluator.deadline = None, deadline
+        certificate = self._certificate()
+        try:
+            certified = self._certified(certificate, total)
+        except (KeyboardInterrupt, OutOfTimeError) as error:
+            status = "time" if isinstance(error, OutOfTimeError) else "interrupted"
+            warning = "there was no time for a certificate: raise max_seconds"
+            found = replace(found, status=status, warnings=(*found.warnings, warning))
+            return replace(found, n_evaluations=self.evaluator.n_evaluations)
+        except EvaluationError as error:
+            error.estimate = replace(found, status="failed")
+            raise
+        status = self.evaluator.stopped or ("time" if late else found.status)
+        if self.goal.adaptive:
+            met = np.all(certified.half_width <= self._target(certified))
+            status = "converged" if met else "time" if self.evaluator.stopped else "budget"
+        distance = np.abs(np.asarray(found.value) - certified.value)
+        if np.any(distance > np.asarray(found.half_width) + certified.half_width):
+            warning = f"the certified interval, {certified.summary}, contradicts {found.summary}"
+            found = replace(found, warnings=(*found.warnings, warning))
+        spent = self.evaluator.n_evaluations
+        return replace(found, status=status, n_evaluations=spent, certified=certified)
+
+    def _certificate(self) -> Certificate:
+        assert self.last is not None
+        return Certificate(self.evaluator, self.goal.stream.child(50), model_of(self.last))
+
+    def _evaluated(self, design: Design) -> str:
+        """As for other loops, but towards a tolerance the certificate decides when to stop."""
+        tol, rtol, self.tol, self.rtol = self.tol, self.rtol, None, None
+        status = super()._evaluated(design)
+        self.tol, self.rtol = tol, rtol
+        if not self.goal.adaptive or status == "time" or self.found is None:
+            return status
+        n = max(self.evaluator.n_evaluations, Certificate.fewest)
+        enough = self._certificate().levels(n).half_width <= np.min(self._target(self.found))
+        return "converged" if enough else "go on"
+
+    def _certified(self, certificate: Certificate, total: int | None) -> Estimate:
+        _ = certificate.pilot
+        spent = self.evaluator.n_evaluations
+        n = spent if total is None or self.goal.adaptive else total - spent
+        n = max(n, Certificate.fewest)
+        while True:
+            certificate.draw(certificate.levels(n if total is None else min(n, total - spent)))
+            found = certificate.estimate()
+            spent = self.evaluator.n_evaluations
+            room = 0 if total is None or not self.goal.adaptive else total - spent
+            ratio = float(np.max(np.asarray(found.half_width) / self._target(found))) if room else 0
+            if ratio <= 1.0 or room < Certificate.fewest or self.evaluator.stopped:
+                return found
+            # Independent draws: errors fall like 1/√n.
+            n = int(certificate.n_evaluations * min(1.1 * ratio**2 - 1.0, 3.0)) + 1
+            n = max(n, Certificate.fewest)

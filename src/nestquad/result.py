@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
@@ -95,6 +95,12 @@ class Estimate:
         θ, J and f(J) of the last turn (thinned to at most 4,096 rows), for plots.
     warnings
         Reasons not to trust the answer, which `estimate` also raises as warnings.
+    dof
+        Degrees of freedom of the error: the shape of its law, Student's t, at levels other than
+        95 %.
+    certified
+        With ``certify=True``, an answer of its own from fresh independent draws, whose interval
+        does not depend on the model's opinion of itself; otherwise None.
     """
 
     value: float | Array
@@ -115,6 +121,8 @@ class Estimate:
     )
     sample: OuterSample | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
+    dof: float = np.inf
+    certified: Estimate | None = None
 
     @classmethod
     def from_directions(
@@ -152,6 +160,9 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Lower and upper end of a confidence interval.
 
+        At 95 % it is value ± 1.96 standard errors; other levels scale with the quantiles of
+        Student's t with `dof` degrees of freedom.
+
         Examples
         --------
         >>> Estimate(1.0, 0.1, 100, 10, 10, "nmc").interval(0.95)
@@ -159,7 +170,8 @@ class Estimate:
         """
         if not 0 < level < 1:
             raise InputError("level", repr(level), "a probability strictly between 0 and 1")
-        half = float(ndtri(0.5 + level / 2)) * np.asarray(self.std_error)
+        scale = stdtrit(self.dof, 0.5 + level / 2) / stdtrit(self.dof, 0.975)
+        half = float(scale) * np.asarray(self.half_width)
         low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
         return (float(low), float(high)) if low.ndim == 0 else (low, high)
 
@@ -183,13 +195,14 @@ class Estimate:
             f"{name}{self.summary} (95 %), {self.n_evaluations:,} evaluations "
             f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.status}, "
             f"{self.seconds:.2g} s"
+            + ("" if self.certified is None else f"; certified {self.certified.summary}")
         )
 
     def _repr_html_(self) -> str:
-        low, high = self.interval()
         rows = {
             "value": _cell(self.value),
-            "95 % interval": f"{_cell(low)} … {_cell(high)}",
+            "95 % interval": _ends(self),
+            "certified 95 % interval": "" if self.certified is None else _ends(self.certified),
             "exact": "" if self.exact is None else _cell(self.exact),
             "evaluations of g": f"{self.n_evaluations:,} ({self.n_outer:,} × {self.n_inner:,})",
             "method": self.method,
@@ -218,6 +231,8 @@ class Estimate:
             "value": plain(self.value),
             "std_error": plain(self.std_error),
             "interval95": [plain(low), plain(high)],
+            "dof": plain(self.dof),
+            "certified": None if self.certified is None else self.certified.to_dict(),
             "exact": plain(self.exact),
             "n_evaluations": self.n_evaluations,
             "n_outer": self.n_outer,
@@ -292,3 +307,7 @@ def _digits(value: float, half_width: float) -> str:
 
 def _cell(value: Any) -> str:
     return ", ".join(f"{v:.8g}" for v in np.atleast_1d(np.asarray(value, dtype=float)))
+
+
+def _ends(estimate: Estimate) -> str:
+    return " … ".join(map(_cell, estimate.interval()))

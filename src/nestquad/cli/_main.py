@@ -138,6 +138,7 @@ def _estimate(args: argparse.Namespace) -> int:
             store=args.store,
             max_seconds=args.max_seconds,
             retries=args.retries,
+            certify=args.certify,
             progress=progress(args),
         )
     print(est.to_json(indent=2) if args.json else _line(est))
@@ -246,6 +247,9 @@ def _parser() -> argparse.ArgumentParser:
 
     one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
     add_goal(one)
+    one.add_argument(
+        "--certify", action="store_true", help="a second interval, from fresh draws alone"
+    )
     one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
     one.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"

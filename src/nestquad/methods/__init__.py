@@ -6,11 +6,13 @@ from nestquad.methods.auto import Auto
 from nestquad.methods.learned import (
     CKQ,
     LSMC,
+    Certificate,
     JointLattice,
     Learned,
     LearnedDesign,
     LearnedMethod,
     ModelOfJ,
+    model_of,
 )
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC, kernel_outer
@@ -25,6 +27,7 @@ __all__ = [
     "NMC",
     "NQMC",
     "Auto",
+    "Certificate",
     "Goal",
     "JointLattice",
     "Learned",
@@ -35,4 +38,5 @@ __all__ = [
     "Turn",
     "as_method",
     "kernel_outer",
+    "model_of",
 ]

@@ -108,6 +108,13 @@ def _meaning(estimate: Estimate) -> Iterator[str]:
         f"95 % interval: {ranges}. Of a hundred such intervals about 95 hold the true value."
         + (_STAGES if estimate.n_inner > 1 else "")
     )
+    if estimate.certified is not None:
+        ends = (np.ravel(end) for end in estimate.certified.interval())
+        ranges = "; ".join(f"{a:.6g} to {b:.6g}" for a, b in zip(*ends, strict=True))
+        yield (
+            f"Certified 95 % interval: {ranges}, from {estimate.certified.n_evaluations:,} fresh "
+            "independent evaluations of g, whatever the model of J is worth."
+        )
     if estimate.exact is not None:
         exact, value = np.ravel(estimate.exact), np.ravel(estimate.value)
         inside = bool(np.all((low <= exact) & (exact <= high)))

@@ -18,8 +18,7 @@ PERIODIZATIONS: tuple[Periodization, ...] = ("tent", "cubic", "quintic")
 
 # The open interval in which quantile functions are finite.
 _LOWEST, _HIGHEST = 2.0**-54, 1.0 - 2.0**-53
-# Newton steps to full precision from within a quarter of the root: errors are squared each time.
-_NEWTON_STEPS = 6
+_STEPS = 8
 
 
 def moved(periodization: Periodization, v: Array) -> Array:
@@ -41,14 +40,20 @@ def periodic(periodization: Periodization, u: Array) -> Array:
     """The v in [0, ½] or [0, 1] with ``moved(periodization, v) == u``."""
     if periodization == "tent":
         return np.asarray(u / 2.0)
-    # From the leading power. It is below the root of a convex function, and one step leads above,
-    # from where Newton's method cannot leave the interval.
-    near = np.maximum(np.minimum(u, 1.0 - u), _LOWEST)
-    v = np.sqrt(near / 3.0) if periodization == "cubic" else np.cbrt(near / 10.0)
-    for _ in range(_NEWTON_STEPS):
-        bump = v * (1.0 - v)
-        slope = 6.0 * bump if periodization == "cubic" else 30.0 * bump**2
-        v = np.minimum(v - (_rising(periodization, v) - near) / slope, 0.5)
+    near = np.minimum(u, 1.0 - u)
+    # Both maps are convex up to the middle, so Newton's steps from an upper bound decrease to the
+    # root, and eight reach the last digit. Square roots are exact, so no bit depends on how an
+    # array is cut: (near/4)^(5/16) stands for the cubic root.
+    cubic = periodization == "cubic"
+    v = np.sqrt(near / 2.0) if cubic else np.sqrt(np.sqrt(near / 4.0))
+    if not cubic:
+        v = v * np.sqrt(np.sqrt(v))
+    for _ in range(_STEPS):
+        if cubic:
+            v = v - (v * (3.0 - 2.0 * v) - near / v) / (6.0 * (1.0 - v))
+        else:
+            value = v * (10.0 - 15.0 * v + 6.0 * v**2)
+            v = v - (value - near / v**2) / (30.0 * (1.0 - v) ** 2)
     return np.where(u <= 0.5, v, 1.0 - v)
 
 

@@ -14,12 +14,14 @@ from nestquad.accuracy import propagated
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
-from nestquad.methods.learned._sensitive import sensitive_points
+from nestquad.methods.learned._sensitive import pool_size, sensitive_set
 from nestquad.points import IID, Given, Stream
 from nestquad.result import NORMAL_95
 
 # θ on which the effect of errors of Ĵ is felt, and bootstrap samples of the draws.
 _FELT, _BOOTSTRAP = 2048, 32
+# Most θ among which those where f is sensitive are sought.
+_POOL = 1 << 14
 # A score that is worse by this many standard errors refutes a model.
 _REFUTED = 1.5
 
@@ -55,7 +57,7 @@ class LearnedDesign(Design):
 
 def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
     """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
-    points = sensitive_points(average, model, n // 2, stream.child(2))
+    points = sensitive_set(average, model, n // 2, stream.child(2), size=_pool(model))
     return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
 
 
@@ -224,7 +226,9 @@ class Examination:
         J given Ĵ = s has the mean s + m(s), a line for each output, and a covariance V, both of
         which the pairs of residuals estimate without bias. Draws are resampled for the error.
         """
-        felt = sensitive_points(self.average, self.model, _FELT, self.stream.child(0))
+        felt = sensitive_set(
+            self.average, self.model, _FELT, self.stream.child(0), size=_pool(self.model)
+        )
         rng = self.stream.child(1).generator()
         noise = rng.standard_normal(felt.j.shape)
         center, spread = felt.j.mean(axis=0), felt.j.std(axis=0)
@@ -261,3 +265,7 @@ def _line(x: Array, y: Array) -> tuple[float, float]:
     square = float(away @ away)
     slope = float(away @ y) / square if square > 0 else 0.0
     return float(y.mean()) - slope * float(x.mean()), slope
+
+
+def _pool(model: ModelOfJ) -> int:
+    return min(pool_size(model), _POOL)

@@ -12,18 +12,19 @@ from nestquad.points import Stream
 # Errors of Ĵ come in several sizes, in units of the standard deviation that is expected.
 _SHIFTS = (0.03, 0.1, 0.3, 1.0)
 # Limits of time: numbers that may be computed for the pool, and base-2 logarithms of its size.
-_NUMBERS, _FEWEST, _MOST = 1 << 22, 12, 14
+_NUMBERS, _FEWEST, _MOST = 1 << 23, 13, 16
 # A model that claims no error is doubted by this share of the spread of J: where it is right
 # nothing is lost, since there are no errors to sample.
 _DOUBT = 0.01
 
 
-def sensitive_points(
+def sensitive_set(
     average: DenseAverage,
     model: ModelOfJ,
     n: int,
     stream: Stream,
-    noise: Array | float = 0.0,
+    noise: Array | float | None = None,
+    size: int | None = None,
 ) -> DenseSet:
     """θ with Ĵ and weights, half from their law and half where f(Ĵ) is sensitive.
 
@@ -48,15 +49,19 @@ def sensitive_points(
     stream
         Randomness. More points from the same stream begin with the same.
     noise
-        Standard deviation (p,) of the mean residual g − ĝ that will be used at a θ, if known.
+        Standard deviation (p,) of the mean residual g − ĝ that will be used at a θ: shifts are
+        then by that and by the error that the model expects. None doubts the model: shifts are by
+        the standard deviation of J over θ.
+    size
+        K; None takes as many as time allows.
 
     Returns
     -------
     DenseSet
-        n independent draws given the pool.
+        n independent draws given the pool, with Ĵ as dense averages see it. (A model on a lattice
+        may have two values at the same uniforms, of which `mean` takes one.)
     """
-    affordable = (_NUMBERS // max(model.cost, 1)).bit_length() - 1
-    log2_size = max(min(affordable, _MOST), _FEWEST)
+    log2_size = (size or pool_size(model)).bit_length() - 1
     parts = list(model.replicates(1, log2_size, stream.child(0)))
     pool = DenseSet(
         np.concatenate([part.uniform for part in parts]),
@@ -64,7 +69,7 @@ def sensitive_points(
         np.concatenate([part.j for part in parts]),
     )
     mass = pool.weights / pool.weights.sum()
-    share = mass * sensitivity(average, model, pool, noise)
+    share = mass * _sensitivity(average, model, pool, noise)
     chance = 0.5 * mass + 0.5 * share / share.sum() if share.any() else mass
     # One uniform a draw, so that more draws begin with the same.
     upper = np.cumsum(chance)
@@ -72,8 +77,14 @@ def sensitive_points(
     return DenseSet(pool.uniform[picked], mass[picked] / chance[picked], pool.j[picked])
 
 
-def sensitivity(
-    average: DenseAverage, model: ModelOfJ, points: DenseSet, noise: Array | float = 0.0
+def pool_size(model: ModelOfJ) -> int:
+    """K, or less, of the pool of `sensitive_set`."""
+    affordable = (_NUMBERS // max(model.cost, 1)).bit_length() - 1
+    return 1 << max(min(affordable, _MOST), _FEWEST)
+
+
+def _sensitivity(
+    average: DenseAverage, model: ModelOfJ, points: DenseSet, noise: Array | float | None
 ) -> Array:
     """Root mean square change (M,) of f(Ĵ) for errors of Ĵ.
 
@@ -81,7 +92,11 @@ def sensitivity(
     of that answer. Outside the domain of f, the largest change elsewhere stands for it.
     """
     j, f = points.j, average.f(points.j)
-    sd = np.hypot(j.std(axis=0), noise)
+    sd = j.std(axis=0)
+    if noise is not None:
+        blocks = np.array_split(points.uniform, -(-len(j) // (1 << 13)))
+        known = np.concatenate([model.sd(block) for block in blocks])
+        sd = np.hypot(np.maximum(known, _DOUBT * sd), noise)
     with np.errstate(invalid="ignore"):
         spread = np.nanstd(np.where(np.isfinite(f), f, np.nan), axis=0)
     spread = np.where(spread > 0, spread, 1.0)
