@@ -53,7 +53,8 @@ def estimate(
         methods that learn spend them in turns.
     tol, rtol
         Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the value;
-        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit.
+        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit,
+        and ``"auto"`` saves time instead of evaluations: its way then depends on how long g takes.
     method
         ``"auto"``, the name of a method, or a configured one such as ``nq.NKQ(n_inner=64)``.
     rng
@@ -69,7 +70,8 @@ def estimate(
         True for a line in the terminal or an element of a notebook, or a callable
         ``(done, total, message)``.
     max_seconds
-        Start no new chunk of evaluations after this time; what is complete is analysed.
+        Start no new chunk of evaluations after this time; what is complete is analysed. Alone, it
+        asks for the best answer in that time.
     retries
         How often to try again where g raises, or returns what is not finite.
     certify
@@ -93,7 +95,8 @@ def estimate(
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
-    adaptive = tol is not None or rtol is not None
+    hurried = budget is None
+    adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
     chosen, budget = settled(method, budget, adaptive)
     if certify and budget is not None and budget < 2 * Certificate.fewest:
         raise InputError(
@@ -110,7 +113,8 @@ def estimate(
     )
     stream = Stream.from_rng(rng) if opened is None else opened.stream
     kind = CertifiedLoop if certify else Loop
-    loop = kind(chosen, Goal(stream, budget, adaptive), evaluator, tol, rtol)
+    goal = Goal(stream, budget, adaptive, hurried=hurried)
+    loop = kind(chosen, goal, evaluator, tol, rtol)
     show = as_progress(progress)
     if progress:
         _watch(loop, show, budget if certify and budget and not adaptive else 0)
@@ -140,9 +144,10 @@ def settled(
     if budget is None and not _has_sizes(chosen):
         raise InputError(
             "budget",
-            "neither a budget nor a tolerance nor sizes",
+            "neither a budget nor a tolerance nor a time nor sizes",
             "one of them",
-            "For instance budget=10_000, tol=1e-3, or method=nq.NKQ(n_outer=100, n_inner=100).",
+            "For instance budget=10_000, tol=1e-3, max_seconds=10, or "
+            "method=nq.NKQ(n_outer=100, n_inner=100).",
         )
     return chosen, budget
 
@@ -259,11 +264,28 @@ class Loop:
     def turn(self) -> None:
         """Evaluate and analyse the design, and plan the next one."""
         assert self.design is not None
+        started, before = time.perf_counter(), self.design.n_evaluations
         self.status, self.design = self._evaluated(self.design), None
-        if self.status == "go on":
-            fixed = _has_sizes(self.method)
-            self.status = "budget" if self.goal.adaptive and not fixed else "done"
-            self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
+        if self.status != "go on":
+            return
+        now, deadline = time.perf_counter(), self.evaluator.deadline
+        if deadline < np.inf:
+            self.goal = replace(self.goal, seconds=deadline - now)
+        self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
+        if self.design is None:
+            self.status = self._end()
+        elif (now - started) * self.design.n_evaluations / before > deadline - now:
+            # The next turn takes longer than the last, and than there is time.
+            self.status, self.design = "time", None
+
+    def _end(self) -> str:
+        """The status of an estimation that has no further design."""
+        if not self.goal.adaptive or _has_sizes(self.method):
+            return "done"
+        if np.all(self._half <= (self.goal.half_width or 0.0)):
+            return "converged"
+        spent, budget = self.evaluator.n_evaluations, self.goal.budget or 0
+        return "limit" if spent < 0.5 * budget else "budget"
 
     @property
     def found(self) -> Estimate | None:
@@ -273,6 +295,8 @@ class Loop:
     def answer(self, status: str) -> Estimate:
         if self.found is None:
             raise InputError("method", repr(self.method), "a method that plans an evaluation")
+        if status in ("done", "budget", "limit", "time") and not self.found.informative:
+            status = "unreliable"
         return replace(self.found, status=status, trace=tuple(self._trace))
 
     def _evaluated(self, design: Design) -> str:

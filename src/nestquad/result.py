@@ -24,6 +24,8 @@ _STATUS_TEXT = {
     "done": "the sizes or the budget asked for were used",
     "converged": "the tolerance was met",
     "budget": "the budget ended before the tolerance was met",
+    "limit": "the method cannot come closer to the tolerance",
+    "unreliable": "the error bar is as wide as f(J) varies: the value says little",
     "time": "max_seconds ended before the rest",
     "interrupted": "interrupted by the user",
     "open": "the method would ask for more points: plan.next(values)",
@@ -78,7 +80,8 @@ class Estimate:
     method
         The name of the method.
     status
-        ``"done"``, ``"converged"``, ``"budget"``, ``"time"`` or ``"interrupted"``.
+        ``"done"``, ``"converged"``, ``"budget"``, ``"limit"``, ``"time"``, ``"unreliable"`` or
+        ``"interrupted"``.
     seconds
         Wall time of the whole call, g included.
     diagnostics
@@ -179,6 +182,17 @@ class Estimate:
     def half_width(self) -> float | Array:
         """Half-width of the 95 % interval, of the shape of the value."""
         return NORMAL_95 * self.std_error
+
+    @property
+    def informative(self) -> bool:
+        """Whether the 95 % interval is narrower than f(J) varies over θ.
+
+        If not, the value says no more than f(J) at a single θ would.
+        """
+        half = np.max(self.half_width)
+        if not np.isfinite(half):
+            return False
+        return self.sample is None or not 0 < self.sample.spread < half
 
     @property
     def status_text(self) -> str:

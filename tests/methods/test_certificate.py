@@ -2,6 +2,7 @@
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from nestquad.methods import Certificate, Goal, Learned, as_method, model_of
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._certificate import degrees_of_freedom, tail_index
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.learned._sensitive import sensitive_points
+from nestquad.methods.learned._sensitive import sensitive_set
 from nestquad.points import Stream
 
 LIMIT = 0.8  # of the kink and the jump
@@ -70,7 +71,7 @@ class Shifted(ModelOfJ):
     def sd(self, uniform):
         return np.full((len(uniform), 1), 0.05)
 
-    def at(self, uniform, inner):
+    def at(self, uniform, inner, *, cautious=False):
         return self.mean(uniform)
 
     def residuals(self):
@@ -81,7 +82,11 @@ Shifted.__abstractmethods__ = frozenset()
 
 
 def certified(problem, model, seed, n=2000):
-    learned = None if model is None else Learned(model, True, np.zeros(1), {}, 1.0)
+    learned = (
+        None
+        if model is None
+        else Learned(SimpleNamespace(scalar=True), model, np.zeros(1), {}, 1.0, None)
+    )
     certificate = Certificate(Evaluator(problem), Stream.from_rng(seed), learned)
     certificate.draw(certificate.levels(n))
     return certificate.estimate()
@@ -194,7 +199,8 @@ def test_small_budgets_are_refused_and_sizes_doubled():
 def test_sensitive_points_are_a_weighted_sample():
     problem = linear(exceeds)
     average = DenseAverage(problem, True, Stream.from_rng(0))
-    uniform, weights = sensitive_points(average, Shifted(0.0), 20_000, Stream.from_rng(1))
+    found = sensitive_set(average, Shifted(0.0), 20_000, Stream.from_rng(1), noise=0.0)
+    uniform, weights = found.uniform, found.weights
     j = norm.ppf(uniform[:, 0])
     assert weights.max() <= 2.0 + 1e-9
     for h, exact in ((np.ones_like(j), 1.0), (j, 0.0), (j**2, 1.0), (j > LIMIT, ndtr(-LIMIT))):
@@ -202,8 +208,8 @@ def test_sensitive_points_are_a_weighted_sample():
         assert abs(terms.mean() - exact) < 4.0 * terms.std() / np.sqrt(len(j)) + 1e-3
     # A half of them is where f changes within a standard deviation of 0.05.
     assert np.mean(np.abs(j - LIMIT) <= 0.051) > 0.45
-    more, _ = sensitive_points(average, Shifted(0.0), 30_000, Stream.from_rng(1))
-    np.testing.assert_array_equal(more[:20_000], uniform)
+    more = sensitive_set(average, Shifted(0.0), 30_000, Stream.from_rng(1), noise=0.0)
+    np.testing.assert_array_equal(more.uniform[:20_000], uniform)
 
 
 @pytest.mark.parametrize("method", ["joint", "lsmc", "ckq"])

@@ -10,6 +10,7 @@ import numpy as np
 from nestquad.errors import NestquadError
 from nestquad.methods._method import Method, Turn
 from nestquad.methods.learned import LearnedDesign
+from nestquad.methods.nested import NQMC
 from nestquad.points import Stream
 
 
@@ -45,6 +46,11 @@ class Candidate:
         half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
         return np.inf if np.isnan(half) else float(half)
 
+    @property
+    def limited(self) -> bool:
+        """Whether more evaluations would change nothing, as the average over θ limits it."""
+        return self.turn is not None and bool(self.n_draws) and self.turn.state.averaging
+
     def within(self, share: float) -> bool:
         """Whether the half-width is within a share of the spread of f(J)."""
         sample = self.turn.estimate.sample if self.turn else None
@@ -62,14 +68,19 @@ class Candidate:
         """The half-width to expect after that many more evaluations: errors fall like 1/n."""
         return self.half_width * self.n / (self.n + left)
 
-    def needs(self, half_width: float) -> float:
+    def needs(self, half_width: float, rate: float = 1.0) -> float:
         """More evaluations to expect until the half-width is that small."""
-        return self.n * max(self.half_width / max(half_width, 1e-300) - 1.0, 0.0)
+        ratio = max(self.half_width / max(half_width, 1e-300), 1.0)
+        return self.n * (float(ratio ** (1.0 / rate)) - 1.0)
 
 
 def is_pilot(candidate: Candidate, standing: list[Candidate]) -> bool:
-    """Whether it has less than a quarter of the points of another: its bar may be luck."""
-    return candidate.n < 0.25 * max(other.n for other in standing)
+    """Whether it has less than a quarter of the points of another: its bar may be luck.
+
+    Plain rules are no measure for others, as they need many more points.
+    """
+    others = [one.n for one in standing if not isinstance(one.method, NQMC)]
+    return candidate.n < 0.25 * max(others, default=0)
 
 
 def credible(standing: list[Candidate]) -> list[Candidate]:

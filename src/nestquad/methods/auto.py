@@ -45,10 +45,11 @@ class Portfolio(Design):
 
 @dataclass(frozen=True)
 class Race:
-    """Candidates, and the seconds that an evaluation of g takes."""
+    """Candidates, the seconds that an evaluation of g takes, and the first turn of all."""
 
     candidates: tuple[Candidate, ...]
     seconds: float
+    start: Candidate
 
     def standing(self) -> list[Candidate]:
         return [candidate for candidate in self.candidates if candidate.turn is not None]
@@ -135,6 +136,8 @@ class Auto(Method[Race]):
         believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = goal.half_width or 0.0
+        if goal.adaptive and min(standing, key=lambda one: one.half_width).limited:
+            return None
         standing.sort(key=lambda one: one.needs(target) if goal.adaptive else one.promise(left))
         for candidate in standing:
             if not goal.adaptive and candidate.promise(left) > standing[0].half_width:
@@ -153,7 +156,8 @@ class Auto(Method[Race]):
             _analyzed(evaluations, method, design, known.get(method.name))
             for method, design in portfolio.parts
         ]
-        state = Race(tuple(found_by), evaluations.evaluator.seconds_per_evaluation)
+        start = last.state.start if last else found_by[0]
+        state = Race(tuple(found_by), evaluations.evaluator.seconds_per_evaluation, start)
         standing = state.standing()
         if not standing:
             failure = state.candidates[0].failure
@@ -186,13 +190,15 @@ def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> Design | No
         return None
     spread = plain.turn.estimate.sample.spread
     if goal.half_width:
-        time = state.seconds * plain.needs(goal.half_width)
+        rate = 0.8
+        if plain.n > state.start.n and 0 < plain.half_width < np.inf:
+            gain = np.log(state.start.half_width / plain.half_width)
+            rate = float(np.clip(gain / np.log(plain.n / state.start.n), 0.4, 1.0))
+        time = state.seconds * plain.needs(goal.half_width, rate)
         if time > learning_seconds(spread / goal.half_width, state.seconds):
             return None
-    elif goal.seconds is not None:
-        reached = plain.promise(goal.seconds / max(state.seconds, 1e-9))
-        if learning_seconds(spread / max(reached, 1e-300), state.seconds) < goal.seconds:
-            return None
+    elif goal.seconds is None or goal.seconds > learning_seconds(100.0, state.seconds):
+        return None
     return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn)
 
 

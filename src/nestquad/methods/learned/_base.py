@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from nestquad._threads import one_blas_thread
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError, OutsideDomainError
@@ -34,6 +35,8 @@ M = TypeVar("M", bound=ModelOfJ)
 # Share of the evaluations that are fresh draws, and their largest and smallest number: each is
 # compared with all points of the model, which takes time; fewer show nothing.
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
+# Share of the spread of g beyond which a residual may be an event.
+_STANDS_OUT = 0.1
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
 
 
@@ -173,7 +176,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return LearnedDesign.of(learning, present.checks)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
-        share = n_draws(n / (1.0 - _SHARE))
+        share = max(n_draws(n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
         bounded = goal.budget is not None and not goal.adaptive
         wanted = min(left, _MOST_DRAWS if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
@@ -231,12 +234,15 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         if last is not None:
             assert isinstance(last.design, LearnedDesign)
             before = replace(last, design=last.design.learning)
-        if before is not None and before.design == learning:
-            fit = before.state.fit
-        else:
-            fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
+        for level, grid in enumerate(learning.grids):
+            evaluations.values(grid.n_outer, level)  # with as many threads as g likes
         check = Check.of(evaluations, design)
-        found = self._chosen(problem, fit, check, stream)
+        with one_blas_thread():
+            if before is not None and before.design == learning:
+                fit = before.state.fit
+            else:
+                fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
+            found = self._chosen(problem, fit, check, stream)
         parts = found.parts
         if not fit.reliable:
             parts["unreliable"] = np.full((len(parts["average"]), 1), np.inf)
@@ -296,6 +302,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
         shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
         base, f = model.sketch, average.f(model.sketch.j)
+        # Rare events stand out. Small residuals are errors of interpolation, however uneven.
+        limit = _STANDS_OUT * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
+        values = [np.where(np.abs(left) > limit, left, 0.0) for left in values]
         weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
         j = base.j[:, 0] if fit.scalar else base.j
         errors = unseen_value_errors(

@@ -348,7 +348,9 @@ class Certificate:
         assert inner is not None
         rows, x = np.repeat(uniform, m, axis=0), inner.reshape(n * m, -1)
         cuts = range(0, n * m, _ROWS)
-        control = [self.model.at(rows[i : i + _ROWS], x[i : i + _ROWS]) for i in cuts]
+        control = [
+            self.model.at(rows[i : i + _ROWS], x[i : i + _ROWS], cautious=True) for i in cuts
+        ]
         shift = (self.model.mean(uniform) - j)[:, None]
         weights = self._weights(inner)
         residuals = weights * (values - np.concatenate(control).reshape(n, m, p)) + shift

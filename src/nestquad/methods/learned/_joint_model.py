@@ -157,7 +157,7 @@ class JointModel(ModelOfJ):
                 of_trend[:, c] = output.scale * trend.std(axis=1)
         return np.hypot(of_process, of_trend)
 
-    def at(self, uniform: Array, inner: Array) -> Array:
+    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
         both, kind = np.concatenate([uniform, inner], axis=1), self.data.periodization
         v = periodic(kind, both)
         if kind == "tent":
@@ -169,9 +169,9 @@ class JointModel(ModelOfJ):
         new = np.append(True, (uniform[1:] != uniform[:-1]).any(axis=1))
         rows, theta = np.cumsum(new) - 1, v[new, : self.dim]
         outer = density(kind, theta)
-        # Errors of the process count over the density of θ. Where that is small, only its mean over
-        # x is kept.
-        kept = (outer**2 / (outer**2 + _SMALL_DENSITY**2))[rows]
+        # Errors of the process count over the density of θ. Where that is small, caution keeps only
+        # its mean over x.
+        kept = (outer**2 / (outer**2 + (_SMALL_DENSITY * cautious) ** 2))[rows]
         base, found = self._polynomials(uniform[new]), self._polynomials(both)
         for c, output in enumerate(self.outputs):
             if output.process is not None:

@@ -69,10 +69,11 @@ class ModelOfJ(ABC):
         """Standard deviation of Ĵ there, (T, p)."""
 
     @abstractmethod
-    def at(self, uniform: Array, inner: Array) -> Array:
+    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
         """ĝ (T, p) at uniforms (T, d_θ) of θ and (T, d_x) of x, whose mean over x is Ĵ.
 
-        A control variate: g − ĝ + Ĵ has the mean of g and little of its noise.
+        A control variate: g − ĝ + Ĵ has the mean of g and little of its noise. A cautious one has
+        errors of finite variance, also where the model knows little.
         """
 
     @abstractmethod

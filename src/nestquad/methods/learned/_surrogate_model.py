@@ -117,7 +117,7 @@ class SurrogateModel(ModelOfJ):
         inner = [np.abs(change) for change in self._inner_changes(z)]
         return np.hypot(outer, np.max(inner, axis=0)) if inner else outer
 
-    def at(self, uniform: Array, inner: Array) -> Array:
+    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
         found, controls = self.mean(uniform), self.means.controls
         return found if controls is None else found + controls.at(inner, uniform)
 

@@ -97,7 +97,7 @@ class RegressionModel(ModelOfJ):
         more = self._raised.mean(uniform) - self.mean(uniform)
         return np.asarray(np.hypot(np.stack(columns, axis=1), more))
 
-    def at(self, uniform: Array, inner: Array) -> Array:
+    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
         full = ScoreTable(np.concatenate([uniform, inner], axis=1), self.table.scores)
         j, columns = self.mean(uniform), []
         for c, one in enumerate(self.regressions):
