@@ -18,6 +18,8 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
+    "_scale.py",
+    "_threads.py",
     "distributions",
     "kernels",
     "embeddings",

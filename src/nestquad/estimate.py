@@ -282,8 +282,6 @@ class Loop:
         """The status of an estimation that has no further design."""
         if not self.goal.adaptive or _has_sizes(self.method):
             return "done"
-        if np.all(self._half <= (self.goal.half_width or 0.0)):
-            return "converged"
         spent, budget = self.evaluator.n_evaluations, self.goal.budget or 0
         return "limit" if spent < 0.5 * budget else "budget"
 
@@ -322,7 +320,8 @@ class Loop:
             if found.sample is not None:  # an answer of zero has no relative error
                 target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
-            if np.all(self._half <= target) and np.all(before <= _STEADY * growth * target):
+            steady = turn.final or np.all(before <= _STEADY * growth * target)
+            if steady and np.all(self._half <= target):
                 return "converged"
             self.goal = replace(self.goal, half_width=float(np.min(target)))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"

@@ -157,7 +157,7 @@ def test_sizes_start_from_the_level_that_pays():
 def test_a_budget_is_used_and_respected(budget):
     est = nq.estimate(nq.problems.synthetic(), budget=budget, method=MLMC(), rng=0)
     assert 0.9 * budget < est.n_evaluations <= budget
-    assert est.status == "done"
+    assert est.status in ("done", "unreliable")
 
 
 def test_a_budget_ends_the_search_for_a_tolerance():

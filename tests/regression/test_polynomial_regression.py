@@ -156,6 +156,7 @@ def test_perturbations_have_the_sandwich_covariance():
     values = u[:, 0] + rng.normal(size=256) * (1 + u[:, 0])
     model = regress(values, table, 1, degree=2, control_variates=True)
     changes = model.perturbed(table, np.eye(256)) - model.coefficients[:, None]
+    changes *= model.scale
     columns = table.matrix(model.fit.terms)
     bread = np.linalg.inv(columns.T @ columns)
     hat = np.einsum("ij,jk,ik->i", columns, bread, columns)

@@ -46,11 +46,6 @@ class Candidate:
         half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
         return np.inf if np.isnan(half) else float(half)
 
-    @property
-    def limited(self) -> bool:
-        """Whether more evaluations would change nothing, as the average over θ limits it."""
-        return self.turn is not None and bool(self.n_draws) and self.turn.state.averaging
-
     def within(self, share: float) -> bool:
         """Whether the half-width is within a share of the spread of f(J)."""
         sample = self.turn.estimate.sample if self.turn else None

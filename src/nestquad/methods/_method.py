@@ -52,11 +52,14 @@ class Turn(Generic[State]):
         The answer, for the user. Its `diagnostics` are for people: nothing reads them back.
     state
         The method's own state for its next turn: error parts, rates, fitted models.
+    final
+        Whether more evaluations would change nothing, since other errors are larger.
     """
 
     design: Design
     estimate: Estimate
     state: State
+    final: bool = False
 
 
 class Method(ABC, Generic[State]):

@@ -136,7 +136,7 @@ class Auto(Method[Race]):
         believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = goal.half_width or 0.0
-        if goal.adaptive and min(standing, key=lambda one: one.half_width).limited:
+        if goal.adaptive and last.final:
             return None
         standing.sort(key=lambda one: one.needs(target) if goal.adaptive else one.promise(left))
         for candidate in standing:
@@ -180,7 +180,7 @@ class Auto(Method[Race]):
             candidates=candidates,
             diagnostics={**found.diagnostics, "chosen": best.method.name, "notes": notes},
         )
-        return Turn(portfolio, estimate, state)
+        return Turn(portfolio, estimate, state, best.turn.final)
 
 
 def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> Design | None:

@@ -20,7 +20,6 @@ from nestquad.accuracy import (
 from nestquad.errors import NumericalError
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
-from nestquad.methods.nested import rare_event_errors
 
 _PATHS = 24
 # Prior weight of the model's own bar, in comparisons, and a safety factor for having few.
@@ -119,17 +118,6 @@ class ErrorBar:
             up, down = self._averages(replace(base, j=np.stack(sides)))[:, 0]
             changes.append(self._final(np.nan_to_num(up - down) / (2.0 * step)))
         return np.stack(changes, axis=1), _rate([float(spread.mean()) for spread in spreads])
-
-    def _out_of_sight(self) -> Array:
-        """A bound for jumps of f that no θ of a dense set has reached, (k, q)."""
-        base = self._compared(self.model)
-        f = self.average.f(base.j)
-        if np.ptp(f) > 0:
-            return np.zeros((self.average.final(self.answers).size, 1))
-        weights = np.full(f.shape, 1.0 / len(f))
-        j = base.j[:, 0] if self.average.scalar else base.j
-        errors = rare_event_errors(self.average.problem, j, f, weights)
-        return self._final(np.diag(errors)).T
 
     def _compared(self, model: ModelOfJ) -> DenseSet:
         """The model on a lattice of θ that is the same for all models."""

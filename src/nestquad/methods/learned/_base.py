@@ -35,6 +35,9 @@ M = TypeVar("M", bound=ModelOfJ)
 # Share of the evaluations that are fresh draws, and their largest and smallest number: each is
 # compared with all points of the model, which takes time; fewer show nothing.
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
+# Errors of models are small or large: over even seeds of the families, errors in units of the
+# half-width are those of a Student variable with one degree of freedom (half of them below 0.08).
+_DOF = 1.0
 # Share of the spread of g beyond which a residual may be an event.
 _STANDS_OUT = 0.1
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
@@ -97,11 +100,6 @@ class Learned(Generic[M]):
     @property
     def scalar(self) -> bool:
         return self.fit.scalar
-
-    @property
-    def averaging(self) -> bool:
-        """Whether nearly all of the error is that of the average over θ."""
-        return self.parts["average"] ** 2 > 0.9 * sum(size**2 for size in self.parts.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +166,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return LearnedDesign.of(design, ())
         present, half = last.design, NORMAL_95 * float(np.max(last.estimate.std_error))
         assert isinstance(present, LearnedDesign)
-        if goal.adaptive and last.state.check is not None and last.state.averaging:
-            return None  # more values of g would change nothing
+        if goal.adaptive and last.final:
+            return None
         unchecked = last.state.check is None and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
@@ -262,11 +260,15 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             n_inner=fit.n_inner,
             method=self.name,
             sample=found.average.sample(found.model.sketch),
+            dof=_DOF,
         )
         state = Learned(fit, found.model, found.answers, sizes, found.rate, check)
-        if state.averaging:
+        final = check is not None and sizes["average"] ** 2 > 0.9 * sum(
+            size**2 for size in sizes.values()
+        )
+        if final:
             estimate.diagnostics["notes"].append(AVERAGING)
-        return Turn(design, estimate, state)
+        return Turn(design, estimate, state, final)
 
     def _chosen(
         self, problem: NestedExpectation, fit: Fit[M], check: Check | None, stream: Stream
@@ -304,7 +306,10 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         base, f = model.sketch, average.f(model.sketch.j)
         # Rare events stand out. Small residuals are errors of interpolation, however uneven.
         limit = _STANDS_OUT * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
-        values = [np.where(np.abs(left) > limit, left, 0.0) for left in values]
+        values = [
+            np.where(share[:, None] * np.abs(left) > limit, left, 0.0)
+            for share, left in zip(shares, values, strict=True)
+        ]
         weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
         j = base.j[:, 0] if fit.scalar else base.j
         errors = unseen_value_errors(

@@ -236,6 +236,9 @@ class Examination:
         known = np.clip((self.model.mean(self.check.uniform) - center) / spread, -4.0, 4.0)
         places = np.clip((felt.j - center) / spread, -4.0, 4.0)
         base = self.average.f(felt.j)
+        # A mean of g is within the range of its values.
+        seen = np.concatenate([felt.j, *self.check.values.swapaxes(0, 1)])
+        low, high = seen.min(axis=0), seen.max(axis=0)
 
         def change(rows: Indices) -> Array:
             rest, at = self._residuals[rows], known[rows]
@@ -247,7 +250,8 @@ class Examination:
             both = left[:, 0].T @ left[:, 1] / len(left)
             values, vectors = np.linalg.eigh(0.5 * (both + both.T))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
-            moved = self.model.bounded(felt.j + mean + noise @ root.T, felt.uniform)
+            moved = np.clip(felt.j + mean + noise @ root.T, low, high)
+            moved = self.model.bounded(moved, felt.uniform)
             f = self.average.f(moved)
             f = np.where(np.isfinite(f), f, base)
             changes = felt.weights @ np.nan_to_num(f - base) / felt.weights.sum()
@@ -256,7 +260,8 @@ class Examination:
         m = len(known)
         found = change(np.arange(m))
         resampled = [change(rng.integers(m, size=m)) for _ in range(_BOOTSTRAP)]
-        return found, np.std(resampled, axis=0)
+        scale = scale_of(np.array(resampled))
+        return found, scale * np.std(resampled / scale, axis=0)
 
 
 def _line(x: Array, y: Array) -> tuple[float, float]:
