@@ -9,4 +9,4 @@ problem = nq.NestedExpectation(
     f=lambda j: np.maximum(j, 0.0),  # we go ahead only where that is a gain on average
     name="option to invest",
 )
-print(nq.estimate(problem, tol=1e-3, rng=0))
+print(nq.estimate(problem, tol=1e-3, budget=10_000, rng=0))

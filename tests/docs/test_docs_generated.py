@@ -89,7 +89,7 @@ def test_output_of_the_example_is_current():
     )
     assert shown
     value, half_width = map(float, shown.groups())
-    fresh = nq.estimate(problem, tol=1e-3, rng=0)
+    fresh = nq.estimate(problem, tol=1e-3, budget=10_000, rng=0)
     assert abs(value - fresh.value) <= half_width
     assert 0.5 < half_width / (1.96 * fresh.std_error) < 2.0, "run `python docs/update_readme.py`"
 
