@@ -1,4 +1,4 @@
-"""Error bar of learned methods: calibrated posterior paths, misfit, alternatives."""
+"""Error bar of learned methods: calibrated posterior paths, and alternatives."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ class ErrorBar:
     def parts(self, rng: np.random.Generator) -> tuple[dict[str, Array], float]:
         """Directions by cause, and the rate: the power of n at which the posterior narrows."""
         paths, rate = self._paths(rng)
-        parts = {"paths": paths, "misfit": self._misfit()}
-        if self.model.nonparametric:
-            parts["unlearned"] = self._unlearned()
+        parts = {"paths": paths}
         # Values of g are rounded, and a fit of many of them by a little more.
         rounding = 8.0 * np.finfo(float).eps * np.abs(self.model.sketch.j).max(axis=0)
         doubts = {**self.model.alternatives(), "rounding": [self.model.sketch.j + rounding]}
@@ -150,48 +148,6 @@ class ErrorBar:
     def _averages(self, points: DenseSet) -> Array:
         """Averages (…, S, q) of f at J (…, M, p), with those modulated by waves over θ."""
         return harmonic_averages(self.average.f(points.j), points.weights, points.uniform)
-
-    def _misfit(self) -> Array:
-        """Excess of the mean residual, to first order in f, over its standard error, (k, 1).
-
-        A leave-one-out residual is the prediction error from all other points. Times the slope of
-        f, their mean estimates the error of the answer, but with much noise.
-        """
-        design, residuals = self.model.design, self.model.residuals()
-        steps = self.model.sd(design.uniform)
-        felt = np.zeros((len(residuals), self.answers.size))
-        for c in np.flatnonzero(residuals.any(axis=0) & steps.any(axis=0)):
-            shift = steps * (np.arange(steps.shape[1]) == c)
-            sides = [self.model.bounded(design.j + s, design.uniform) for s in (shift, -shift)]
-            up, down = self.average.f(np.stack(sides))
-            # Where both sides were bounded to the same J, the slope is not known.
-            width = sides[0][:, c] - sides[1][:, c]
-            known = (width > 1e-3 * steps[:, c]) & np.isfinite(up - down).all(axis=1)
-            felt[known] += (up - down)[known] * (residuals[known, c] / width[known])[:, None]
-        weights = design.weights / design.weights.sum()
-        mean = self._final(weights @ felt)
-        noise = self._final(np.sqrt(weights**2 @ felt**2))
-        return np.asarray(np.maximum(np.abs(mean) - np.abs(noise), 0.0)[:, None])
-
-    def _unlearned(self) -> Array:
-        """Change of the answers if residuals belong to J and are not noise in x, (k, m).
-
-        A model that explains less than half of an output has seen too little of g to say what is
-        noise. Anything between none of it and all of it is as likely.
-        """
-        design, residuals = self.model.design, self.model.residuals()
-        # Squared weights, since residuals are noisy where the weights are small.
-        weights = design.weights**2 / (design.weights**2).sum()
-        values = design.j + residuals
-        spread = weights @ (values - weights @ values) ** 2
-        directions = [np.zeros(self.average.final(self.answers).size)]
-        unlearned = np.flatnonzero(weights @ residuals**2 > 0.5 * spread)
-        before = self._averages(design)[0] if unlearned.size else 0.0
-        for c in unlearned:
-            j = design.j + residuals * (np.arange(residuals.shape[1]) == c)
-            after = self._averages(replace(design, j=self.model.bounded(j, design.uniform)))[0]
-            directions.append(self._final(np.nan_to_num(after - before)) / np.sqrt(3.0))
-        return np.stack(directions, axis=1)
 
     def _final(self, changes: Array) -> Array:
         return propagated(self.average.problem, self.answers, changes)

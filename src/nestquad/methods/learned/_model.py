@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,6 @@ class ModelOfJ(ABC):
     @abstractmethod
     def dim(self) -> int:
         """d_θ, the number of uniforms behind θ."""
-
-    nonparametric: ClassVar[bool] = True
-    """Whether it follows any J, given enough points, and so claims that its residuals are noise."""
 
     @property
     def periodization(self) -> Periodization:

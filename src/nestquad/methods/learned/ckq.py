@@ -201,9 +201,8 @@ class _Forecast:
         less = shrink ** (2 * np.log2(inner))
         # Half as many inner points also have more noise; only the rest of the change is bias.
         bias = max(parts["inner"] ** 2 - noisier, 0.0)
-        misfit = max(parts["misfit"] ** 2 - noisier, 0.0)
         # No design lowers the error of the dense average.
-        total = self._variance(outer, less) + misfit / outer**2 + less * bias
+        total = self._variance(outer, less) + less * bias
         error = np.sqrt(total + parts["average"] ** 2)
         return float(error * (1.0 + 0.05 * np.log2(outer)))
 

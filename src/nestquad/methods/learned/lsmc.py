@@ -50,8 +50,6 @@ class RegressionModel(ModelOfJ):
         Weights (n,) that make the points a sample of their law; None if all are one.
     """
 
-    nonparametric: ClassVar[bool] = False
-
     regressions: tuple[Regression, ...]
     uniform: Array
     values: Array
