@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 import nestquad as nq
 from nestquad.estimate import Loop
@@ -50,14 +50,14 @@ def main() -> None:
     left.plot(ndtri(u), mean(ndtri(u)), color=INK, lw=1, label="J")
     left.plot(ndtri(u), model.mean(u[:, None])[:, 0], lw=2, label="Ĵ, a line")
     left.plot(
-        np.repeat(theta, 2), observed.ravel(), "o", ms=3.5, alpha=0.6, label="fresh draws, two at a θ"
+        np.repeat(theta, 2), observed.ravel(), "o", ms=3.5, alpha=0.6, label="fresh draws, in pairs"
     )
-    left.set(xlim=(-2.5, 2.5), xlabel="θ", title="P(J > 1): half of the draws are where it is decided")
+    left.set(xlim=(-2.5, 2.5), xlabel="θ", title="P(J > 1): fresh draws where it is decided")
     left.legend(frameon=False, fontsize=8)
     parts = {name: size for name, size in state.parts.items() if size > 1e-6}
     names = sorted(parts, key=parts.__getitem__)
     right.barh(names, [1.96 * parts[name] for name in names])
-    right.axvline(abs(float(est.value) - (1.0 - 0.6554217416)), color=INK, lw=1)
+    right.axvline(abs(float(est.value) - ndtr(-STEP)), color=INK, lw=1)
     right.set(xlabel="95 % half-width by part", title="Parts of the bar, and the true error (line)")
     figure.savefig(FIGURE, dpi=150)
     print(est, est.diagnostics["check"])
