@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from nestquad.accuracy import characteristics
+from nestquad.accuracy import characteristics, order_of_smoothness, takes
 from nestquad.errors import (
     InputError,
     NestquadError,
@@ -126,7 +126,12 @@ class Auto(Method[Race]):
             if pilot is not None:
                 return Portfolio.of((*portfolio.parts, pilot))
         if len(present) == 1:
-            pilots = _pilots(problem, goal, methods, present[0])
+            rivals = methods
+            if self.candidates is None and _jumps(problem, present[0]):
+                # Kernel weights over θ do not see where f(J) jumps between them.
+                rivals = tuple(one for one in methods if not isinstance(one, MLKQ))
+                rivals = rivals if hurried else (*rivals, NQMC())
+            pilots = _pilots(problem, goal, rivals, present[0])
             if pilots:
                 return Portfolio.of(_checked(problem, goal, present[0], portfolio.parts, pilots))
         standing = last.state.standing()
@@ -181,6 +186,16 @@ class Auto(Method[Race]):
             diagnostics={**found.diagnostics, "chosen": best.method.name, "notes": notes},
         )
         return Turn(portfolio, estimate, state, best.turn.final)
+
+
+def _jumps(problem: NestedExpectation, candidate: Candidate) -> bool:
+    """Whether f is discontinuous where the candidate expects J, or in tails beyond."""
+    sample = candidate.turn.estimate.sample if candidate.turn else None
+    if sample is None:
+        return False
+    mean = sample.j.mean(axis=0)
+    wide = np.concatenate([mean + factor * (sample.j - mean) for factor in (1.0, 2.0, 4.0)])
+    return order_of_smoothness(problem, wide if takes(problem, wide) else sample.j) == 0
 
 
 def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> Design | None:
