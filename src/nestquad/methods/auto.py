@@ -280,8 +280,10 @@ def _checked(
     problem: NestedExpectation, goal: Goal, first: Candidate, present: Parts, pilots: Parts
 ) -> Parts:
     """All pilots, and fresh draws for all that learn, where f is sensitive as the first sees it."""
-    n = n_draws(goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
-    if first.turn is None or not isinstance(first.method, LearnedMethod) or not n:
+    if first.turn is None or not isinstance(first.method, LearnedMethod):
+        return (*present, *pilots)
+    n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
+    if not n:
         return (*present, *pilots)
     checks = first.method.checked(problem, first.turn, n).checks
     return tuple(

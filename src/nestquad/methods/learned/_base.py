@@ -32,9 +32,11 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
 
 M = TypeVar("M", bound=ModelOfJ)
-# Share of the evaluations that are fresh draws, and their largest and smallest number: each is
-# compared with all points of the model, which takes time; fewer show nothing.
+# Share of the evaluations that are fresh draws, and their largest and smallest number: fewer show
+# nothing. Each is compared with all points of a model, which limits them further: numbers that may
+# be computed for that (a second), though not to fewer than some.
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
+_NUMBERS, _ENOUGH_DRAWS = 1 << 28, 64
 # Errors of models are small or large: over even seeds of the families, errors in units of the
 # half-width are those of a Student variable with one degree of freedom (half of them below 0.08).
 _DOF = 1.0
@@ -148,7 +150,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]] | None = None
     ) -> Design | None:
         known = 0 if last is None or last.state.check is None else last.state.check.n_draws
-        reserved = 0 if goal.budget is None else max(n_draws(goal.budget), known)
+        reserved = 0 if goal.budget is None else max(n_draws(problem, goal.budget), known)
         own = replace(goal, budget=None if goal.budget is None else goal.budget - reserved)
         if last is None:
             require_transports(problem, self.name)
@@ -174,9 +176,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return LearnedDesign.of(learning, present.checks)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
-        share = max(n_draws(n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
+        share = max(n_draws(problem, n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
         bounded = goal.budget is not None and not goal.adaptive
-        wanted = min(left, _MOST_DRAWS if bounded else share) - known
+        wanted = min(left, most_draws(problem, n) if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
         return None if learning is None else LearnedDesign.of(learning, present.checks)
@@ -344,9 +346,15 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)
 
 
-def n_draws(n: float) -> int:
+def most_draws(problem: NestedExpectation, n: float) -> int:
+    """The most fresh draws beside n evaluations, within the time they take."""
+    dim = problem.outer_law.base_dim + problem.inner_base_dim
+    return int(np.clip(_NUMBERS / (n * dim), _ENOUGH_DRAWS, _MOST_DRAWS))
+
+
+def n_draws(problem: NestedExpectation, n: float) -> int:
     """Fresh draws among n evaluations; none where they would be too few to show anything."""
-    wanted = min(int(_SHARE * n), _MOST_DRAWS)
+    wanted = min(int(_SHARE * n), most_draws(problem, n))
     return wanted - wanted % 2 if wanted >= _FEWEST_DRAWS else 0
 
 

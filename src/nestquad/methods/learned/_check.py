@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -69,6 +69,7 @@ class Check:
     weights: Array
     inner: Array
     values: Array
+    _residuals: dict[ModelOfJ, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, evaluations: Evaluations, design: LearnedDesign) -> Check | None:
@@ -103,8 +104,10 @@ class Check:
 
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
-        views = [model.at(self.uniform, self.inner[:, view]) for view in (0, 1)]
-        return np.asarray(self.values - np.stack(views, axis=1))
+        if model not in self._residuals:
+            views = [model.at(self.uniform, self.inner[:, view]) for view in (0, 1)]
+            self._residuals[model] = np.asarray(self.values - np.stack(views, axis=1))
+        return self._residuals[model]
 
     def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
         """Positions of the models whose held-out score is not clearly worse than the best.
@@ -216,7 +219,7 @@ class Examination:
             / NORMAL_95
         )
 
-    @cached_property
+    @property
     def _residuals(self) -> Array:
         return self.check.residuals(self.model)
 
