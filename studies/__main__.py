@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper``, ``promises`` and ``families``."""
+"""Studies of nestquad: ``python -m studies paper``, ``promises``, ``families``, ``seconds``."""
 
 from __future__ import annotations
 
@@ -41,6 +41,13 @@ Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data
 and finished runs are skipped; tables are made of the runs that the command asks for. With --fresh
 they are run again, and those of earlier code stay for the history.
 """
+_SECONDS = """\
+examples:
+  python -m studies seconds --out docs --jobs 1
+  python -m studies seconds --parity even --problems finance,smooth-2 --costs 1e-7,1e-4
+
+Times are wall times: use one process, on a machine that does nothing else.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     _families_options(
         commands.add_parser(
             "families", help="random problems with exact values", epilog=_FAMILIES, **how
+        )
+    )
+    _seconds_options(
+        commands.add_parser(
+            "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
     return parser
@@ -237,6 +249,49 @@ def _families(args: argparse.Namespace) -> int:
         f"--seeds {args.seeds} --parity {args.parity} --budgets {args.budgets} "
         f"--tolerances {args.tolerances} --methods {','.join(selection.methods)} "
         f"--runs {args.runs}"
+    )
+    report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _seconds_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.set_defaults(jobs=1)
+    parser.add_argument(
+        "--problems", metavar="NAME[,NAME]", help="shipped or as books-2 (default: some of both)"
+    )
+    parser.add_argument(
+        "--parity", choices=("odd", "even"), default="odd", help="seeds of families (default odd)"
+    )
+    parser.add_argument("--tolerances", default="1e-2,1e-3", metavar="T[,T]", help="relative")
+    parser.add_argument(
+        "--costs", default="1e-7,1e-6,1e-4,1e-2", metavar="S[,S]", help="seconds of an evaluation"
+    )
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each (default 3)")
+    parser.set_defaults(run=_seconds)
+
+
+def _seconds(args: argparse.Namespace) -> int:
+    from studies.families import families
+    from studies.families.seconds import Selection, default_problems, report
+
+    if args.runs < 1 or args.jobs < 0:
+        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+    drawn = [
+        f"{family}-{seed}" for family in families() for seed in range(args.parity == "odd", 41, 2)
+    ]
+    known = (*nq.problems.names(), *drawn)
+    selection = Selection(
+        problems=_known("--problems", args.problems, known) or default_problems(args.parity),
+        parity=args.parity,
+        tolerances=_numbers(args.tolerances),
+        costs=_numbers(args.costs),
+        runs=args.runs,
+    )
+    command = (
+        f"python -m studies seconds --problems {','.join(selection.problems)} "
+        f"--parity {args.parity} --tolerances {args.tolerances} --costs {args.costs} "
+        f"--runs {args.runs} --jobs {args.jobs}"
     )
     report(selection, Path(args.out), args.jobs, args.fresh, command)
     return 0

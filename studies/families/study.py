@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad.methods import Certificate
 from nestquad.plots import AVERAGE, INK, method_styles, new_axes
 from studies import families
 from studies.promises.cells import (
@@ -44,7 +45,8 @@ _BESIDE_BEST, _WORST_BESIDE_BEST = 1.5, 4.0
 _NARROWER, _PLAIN = 5.0, ("nqmc", "mlmc")
 _TOGETHER = f"all but {' and '.join(_HARD)}"
 _SHOWN_WORST, _SHOWN_STATES = 15, 4
-METHODS = ("auto", CERTIFIED, *ALL_METHODS[1:])
+_OURS = ("auto", CERTIFIED)
+METHODS = (*_OURS, *ALL_METHODS[1:])
 _MOST_RATIO = 1e6  # of an error to its half-width, which may be zero
 
 
@@ -74,7 +76,9 @@ class Selection:
         for replicate in range(self.runs):
             for name in self.problems():
                 for method in self.methods:
-                    for budget in self.budgets:
+                    # A certificate refuses fewer.
+                    least = 2 * Certificate.fewest if method == CERTIFIED else 0
+                    for budget in (one for one in self.budgets if one >= least):
                         yield Task(name, method, budget, replicate)
                 for kind in _KINDS if "auto" in self.methods else ():
                     for tolerance in self.tolerances:
@@ -102,8 +106,7 @@ def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     _remember(selection, settings.jobs)
     ledger, tasks = settings.ledger("families"), set(selection.tasks())
     if fresh:
-        ledger.retire(lambda run: run.task in tasks and run.sources != sources())
-        ledger.drop(lambda run: run.task in tasks)
+        ledger.retire(lambda run: run.task in tasks)
     old = sum(run.sources != sources() for task, run in ledger.runs.items() if task in tasks)
     if old:
         say(f"  {old:,} finished runs come from other code; --fresh runs them again")
@@ -192,7 +195,7 @@ def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ())
                 "foreseen = beside the foreseen: error; "
                 "seconds = CPU beyond g: seconds; failed: count"
             ),
-            tuple(budgets),
+            tuple(row for row in budgets if row["method"] in _OURS),
         ),
         Table(
             "certified",
@@ -220,6 +223,17 @@ def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ())
                 "seconds = CPU beyond g: seconds; failed: count"
             ),
             tuple(tolerances),
+        ),
+        Table(
+            "methods",
+            "Single methods at fixed budgets, as `auto` above.",
+            columns(
+                "goal = evaluations: count; family; method; runs: count; "
+                "coverage = 95 % interval covers: percent; relative = error / scale: error; "
+                "sharpness = half-width / error: error; infinite: count; "
+                "seconds = CPU beyond g: seconds; failed: count"
+            ),
+            tuple(row for row in budgets if row["method"] not in _OURS),
         ),
         Table(
             "worst",
@@ -366,7 +380,7 @@ def _earlier(runs: Iterable[Run], earlier: Iterable[Run], selection: Selection) 
     shown = {**dict(list(states.items())[-_SHOWN_STATES:]), "now": list(runs)}
     rows = []
     for goal in selection.budgets:
-        for method in (name for name in ("auto", CERTIFIED) if name in selection.methods):
+        for method in (name for name in _OURS if name in selection.methods):
             for family in (*selection.families, "all"):
                 row: dict[str, Any] = {"goal": goal, "family": family, "method": method}
                 for state, mine in shown.items():
@@ -494,7 +508,7 @@ def _certified_verdicts(
 
 
 def _failure_verdict(problems: list[dict[str, Any]]) -> Iterator[Verdict]:
-    mine = [row for row in problems if row["method"].partition(" ")[0] in ("auto", CERTIFIED)]
+    mine = [row for row in problems if row["method"].partition(" ")[0] in _OURS]
     if mine:
         broken = [f"{row['problem']} {row['failed']}" for row in mine if row["failed"]]
         runs, failed = (sum(row[name] for row in mine) for name in ("runs", "failed"))

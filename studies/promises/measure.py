@@ -66,7 +66,7 @@ def measure(
         seconds=_short(max(seconds, 0.0)),
         g_seconds=_short(clock.seconds),
         status=found.status,
-        chosen=_chosen(found),
+        chosen=chosen_by(found),
     )
 
 
@@ -75,7 +75,7 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _chosen(found: nq.Estimate) -> str:
+def chosen_by(found: nq.Estimate) -> str:
     """What the method chose, in a word or a few; its name where it chose nothing."""
     chosen = found.diagnostics.get("chosen", found.method)
     if isinstance(chosen, Mapping):

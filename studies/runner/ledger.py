@@ -136,8 +136,8 @@ class Ledger:
         self.tidy()
 
     def retire(self, unwanted: Callable[[Run], bool]) -> None:
-        """Let runs count no longer, but keep them in the file: those of earlier code."""
-        gone = [run for run in self.runs.values() if unwanted(run)]
+        """Forget runs, so that they are run again; those of earlier code stay in the file."""
+        gone = [run for run in self.runs.values() if unwanted(run) and run.sources != sources()]
         self.others += [replace(run, version=f"{run.version}{_EARLIER}") for run in gone]
         self.drop(unwanted)
 
