@@ -29,6 +29,7 @@ lint: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python -m studies promises --out docs
 	$(BIN)/python -m studies families --out docs
+	$(BIN)/python -m studies seconds --out docs --jobs 1
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

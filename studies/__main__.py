@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper``, ``promises`` and ``families``."""
+"""Studies of nestquad: ``python -m studies paper``, ``promises``, ``families``, ``seconds``."""
 
 from __future__ import annotations
 
@@ -34,11 +34,19 @@ examples:
 _FAMILIES = """\
 examples:
   python -m studies families --parity even --seeds 0-10 --families books,rare --tolerances none
-  python -m studies families --seeds 0-40 --budgets 1e3,1e4,1e5 --tolerances 1e-2,1e-3 --runs 3
-  python -m studies families --methods auto,joint,ckq,nqmc --tolerances none
+  python -m studies families --seeds 0-40 --runs 3
+  python -m studies families --methods auto,certified,nqmc,mlmc --tolerances none
 
 Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/families_runs.csv
-and finished runs are skipped; tables are made of the runs that the command asks for.
+and finished runs are skipped; tables are made of the runs that the command asks for. With --fresh
+they are run again, and those of earlier code stay for the history.
+"""
+_SECONDS = """\
+examples:
+  python -m studies seconds --out docs --jobs 1
+  python -m studies seconds --parity even --problems finance,smooth-2 --costs 1e-7,1e-4
+
+Times are wall times: use one process, on a machine that does nothing else.
 """
 
 
@@ -73,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     _families_options(
         commands.add_parser(
             "families", help="random problems with exact values", epilog=_FAMILIES, **how
+        )
+    )
+    _seconds_options(
+        commands.add_parser(
+            "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
     return parser
@@ -205,17 +218,18 @@ def _families_options(parser: argparse.ArgumentParser) -> None:
         default="odd",
         help="odd: to report (default); even: to develop on",
     )
-    parser.add_argument("--budgets", default="1e3,1e4", metavar="N[,N]", help="or none")
-    parser.add_argument("--tolerances", default="1e-2", metavar="T[,T]", help="or none")
-    parser.add_argument("--methods", default="auto", metavar="NAME[,NAME]", help="at fixed budgets")
+    parser.add_argument("--budgets", default="1e3,1e4,1e5", metavar="N[,N]", help="or none")
+    parser.add_argument("--tolerances", default="1e-2,1e-3", metavar="T[,T]", help="or none")
+    parser.add_argument(
+        "--methods", metavar="NAME[,NAME]", help="at fixed budgets (default all, certified too)"
+    )
     parser.add_argument("--runs", type=int, default=2, metavar="N", help="of each (default 2)")
     parser.set_defaults(run=_families)
 
 
 def _families(args: argparse.Namespace) -> int:
     from studies.families import families
-    from studies.families.study import Selection, report
-    from studies.promises.measure import ALL_METHODS
+    from studies.families.study import METHODS, Selection, report
 
     if args.runs < 1 or args.jobs < 0:
         raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
@@ -225,7 +239,7 @@ def _families(args: argparse.Namespace) -> int:
         parity=args.parity,
         budgets=_numbers(args.budgets),
         tolerances=_numbers(args.tolerances),
-        methods=_known("--methods", args.methods, ALL_METHODS),
+        methods=_known("--methods", args.methods, METHODS) or METHODS,
         runs=args.runs,
     )
     if not selection.chosen:
@@ -233,7 +247,51 @@ def _families(args: argparse.Namespace) -> int:
     command = (
         f"python -m studies families --families {','.join(selection.families)} "
         f"--seeds {args.seeds} --parity {args.parity} --budgets {args.budgets} "
-        f"--tolerances {args.tolerances} --methods {args.methods} --runs {args.runs}"
+        f"--tolerances {args.tolerances} --methods {','.join(selection.methods)} "
+        f"--runs {args.runs}"
+    )
+    report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _seconds_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.set_defaults(jobs=1)
+    parser.add_argument(
+        "--problems", metavar="NAME[,NAME]", help="shipped or as books-2 (default: some of both)"
+    )
+    parser.add_argument(
+        "--parity", choices=("odd", "even"), default="odd", help="seeds of families (default odd)"
+    )
+    parser.add_argument("--tolerances", default="1e-2,1e-3", metavar="T[,T]", help="relative")
+    parser.add_argument(
+        "--costs", default="1e-7,1e-6,1e-4,1e-2", metavar="S[,S]", help="seconds of an evaluation"
+    )
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each (default 3)")
+    parser.set_defaults(run=_seconds)
+
+
+def _seconds(args: argparse.Namespace) -> int:
+    from studies.families import families
+    from studies.families.seconds import Selection, default_problems, report
+
+    if args.runs < 1 or args.jobs < 0:
+        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+    drawn = [
+        f"{family}-{seed}" for family in families() for seed in range(args.parity == "odd", 41, 2)
+    ]
+    known = (*nq.problems.names(), *drawn)
+    selection = Selection(
+        problems=_known("--problems", args.problems, known) or default_problems(args.parity),
+        parity=args.parity,
+        tolerances=_numbers(args.tolerances),
+        costs=_numbers(args.costs),
+        runs=args.runs,
+    )
+    command = (
+        f"python -m studies seconds --problems {','.join(selection.problems)} "
+        f"--parity {args.parity} --tolerances {args.tolerances} --costs {args.costs} "
+        f"--runs {args.runs} --jobs {args.jobs}"
     )
     report(selection, Path(args.out), args.jobs, args.fresh, command)
     return 0

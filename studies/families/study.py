@@ -2,7 +2,8 @@
 
 A run is a problem (family and seed), a method, a goal and a replicate. A goal of at least one is a
 budget. A smaller goal is a tolerance, relative to the exact value (method ``auto rtol``) or a part
-of the problem's scale (method ``auto tol``), with at most a million evaluations.
+of the problem's scale (method ``auto tol``), with at most a million evaluations. The method
+``certified`` is auto with ``certify=True``, judged by the certified interval.
 """
 
 from __future__ import annotations
@@ -15,14 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from nestquad.methods import Certificate
 from nestquad.plots import AVERAGE, INK, method_styles, new_axes
 from studies import families
-from studies.promises.cells import Cell, Key, best_single, notes_of, provenance, ratio
-from studies.promises.measure import ROUNDING, measure, warm_up
+from studies.promises.cells import (
+    Cell,
+    Key,
+    beside_foreseen,
+    best_single,
+    notes_of,
+    provenance,
+    ratio,
+)
+from studies.promises.measure import ALL_METHODS, CERTIFIED, ROUNDING, measure, warm_up
 from studies.runner.collect import in_processes, say
 from studies.runner.figures import BAND, name_axis
 from studies.runner.ledger import Outcome, Run, Task, sources
-from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study, run_studies
 
 _MOST_EVALUATIONS = 1_000_000
@@ -32,7 +42,11 @@ _KINDS = ("tol", "rtol")
 _COVERAGE, _LEAST_COVERAGE, _ENOUGH_RUNS = 0.93, 0.80, 20
 _KEPT, _CONVERGED, _HARD = 0.95, 0.80, ("rare", "noisy")
 _BESIDE_BEST, _WORST_BESIDE_BEST = 1.5, 4.0
-_SHOWN_WORST = 15
+_NARROWER, _PLAIN = 5.0, ("nqmc", "mlmc")
+_TOGETHER = f"all but {' and '.join(_HARD)}"
+_SHOWN_WORST, _SHOWN_STATES = 15, 4
+_OURS = ("auto", CERTIFIED)
+METHODS = (*_OURS, *ALL_METHODS[1:])
 _MOST_RATIO = 1e6  # of an error to its half-width, which may be zero
 
 
@@ -43,9 +57,9 @@ class Selection:
     families: tuple[str, ...] = families.families()
     seeds: tuple[int, ...] = tuple(range(11))
     parity: str = "odd"
-    budgets: tuple[float, ...] = (1e3, 1e4)
-    tolerances: tuple[float, ...] = (1e-2,)
-    methods: tuple[str, ...] = ("auto",)
+    budgets: tuple[float, ...] = (1e3, 1e4, 1e5)
+    tolerances: tuple[float, ...] = (1e-2, 1e-3)
+    methods: tuple[str, ...] = METHODS
     runs: int = 2
 
     @property
@@ -62,7 +76,9 @@ class Selection:
         for replicate in range(self.runs):
             for name in self.problems():
                 for method in self.methods:
-                    for budget in self.budgets:
+                    # A certificate refuses fewer.
+                    least = 2 * Certificate.fewest if method == CERTIFIED else 0
+                    for budget in (one for one in self.budgets if one >= least):
                         yield Task(name, method, budget, replicate)
                 for kind in _KINDS if "auto" in self.methods else ():
                     for tolerance in self.tolerances:
@@ -78,7 +94,9 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         title="Families of random problems",
         about=_about(selection),
         run=lambda settings: _run(selection, settings, fresh),
-        drawings=(Drawing("", "Coverage and sharpness by family.", _draw),),
+        drawings=(Drawing("", "Coverage and sharpness of auto by family.", _draw),)
+        if selection.budgets and "auto" in selection.methods
+        else (),
         command=command,
     )
     run_studies([study], [study], settings, out / f"{name}.md", _head(selection), command)
@@ -88,12 +106,13 @@ def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     _remember(selection, settings.jobs)
     ledger, tasks = settings.ledger("families"), set(selection.tasks())
     if fresh:
-        ledger.drop(lambda run: run.task in tasks)
+        ledger.retire(lambda run: run.task in tasks)
     old = sum(run.sources != sources() for task, run in ledger.runs.items() if task in tasks)
     if old:
         say(f"  {old:,} finished runs come from other code; --fresh runs them again")
     settings.collect(ledger, selection.tasks(), _measure, warm_up)
-    return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection)
+    earlier = [run for run in ledger.others if run.task in tasks and run.root == ledger.root]
+    return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection, earlier)
 
 
 def _remember(selection: Selection, jobs: int) -> None:
@@ -129,13 +148,12 @@ def _measure(task: Task) -> Outcome:
         return Outcome(math.nan, 0, covered=0.0, seconds=0.0, status="failed", chosen=reason)
     if math.isnan(found.error):
         return found
-    # The exact value has an error of its own.
-    slack = truth.error + ROUNDING * abs(truth.value)
+    slack = _slack(task.problem)  # the exact value has an error of its own
     return replace(found, covered=float(found.error <= found.half_width + slack))
 
 
-def tabulate(runs: list[Run], selection: Selection) -> Result:
-    """Tables and verdicts from the runs that are there."""
+def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ()) -> Result:
+    """Tables and verdicts from the runs that are there, and coverage in `earlier` ones."""
     cells = _cells(runs)
     problems = [_problem_row(key, cell, cells) for key, cell in cells.items()]
     budgets = [
@@ -151,6 +169,12 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
         for family in (*selection.families, "all")
     ]
     budgets, tolerances = ([row for row in rows if row["runs"]] for rows in (budgets, tolerances))
+    narrower = [
+        _narrower_row(family, goal, cells)
+        for goal in selection.budgets
+        for family in (*selection.families, _TOGETHER, "all")
+    ]
+    narrower = [row for row in narrower if any(row[f"{method}_known"] for method in _PLAIN)]
     missed = [row for row in problems if row["method"] == "auto" and row["coverage"] < 1]
     worst = sorted(missed, key=lambda row: (row["coverage"], -row["beyond"]))[:_SHOWN_WORST]
     tables = (
@@ -158,15 +182,34 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             "families",
             "Fixed budgets. Errors are parts of the problem's scale, half-widths parts of the "
             "error: both geometric means over problems of medians over runs. “Beside the best” "
-            "is the error over that of the best single method that was run.",
+            "is the error over that of the best single method that was run, in hindsight: the "
+            "smallest of several means over few runs is luck in part. “Beside the foreseen” "
+            "takes the method that was best in the other runs. Infinite half-widths cover, are "
+            "counted, and are left out of half-width / error.",
             columns(
                 "goal = evaluations: count; family; method; problems: count; runs: count; "
                 "coverage = 95 % interval covers: percent; worst = worst problem; "
                 "relative = error / scale: error; sharpness = half-width / error: error; "
+                "infinite: count; "
                 "ratio = beside the best: error; ratio_worst = at worst: error; "
+                "foreseen = beside the foreseen: error; "
                 "seconds = CPU beyond g: seconds; failed: count"
             ),
-            tuple(budgets),
+            tuple(row for row in budgets if row["method"] in _OURS),
+        ),
+        Table(
+            "certified",
+            "Half-widths of plain methods over the certified half-width at equal budgets, which "
+            "is by how much the certified interval is narrower: geometric means over problems of "
+            "medians over runs, and their smallest. Problems where a median is infinite are left "
+            "out and counted.",
+            columns(
+                "goal = evaluations: count; family; nqmc = NQMC / certified: error; "
+                "nqmc_least = at least: error; nqmc_out = left out: count; "
+                "mlmc = MLMC / certified: error; mlmc_least = at least: error; "
+                "mlmc_out = left out: count"
+            ),
+            tuple(narrower),
         ),
         Table(
             "tolerances",
@@ -182,6 +225,17 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             tuple(tolerances),
         ),
         Table(
+            "methods",
+            "Single methods at fixed budgets, as `auto` above.",
+            columns(
+                "goal = evaluations: count; family; method; runs: count; "
+                "coverage = 95 % interval covers: percent; relative = error / scale: error; "
+                "sharpness = half-width / error: error; infinite: count; "
+                "seconds = CPU beyond g: seconds; failed: count"
+            ),
+            tuple(row for row in budgets if row["method"] not in _OURS),
+        ),
+        Table(
             "worst",
             "The problems that are covered least, at fixed budgets. Error over half-width is the "
             "largest of the runs, cut at a million.",
@@ -192,11 +246,17 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             ),
             tuple(worst),
         ),
+        _earlier(runs, earlier, selection),
         Table("problems", "", (), tuple(problems)),
     )
     return Result(
         tables=tuple(table for table in tables if table.rows),
-        verdicts=(*_budget_verdicts(budgets, problems), *_tolerance_verdicts(tolerances)),
+        verdicts=(
+            *_budget_verdicts(budgets, problems),
+            *_certified_verdicts(budgets, narrower),
+            *_tolerance_verdicts(tolerances),
+            *_failure_verdict(problems),
+        ),
         notes=notes_of(cells),
         **provenance(runs),
     )
@@ -212,7 +272,13 @@ def _cells(runs: Iterable[Run]) -> dict[Key, Cell]:
 def _slack(problem: str) -> float:
     """Errors below that of the exact value are equal to it in comparisons."""
     truth = _truth(problem)
-    return truth.error + ROUNDING * abs(truth.value)
+    return truth.error + _rounding(problem)
+
+
+def _rounding(problem: str) -> float:
+    """Rounding of the terms that are averaged, where the answer itself may be zero."""
+    truth = _truth(problem)
+    return ROUNDING * max(abs(truth.value), truth.scale)
 
 
 def _truth(problem: str) -> families.Truth:
@@ -225,7 +291,9 @@ def _problem_row(key: Key, cell: Cell, cells: dict[Key, Cell]) -> dict[str, Any]
     family, _, seed = problem.rpartition("-")
     truth, done = _truth(problem), cell.finished
     errors = np.array([max(run.error, cell.floor) for run in done])
-    halves = np.maximum([run.half_width for run in done], errors / _MOST_RATIO)
+    halves = np.nan_to_num([run.half_width for run in done], nan=0.0, posinf=np.inf)
+    halves = np.maximum(halves, errors / _MOST_RATIO)
+    known = np.isfinite(halves)
     row = {
         **cell.row(),
         "family": family,
@@ -233,17 +301,21 @@ def _problem_row(key: Key, cell: Cell, cells: dict[Key, Cell]) -> dict[str, Any]
         "exact": f"{truth.value:.6g}",
         "about": families.sketch(family, int(seed)).about,
         "relative": float(np.median(errors)) / truth.scale if done else math.nan,
-        "sharpness": float(np.median(halves) / np.median(errors)) if done else math.nan,
+        "sharpness": float(np.median(halves[known]) / np.median(errors[known]))
+        if known.any()
+        else math.nan,
+        "infinite": int((~known).sum()),
         "beyond": float((errors / halves).max()) if done else _MOST_RATIO,
     }
     best = best_single(cells, problem, goal) if method == "auto" and goal >= 1 else None
-    if best is not None and not cell.failed:
+    if best is not None and done:  # failures have a column and a verdict of their own
         row["best"], row["ratio"] = best.runs[0].method, ratio(cell, best)[0]
+        row["foreseen"] = beside_foreseen(cells, problem, goal)
     if goal < 1:
-        limit = goal * (truth.scale if method.endswith(" tol") else abs(truth.value))
+        limit = goal * (truth.scale if method.endswith(" tol") else abs(truth.value)) + cell.floor
         converged = [run for run in done if run.status == "converged"]
         row["converged"] = len(converged)
-        row["kept"] = sum(run.error <= limit + cell.floor for run in converged)
+        row["kept"] = sum(run.error <= limit for run in converged)
         row["used"] = float(np.mean([run.error / limit for run in done])) if done else math.nan
     return row
 
@@ -270,8 +342,64 @@ def _family_row(
         "sharpness": _geometric(one["sharpness"] for one in mine),
         "ratio": _geometric(ratios),
         "ratio_worst": max(ratios, default=math.nan),
+        "foreseen": _geometric(one.get("foreseen", math.nan) for one in mine),
+        "infinite": sum(one["infinite"] for one in mine),
         **_costs(mine),
     }
+
+
+def _narrower_row(family: str, goal: float, cells: dict[Key, Cell]) -> dict[str, Any]:
+    """Half-widths of plain methods over that of the certificate."""
+    row: dict[str, Any] = {"family": family, "goal": goal}
+    for method in _PLAIN:
+        ratios = []
+        for problem, name, at in cells:
+            mine = family in ("all", problem.rpartition("-")[0])
+            mine |= family == _TOGETHER and problem.rpartition("-")[0] not in _HARD
+            other = cells.get((problem, method, goal))
+            if mine and (name, at) == (CERTIFIED, goal) and other is not None:
+                ratios.append(_half_width(other) / _half_width(cells[problem, name, at]))
+        known = [one for one in ratios if math.isfinite(one) and one > 0]
+        row[method], row[f"{method}_least"] = _geometric(known), min(known, default=math.nan)
+        row[f"{method}_out"] = len(ratios) - len(known)
+        row[f"{method}_known"] = len(known)
+    return row
+
+
+def _half_width(cell: Cell) -> float:
+    """Median of the finished runs, at least rounding."""
+    halves = [max(run.half_width, _rounding(run.problem)) for run in cell.finished]
+    return float(np.median(halves)) if halves else math.nan
+
+
+def _earlier(runs: Iterable[Run], earlier: Iterable[Run], selection: Selection) -> Table:
+    """Coverage by family of the present runs beside that of earlier code, where there is any."""
+    states: dict[str, list[Run]] = {}
+    for run in earlier:
+        states.setdefault(run.sources, []).append(run)
+    shown = {**dict(list(states.items())[-_SHOWN_STATES:]), "now": list(runs)}
+    rows = []
+    for goal in selection.budgets:
+        for method in (name for name in _OURS if name in selection.methods):
+            for family in (*selection.families, "all"):
+                row: dict[str, Any] = {"goal": goal, "family": family, "method": method}
+                for state, mine in shown.items():
+                    covered = [
+                        run.covered
+                        for run in mine
+                        if (run.method, run.goal) == (method, goal)
+                        and family in ("all", run.problem.rpartition("-")[0])
+                    ]
+                    if covered:
+                        row[state] = f"{100 * np.mean(covered):.0f} % of {len(covered)}"
+                rows += [row] if set(row) & set(states) else []
+    heads = columns("goal = evaluations: count; family; method")
+    return Table(
+        "earlier",
+        "Runs whose 95 % interval covers, with earlier code (hashes of the sources) and now.",
+        (*heads, *(Column(state, state, "cell") for state in shown)),
+        tuple(rows),
+    )
 
 
 def _tolerance_row(
@@ -359,6 +487,35 @@ def _budget_verdicts(
                      lambda v: v <= _WORST_BESIDE_BEST)  # fmt: skip
 
 
+def _certified_verdicts(
+    rows: list[dict[str, Any]], narrower: list[dict[str, Any]]
+) -> Iterator[Verdict]:
+    for goal in sorted({row["goal"] for row in rows if row["method"] == CERTIFIED}):
+        mine = [row for row in rows if (row["goal"], row["method"]) == (goal, CERTIFIED)]
+        at = f"{goal:,.0f} evaluations"
+        claim = f"coverage of certified intervals in every family, {at}"
+        yield _every(claim, f"≥ {_COVERAGE}", mine, "coverage", lambda v: v >= _COVERAGE)
+        for row in narrower:
+            for method in _PLAIN if (row["goal"], row["family"]) == (goal, _TOGETHER) else ():
+                if row[f"{method}_known"]:
+                    yield Verdict.of(
+                        f"half-width of {method} over the certified one, geometric mean over "
+                        f"{_TOGETHER}, {at}",
+                        f"≥ {_NARROWER:g}",
+                        f"{row[method]:.1f} ({row[f'{method}_known']} problems)",
+                        row[method] >= _NARROWER,
+                    )
+
+
+def _failure_verdict(problems: list[dict[str, Any]]) -> Iterator[Verdict]:
+    mine = [row for row in problems if row["method"].partition(" ")[0] in _OURS]
+    if mine:
+        broken = [f"{row['problem']} {row['failed']}" for row in mine if row["failed"]]
+        runs, failed = (sum(row[name] for row in mine) for name in ("runs", "failed"))
+        text = f"{failed} of {runs:,}" + (f": {', '.join(broken)}" if broken else "")
+        yield Verdict.of("runs of auto that fail", "0", text, not failed)
+
+
 def _tolerance_verdicts(rows: list[dict[str, Any]]) -> Iterator[Verdict]:
     for kind, goal in sorted({(row["kind"], row["goal"]) for row in rows}):
         mine = [row for row in rows if (row["kind"], row["goal"]) == (kind, goal)]
@@ -374,7 +531,7 @@ def _draw(result: Result) -> Figure:
     dots = [r for r in result.table("problems").rows if r["method"] == "auto" and r["goal"] >= 1]
     names = list(dict.fromkeys(row["family"] for row in rows))[::-1]
     budgets = sorted({row["goal"] for row in rows})
-    shifts = np.linspace(0.2, -0.2, len(budgets)) if len(budgets) > 1 else [0.0]
+    shifts = np.linspace(0.2, -0.2, len(budgets)) if len(budgets) > 1 else np.zeros(len(budgets))
     look = method_styles(["auto"])["auto"]
     figure, (left, right) = new_axes(12.0, 0.5 * len(names) + 1.2, columns=2)
     for budget, shift in zip(budgets, shifts, strict=True):
@@ -422,6 +579,6 @@ def _about(selection: Selection) -> str:
         f"A family and a seed make a problem with its exact value, by closed forms, enumeration "
         f"and quadrature that use no estimator of nestquad. {_PARITY[selection.parity]} Here: "
         f"seeds {shown}; runs of each: {selection.runs}.\n\n{listed}\n\n"
-        "Every run stands in `data/families_runs.csv`, every exact value with its own error in "
-        "`studies/families/truths.csv`."
+        "Every run stands in `data/families_runs.csv` with the hash of the sources, every exact "
+        "value with its own error in `studies/families/truths.csv`."
     )

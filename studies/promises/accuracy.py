@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import nestquad as nq
@@ -16,10 +17,11 @@ from studies.promises.cells import (
     every,
     notes_of,
     provenance,
+    ratio,
 )
 from studies.promises.figures import coverage_dots, error_lines
 from studies.promises.measure import ALL_METHODS, measure, warm_up
-from studies.runner.ledger import Outcome, Task
+from studies.runner.ledger import Outcome, Run, Task
 from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 from studies.runner.text import limit, number, seconds, short
@@ -38,14 +40,21 @@ _ERRORS = {
     "eig-linear": 3e-4,
 }
 _MOST_RATIO, _LEAST_COVERAGE, _MOST_SHARPNESS = 2.0, 0.9, 5.0
+_MOST_CHANGE = 1.5
 _MOST_SECONDS = {_MIDDLE: 2.0, _LARGE: 10.0}
 
 Cells = Mapping[tuple[str, str, float], Cell]
 
 
 def _run(settings: Settings) -> Result:
-    runs = settings.collect(settings.ledger("accuracy"), _tasks(settings), _measure, warm_up)
-    return tabulate(cells_of(runs, {p.label: p.exact for p in nq.problems.all()}))
+    ledger = settings.ledger("accuracy")
+    runs = settings.collect(ledger, _tasks(settings), _measure, warm_up)
+    exact = {p.label: p.exact for p in nq.problems.all()}
+    oldest: dict[Task, Run] = {}
+    for run in ledger.others:
+        if run.method == "auto" and run.root == ledger.root:
+            oldest.setdefault(run.task, run)
+    return tabulate(cells_of(runs, exact), cells_of(oldest.values(), exact))
 
 
 def _tasks(settings: Settings) -> Iterator[Task]:
@@ -61,9 +70,14 @@ def _measure(task: Task) -> Outcome:
     return measure(problem, task.method, task.seed, budget=int(task.goal))
 
 
-def tabulate(cells: Cells) -> Result:
-    """Tables and verdicts from the runs that are there."""
+def tabulate(cells: Cells, earlier: Cells = MappingProxyType({})) -> Result:
+    """Tables and verdicts from the runs that are there, and errors beside those of `earlier`."""
     compared = beside_best(cells)
+    for row in compared:
+        key = row["problem"], "auto", row["goal"]
+        if key in earlier and cells[key].finished and earlier[key].finished:
+            row["earlier"] = earlier[key].error
+            row["change"], row["change_se"] = ratio(cells[key], earlier[key])
     rows = tuple(cell.row() for cell in cells.values())
     return Result(
         tables=(
@@ -74,7 +88,9 @@ def tabulate(cells: Cells) -> Result:
                 columns(
                     "problem; goal = budget: count; seeds: count; error = mean error: error; "
                     "best = best single method; best_error = its mean error: error; "
-                    "ratio: number; coverage = 95 % interval covers: percent; "
+                    "ratio: number; "
+                    + ("earlier = error of earlier code: error; change: number; " * bool(earlier))
+                    + "coverage = 95 % interval covers: percent; "
                     "sharpness = median half-width / mean error: number; evaluations: count; "
                     "seconds = time: seconds; chosen"
                 ),
@@ -96,7 +112,7 @@ def tabulate(cells: Cells) -> Result:
             ),
             Table("cells", "", (), rows),
         ),
-        verdicts=(*_error_verdicts(cells), *_verdicts(compared)),
+        verdicts=(*_error_verdicts(cells), *_verdicts(compared), *_change_verdict(compared)),
         notes=notes_of(cells),
         **provenance(run for cell in cells.values() for run in cell.runs),
     )
@@ -176,6 +192,20 @@ def _verdicts(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
             value=lambda row: row["seconds"],
             text=lambda row: f"{seconds(row['seconds'])}, slowest run {seconds(row['slowest'])}",
             good=lambda value, most=most: value <= most,
+        )
+
+
+def _change_verdict(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
+    rows = _at(compared, _MIDDLE)
+    if any("change" in row for row in rows):
+        yield every(
+            len(nq.problems.names()),
+            f"error of auto over that of the oldest code with runs, {_MIDDLE:,} evaluations",
+            f"≤ {_MOST_CHANGE:g} ×",
+            rows,
+            value=lambda row: row.get("change", math.nan),
+            text=lambda row: f"{short(row['change'])} ± {short(row['change_se'])} ×",
+            good=lambda value: value <= _MOST_CHANGE,
         )
 
 

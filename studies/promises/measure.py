@@ -15,6 +15,8 @@ import nestquad as nq
 from nestquad.methods import METHODS
 from studies.runner.ledger import Outcome
 
+# `auto` with the interval of fresh draws alone.
+CERTIFIED = "certified"
 # `auto`, then what it is compared with.
 ALL_METHODS = ("auto", *(name for name in METHODS if name != "auto"))
 # Errors below this part of the exact value are rounding.
@@ -24,11 +26,24 @@ ROUNDING = 1e-12
 def measure(
     problem: nq.NestedExpectation, method: Any, seed: int, **limits: float | None
 ) -> Outcome:
-    """One estimate, with its error against the exact value and the time that g did not take."""
+    """One estimate, with its error against the exact value and the time that g did not take.
+
+    The method ``certified`` is `auto` with ``certify=True``: error and interval are those of
+    ``est.certified``, evaluations and time those of the whole call.
+    """
     clock = _Clock(problem.g)
     start = time.process_time()
+    certify = method == CERTIFIED
     try:
-        found = nq.estimate(replace(problem, g=clock), method=method, rng=seed, **limits)
+        found = nq.estimate(
+            replace(problem, g=clock),
+            method="auto" if certify else method,
+            rng=seed,
+            certify=certify,
+            **limits,
+        )
+        if certify and found.certified is None:
+            raise nq.NumericalError("no certificate")
     except nq.NestquadError as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         nan, spent = float("nan"), _short(time.process_time() - start - clock.seconds)
@@ -37,12 +52,13 @@ def measure(
             status="failed", chosen=reason[:200],
         )  # fmt: skip
     seconds = time.process_time() - start - clock.seconds
+    judged = found.certified if certify else found
     exact = np.ravel(np.asarray(problem.exact, dtype=float))
-    errors = np.abs(np.ravel(found.value) - exact)
-    low, high = (np.ravel(end) for end in found.interval(0.95))
+    errors = np.abs(np.ravel(judged.value) - exact)
+    low, high = (np.ravel(end) for end in judged.interval(0.95))
     covered = ((low <= exact) & (exact <= high)) | (errors <= ROUNDING * np.abs(exact))
     return Outcome(
-        value=float(np.ravel(found.value)[0]),
+        value=float(np.ravel(judged.value)[0]),
         error=_short(errors.max()),
         half_width=_short((high - low).max() / 2),
         covered=float(covered.mean()),
@@ -50,7 +66,7 @@ def measure(
         seconds=_short(max(seconds, 0.0)),
         g_seconds=_short(clock.seconds),
         status=found.status,
-        chosen=_chosen(found),
+        chosen=chosen_by(found),
     )
 
 
@@ -59,7 +75,7 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _chosen(found: nq.Estimate) -> str:
+def chosen_by(found: nq.Estimate) -> str:
     """What the method chose, in a word or a few; its name where it chose nothing."""
     chosen = found.diagnostics.get("chosen", found.method)
     if isinstance(chosen, Mapping):

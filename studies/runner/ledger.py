@@ -6,7 +6,7 @@ import csv
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -92,6 +92,7 @@ class Run(Outcome, Task):
 
 _KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
 _COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
+_EARLIER = ", earlier"  # after the version of a retired run: that of no code that runs
 # Columns of the first ledgers of the reproduction.
 _RENAMED = {"series": "method", "size": "goal", "replicate": "seed", "seed": "root"}
 
@@ -101,7 +102,7 @@ class Ledger:
     """The runs in a CSV file.
 
     `runs` has those of this version of nestquad and this root of seeds. Others stay in the file,
-    and in `others`, for the history of a study.
+    and in `others`, oldest first, for the history of a study.
     """
 
     path: Path
@@ -133,6 +134,12 @@ class Ledger:
         """Forget runs, so that they are run again."""
         self.runs = {task: run for task, run in self.runs.items() if not unwanted(run)}
         self.tidy()
+
+    def retire(self, unwanted: Callable[[Run], bool]) -> None:
+        """Forget runs, so that they are run again; those of earlier code stay in the file."""
+        gone = [run for run in self.runs.values() if unwanted(run) and run.sources != sources()]
+        self.others += [replace(run, version=f"{run.version}{_EARLIER}") for run in gone]
+        self.drop(unwanted)
 
     def tidy(self) -> None:
         """Rewrite the file in order: the same runs make the same file."""

@@ -51,10 +51,10 @@ class Settings:
         return max(round(part * (self.seeds if of is None else of)), 2)
 
     def ledger(self, study: str) -> Ledger:
-        """The runs of a study so far; with `fresh`, without those that are selected."""
+        """The runs of a study so far; with `fresh`, those that are selected are history."""
         ledger = Ledger(self.data / f"{study}_runs.csv")
         if self.fresh:
-            ledger.drop(self.selects)
+            ledger.retire(self.selects)
         return ledger
 
     def collect(

@@ -15,7 +15,15 @@ import nestquad as nq
 from nestquad.methods import METHODS
 from studies.__main__ import main
 from studies.promises import HEAD, STUDIES, accuracy, tolerance, unseen
-from studies.promises.cells import Cell, best_single, cells_of, every, notes_of, ratio
+from studies.promises.cells import (
+    Cell,
+    beside_foreseen,
+    best_single,
+    cells_of,
+    every,
+    notes_of,
+    ratio,
+)
 from studies.runner.ledger import Run
 from studies.runner.result import Result
 from studies.runner.study import Settings, run_studies
@@ -68,6 +76,22 @@ def test_best_single_method_leaves_out_auto_and_what_failed():
     assert best.error == 3.0
     assert best.error_se == pytest.approx(1.0)
     assert "joint on finance at 1,000: 1 of 2 runs failed" in notes_of(cells)[0]
+
+
+def test_the_foreseen_method_has_no_luck():
+    # Eight methods with the same law of errors: none is better than auto.
+    rng = np.random.default_rng(1)
+    hindsight, foreseen = [], []
+    for _ in range(300):
+        made = []
+        for name in ("auto", *"abcdefg"):
+            made += runs("finance", name, 1e3, np.abs(rng.normal(size=2)))
+        cells = cells_of(made, {"finance": 3.0})
+        best = best_single(cells, "finance", 1e3)
+        hindsight.append(ratio(cells["finance", "auto", 1e3], best)[0])
+        foreseen.append(beside_foreseen(cells, "finance", 1e3))
+    assert np.exp(np.mean(np.log(foreseen))) == pytest.approx(1.0, abs=0.15)
+    assert np.exp(np.mean(np.log(hindsight))) > 2.0
 
 
 def promise(values, seeds=50, failed=0, expected=3):
@@ -124,6 +148,17 @@ def test_accuracy_verdicts(error, ratio_met, error_met):
     assert others == [True] * 6
     assert {row["best"] for row in result.table("auto").rows} == {"ckq"}
     assert len(result.table("errors").rows) == 3 * len(PROBLEMS)
+
+
+@pytest.mark.parametrize(("before", "met"), [(1e-3, True), (5e-4, False)])
+def test_errors_of_earlier_code_stand_beside_those_of_today(before, met):
+    exact = {name: nq.problems.get(name).exact for name in PROBLEMS}
+    earlier = [one for name in PROBLEMS for one in runs(name, "auto", 1e4, [before] * 5)]
+    result = accuracy.tabulate(cells_of(all_runs(1e-3), exact), cells_of(earlier, exact))
+    change = next(v for v in result.verdicts if "oldest code" in v.claim)
+    assert change.met is met
+    changes = [row["change"] for row in result.table("auto").rows if row["goal"] == 1e4]
+    assert changes == pytest.approx([1e-3 / before] * len(PROBLEMS))
 
 
 def test_intervals_that_are_too_narrow_or_too_wide_are_told():

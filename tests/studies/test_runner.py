@@ -60,6 +60,18 @@ def test_runs_of_another_version_stay_and_do_not_count(tmp_path):
     assert [one.version for one in Ledger(ledger.path).others] == ["0.0.0"]
 
 
+def test_retired_runs_of_earlier_code_stay_and_do_not_count(tmp_path):
+    ledger = Ledger(tmp_path / "runs.csv")
+    ledger.append(run(sources="then", error=math.inf))
+    ledger.append(run(seed=1))
+    ledger.retire(lambda one: one.method == "auto")
+    again = Ledger(ledger.path)
+    assert again.missing([run().task, run(seed=1).task]) == [run().task, run(seed=1).task]
+    assert [(one.task, one.sources) for one in again.others] == [(run().task, "then")]
+    again.append(run())
+    assert len(Ledger(ledger.path).others) == 1
+
+
 def test_the_hash_of_the_sources_is_stable():
     assert sources() == sources.__wrapped__()
 
