@@ -69,7 +69,7 @@ class Check:
     weights: Array
     inner: Array
     values: Array
-    _residuals: dict[ModelOfJ, Array] = field(default_factory=dict)
+    _residuals: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, evaluations: Evaluations, design: LearnedDesign) -> Check | None:
