@@ -241,6 +241,10 @@ class Loop:
     status: str = "done"
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
+    _aimed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._aimed = self.tol is not None or self.rtol is not None
 
     def run(self) -> Estimate:
         """The last complete answer; Ctrl-C ends the loop and keeps it."""
@@ -324,7 +328,8 @@ class Loop:
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
             if np.all(self._half <= target) and np.all(before <= _STEADY * growth * target):
                 return "converged"
-            self.goal = replace(self.goal, half_width=float(np.min(target)))
+            if self._aimed:
+                self.goal = replace(self.goal, half_width=float(np.min(target)))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"
 
     def _target(self, found: Estimate) -> Array:
