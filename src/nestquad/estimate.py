@@ -222,6 +222,10 @@ def _is_number(value: object) -> bool:
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
+_WIDE = (
+    "the 95 % interval is wider than f(J) varies over theta: more evaluations would help, or a "
+    "proposal or another parametrization under which g varies less"
+)
 
 
 @dataclass
@@ -299,9 +303,14 @@ class Loop:
     def answer(self, status: str) -> Estimate:
         if self.found is None:
             raise InputError("method", repr(self.method), "a method that plans an evaluation")
-        if status in ("done", "budget", "limit", "time") and not self.found.informative:
-            status = "unreliable"
-        return replace(self.found, status=status, trace=tuple(self._trace))
+        found = replace(self.found, status=status, trace=tuple(self._trace))
+        if status not in ("done", "budget", "limit", "time") or found.informative:
+            return found
+        # Methods say by themselves why a bar is infinite.
+        advice = [_WIDE] if np.isfinite(self._half).all() else []
+        notes = [*found.diagnostics.get("notes", []), *advice]
+        diagnostics = {**found.diagnostics, "notes": notes}
+        return replace(found, status="unreliable", diagnostics=diagnostics)
 
     def _evaluated(self, design: Design) -> str:
         """Evaluate and analyse one design; what to do next."""

@@ -26,7 +26,7 @@ from nestquad.methods.learned._check import (
     check_grid,
 )
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.nested import floor_directions, unseen_value_errors
+from nestquad.methods.nested import NO_VARIATION, floor_directions, unseen_value_errors
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
@@ -37,6 +37,8 @@ M = TypeVar("M", bound=ModelOfJ)
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
 # Share of the spread of g beyond which a residual may be an event.
 _STANDS_OUT = 0.1
+# Share of the variance of J beyond which it is hardly learned.
+_MOST = 0.5
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
 
 
@@ -264,6 +266,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             sample=found.average.sample(found.model.sketch),
         )
         state = Learned(fit, found.model, found.answers, sizes, found.rate, check)
+        if not np.isfinite(sizes["unseen"]):
+            estimate.diagnostics["notes"].append(NO_VARIATION)
         if state.averaging:
             estimate.diagnostics["notes"].append(AVERAGING)
         return Turn(design, estimate, state)
@@ -350,10 +354,15 @@ def _described(found: _Answer[Any], check: Check | None) -> dict[str, Any]:
     about: dict[str, Any] = found.model.describe()
     if check is None or found.verdict is None:
         return about
-    ratio = found.verdict.ratio
-    verdict = f"checked with {check.n_draws} fresh draws: errors {ratio:.2g} times as expected"
+    ratio, share = found.verdict.ratio, found.verdict.share
+    notes = [f"checked with {check.n_draws} fresh draws: errors {ratio:.2g} times as expected"]
+    if share > _MOST:
+        notes.append(
+            f"the model leaves {share:.0%} of the variance of J unexplained: another "
+            "parametrization of theta, in which g is smoother, would help, or more evaluations"
+        )
     return {
         **about,
-        "check": {"n_draws": check.n_draws, "ratio": ratio},
-        "notes": [*about["notes"], verdict],
+        "check": {"n_draws": check.n_draws, "ratio": ratio, "share": share},
+        "notes": [*about["notes"], *notes],
     }
