@@ -222,6 +222,10 @@ def _is_number(value: object) -> bool:
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
+_WIDE = (
+    "the 95 % interval is wider than f(J) varies over theta: more evaluations would help, or a "
+    "proposal or another parametrization under which g varies less"
+)
 
 
 @dataclass
@@ -241,6 +245,10 @@ class Loop:
     status: str = "done"
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
+    _aimed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._aimed = self.tol is not None or self.rtol is not None
 
     def run(self) -> Estimate:
         """The last complete answer; Ctrl-C ends the loop and keeps it."""
@@ -293,9 +301,14 @@ class Loop:
     def answer(self, status: str) -> Estimate:
         if self.found is None:
             raise InputError("method", repr(self.method), "a method that plans an evaluation")
-        if status in ("done", "budget", "limit", "time") and not self.found.informative:
-            status = "unreliable"
-        return replace(self.found, status=status, trace=tuple(self._trace))
+        found = replace(self.found, status=status, trace=tuple(self._trace))
+        if status not in ("done", "budget", "limit", "time") or found.informative:
+            return found
+        # Methods say by themselves why a bar is infinite.
+        advice = [_WIDE] if np.isfinite(self._half).all() else []
+        notes = [*found.diagnostics.get("notes", []), *advice]
+        diagnostics = {**found.diagnostics, "notes": notes}
+        return replace(found, status="unreliable", diagnostics=diagnostics)
 
     def _evaluated(self, design: Design) -> str:
         """Evaluate and analyse one design; what to do next."""
@@ -323,7 +336,8 @@ class Loop:
             steady = turn.final or np.all(before <= _STEADY * growth * target)
             if steady and np.all(self._half <= target):
                 return "converged"
-            self.goal = replace(self.goal, half_width=float(np.min(target)))
+            if self._aimed:
+                self.goal = replace(self.goal, half_width=float(np.min(target)))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"
 
     def _target(self, found: Estimate) -> Array:

@@ -42,7 +42,8 @@ def test_a_budget_is_never_exceeded_and_mostly_used(method, budget):
     est = nq.estimate(problem, budget=budget, method=method, rng=0)
     assert counter.n == est.n_evaluations == est.n_outer * est.n_inner <= budget
     assert est.n_evaluations > 0.6 * budget
-    assert est.status in ("done", "unreliable")
+    assert est.status == ("done" if est.informative else "unreliable")
+    assert est.informative or budget < 100
     assert np.isfinite(est.value)
 
 
@@ -52,10 +53,10 @@ def test_a_budget_caps_a_tolerance(method):
     for budget in (10, 1500, 5000):
         counter.n = 0
         est = nq.estimate(problem, budget=budget, tol=1e-9, method=method, rng=0)
-        assert est.status in ("budget", "unreliable")
         assert counter.n == est.n_evaluations <= budget
         assert est.n_evaluations > budget / 4
-        assert "budget" in est.status_text
+        assert est.status == ("unreliable" if budget == 10 else "budget")
+        assert budget == 10 or "budget" in est.status_text
 
 
 def test_fixed_sizes_share_a_budget():
@@ -181,7 +182,7 @@ def test_growth_goes_where_the_error_is():
 def test_a_finite_sequence_ends_growth_and_not_the_run():
     method = nq.NQMC(outer_points=nq.Lattice(log2_max=6), inner_points=nq.Lattice(log2_max=7))
     est = nq.estimate(nq.problems.finance(), tol=1e-9, budget=10**6, method=method, rng=0)
-    assert est.status in ("budget", "limit")
+    assert est.status == "limit"
     assert (est.n_outer, est.n_inner) == (64, 128)
 
 

@@ -34,13 +34,14 @@ Parts: TypeAlias = tuple[tuple[Method[Any], Design], ...]
 
 @dataclass(frozen=True)
 class Portfolio(Design):
-    """The designs of several methods, each with a stream of its own."""
+    """The designs of several methods, each with a stream of its own, and the reason in words."""
 
     parts: Parts = field(default=())
+    reason: str = field(default="", compare=False)
 
     @classmethod
-    def of(cls, parts: Parts) -> Portfolio:
-        return cls(tuple(grid for _, design in parts for grid in design.grids), parts)
+    def of(cls, parts: Parts, reason: str = "") -> Portfolio:
+        return cls(tuple(grid for _, design in parts for grid in design.grids), parts, reason)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Auto(Method[Race]):
     candidate any more.
 
     Without a budget, time counts instead of evaluations. `NQMC` goes first, and learning begins
-    when it promises to be faster, which depends on the time that g takes.
+    when it promises to be faster, which depends on the time that g takes. Both promises stand in
+    the notes.
 
     Parameters
     ----------
@@ -118,13 +120,14 @@ class Auto(Method[Race]):
         portfolio = last.design
         assert isinstance(portfolio, Portfolio)
         present = [one for one in last.state.candidates if one.method in methods]
+        reason = portfolio.reason
         if hurried and not present:
-            larger = _plainly(problem, goal, last.state)
+            larger, reason = _plainly(problem, goal, last.state)
             if larger is not None:
-                return Portfolio.of(((NQMC(), larger),))
+                return Portfolio.of(((NQMC(), larger),), reason)
             pilot = next(_planned(problem, goal, methods, first=True), None)
             if pilot is not None:
-                return Portfolio.of((*portfolio.parts, pilot))
+                return Portfolio.of((*portfolio.parts, pilot), reason)
         if len(present) == 1:
             rivals = methods
             if self.candidates is None and _jumps(problem, present[0]):
@@ -133,7 +136,8 @@ class Auto(Method[Race]):
                 rivals = rivals if hurried else (*rivals, NQMC())
             pilots = _pilots(problem, goal, rivals, present[0])
             if pilots:
-                return Portfolio.of(_checked(problem, goal, present[0], portfolio.parts, pilots))
+                parts = _checked(problem, goal, present[0], portfolio.parts, pilots)
+                return Portfolio.of(parts, reason)
         standing = last.state.standing()
         if not standing and last.state.candidates[0].failure:
             raise last.state.candidates[0].failure
@@ -150,7 +154,8 @@ class Auto(Method[Race]):
             design = _continued(problem, goal, candidate, left)
             if design is not None:
                 grown = {candidate.method.name: design}
-                return Portfolio.of(tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts))
+                parts = tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts)
+                return Portfolio.of(parts, reason)
         return None
 
     def analyze(self, evaluations: Evaluations, last: Turn[Race] | None = None) -> Turn[Race]:
@@ -176,6 +181,7 @@ class Auto(Method[Race]):
         candidates = {one.method.name: one.turn.estimate for one in standing if one.turn}
         opinions = [f"{name} {one.summary}" for name, one in candidates.items()]
         notes = [f"auto chose {best.method.name}, the smallest error bar: {', '.join(opinions)}"]
+        notes += [portfolio.reason] if portfolio.reason else []
         failed = [one for one in state.candidates if one.failure]
         notes += [f"{one.method.name} dropped out: {one.failure}" for one in failed]
         notes += characteristics(evaluations.problem, found) + found.diagnostics.get("notes", [])
@@ -198,33 +204,55 @@ def _jumps(problem: NestedExpectation, candidate: Candidate) -> bool:
     return order_of_smoothness(problem, wide if takes(problem, wide) else sample.j) == 0
 
 
-def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> Design | None:
-    """The next design of the plain rule, if it promises to be there before learning would."""
+def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> tuple[Design | None, str]:
+    """The next design of the plain rule, None if learning promises more; and both promises."""
     (plain,) = state.candidates
     if plain.turn is None or plain.turn.estimate.sample is None:
-        return None
-    spread = plain.turn.estimate.sample.spread
+        return None, ""
+    spread, rate = plain.turn.estimate.sample.spread, 0.8
+    if plain.n > state.start.n and 0 < plain.half_width < np.inf:
+        gain = np.log(state.start.half_width / plain.half_width)
+        rate = float(np.clip(gain / np.log(plain.n / state.start.n), 0.4, 1.0))
+    cost = f"g takes {state.seconds:.2g} s an evaluation: "
     if goal.half_width:
-        rate = 0.8
-        if plain.n > state.start.n and 0 < plain.half_width < np.inf:
-            gain = np.log(state.start.half_width / plain.half_width)
-            rate = float(np.clip(gain / np.log(plain.n / state.start.n), 0.4, 1.0))
-        time = state.seconds * plain.needs(goal.half_width, rate)
-        if time > learning_seconds(spread / goal.half_width, state.seconds):
-            return None
-    elif goal.seconds is None or goal.seconds > learning_seconds(100.0, state.seconds):
-        return None
-    return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn)
+        own = state.seconds * plain.needs(goal.half_width, rate)
+        other = learning_seconds(spread / goal.half_width, state.seconds)
+        reason = f"{cost}plain rules promise {own:.2g} s, learning {other:.2g} s"
+    else:
+        left = goal.seconds or 0.0
+        more = left / max(state.seconds, 1e-12)
+        own = plain.half_width * (plain.n / (plain.n + more)) ** rate
+        accuracy = learning_accuracy(left, state.seconds)
+        other = spread / accuracy if accuracy else np.inf
+        reason = f"{cost}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
+    # A plain rule that is fast at first slows down, and models do not: time enough goes to them.
+    ample = not goal.half_width and (goal.seconds or 0.0) > learning_seconds(100.0, state.seconds)
+    if own > other or ample:
+        return None, reason
+    return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn), reason
+
+
+# Time to learn, fitted to runs on two cores: an overhead, an analysis that grows with the number of
+# evaluations, and the evaluations themselves, 1,100 for a hundredth of the spread of f(J).
+_OVERHEAD, _ANALYSIS, _EVALUATIONS, _POWER = 0.3, 1.2e-4, 1100.0, 0.45
 
 
 def learning_seconds(accuracy: float, seconds: float) -> float:
-    """Predicted time to learn, if f(J) varies by `accuracy` half-widths and g takes `seconds`.
+    """Predicted time to learn, if f(J) varies by `accuracy` half-widths and g takes `seconds`."""
+    n = _EVALUATIONS * float((0.01 * accuracy) ** _POWER)
+    return _OVERHEAD + (_ANALYSIS + seconds) * n
 
-    Fitted to runs on two cores: an overhead, an analysis that grows with the number of
-    evaluations, and the evaluations themselves.
+
+def learning_accuracy(time: float, seconds: float) -> float:
+    """The inverse: the accuracy to expect after that time; zero where nothing is learned by then.
+
+    Examples
+    --------
+    >>> round(learning_accuracy(learning_seconds(100.0, 1e-3), 1e-3), 6)
+    100.0
     """
-    n = 1100.0 * float((0.01 * accuracy) ** 0.45)
-    return 0.3 + (1.2e-4 + seconds) * n
+    n = max(time - _OVERHEAD, 0.0) / (_ANALYSIS + seconds)
+    return 100.0 * float((n / _EVALUATIONS) ** (1.0 / _POWER))
 
 
 def _pilot_size(goal: Goal, *, first: bool) -> int:

@@ -40,7 +40,7 @@ class PolynomialFit:
     lower, weights
         Cholesky factor of the weighted Gram matrix of the columns, and the weights (n,).
     penalty
-        What a ridge adds to the diagonal of that matrix.
+        What a ridge adds to the diagonal of that matrix, for each point.
     """
 
     terms: tuple[Term, ...]

@@ -26,7 +26,7 @@ from nestquad.methods.learned._check import (
     check_grid,
 )
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.nested import floor_directions, unseen_value_errors
+from nestquad.methods.nested import NO_VARIATION, floor_directions, unseen_value_errors
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
@@ -42,6 +42,8 @@ _NUMBERS, _ENOUGH_DRAWS = 1 << 28, 64
 _DOF = 1.0
 # Share of the spread of g beyond which a residual may be an event.
 _STANDS_OUT = 0.1
+# Share of the variance of J beyond which it is hardly learned.
+_MOST = 0.5
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
 
 
@@ -265,6 +267,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             dof=_DOF,
         )
         state = Learned(fit, found.model, found.answers, sizes, found.rate, check)
+        if not np.isfinite(sizes["unseen"]):
+            estimate.diagnostics["notes"].append(NO_VARIATION)
         final = check is not None and sizes["average"] ** 2 > 0.9 * sum(
             size**2 for size in sizes.values()
         )
@@ -363,10 +367,15 @@ def _described(found: _Answer[Any], check: Check | None) -> dict[str, Any]:
     about: dict[str, Any] = found.model.describe()
     if check is None or found.verdict is None:
         return about
-    ratio = found.verdict.ratio
-    verdict = f"checked with {check.n_draws} fresh draws: errors {ratio:.2g} times as expected"
+    ratio, share = found.verdict.ratio, found.verdict.share
+    notes = [f"checked with {check.n_draws} fresh draws: errors {ratio:.2g} times as expected"]
+    if share > _MOST:
+        notes.append(
+            f"the model leaves {share:.0%} of the variance of J unexplained: another "
+            "parametrization of theta, in which g is smoother, would help, or more evaluations"
+        )
     return {
         **about,
-        "check": {"n_draws": check.n_draws, "ratio": ratio},
-        "notes": [*about["notes"], verdict],
+        "check": {"n_draws": check.n_draws, "ratio": ratio, "share": share},
+        "notes": [*about["notes"], *notes],
     }

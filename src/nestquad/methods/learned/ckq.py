@@ -100,6 +100,8 @@ class CKQ(LearnedMethod[SurrogateModel]):
         if last is not None:
             (grid,) = last.design.grids
             n_outer, n_inner = self._split(problem, grid, n, last.state)
+            n_outer = min(n_outer, grid.outer_points.max_points or n_outer)
+            n_inner = min(n_inner, grid.inner_points.max_points or n_inner)
             if n_outer * n_inner < 1.1 * grid.span.size:
                 return None
             return Design((replace(grid, n_outer=n_outer, n_inner=n_inner),))

@@ -1,0 +1,91 @@
+"""Statuses: refusing is an answer, and says what would help."""
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+
+METHODS = ["auto", "joint", "ckq", "lsmc", "nmc", "nqmc", "nkq", "mlmc", "mlkq"]
+
+
+def jump(j):
+    return (j > 1.0) + 0.0
+
+
+def nothing(x, theta):
+    return 0.0 * (x[..., 0] + theta[..., 0])
+
+
+def wild(x, theta):
+    """Products of log-normals: more than 10⁴ evaluations are needed for a digit."""
+    return np.exp(4.0 * x[..., 0] + 0.1 * theta[..., 0])
+
+
+def jagged(x, theta):
+    """J jumps 400 times, far more often than any model follows."""
+    return np.sign(np.sin(400.0 * np.pi * theta[..., 0])) + 0.1 * x[..., 0]
+
+
+def notes(est, words):
+    return [note for note in est.diagnostics["notes"] if words in note]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("goal", [{"budget": 1000}, {"tol": 0.01, "budget": 2000}])
+def test_nothing_seen_is_no_answer(method, goal):
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), nothing, jump)
+    est = nq.estimate(problem, method=method, rng=0, **goal)
+    assert est.status == "unreliable"
+    assert est.half_width == np.inf
+    assert len(notes(est, "g has the same value at all points")) == 1
+    assert notes(est, "more evaluations or another proposal")
+    assert not notes(est, "wider than f(J) varies")
+    assert "says little" in est.status_text
+
+
+def test_the_limit_of_a_sequence_is_no_failure():
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), nothing, jump)
+    est = nq.estimate(problem, method="ckq", tol=0.01, budget=3_000_000, rng=0)
+    assert est.status == "unreliable"
+
+
+def test_nothing_seen_is_an_answer_where_f_cannot_change():
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), nothing, lambda j: 0.0 * j + 3.0)
+    est = nq.estimate(problem, budget=1000, rng=0, method="joint")
+    assert est.status == "done"
+    assert est.value == pytest.approx(3.0, rel=1e-14)
+    assert est.half_width < 1e-9
+
+
+@pytest.mark.parametrize("method", ["nqmc", "nkq", "joint"])
+def test_a_bar_wider_than_the_spread_of_f_says_little(method):
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), wild)
+    est = nq.estimate(problem, method=method, budget=400, rng=0)
+    assert est.status == "unreliable"
+    assert est.sample.spread < est.half_width < np.inf
+    assert len(notes(est, "wider than f(J) varies over theta: more evaluations would help")) == 1
+
+
+def test_a_model_that_explains_little_says_so():
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Normal(), jagged, np.square)
+    est = nq.estimate(problem, method="joint", budget=1500, rng=0)
+    # Of Var J = 1, next to nothing is known. E J² = 1.
+    assert est.diagnostics["check"]["share"] > 0.5
+    assert notes(est, "of the variance of J unexplained: another parametrization")
+    assert abs(est.value - 1.0) <= est.half_width
+    smooth = nq.estimate(nq.problems.finance(), method="joint", budget=1500, rng=0)
+    assert smooth.diagnostics["check"]["share"] < 0.01
+    assert smooth.status == "done"
+    assert not notes(smooth, "unexplained")
+
+
+@pytest.mark.parametrize("method", ["auto", "joint"])
+def test_where_the_average_over_theta_limits_more_evaluations_cannot_help(method):
+    problem = nq.problems.health()
+    est = nq.estimate(problem, method=method, tol=1e-9, rng=0)
+    assert est.status == "limit"
+    assert est.n_evaluations < 5000
+    assert notes(est, "more evaluations of g cannot help")
+    assert est.half_width > 1e-9
+    assert abs(est.value - problem.exact) <= 2.0 * est.half_width
+    assert est.status_text == "the method cannot come closer to the tolerance"
