@@ -227,7 +227,10 @@ def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> tuple[Desig
         reason = f"{cost}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
     # A plain rule that is fast at first slows down, and models do not: time enough goes to them.
     ample = not goal.half_width and (goal.seconds or 0.0) > learning_seconds(100.0, state.seconds)
-    if own > other or ample:
+    # Predictions from few points are poor, and a tenth of the time that learning takes at least is
+    # not much to pay for better ones.
+    early = state.seconds * plain.n < 0.1 * _OVERHEAD
+    if ample or (own > other and not early):
         return None, reason
     return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn), reason
 
