@@ -138,7 +138,7 @@ def test_growth_depends_on_what_is_missing(half_width, most):
         grid = JointLattice().plan(problem, Goal(stream, 10**6, adaptive=True)).grids[0]
         design = LearnedDesign((replace(grid, n_outer=n),))
         check = SimpleNamespace(n_draws=512)  # as many as there are at most
-        state = Learned(None, None, np.ones(1), {}, rate=1.0, check=check)
+        state = Learned(None, None, np.ones(1), {"average": 0.0}, rate=1.0, check=check)
         found = nq.Estimate(3.0, 0.26, n, n, 1, "joint")
         return JointLattice().plan(problem, goal, Turn(design, found, state)).grids[0].n_outer
 

@@ -197,9 +197,8 @@ def test_a_pilot_is_followed_by_the_whole_budget_at_once():
     first = method.plan(problem, goal)
     assert first.n_evaluations == 128
     estimate = nq.Estimate(1.0, 0.1, 128, 128, 1, "lsmc")
-    turn = Turn(
-        first, estimate, Learned(None, None, np.ones(1), {}, 1.0, SimpleNamespace(n_draws=512))
-    )
+    check = SimpleNamespace(n_draws=512)  # as many as there are at most
+    turn = Turn(first, estimate, Learned(None, None, np.ones(1), {"average": 0.0}, 1.0, check))
     assert method.plan(problem, goal, turn).n_evaluations == 256
     whole = replace(goal, adaptive=False)
     assert method.plan(problem, whole, turn).n_evaluations == 5000 - 512

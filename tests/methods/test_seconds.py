@@ -112,4 +112,6 @@ def test_with_a_budget_the_way_does_not_depend_on_time():
         assert fast.value == slow.value == shared.value
         assert fast.std_error == slow.std_error == shared.std_error
         assert fast.n_evaluations == slow.n_evaluations
-        assert not [note for note in slow.diagnostics["notes"] if note.startswith("an evaluation takes")]
+        assert not [
+            note for note in slow.diagnostics["notes"] if note.startswith("an evaluation takes")
+        ]

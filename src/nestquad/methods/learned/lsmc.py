@@ -171,11 +171,14 @@ class RegressionModel(ModelOfJ):
         return ScoreTable(uniform, self.table.scores[: self.dim])
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        """An exponential runs away in the tails; a polynomial is only kept positive if g is."""
-        logarithmic = [one.link == "log" for one in self.regressions]
+        """Exponentials and polynomials of high degree run away in the tails.
+
+        A regression that chose its terms is only kept positive if g is.
+        """
+        wild = [one.link == "log" or one.fit.penalty > 0 for one in self.regressions]
         low = self.values.min(axis=0)
         j = np.where(low > 0, np.maximum(j, 1e-3 * low), j)
-        return np.where(logarithmic, near_values(j, self.values), j)
+        return np.where(wild, near_values(j, self.values), j)
 
     def _j(self, table: ScoreTable) -> Array:
         j = np.stack([one.j(table) for one in self.regressions], axis=1)
