@@ -222,6 +222,8 @@ def _is_number(value: object) -> bool:
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
+# Evaluations after which an infinite bar, nothing seen of what matters, will not become finite soon.
+_HOPELESS = 10_000
 _WIDE = (
     "the 95 % interval is wider than f(J) varies over theta: more evaluations would help, or a "
     "proposal or another parametrization under which g varies less"
@@ -328,6 +330,8 @@ class Loop:
         self._half = np.asarray(found.half_width)
         if stopped is not None:
             return stopped
+        if self.goal.adaptive and np.isinf(self._half).all() and found.n_evaluations > _HOPELESS:
+            return "limit"
         if self.goal.adaptive:
             target = self._target(found)
             if found.sample is not None:  # an answer of zero has no relative error
@@ -402,7 +406,7 @@ class CertifiedLoop(Loop):
         tol, rtol, self.tol, self.rtol = self.tol, self.rtol, None, None
         status = super()._evaluated(design)
         self.tol, self.rtol = tol, rtol
-        if not self.goal.adaptive or status == "time" or self.found is None:
+        if not self._aimed or status == "time" or self.found is None:
             return status
         n = max(self.evaluator.n_evaluations, Certificate.fewest)
         enough = self._certificate().levels(n).half_width <= np.min(self._target(self.found))
@@ -417,7 +421,7 @@ class CertifiedLoop(Loop):
             certificate.draw(certificate.levels(n if total is None else min(n, total - spent)))
             found = certificate.estimate()
             spent = self.evaluator.n_evaluations
-            room = 0 if total is None or not self.goal.adaptive else total - spent
+            room = 0 if total is None or not self._aimed else total - spent
             ratio = float(np.max(np.asarray(found.half_width) / self._target(found))) if room else 0
             if ratio <= 1.0 or room < Certificate.fewest or self.evaluator.stopped:
                 return found

@@ -185,14 +185,14 @@ class Estimate:
 
     @property
     def informative(self) -> bool:
-        """Whether the 95 % interval is narrower than f(J) varies over θ.
+        """Whether the 95 % interval is narrower than f(J) varies, or than a tenth of the value.
 
         If not, the value says no more than f(J) at a single θ would.
         """
-        half = np.max(self.half_width)
+        half, value = np.max(self.half_width), np.max(np.abs(self.value))
         if not np.isfinite(half):
             return False
-        return self.sample is None or not 0 < self.sample.spread < half
+        return self.sample is None or bool(half <= max(self.sample.spread, 0.1 * value))
 
     @property
     def status_text(self) -> str:

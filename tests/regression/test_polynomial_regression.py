@@ -155,13 +155,8 @@ def test_perturbations_have_the_sandwich_covariance():
     table = ScoreTable(u, ["uniform", "uniform"])
     values = u[:, 0] + rng.normal(size=256) * (1 + u[:, 0])
     model = regress(values, table, 1, degree=2, control_variates=True)
-<<<<<<< HEAD
-    changes = model.perturbed(table, np.eye(256)) - model.coefficients[:, None]
-    changes *= model.scale
-=======
     # Coefficients are those of values in units of the scale.
     changes = model.scale * (model.perturbed(table, np.eye(256)) - model.coefficients[:, None])
->>>>>>> checks
     columns = table.matrix(model.fit.terms)
     bread = np.linalg.inv(columns.T @ columns)
     hat = np.einsum("ij,jk,ik->i", columns, bread, columns)

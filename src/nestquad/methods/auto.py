@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from nestquad.accuracy import characteristics, order_of_smoothness, takes
+from nestquad.accuracy import characteristics
 from nestquad.errors import (
     InputError,
     NestquadError,
@@ -20,7 +20,7 @@ from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods.learned import CKQ, JointLattice, LearnedDesign, LearnedMethod, n_draws
-from nestquad.methods.multilevel import MLKQ, MLMC
+from nestquad.methods.multilevel import MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
@@ -72,7 +72,7 @@ class Auto(Method[Race]):
     ----------
     candidates
         The methods to choose from, the likeliest first; None takes `JointLattice`, `CKQ` and
-        `MLKQ`, or `NMC` and `MLMC` where a law can only be sampled.
+        `NQMC`, or `NMC` and `MLMC` where a law can only be sampled.
 
     Examples
     --------
@@ -102,11 +102,11 @@ class Auto(Method[Race]):
         last: Turn[Race] | None = None,
     ) -> Design | None:
         methods = self.candidates or (
-            (JointLattice(), CKQ(), MLKQ()) if has_transports(problem) else (NMC(), MLMC())
+            (JointLattice(), CKQ(), NQMC()) if has_transports(problem) else (NMC(), MLMC())
         )
         hurried = goal.hurried and self.candidates is None and has_transports(problem)
         if last is None and hurried:
-            plain = NQMC().plan(problem, replace(goal, stream=goal.stream.child(41), pilot=256))
+            plain = NQMC().plan(problem, replace(goal, stream=goal.stream.child(41), pilot=64))
             assert plain is not None
             return Portfolio.of(((NQMC(), plain),))
         if last is None:
@@ -119,7 +119,10 @@ class Auto(Method[Race]):
             return None if design is None else Portfolio.of(((only, design),))
         portfolio = last.design
         assert isinstance(portfolio, Portfolio)
-        present = [one for one in last.state.candidates if one.method in methods]
+        first = last.state.candidates[0]
+        plain_first = hurried and isinstance(first.method, NQMC)
+        learners = [one for one in methods if not (plain_first and one == first.method)]
+        present = [one for one in last.state.candidates if one.method in learners]
         reason = portfolio.reason
         if hurried and not present:
             larger, reason = _plainly(problem, goal, last.state)
@@ -129,12 +132,7 @@ class Auto(Method[Race]):
             if pilot is not None:
                 return Portfolio.of((*portfolio.parts, pilot), reason)
         if len(present) == 1:
-            rivals = methods
-            if self.candidates is None and _jumps(problem, present[0]):
-                # Kernel weights over θ do not see where f(J) jumps between them.
-                rivals = tuple(one for one in methods if not isinstance(one, MLKQ))
-                rivals = rivals if hurried else (*rivals, NQMC())
-            pilots = _pilots(problem, goal, rivals, present[0])
+            pilots = _pilots(problem, goal, tuple(learners), present[0])
             if pilots:
                 parts = _checked(problem, goal, present[0], portfolio.parts, pilots)
                 return Portfolio.of(parts, reason)
@@ -182,7 +180,10 @@ class Auto(Method[Race]):
         found = best.turn.estimate
         candidates = {one.method.name: one.turn.estimate for one in standing if one.turn}
         opinions = [f"{name} {one.summary}" for name, one in candidates.items()]
-        notes = [f"auto chose {best.method.name}, the smallest error bar: {', '.join(opinions)}"]
+        notes = [
+            f"auto chose {best.method.name}, the smallest error bar that is believed: "
+            f"{', '.join(opinions)}"
+        ]
         notes += [portfolio.reason] if portfolio.reason else []
         failed = [one for one in state.candidates if one.failure]
         notes += [f"{one.method.name} dropped out: {one.failure}" for one in failed]
@@ -194,16 +195,6 @@ class Auto(Method[Race]):
             diagnostics={**found.diagnostics, "chosen": best.method.name, "notes": notes},
         )
         return Turn(portfolio, estimate, state, best.turn.final)
-
-
-def _jumps(problem: NestedExpectation, candidate: Candidate) -> bool:
-    """Whether f is discontinuous where the candidate expects J, or in tails beyond."""
-    sample = candidate.turn.estimate.sample if candidate.turn else None
-    if sample is None:
-        return False
-    mean = sample.j.mean(axis=0)
-    wide = np.concatenate([mean + factor * (sample.j - mean) for factor in (1.0, 2.0, 4.0)])
-    return order_of_smoothness(problem, wide if takes(problem, wide) else sample.j) == 0
 
 
 def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> tuple[Design | None, str]:
@@ -318,11 +309,16 @@ def _checked(
     n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
     if not n:
         return (*present, *pilots)
-    checks = first.method.checked(problem, first.turn, n).checks
-    return tuple(
-        (m, LearnedDesign.of(d.learning, checks) if isinstance(d, LearnedDesign) else d)
-        for m, d in (*present, *pilots)
-    )
+    own = first.method.checked(problem, first.turn, n)
+    seen = tuple(grid for grid in own.learning.grids if grid.joint)
+
+    def informed(method: Method[Any], design: Design) -> Design:
+        if not isinstance(design, LearnedDesign):
+            return design
+        witnesses = () if method == first.method else seen
+        return LearnedDesign.of(design.learning, own.checks, witnesses)
+
+    return tuple((m, informed(m, d)) for m, d in (*present, *pilots))
 
 
 def _continued(

@@ -23,6 +23,7 @@ from nestquad.methods.learned._check import (
     Examination,
     LearnedDesign,
     Verdict,
+    Witness,
     check_grid,
 )
 from nestquad.methods.learned._model import ModelOfJ
@@ -175,7 +176,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         unchecked = last.state.check is None and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
-            return LearnedDesign.of(learning, present.checks)
+            return LearnedDesign.of(learning, present.checks, present.witnesses)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
         share = max(n_draws(problem, n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
@@ -183,7 +184,11 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         wanted = min(left, most_draws(problem, n) if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
-        return None if learning is None else LearnedDesign.of(learning, present.checks)
+        return (
+            None
+            if learning is None
+            else LearnedDesign.of(learning, present.checks, present.witnesses)
+        )
 
     def checked(
         self,
@@ -198,7 +203,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         stream = present.grids[0].stream.child(7, present.n_checks)
         average = DenseAverage(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
-        return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
+        return LearnedDesign.of(
+            learning or present.learning, (*present.checks, grid), present.witnesses
+        )
 
     def _larger(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
@@ -239,12 +246,13 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         for level, grid in enumerate(learning.grids):
             evaluations.values(grid.n_outer, level)  # with as many threads as g likes
         check = Check.of(evaluations, design)
-        with one_blas_thread():
+        witnesses = [Witness.of(evaluations.evaluator, grid) for grid in design.witnesses]
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             if before is not None and before.design == learning:
                 fit = before.state.fit
             else:
                 fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
-            found = self._chosen(problem, fit, check, stream)
+            found = self._chosen(problem, fit, check, witnesses, stream)
         parts = found.parts
         if not fit.reliable:
             parts["unreliable"] = np.full((len(parts["average"]), 1), np.inf)
@@ -277,7 +285,12 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         return Turn(design, estimate, state, final)
 
     def _chosen(
-        self, problem: NestedExpectation, fit: Fit[M], check: Check | None, stream: Stream
+        self,
+        problem: NestedExpectation,
+        fit: Fit[M],
+        check: Check | None,
+        witnesses: list[Witness],
+        stream: Stream,
     ) -> _Answer[M]:
         """The answer with the smallest bar, of the models that the check does not refute."""
         models = (fit.model,) if check is None else fit.models
@@ -288,7 +301,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             if k not in kept and found:
                 break
             try:
-                found.append(self._answer(problem, fit, models[k], check, stream))
+                found.append(self._answer(problem, fit, models[k], check, witnesses, stream))
             except OutsideDomainError as error:  # f cannot take what the model predicts
                 failure = failure or error
         if failure is not None and not found:
@@ -300,6 +313,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         fit: Fit[M],
         model: M,
         check: Check | None,
+        witnesses: list[Witness],
         average: DenseAverage,
         answers: Array,
     ) -> Array:
@@ -307,6 +321,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         rest = [model.unexplained()]
         if check is not None:
             rest.append((check.residuals(model), check.weights))
+        rest += [(one.residuals(model), one.weights) for one in witnesses]
         values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
         shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
         base, f = model.sketch, average.f(model.sketch.j)
@@ -316,6 +331,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             np.where(share[:, None] * np.abs(left) > limit, left, 0.0)
             for share, left in zip(shares, values, strict=True)
         ]
+        if not any(left.any() for left in values) and np.ptp(base.j, axis=0).any():
+            return np.zeros((average.final(answers).size, 1))
         weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
         j = base.j[:, 0] if fit.scalar else base.j
         errors = unseen_value_errors(
@@ -334,6 +351,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         fit: Fit[M],
         model: M,
         check: Check | None,
+        witnesses: list[Witness],
         stream: Stream,
     ) -> _Answer[M]:
         average = DenseAverage(problem, fit.scalar, stream)
@@ -344,7 +362,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             examination = Examination(check, model, average, bar.answers, stream.child(8))
             verdict = examination.verdict()
             parts = {cause: verdict.factor * part for cause, part in parts.items()} | verdict.parts
-        parts["unseen"] = self._unseen(fit, model, check, average, bar.answers)
+        parts["unseen"] = self._unseen(fit, model, check, witnesses, average, bar.answers)
         by_replicate = average.of(model, max(map(size_of, parts.values())))
         parts["average"] = average.errors(by_replicate)
         return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)
@@ -368,7 +386,8 @@ def _described(found: _Answer[Any], check: Check | None) -> dict[str, Any]:
     if check is None or found.verdict is None:
         return about
     ratio, share = found.verdict.ratio, found.verdict.share
-    notes = [f"checked with {check.n_draws} fresh draws: errors {ratio:.2g} times as expected"]
+    verdict = "no larger than" if ratio <= 1.0 else f"{ratio**0.5:.2g} times as large as"
+    notes = [f"checked with {check.n_draws} fresh draws: errors are {verdict} expected"]
     if share > _MOST:
         notes.append(
             f"the model leaves {share:.0%} of the variance of J unexplained: another "

@@ -454,7 +454,9 @@ class Certificate:
         if self._order > 0 and np.ptp(self.average.f(draws.j), axis=0).all():
             return np.zeros(draws.values.shape[1])
         equal = np.full(draws.values.shape, 1.0 / len(j))
-        errors = rare_event_errors(self.problem, j, draws.values, equal)
+        usual = np.median(self.average.f(draws.j), axis=0)
+        changes = np.where(draws.values.any(axis=0), draws.values, usual)
+        errors = rare_event_errors(self.problem, j, changes, equal)
         # Beside sensitive ones, θ from the law are half of the draws.
         share = 1.0 if self.model is None else 0.5
         return errors if draws.values.any() else errors / share

@@ -11,11 +11,11 @@ import numpy as np
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.accuracy import propagated
-from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set
-from nestquad.points import IID, Given, Stream
+from nestquad.points import IID, Given, PeriodicLattice, Stream, density, periodic
 from nestquad.result import NORMAL_95
 
 # θ on which the effect of errors of Ĵ is felt, and bootstrap samples of the draws.
@@ -38,9 +38,14 @@ class FreshPoints(Given):
 
 @dataclass(frozen=True)
 class LearnedDesign(Design):
-    """Grids from which a model is learned, and after them those by which it is checked."""
+    """Grids from which a model is learned, and after them those by which it is checked.
+
+    Witnesses are lattices in (θ, x) that another method was learned from. Their values are there
+    already, and may show events that this method's points have missed.
+    """
 
     n_checks: int = 0
+    witnesses: tuple[Grid, ...] = ()
 
     @property
     def learning(self) -> Design:
@@ -51,14 +56,46 @@ class LearnedDesign(Design):
         return self.grids[len(self.grids) - self.n_checks :]
 
     @classmethod
-    def of(cls, learning: Design, checks: tuple[Grid, ...]) -> LearnedDesign:
-        return cls((*learning.grids, *checks), len(checks))
+    def of(
+        cls, learning: Design, checks: tuple[Grid, ...], witnesses: tuple[Grid, ...] = ()
+    ) -> LearnedDesign:
+        return cls((*learning.grids, *checks), len(checks), witnesses)
 
 
 def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
     """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
     points = sensitive_set(average, model, n // 2, stream.child(2), size=_pool(model))
     return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """Points (n, d_θ) and (n, d_x) of another method, weights (n,), and g there (n, p)."""
+
+    uniform: Array
+    inner: Array
+    weights: Array
+    values: Array
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, grid: Grid) -> Witness:
+        evaluations = Evaluations(evaluator, Design((grid,)))
+        values = evaluations.values(grid.n_outer)[:, 0]
+        outer = evaluations.outer()
+        inner = evaluations.inner(outer.theta[: len(values)], (0, len(values))).uniform
+        assert outer.uniform is not None
+        assert inner is not None
+        both = np.concatenate([outer.uniform[: len(values)], inner[:, 0]], axis=1)
+        weights = np.ones(len(values))
+        if isinstance(grid.outer_points, PeriodicLattice):
+            kind = grid.outer_points.periodization
+            weights = density(kind, periodic(kind, both))
+        return cls(
+            both[:, : outer.uniform.shape[1]], inner[:, 0], weights, values.reshape(len(values), -1)
+        )
+
+    def residuals(self, model: ModelOfJ) -> Array:
+        return np.asarray(self.values - model.at(self.uniform, self.inner))
 
 
 @dataclass(frozen=True, eq=False)
