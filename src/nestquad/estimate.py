@@ -222,7 +222,7 @@ def _is_number(value: object) -> bool:
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
-# Evaluations after which an infinite bar, nothing seen of what matters, will not become finite soon.
+# Evaluations after which an infinite bar will not become finite soon.
 _HOPELESS = 10_000
 _WIDE = (
     "the 95 % interval is wider than f(J) varies over theta: more evaluations would help, or a "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from nestquad._typing import Array
 from nestquad.errors import NestquadError
 from nestquad.methods._method import Method, Turn
 from nestquad.methods.learned import LearnedDesign
@@ -46,6 +48,40 @@ class Candidate:
         half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
         return np.inf if np.isnan(half) else float(half)
 
+    @property
+    def unseen(self) -> float:
+        """The standard error from rare values of g, if its points are independent in θ and x."""
+        if self.turn is None or not self.turn.design.grids[0].joint:
+            return 0.0
+        return float(self.turn.state.parts.get("unseen", 0.0))
+
+    def informed(self, others: Sequence[Candidate]) -> Candidate:
+        """With a bar that allows for the rare values of g that others have seen.
+
+        How often g has them does not depend on the method. Points of kernel rules are few
+        different x, so their number is no excuse; that of a plain rule is.
+        """
+        if self.turn is None or self.turn.design.grids[0].joint:
+            return self
+        more = isinstance(self.method, NQMC)
+        floors = [one.unseen * (min(1.0, one.n / self.n) ** 0.5 if more else 1.0) for one in others]
+        floor = max(floors, default=0.0)
+        if not floor:
+            return self
+        found = self.turn.estimate
+        wider = replace(
+            found,
+            std_error=_like(found.value, np.hypot(found.std_error, floor)),
+            diagnostics={
+                **found.diagnostics,
+                "notes": [
+                    *found.diagnostics.get("notes", []),
+                    "other methods saw rare values of g",
+                ],
+            },
+        )
+        return replace(self, turn=replace(self.turn, estimate=wider))
+
     def within(self, share: float) -> bool:
         """Whether the half-width is within a share of the spread of f(J)."""
         sample = self.turn.estimate.sample if self.turn else None
@@ -67,6 +103,10 @@ class Candidate:
         """More evaluations to expect until the half-width is that small."""
         ratio = max(self.half_width / max(half_width, 1e-300), 1.0)
         return self.n * (float(ratio ** (1.0 / rate)) - 1.0)
+
+
+def _like(value: float | Array, error: Array) -> float | Array:
+    return float(error) if np.ndim(value) == 0 else error
 
 
 def is_pilot(candidate: Candidate, standing: list[Candidate]) -> bool:
@@ -92,7 +132,9 @@ def credible(standing: list[Candidate]) -> list[Candidate]:
         wider = other.half_width > one.half_width and other.n >= 0.5 * one.n
         return wider and one.contradicts(other)
 
-    return [one for one in _unrefuted(enough) if not any(refuted(one, other) for other in enough)]
+    found = [one for one in _unrefuted(enough) if not any(refuted(one, other) for other in enough)]
+    # Where all are doubted, the widest bar is the least wrong.
+    return found or [max(enough, key=lambda one: one.half_width)]
 
 
 def _unrefuted(standing: list[Candidate]) -> list[Candidate]:

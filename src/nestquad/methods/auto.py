@@ -140,6 +140,7 @@ class Auto(Method[Race]):
         if not standing and last.state.candidates[0].failure:
             raise last.state.candidates[0].failure
         left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
+        standing = [one.informed(standing) for one in standing]
         believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = goal.half_width or 0.0
@@ -153,7 +154,7 @@ class Auto(Method[Race]):
             if design is not None:
                 grown = {candidate.method.name: design}
                 parts = tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts)
-                return Portfolio.of(parts, reason)
+                return Portfolio.of(_witnessed(parts), reason)
         return None
 
     def analyze(self, evaluations: Evaluations, last: Turn[Race] | None = None) -> Turn[Race]:
@@ -175,7 +176,8 @@ class Auto(Method[Race]):
                 raise failure
             # The other candidates have not been asked yet; if that is too late, `plan` raises.
             return Turn(portfolio, Estimate(np.nan, np.inf, 0, 0, 0, self.name), state)
-        best = min(credible(standing), key=lambda candidate: candidate.half_width)
+        informed = [one.informed(standing) for one in standing]
+        best = min(credible(informed), key=lambda candidate: candidate.half_width)
         assert best.turn is not None
         found = best.turn.estimate
         candidates = {one.method.name: one.turn.estimate for one in standing if one.turn}
@@ -309,16 +311,25 @@ def _checked(
     n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
     if not n:
         return (*present, *pilots)
-    own = first.method.checked(problem, first.turn, n)
-    seen = tuple(grid for grid in own.learning.grids if grid.joint)
+    checks = first.method.checked(problem, first.turn, n).checks
+    parts = tuple(
+        (m, LearnedDesign.of(d.learning, checks) if isinstance(d, LearnedDesign) else d)
+        for m, d in (*present, *pilots)
+    )
+    return _witnessed(parts)
 
-    def informed(method: Method[Any], design: Design) -> Design:
-        if not isinstance(design, LearnedDesign):
+
+def _witnessed(parts: Parts) -> Parts:
+    """All that learn see the points of lattices in (θ, x) that others learn from."""
+    designs = [design for _, design in parts if isinstance(design, LearnedDesign)]
+    lattices = [grid for design in designs for grid in design.learning.grids if grid.joint]
+
+    def witnessed(design: Design) -> Design:
+        if not isinstance(design, LearnedDesign) or any(g.joint for g in design.learning.grids):
             return design
-        witnesses = () if method == first.method else seen
-        return LearnedDesign.of(design.learning, own.checks, witnesses)
+        return replace(design, witnesses=tuple(lattices))
 
-    return tuple((m, informed(m, d)) for m, d in (*present, *pilots))
+    return tuple((method, witnessed(design)) for method, design in parts)
 
 
 def _continued(

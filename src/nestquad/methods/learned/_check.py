@@ -241,6 +241,8 @@ class Examination:
         events = away > 1e-6 * away.max(axis=0)
         count = events.sum(axis=0)
         rare = (count <= 20) & (count <= len(f) / 20)
+        if (count == 0).any():  # not even a model that is right shows how far J reaches
+            error = np.hypot(error, base.j.std(axis=0))
         bound = np.zeros(f.shape[1])
         if rare.any():
             k = 2.0 ** np.arange(0.0, 14.0)
