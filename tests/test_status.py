@@ -82,7 +82,7 @@ def test_a_model_that_explains_little_says_so():
 @pytest.mark.parametrize("method", ["auto", "joint"])
 def test_where_the_average_over_theta_limits_more_evaluations_cannot_help(method):
     problem = nq.problems.health()
-    est = nq.estimate(problem, method=method, tol=1e-9, rng=0)
+    est = nq.estimate(problem, method=method, tol=1e-9, budget=100_000, rng=0)
     assert est.status == "limit"
     assert est.n_evaluations < 5000
     assert notes(est, "more evaluations of g cannot help")
