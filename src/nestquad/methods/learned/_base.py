@@ -37,7 +37,7 @@ M = TypeVar("M", bound=ModelOfJ)
 # nothing. Each is compared with all points of a model, which limits them further: numbers that may
 # be computed for that (a second), though not to fewer than some.
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
-_NUMBERS, _ENOUGH_DRAWS = 1 << 28, 64
+_NUMBERS, _ENOUGH_DRAWS = 1 << 27, 64
 # Errors of models are small or large: over even seeds of the families, errors in units of the
 # half-width are those of a Student variable with one degree of freedom (half of them below 0.08).
 _DOF = 1.0
@@ -200,6 +200,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         """The last design, or a larger one to learn from, with n more draws for the check."""
         present = last.design
         assert isinstance(present, LearnedDesign)
+        size = (learning or present.learning).n_evaluations * last.state.model.sketch.j.shape[1]
+        n = min(n, most_draws(problem, size))
         stream = present.grids[0].stream.child(7, present.n_checks)
         average = DenseAverage(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
@@ -361,7 +363,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         if check is not None:
             examination = Examination(check, model, average, bar.answers, stream.child(8))
             verdict = examination.verdict()
-            parts = {cause: verdict.factor * part for cause, part in parts.items()} | verdict.parts
+            parts |= {"paths": verdict.factor * parts["paths"], **verdict.parts}
         parts["unseen"] = self._unseen(fit, model, check, witnesses, average, bar.answers)
         by_replicate = average.of(model, max(map(size_of, parts.values())))
         parts["average"] = average.errors(by_replicate)
