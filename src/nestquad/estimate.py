@@ -100,7 +100,10 @@ def estimate(
     chosen, budget = settled(method, budget, adaptive)
     if certify and budget is not None and budget < 2 * Certificate.fewest:
         raise InputError(
-            "budget", f"{budget} evaluations", f"at least {2 * Certificate.fewest} with certify"
+            "budget",
+            f"{budget} evaluations",
+            f"at least {2 * Certificate.fewest} with certify=True",
+            "Half of them are fresh draws, and fewer would show nothing.",
         )
     opened = None if store is None else Store.open(store, problem, rng)
     evaluator = Evaluator(

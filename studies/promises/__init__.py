@@ -31,6 +31,9 @@ HEAD = """\
 <!-- Written by `python -m studies promises`; change studies/promises, not this page. -->
 # Benchmarks
 
+Random problems that nobody tuned on come first: [families](families.md). Here are shipped problems
+and promises on them.
+
 What nestquad promises, and what is measured. `make bench` runs everything on this page and writes
 it, missed targets included; `python -m studies promises --only NAME` reruns one study and
 `python -m studies promises --redraw` makes page and figures again from the saved results in

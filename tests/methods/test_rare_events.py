@@ -263,6 +263,6 @@ def test_a_handful_of_theta_does_not_converge():
     assert est.half_width > 0.1
     for method in PLAIN:
         est = nq.estimate(nq.problems.synthetic(), tol=0.5, budget=150, method=method, rng=0)
-        assert est.status == "budget"
+        assert est.status in ("budget", "unreliable")
     est = nq.estimate(nq.problems.synthetic(), tol=0.5, method=nq.NQMC(n_inner=2), rng=0)
     assert est.trace[0].n_evaluations >= 192

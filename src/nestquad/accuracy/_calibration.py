@@ -52,7 +52,8 @@ def calibration_factor(
     for change, after, before in zip(changes, variances[:-1], variances[1:], strict=True):
         expected = np.maximum(before - after, 0.25 * before)
         ratio = np.mean(change**2 / np.where(expected > 0, expected, np.inf), axis=0)
-        logarithms += 0.5 * np.log(np.maximum(ratio, 1e-12))
+        # A fit to few points that went astray says nothing of the one to all.
+        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e6))
     return np.asarray(safety * np.exp(logarithms / (len(changes) + prior)))
 
 

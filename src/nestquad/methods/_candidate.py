@@ -110,12 +110,12 @@ def _like(value: float | Array, error: Array) -> float | Array:
 
 
 def is_pilot(candidate: Candidate, standing: list[Candidate]) -> bool:
-    """Whether it has less than a quarter of the points of another: its bar may be luck.
+    """Whether it has less than a third of the points of another: its bar may be luck.
 
     Plain rules are no measure for others, as they need many more points.
     """
     others = [one.n for one in standing if not isinstance(one.method, NQMC)]
-    return candidate.n < 0.25 * max(others, default=0)
+    return candidate.n < max(others, default=0) / 3.0
 
 
 def credible(standing: list[Candidate]) -> list[Candidate]:

@@ -152,11 +152,11 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]] | None = None
     ) -> Design | None:
+        require_transports(problem, self.name)
         known = 0 if last is None or last.state.check is None else last.state.check.n_draws
         reserved = 0 if goal.budget is None else max(n_draws(problem, goal.budget), known)
         own = replace(goal, budget=None if goal.budget is None else goal.budget - reserved)
         if last is None:
-            require_transports(problem, self.name)
             stepwise = goal.adaptive or goal.budget is None or self.stepwise
             n = (goal.pilot or self.start) if stepwise else own.budget
             assert n is not None
