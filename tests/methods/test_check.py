@@ -265,7 +265,7 @@ def test_an_event_within_reach_of_the_errors_is_bounded_by_three_over_m(n):
 def test_an_event_far_beyond_the_errors_is_hardly_possible(limit):
     f = never(limit)
     sizes = {c: size_of(verdict(f, Hand(c=c)).parts["events"]) for c in (0.5, 0.49, 0.3)}
-    # J itself reaches so far with a small probability, by Cantelli's inequality; errors add to that.
+    # J itself may reach so far, by Cantelli's inequality; errors add to that.
     assert 0.0 < sizes[0.5] < 1.1 / limit**2
     assert sizes[0.49] < 1.1 * sizes[0.3]
     assert sizes[0.3] < 3.0 / 200

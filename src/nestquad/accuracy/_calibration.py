@@ -53,7 +53,7 @@ def calibration_factor(
         expected = np.maximum(before - after, 0.25 * before)
         ratio = np.mean(change**2 / np.where(expected > 0, expected, np.inf), axis=0)
         # A fit to few points that went astray says nothing of the one to all.
-        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e6))
+        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e4))
     return np.asarray(safety * np.exp(logarithms / (len(changes) + prior)))
 
 
