@@ -337,3 +337,17 @@ def test_a_rare_loss_in_x_that_levels_missed_does_not_win():
     exact = bachelier(1.0)
     runs = [nq.estimate(problem, budget=5000, rng=seed) for seed in range(6)]
     assert sum(abs(run.value - exact) <= run.half_width for run in runs) >= 5
+
+
+def test_a_budget_is_kept_where_pilots_see_nothing():
+    # f(J) is zero at all pilots, whose bars vanish.
+    problem = nq.NestedExpectation(
+        nq.Normal(),
+        nq.Normal(),
+        lambda x, theta: theta[..., 0] + 0.1 * np.sin(9.0 * x[..., 0]) * theta[..., 0] ** 2,
+        lambda j: (j > 5.0).astype(float),
+    )
+    for budget in (500, 1000, 3000):
+        est = nq.estimate(problem, budget=budget, rng=0)
+        assert est.n_evaluations <= budget
+        assert est.half_width > 0

@@ -85,7 +85,7 @@ class Candidate:
     def within(self, share: float) -> bool:
         """Whether the half-width is within a share of the spread of f(J)."""
         sample = self.turn.estimate.sample if self.turn else None
-        return sample is not None and self.half_width <= share * sample.spread
+        return sample is not None and 0.0 < self.half_width <= share * sample.spread
 
     def contradicts(self, other: Candidate) -> bool:
         """Whether the intervals of an answer have nothing in common."""

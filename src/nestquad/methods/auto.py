@@ -286,7 +286,11 @@ def _pilots(
     other = first.n > _pilot_size(goal, first=True) if bounded else first.n < 512
     if first.turn is not None and (other or first.within(_CONVINCING)):
         return ()
-    left = np.inf if goal.budget is None else min(0.4 * goal.budget, goal.budget - first.n)
+    left = np.inf
+    if goal.budget is not None:
+        spent = 0 if first.turn is None else first.turn.design.n_evaluations
+        reserved = n_draws(problem, goal.budget) if isinstance(first.method, LearnedMethod) else 0
+        left = min(0.4 * goal.budget, goal.budget - spent - reserved)
     parts: list[tuple[Method[Any], Design]] = []
     for method, design in _planned(problem, goal, methods, first=False):
         if method != first.method and design.n_evaluations <= left:
@@ -306,7 +310,7 @@ def _checked(
     problem: NestedExpectation, goal: Goal, first: Candidate, present: Parts, pilots: Parts
 ) -> Parts:
     """All pilots, and fresh draws for all that learn, where f is sensitive as the first sees it."""
-    if first.turn is None or not isinstance(first.method, LearnedMethod):
+    if first.turn is None or not isinstance(first.method, LearnedMethod) or first.n_draws:
         return (*present, *pilots)
     n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
     if not n:

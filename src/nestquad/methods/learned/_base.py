@@ -173,7 +173,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         assert isinstance(present, LearnedDesign)
         if goal.adaptive and last.final:
             return None
-        unchecked = last.state.check is None and half <= (goal.half_width or 0.0)
+        unchecked = last.state.check is None and goal.adaptive and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
             return LearnedDesign.of(learning, present.checks, present.witnesses)
