@@ -52,8 +52,8 @@ def calibration_factor(
     for change, after, before in zip(changes, variances[:-1], variances[1:], strict=True):
         expected = np.maximum(before - after, 0.25 * before)
         ratio = np.mean(change**2 / np.where(expected > 0, expected, np.inf), axis=0)
-        # A fit to few points that went astray says nothing of the one to all.
-        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e4))
+        # A fit to few points that went astray says little of the one to all: ten times at most.
+        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e2))
     return np.asarray(safety * np.exp(logarithms / (len(changes) + prior)))
 
 
