@@ -20,6 +20,7 @@ ORDER = (
     "_typing.py",
     "_scale.py",
     "_threads.py",
+    "_notebook.py",
     "distributions",
     "kernels",
     "embeddings",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._notebook import grid
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, UnsupportedError, optional_module
@@ -90,6 +91,9 @@ class Comparison:
             for r in table
         ]
         return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    def _repr_html_(self) -> str:
+        return grid(self.title, COLUMNS, (row.cells for row in self.rows))
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
