@@ -209,6 +209,8 @@ class NestedRule(Method[NestedState]):
         (grid,) = evaluations.design.grids
         theta = evaluations.outer().theta
         inner = self.fit_inner(evaluations, theta)
+        # Before the fold, which keeps no values: read later, they would be evaluated again.
+        few = None if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
         j = evaluations.fold(inner.rule)
         theta = theta[: j.shape[0]]
         full, *fewer = np.moveaxis(j, 1, 0)
@@ -223,8 +225,9 @@ class NestedRule(Method[NestedState]):
         rare = rare_event_errors(
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
-        values = full if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
-        missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
+        missed = unseen_value_errors(
+            problem, full if few is None else few, full, f_full, outer.weights
+        )
         halves = "other half" in inner.rule.views
         changes = _inner_directions(final, f_full, f_fewer, halves, grid.n_sets is not None)
         if halves and grid.n_sets is None:
