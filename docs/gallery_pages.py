@@ -126,7 +126,7 @@ def _executed(code: str, namespace: dict[str, Any], path: Path) -> tuple[str, st
         if last is not None:
             value = eval(compile(ast.Expression(last.value), str(path), "eval"), namespace)
             if hasattr(value, "_repr_html_"):
-                shown = value._repr_html_()
+                shown = re.sub(r"<style.*?</style>", "", value._repr_html_(), flags=re.S)
     return printed.getvalue(), shown
 
 

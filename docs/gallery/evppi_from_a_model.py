@@ -44,7 +44,7 @@ est
 
 # %%
 # Which parameters matter? Each group is a nested expectation of its own.
-groups = [["theta1", "theta2"], ["x5"], ["x6", "x14"], ["x13"], ["x4"]]
+groups = [["x5"], ["x6", "x14"], ["x13"], ["theta1", "theta2"], ["x4"]]
 found = [model.evppi(group, budget=2_000, method="joint", rng=0) for group in groups]
 fig, ax = plt.subplots(figsize=(6.4, 3.0), layout="constrained")
 style(ax)

@@ -40,7 +40,7 @@ benefits = pd.DataFrame(
 # What knowing everything is worth bounds what knowing a part of it is.
 total = voi.evpi(benefits)
 parts = voi.evppi(benefits, draws, [["p_new"], ["p_old"], ["u_well", "u_ill"], ["c_ill"]])
-parts
+parts[["pars", "evppi", "se", "lower", "upper"]].round(1)
 
 # %%
 fig, ax = plt.subplots(figsize=(6.4, 3.0), layout="constrained")

@@ -2,7 +2,7 @@
 
 The inner expectation is often of interest itself: the price of an option as a function of the
 market, the expected benefit given a test result. `nq.conditional` returns $\\hat J$ with its
-uncertainty, for any θ, from a few hundred evaluations of g.
+uncertainty, for any θ, from a hundred and sixty evaluations of g.
 """
 
 # %%
@@ -23,7 +23,7 @@ problem = nq.NestedExpectation(
     g=lambda x, price: np.maximum(x[..., 0] - STRIKE, 0.0),
     name="call option",
 )
-J = nq.conditional(problem, budget=512, rng=0)
+J = nq.conditional(problem, budget=160, rng=0)
 J
 
 # %%

@@ -15,7 +15,7 @@ table = nq.compare(
     problem,
     budget=[300, 1_000, 3_000],
     methods=["nmc", "nqmc", "mlmc", "nkq", "ckq", "joint"],
-    replicates=8,
+    replicates=6,
     rng=0,
 )
 table

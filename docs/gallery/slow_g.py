@@ -20,7 +20,7 @@ CUSTOMERS = 8
 
 def wait(x, theta):
     """Mean waiting time of the customers of a day; one point at a time."""
-    time.sleep(0.002)  # a simulator takes its time
+    time.sleep(0.001)  # a simulator takes its time
     total = waiting = 0.0
     for gap, service in zip(x[:CUSTOMERS], x[CUSTOMERS:]):
         waiting = max(0.0, waiting + float(service) - float(gap) / float(theta[0]))

@@ -1,8 +1,8 @@
 """A g in PyTorch
 
 g may be written in PyTorch or JAX: it gets arrays and returns what it likes. Here it is a small
-neural network that stands for a reservoir, and the question is how often its mean yield is below a
-requirement.
+neural network that stands for a reservoir, and the question is how often its mean yield is far
+below normal.
 """
 
 # %%
@@ -34,7 +34,7 @@ problem = nq.NestedExpectation(
     outer=nq.Normal(0.0, 1.5),  # the permeability of the rock
     inner=nq.Normal([0.0, 0.0], 1.0),  # weather and demand of a year
     g=yields,
-    f=lambda j: (j < 0.05) * 1.0,
+    f=lambda j: (j < -0.2) * 1.0,
     name="reservoir",
 )
 est = nq.estimate(problem, budget=2_000, rng=0)
