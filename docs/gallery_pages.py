@@ -102,7 +102,7 @@ def run(path: Path, folder: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__", "__file__": str(path)}
     started, outputs, count = time.perf_counter(), [], 0
     for cell in script.cells:
-        text, shown = _executed(cell.code, namespace, path)
+        text, shown = _cell_output(cell.code, namespace, path)
         figures = []
         for number in plt.get_fignums():
             count += 1
@@ -115,7 +115,7 @@ def run(path: Path, folder: Path) -> None:
     (folder / "outputs.json").write_text(json.dumps(result), encoding="utf-8")
 
 
-def _executed(code: str, namespace: dict[str, Any], path: Path) -> tuple[str, str]:
+def _cell_output(code: str, namespace: dict[str, Any], path: Path) -> tuple[str, str]:
     """What a cell printed, and the HTML of its last expression."""
     tree = ast.parse(code)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -133,25 +133,25 @@ def _executed(code: str, namespace: dict[str, Any], path: Path) -> tuple[str, st
 # The hook of mkdocs.
 
 
-def outputs(script: Script) -> tuple[dict[str, Any], Path]:
+def executed(script: Script, cache: Path) -> tuple[dict[str, Any], Path]:
     """Results of a script, run unless it and the package are as before; and their folder."""
     digest = hashlib.sha256(script.path.read_bytes())
     for source in sorted((ROOT / "src").rglob("*.py")):
         digest.update(source.read_bytes())
-    folder = CACHE / f"{script.name}-{digest.hexdigest()[:16]}"
+    folder = cache / f"{script.name}-{digest.hexdigest()[:16]}"
     if not (folder / "outputs.json").is_file():
         paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
         command = [sys.executable, __file__, "run", str(script.path), str(folder)]
         done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8")
         if done.returncode:
-            raise RuntimeError(f"docs/gallery/{script.path.name} failed:\n{done.stderr}")
+            raise RuntimeError(f"{script.path.name} failed:\n{done.stderr}")
     return json.loads((folder / "outputs.json").read_text(encoding="utf-8")), folder
 
 
 def page(script: Script, result: dict[str, Any]) -> str:
     """The page of a script in Markdown."""
-    parts = [f"# {script.title}", script.story]
+    parts = ["---\nhide:\n  - toc\n---", f"# {script.title}", script.story]
     for cell, output in zip(script.cells, result["outputs"], strict=True):
         parts += [cell.text, f"```python\n{cell.code}\n```" if cell.code else ""]
         shown = output["html"]
@@ -178,7 +178,7 @@ def cards(names: list[str], prefix: str) -> str:
     items = []
     for script, result in (_found[name] for name in names):
         figures = [name for output in result["outputs"] for name in output["figures"]]
-        picture = f'<img src="{prefix}{figures[-1]}" alt="" loading="lazy">' if figures else ""
+        picture = f'<img src="{prefix}{figures[-1]}" alt="">' if figures else ""
         items.append(
             f'<a href="{prefix}{script.name}.html"><div class="picture">{picture}</div>'
             f"<strong>{html.escape(script.title)}</strong>"
@@ -218,7 +218,7 @@ def on_files(files: Any, config: Any) -> Any:
 
     _found.clear()
     for script in scripts():
-        result, folder = outputs(script)
+        result, folder = executed(script, CACHE)
         _found[script.name] = (script, result)
         add = {f"{script.name}.md": page(script, result), f"{script.name}.ipynb": notebook(script)}
         for name, content in add.items():

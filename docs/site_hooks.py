@@ -62,5 +62,7 @@ def _first(path: str) -> str:
 
 
 def _mathml(match: re.Match[str]) -> str:
-    display = "block" if match["tag"] == "div" else "inline"
-    return convert(html.unescape(match["tex"]), display=display)
+    tex = html.unescape(match["tex"])
+    if match["tag"] == "span":
+        return convert(tex)
+    return f'<div class="formula">{convert(tex, display="block")}</div>'  # scrolls if it is wide

@@ -24,7 +24,7 @@ model = voi.Model(
 # %%
 # A trial measures the effect with a standard deviation of 6 for each participant.
 sizes = [5, 10, 20, 40, 80, 160, 320]
-value = model.evsi(voi.NormalTrial("effect", sd=6.0), sizes=sizes, n_runs=5_000)
+value = model.evsi(voi.NormalTrial("effect", sd=6.0), sizes=sizes, n_runs=5_000, rng=0)
 costed = voi.enbs(value, per_year=500, horizon=5, fixed_cost=150.0, cost_per_participant=2.0)
 costed[["n", "evsi", "se", "enbs", "optimal"]].round(3)
 

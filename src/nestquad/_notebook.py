@@ -22,7 +22,7 @@ def pairs(title: str, rows: Mapping[str, str]) -> str:
         for name, text in rows.items()
         if text
     )
-    return f"<table>{_caption(title)}<tbody>{body}</tbody></table>"
+    return _table(title, f"<tbody>{body}</tbody>")
 
 
 def grid(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -33,11 +33,12 @@ def grid(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for row in rows
     )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table>{_caption(title)}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return _table(title, f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>")
 
 
-def _caption(title: str) -> str:
-    return f"<caption style='text-align:left'><b>{escape(title)}</b></caption>"
+def _table(title: str, content: str) -> str:
+    caption = f"<caption style='text-align:left;font-weight:bold'>{escape(title)}</caption>"
+    return f"<table class='nestquad'>{caption}{content}</table>"
 
 
 def _align(column: int) -> str:
