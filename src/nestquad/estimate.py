@@ -287,9 +287,11 @@ class Loop:
         self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
         if self.design is None:
             self.status = self._end()
-        elif (now - started) * self.design.n_evaluations / before > deadline - now:
-            # The next turn takes longer than the last, and than there is time.
-            self.status, self.design = "time", None
+        elif self.goal.hurried:
+            # The next turn takes longer than the last, and maybe than there is time. A budget is
+            # begun all the same: it was asked for, and what is complete in time is analysed.
+            if (now - started) * self.design.n_evaluations / before > deadline - now:
+                self.status, self.design = "time", None
 
     def _end(self) -> str:
         """The status of an estimation that has no further design."""

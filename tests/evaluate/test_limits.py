@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -145,3 +146,26 @@ def test_progress_counts_up_to_the_total():
     assert done == sorted(done)
     assert len(done) > 1
     assert seen[-1] == (200_000, 200_000)
+
+
+class WarmingG:
+    """A second for the first call, as a compiler needs, and nothing for the others."""
+
+    def __init__(self, g):
+        self.g, self.cold = g, True
+
+    def __call__(self, x, theta):
+        if self.cold:
+            time.sleep(1.0)
+        self.cold = False
+        return self.g(x, theta)
+
+
+def test_a_budget_is_spent_while_there_is_time():
+    # A last turn that promises to be long is no reason to stop where a budget was asked for: what
+    # is complete at the deadline is analysed.
+    plain = nq.problems.finance()
+    problem = replace(plain, g=WarmingG(plain.g))
+    est = nq.estimate(problem, budget=4000, rng=0, max_seconds=3.0)
+    assert est.status == "done"
+    assert est.value == nq.estimate(plain, budget=4000, rng=0).value
