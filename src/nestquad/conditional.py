@@ -106,6 +106,7 @@ def conditional(
     rng: RNGLike = None,
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
+    store_check: bool = True,
 ) -> ConditionalEstimate:
     """Learn J(θ) = E[g(x, θ) | θ].
 
@@ -118,7 +119,7 @@ def conditional(
     method
         A method that learns J: ``"ckq"`` (the default), ``"joint"`` or ``"lsmc"``, or a configured
         one such as ``nq.CKQ(n_outer=32)``.
-    rng, executor, store
+    rng, executor, store, store_check
         As in :func:`nestquad.estimate`.
 
     Examples
@@ -138,7 +139,7 @@ def conditional(
         raise InputError(
             "method", repr(chosen.name), "a method that learns J: 'ckq', 'joint' or 'lsmc'"
         )
-    opened = None if store is None else Store.open(store, problem, rng)
+    opened = None if store is None else Store.open(store, problem, rng, store_check)
     evaluator = Evaluator(problem, executor, keep=True, store=opened)
     stream = Stream.from_rng(rng) if opened is None else opened.stream
     loop = Loop(chosen, Goal(stream, budget), evaluator)

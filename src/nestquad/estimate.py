@@ -41,6 +41,7 @@ def estimate(
     max_seconds: float | None = None,
     retries: int = 0,
     certify: bool = False,
+    store_check: bool = True,
 ) -> Estimate:
     """Estimate a nested expectation.
 
@@ -78,6 +79,9 @@ def estimate(
         Spend a half of the evaluations on fresh independent draws. ``est.certified`` is an
         estimate of its own, whose interval rests on them alone, whatever the method's model is
         worth. A tolerance is then met by the certified interval.
+    store_check
+        Evaluate g again at a few of the points in a store, and refuse the store if a value is
+        another one now: files that g reads, or compiled code, may have changed.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def estimate(
             f"at least {2 * Certificate.fewest} with certify=True",
             "Half of them are fresh draws, and fewer would show nothing.",
         )
-    opened = None if store is None else Store.open(store, problem, rng)
+    opened = None if store is None else Store.open(store, problem, rng, store_check)
     evaluator = Evaluator(
         problem,
         executor,
@@ -129,11 +133,11 @@ def estimate(
             show.close()
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=2)
-    reused = {} if opened is None else {"n_reused": evaluator.n_reused}
+    counts = {"n_reused": evaluator.n_reused, "n_checked": evaluator.n_checked}
     return replace(
         found,
         seconds=time.perf_counter() - started,
-        diagnostics={**found.diagnostics, **reused},
+        diagnostics={**found.diagnostics, **(counts if opened else {})},
     )
 
 
@@ -287,11 +291,12 @@ class Loop:
         self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
         if self.design is None:
             self.status = self._end()
-        elif self.goal.hurried:
-            # The next turn takes longer than the last, and maybe than there is time. A budget is
-            # begun all the same: it was asked for, and what is complete in time is analysed.
-            if (now - started) * self.design.n_evaluations / before > deadline - now:
-                self.status, self.design = "time", None
+            return
+        promised = (now - started) * self.design.n_evaluations / before
+        if self.goal.hurried and promised > deadline - now:
+            # A budget is begun all the same: it was asked for, and what is complete in time is
+            # analysed.
+            self.status, self.design = "time", None
 
     def _end(self) -> str:
         """The status of an estimation that has no further design."""

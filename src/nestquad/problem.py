@@ -54,6 +54,9 @@ class NestedExpectation:
     vectorized
         False for a g that takes one point at a time: x (d_x,) and theta (d_θ,), returning a number
         or p of them. It is called once for each evaluation.
+    noisy
+        True for a g that is random by itself: two calls at the same point differ. Models then
+        expect noise, and a store compares averages instead of values.
 
     Examples
     --------
@@ -80,13 +83,15 @@ class NestedExpectation:
     tags: tuple[str, ...] = ()
     smoothness: Smoothness | None = None
     vectorized: bool = True
+    noisy: bool = False
 
     def __post_init__(self) -> None:
         for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
             if value is not None and not callable(value):
                 raise InputError(argument, f"{type(value).__name__}", "a callable, or None")
-        if not isinstance(self.vectorized, bool):
-            raise InputError("vectorized", repr(self.vectorized), "True or False")
+        for argument, flag in (("vectorized", self.vectorized), ("noisy", self.noisy)):
+            if not isinstance(flag, bool):
+                raise InputError(argument, repr(flag), "True or False")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
             raise InputError(

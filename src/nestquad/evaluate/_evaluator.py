@@ -79,6 +79,7 @@ class Evaluator:
     on_rows: Callable[[Grid, list[Array]], None] = lambda grid, rows: None
     n_evaluations: int = 0
     n_reused: int = 0
+    n_checked: int = 0
     stopped: str | None = None
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
     folded: dict[Grid, Array] = field(default_factory=dict)
@@ -140,6 +141,7 @@ class Evaluator:
         stored = None if self.store is None else self.store.table(task.grid)
         if stored is not None:
             stored.scan()
+            self._check(task)
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
             if stored is None and tile.size <= self._row_limit(size()):
@@ -151,6 +153,14 @@ class Evaluator:
             for rest in missing:
                 for part in columns(rest, size):
                     yield Job(tile, part)
+
+    def _check(self, task: Task) -> None:
+        """Evaluate g again at a few stored points: its code is not all that it depends on."""
+        assert self.store is not None
+        points = self.store.to_check(task.grid)
+        jobs = (Job(point, point, again=True) for point in points)
+        for job, values in self._results(task, jobs):
+            self.store.compare(task.grid, job.span, points[job.span], values)
 
     def _row_limit(self, size: int) -> int:
         """Points up to which a row is not cut: twice the target duration of a chunk."""
@@ -269,6 +279,9 @@ class Evaluator:
 
     def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
         job.values = values
+        if job.again:
+            self.n_checked += job.span.size
+            return
         if self.store is not None:
             self.store.table(task.grid).write(job.span, values)
         self._pace.observe(job.span.size, seconds)

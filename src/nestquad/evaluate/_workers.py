@@ -103,11 +103,12 @@ class Workers:
 
 @dataclass
 class Job:
-    """A span to evaluate, and the tile that it is a part of."""
+    """A span to evaluate, or to evaluate again, and the tile that it is a part of."""
 
     tile: Span
     span: Span
     reduced: bool = False
+    again: bool = False
     values: Array | None = None
     future: Future[tuple[Array, float]] | None = None
     generation: int = 0
