@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import EvaluationError
+from nestquad.errors import EvaluationError, NestquadError
 from nestquad.evaluate._chunks import (
     CHUNK_POINTS,
     MEMORY,
@@ -25,6 +25,7 @@ from nestquad.evaluate._chunks import (
     task_seconds,
 )
 from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._sending import UnpackingError
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._task import InnerRule, Task, run_task
 from nestquad.evaluate._workers import Job, Workers
@@ -94,6 +95,7 @@ class Evaluator:
         seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
         self._pace = Pace(min(first, most), most, seconds)
         self._value_bytes = 8
+        self._by_value = False
 
     def table(self, grid: Grid) -> ValueTable:
         """Values on the points of a grid: grids of several methods may share an evaluator."""
@@ -116,6 +118,8 @@ class Evaluator:
         """
         task = Task(self.problem, grid, rule, self.chunk_points, self.retries)
         if self._workers is not None and self._workers.separate:
+            if self._by_value:
+                task.send_by_value()
             _ = task.payload  # here, where the error is seen, and not in a thread of the pool
         tile, buffer, filled = None, None, 0
         for job, values in self._results(task, self._jobs(task, span)):
@@ -238,9 +242,10 @@ class Evaluator:
                 while queue and queue[0].values is not None:
                     first = queue.popleft()
                     yield first, first.values  # type: ignore[misc]
-        except EvaluationError as error:
+        except NestquadError as error:
             self._save(task, queue)
-            error.n_completed = self.n_evaluations
+            if isinstance(error, EvaluationError):
+                error.n_completed = self.n_evaluations
             raise
         finally:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
@@ -249,7 +254,7 @@ class Evaluator:
         """Wait for some job, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
-        failure: EvaluationError | None = None
+        failure: NestquadError | None = None
         for future in done:
             job = open_jobs[future]
             try:
@@ -257,8 +262,23 @@ class Evaluator:
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
                 job.submit(task, workers)
-            except EvaluationError as error:
+            except UnpackingError as error:
+                if job.by_value:
+                    failure = error
+                    continue
+                if not self._by_value:
+                    self._by_value = True
+                    task.send_by_value()
+                job.by_value = True
+                job.submit(task, workers)
+            except NestquadError as error:
                 failure = error
+            except Exception as error:
+                failure = EvaluationError(
+                    f"a worker could not finish a task ({type(error).__name__}: {error})",
+                    advice="Try g without an executor, on a few points.",
+                )
+                failure.__cause__ = error
             else:
                 workers.worked()
                 self._finish(task, job, values, seconds)

@@ -168,14 +168,13 @@ class _Feeder:
         self._say("function")
         code = function.__code__
         self.feed(code)
-        if _is_installed(function.__module__):
+        if is_installed(function.__module__):
             return  # its constants are its own business
         writes = _Writes(code)
         if function.__name__ not in _MAKERS:
             self._written |= writes.attributes
         self.feed((function.__defaults__, function.__kwdefaults__))
-        used = _closure(function)
-        used |= {name: function.__globals__.get(name) for name in _globals_of(code)}
+        used = used_by(function)
         for name in sorted(used):
             if writes.may_change(name, used[name]):
                 continue
@@ -189,18 +188,18 @@ class _Feeder:
         if array is not None:
             self.feed((list(getattr(value, "columns", ())), array))
             return
-        installed = _is_installed(kind.__module__)
+        installed = is_installed(kind.__module__)
         own = [
             item
             for c in reversed(kind.__mro__)
-            if not _is_installed(c.__module__)
+            if not is_installed(c.__module__)
             for item in sorted(vars(c).items())
         ]
         methods = [f for _, f in own if isinstance(f, types.FunctionType)]
         for method in methods:
             self.feed(method)
         writes = [_Writes(m.__code__) for m in methods if m.__name__ not in _MAKERS]
-        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)} | _attributes(value)
+        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)} | attributes_of(value)
         for name, attribute in sorted(attributes.items()):
             # What packages keep for themselves, or make when it is first asked for, may be a cache.
             hidden = name.startswith("_") or hasattr(kind, name)
@@ -230,7 +229,7 @@ class _Writes:
         return name in self._names or (mutable and self._into)
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes of an instance, in its dictionary or in slots."""
     found = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
@@ -250,12 +249,14 @@ def _as_array(value: Any) -> Array | None:
     return None
 
 
-def _closure(function: types.FunctionType) -> dict[str, Any]:
+def used_by(function: types.FunctionType) -> dict[str, Any]:
+    """Variables of its closure, and global ones, that a function uses."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is still empty
             found[name] = cell.cell_contents
-    return found
+    names = _globals_of(function.__code__)
+    return found | {name: function.__globals__.get(name) for name in names}
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
@@ -264,7 +265,7 @@ def _globals_of(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_globals_of, inner))
 
 
-def _is_installed(module: str | None) -> bool:
+def is_installed(module: str | None) -> bool:
     """Whether it comes with Python or a package: those change with their versions, not by hand."""
     name = (module or "").partition(".")[0]
     if name in sys.stdlib_module_names and name != "__main__":

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError, optional_module
 from nestquad.evaluate._call import call_g
 from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
+from nestquad.evaluate._sending import Parcel, packed
 from nestquad.problem import NestedExpectation
 
 
@@ -42,9 +40,8 @@ class InnerRule(Protocol):
 class Task:
     """Everything needed to evaluate a span of a grid, except the span.
 
-    It travels to workers with every span, so it is pickled once, by cloudpickle where pickle
-    gives up (lambdas, closures), and unpickled once by each worker. Executors that do not pickle
-    use it as it is.
+    It travels to workers with every span, so it is pickled once, and unpickled once by each
+    worker. Executors that do not pickle use it as it is.
     """
 
     problem: NestedExpectation
@@ -55,19 +52,24 @@ class Task:
 
     @cached_property
     def payload(self) -> bytes:
+        return self._packed()
+
+    def _packed(self, *, by_value: bool = False) -> bytes:
         content = (self.problem, self.grid, self.rule, self.block_points, self.retries)
-        try:
-            return pickle.dumps(content)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            return _with_cloudpickle(content, error)
+        return packed(content, by_value=by_value)
+
+    def send_by_value(self) -> None:
+        """Send all that is not installed with the task, since workers do not find it by name."""
+        for task in {id(task): task for task in (self, self.raw)}.values():
+            vars(task)["payload"] = task._packed(by_value=True)
 
     @cached_property
     def raw(self) -> Task:
         """The same without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Task], tuple[bytes]]:
-        return _unpacked, (self.payload,)
+    def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
+        return Parcel, (self.payload,)
 
     def values(self, span: Span) -> Array:
         """g on a span, in blocks of bounded size: (T, N[, p])."""
@@ -111,28 +113,11 @@ class Task:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def run_task(task: Task, span: Span) -> tuple[Array, float]:
+def run_task(task: Task | Parcel, span: Span) -> tuple[Array, float]:
     """Evaluate a span; returns values and seconds."""
+    if isinstance(task, Parcel):
+        task = Task(*task.content())
     keep_freed_memory()
     started = time.perf_counter()
     found = task(span)
     return found, time.perf_counter() - started
-
-
-@lru_cache(maxsize=8)
-def _unpacked(payload: bytes) -> Task:
-    return Task(*pickle.loads(payload))
-
-
-def _with_cloudpickle(content: Any, error: Exception) -> bytes:
-    feature = f"Sending this problem to another process (pickle says: {error})"
-    cloudpickle = optional_module("cloudpickle", feature, "parallel")
-    try:
-        return bytes(cloudpickle.dumps(content))
-    except Exception as second:
-        raise InputError(
-            "problem",
-            f"one that cannot be sent to another process ({second})",
-            "functions and data that can be pickled",
-            "Open files, locks and connections inside g, or use threads.",
-        ) from second
