@@ -48,6 +48,7 @@ class ConditionalEstimate:
     model: ModelOfJ = field(repr=False)
     _law: Law = field(repr=False)
     _scalar: bool = field(repr=False)
+    _unit: Array = field(repr=False)
 
     def __call__(
         self, theta: ArrayLike, return_std: bool = False
@@ -92,6 +93,7 @@ class ConditionalEstimate:
         return (mean, self._shaped(self.model.sd(uniform), n_axes)) if return_std else mean
 
     def _shaped(self, values: Array, n_axes: int) -> Array | float:
+        values = values * self._unit
         out = values[:, 0] if self._scalar else values
         if n_axes == 2:
             return out
@@ -165,6 +167,7 @@ def conditional(
         learned.model,
         problem.outer_law,
         learned.scalar,
+        evaluator.units.j_or_one,
     )
 
 

@@ -161,7 +161,7 @@ def settled(
 
 def _watch(loop: Loop, show: Callable[[int, int, str], None], least: int) -> None:
     """Report every chunk: progress of this turn's design, and the estimate so far."""
-    running = Running(loop.evaluator.problem)
+    running = Running(loop.evaluator.given)
     design, total = loop.design, 0
 
     def progress(done: int) -> None:
@@ -308,7 +308,7 @@ class Loop:
     @property
     def found(self) -> Estimate | None:
         """The answer so far."""
-        return None if self.last is None else self.last.estimate
+        return None if self.last is None else self.evaluator.units.natural(self.last.estimate)
 
     def answer(self, status: str) -> Estimate:
         if self.found is None:
@@ -334,8 +334,9 @@ class Loop:
         stopped = self.evaluator.stopped
         if last and stopped and turn.estimate.n_outer < last.estimate.n_outer:
             turn = last  # cut off by time: the last design was larger, and complete
-        found = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
-        self.last = replace(turn, estimate=found)
+        seen = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
+        self.last = replace(turn, estimate=seen)
+        found = self.evaluator.units.natural(seen)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
         self._half = np.asarray(found.half_width)
         if stopped is not None:
@@ -351,12 +352,16 @@ class Loop:
             if steady and np.all(self._half <= target):
                 return "converged"
             if self._aimed:
-                self.goal = replace(self.goal, half_width=float(np.min(target)))
+                self.goal = replace(self.goal, half_width=self._seen(target))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"
 
     def _target(self, found: Estimate) -> Array:
         """Half-width of the 95 % interval to reach, for each answer."""
         return np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
+
+    def _seen(self, target: Array) -> float:
+        """The smallest half-width, in the units of the method."""
+        return float(np.min(target / self.evaluator.units.final_or_one))
 
 
 # Shares of learning in the evaluations and in the time of a certified estimate: a half, since more
@@ -419,7 +424,7 @@ class CertifiedLoop(Loop):
         if not self._aimed or status == "time" or self.found is None:
             return status
         n = max(self.evaluator.n_evaluations, Certificate.fewest)
-        enough = self._certificate().levels(n).half_width <= np.min(self._target(self.found))
+        enough = self._certificate().levels(n).half_width <= self._seen(self._target(self.found))
         return "converged" if enough else "go on"
 
     def _certified(self, certificate: Certificate, total: int | None) -> Estimate:
@@ -429,7 +434,7 @@ class CertifiedLoop(Loop):
         n = max(n, Certificate.fewest)
         while True:
             certificate.draw(certificate.levels(n if total is None else min(n, total - spent)))
-            found = certificate.estimate()
+            found = self.evaluator.units.natural(certificate.estimate())
             spent = self.evaluator.n_evaluations
             room = 0 if total is None or not self._aimed else total - spent
             ratio = float(np.max(np.asarray(found.half_width) / self._target(found))) if room else 0

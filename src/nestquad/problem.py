@@ -172,6 +172,10 @@ class NestedExpectation:
                 "Keep the last axis: theta[:, :1] instead of theta[:, 0].",
             )
 
+    def natural_j(self, j: Array) -> Array:
+        """J in the units of g, for messages: methods may see it in others."""
+        return j
+
     def apply_f(self, j: Array) -> Array:
         """f at J (T, p), always returned as (T, q); shape checks are the caller's."""
         values = j if self.f is None else np.asarray(self.f(j))

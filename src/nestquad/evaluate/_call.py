@@ -82,7 +82,8 @@ def call_f(
     if require_finite and not np.isfinite(values).all():
         t = int(np.argmax(~np.isfinite(values).all(axis=-1)))
         raise OutsideDomainError(
-            f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for J = {j[t]}",
+            f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for "
+            f"J = {problem.natural_j(j)[t]}",
             theta=theta[t],
             advice="If f needs J > 0 (a logarithm), use more inner points or a method whose "
             "weights are positive, such as 'nqmc'.",

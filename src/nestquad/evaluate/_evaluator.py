@@ -28,6 +28,7 @@ from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._sending import UnpackingError
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._task import InnerRule, Task, run_task
+from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
 
@@ -47,7 +48,7 @@ class Evaluator:
     Parameters
     ----------
     problem
-        Whose g is called.
+        Whose g is called; as an attribute, the problem as methods see it, in its `units`.
     executor
         Any ``concurrent.futures.Executor``; None runs in this thread.
     keep
@@ -96,6 +97,8 @@ class Evaluator:
         self._pace = Pace(min(first, most), most, seconds)
         self._value_bytes = 8
         self._by_value = False
+        self.given, self.units = self.problem, Units()
+        self.problem = SeenProblem.of(self.given, self.units)
 
     def table(self, grid: Grid) -> ValueTable:
         """Values on the points of a grid: grids of several methods may share an evaluator."""
@@ -116,7 +119,7 @@ class Evaluator:
         A tile that is cheap is one job, reduced where it is evaluated. An expensive one, or one
         to be stored, consists of several jobs whose values come here.
         """
-        task = Task(self.problem, grid, rule, self.chunk_points, self.retries)
+        task = Task(self.given, grid, rule, self.chunk_points, self.retries)
         if self._workers is not None and self._workers.separate:
             if self._by_value:
                 task.send_by_value()
