@@ -147,7 +147,7 @@ class NestedExpectation:
 
     def _call_inner(self, theta: Array) -> Any:
         try:
-            return self.inner(theta)
+            return self.inner(np.array(theta))  # it may write to what it gets
         except NestquadError:
             raise
         except Exception as error:
@@ -186,7 +186,7 @@ class NestedExpectation:
         if self.combine is None:
             return answers if answers.size > 1 else answers.reshape(())
         try:
-            final = np.asarray(self.combine(answers))
+            final = np.array(self.combine(np.array(answers)))
         except Exception as error:
             raise EvaluationError(
                 f"combine raised {type(error).__name__}: {error} for I = {answers}",

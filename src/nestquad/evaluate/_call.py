@@ -66,7 +66,7 @@ def call_f(
     try:
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            raw = problem.apply_f(j)
+            raw = problem.apply_f(np.array(j))  # f may write to what it gets
     except Exception as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",
@@ -94,7 +94,7 @@ def call_f(
 def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     """h at x (N, d), checked, as (N,) or (N, p)."""
     try:
-        raw = h(x)
+        raw = h(np.array(x))
     except Exception as error:
         raise EvaluationError(f"h raised {_last(error)} for x of shape {x.shape}") from error
     values = _as_real("h", raw)
@@ -149,8 +149,8 @@ def _as_real(what: str, raw: Any) -> Array:
         values = np.asarray(raw)
         if values.dtype.kind not in "fiub":
             raise TypeError
-        # JAX lends its arrays for reading only; the caller may need to write.
-        return values.astype(float, copy=not values.flags.writeable)
+        # A copy: the function may return the same memory again, with other values in it.
+        return values.astype(float, order="C")
     except (TypeError, ValueError):
         dtype = getattr(raw, "dtype", type(raw).__name__)
         raise EvaluationError(
