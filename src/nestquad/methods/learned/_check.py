@@ -189,6 +189,9 @@ class Examination:
         # to 10 %, and further for a model that explains little.
         logs = np.log2(max(ratio, 1e-3)), 2.0 + np.log10(max(share, 1e-3))
         doubted = float(np.clip(max(logs), 0.0, 1.0)) * (1.0 + share)
+        # The bar of a model that predicts g worse than a constant would is an opinion.
+        if (square > (self.check.values / scale).var(axis=(0, 1))).any():
+            doubted = 1.0 + share
         effect, spread = self._effects()
         # An effect of three standard errors is a fact, whatever is thought of the model.
         known = np.where(np.abs(effect) > 3.0 * spread, max(doubted, 1.0), doubted)
