@@ -55,8 +55,9 @@ class NestedExpectation:
         False for a g that takes one point at a time: x (d_x,) and theta (d_θ,), returning a number
         or p of them. It is called once for each evaluation.
     noisy
-        True for a g that is random by itself: two calls at the same point differ. Models then
-        expect noise, and a store compares averages instead of values.
+        True for a g that is random by itself: two calls at the same point differ, independently,
+        by noise of mean zero. ``"auto"`` then leaves out models of g at single points, and a store
+        compares averages instead of values.
 
     Examples
     --------

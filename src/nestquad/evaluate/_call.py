@@ -50,6 +50,12 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
             advice=_INDEX_ADVICE,
         )
     if values.shape[:2] != shape:
+        if problem.noisy:
+            raise EvaluationError(
+                f"g returned an array of shape {values.shape}; expected {shape} or {(*shape, 'p')}",
+                advice="With noisy=True every point has noise of its own, so g has to return a "
+                "value for each, also where it ignores x or theta.",
+            )
         _refuse_lost_axes(problem.g, x, theta, values)
         values = np.broadcast_to(values, shape + values.shape[2:])
     if not np.isfinite(values).all():
