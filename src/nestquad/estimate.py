@@ -12,10 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
-from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError, Store
+from nestquad.evaluate import (
+    Design,
+    Evaluations,
+    Evaluator,
+    OutOfTimeError,
+    Store,
+    call_f,
+)
 from nestquad.methods import Certificate, Goal, Method, Turn, as_method, model_of
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
@@ -120,8 +128,10 @@ def estimate(
     )
     stream = Stream.from_rng(rng) if opened is None else opened.stream
     kind = CertifiedLoop if certify else Loop
-    goal = Goal(stream, budget, adaptive, hurried=hurried)
+    goal = Goal(stream, budget, adaptive, hurried=hurried, seconds=max_seconds)
     loop = kind(chosen, goal, evaluator, tol, rtol)
+    if max_seconds is not None:
+        loop.limit = started + _LATE * max_seconds
     show = as_progress(progress)
     if progress:
         _watch(loop, show, budget if certify and budget and not adaptive else 0)
@@ -229,6 +239,8 @@ def _is_number(value: object) -> bool:
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
+# Analysis may end this much after the limit on seconds: g was evaluated until then.
+_LATE = 1.2
 # Evaluations after which an infinite bar will not become finite soon.
 _HOPELESS = 10_000
 _WIDE = (
@@ -252,6 +264,7 @@ class Loop:
     design: Design | None = None
     last: Turn[Any] | None = None
     status: str = "done"
+    limit: float = np.inf
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
     _aimed: bool = field(init=False)
@@ -264,15 +277,47 @@ class Loop:
         self.start()
         try:
             while self.design is not None:
-                self.turn()
+                # What has no other answer is analysed to the end, unless values are kept for one.
+                kept = self.last is not None or self.evaluator.keep
+                with time_limit(self.limit if kept else np.inf):
+                    self.turn()
         except KeyboardInterrupt:
             if self.found is None:
                 raise
             self.status = "interrupted"
+        except OutOfTimeError:
+            if self.last is None:
+                return self._glimpse()
+            self.status = "time"
         except EvaluationError as error:
             error.estimate = None if self.found is None else self.answer("failed")
             raise
         return self.answer(self.status)
+
+    def _glimpse(self) -> Estimate:
+        """f at the first values, where there was no time for more: an answer without a bar."""
+        problem, j = self.evaluator.given, self.evaluator.glimpse
+        if j is None:
+            raise OutOfTimeError(
+                "time ran out before the first evaluation",
+                advice="Raise max_seconds; 'nqmc' and 'nmc' need the least time for points.",
+            )
+        value = problem.finish(call_f(problem, j[None], j.reshape(1, -1))[0])
+        note = (
+            "time ran out before the first design was complete: the value is f at the first "
+            "values of g; raise max_seconds, or lower the budget"
+        )
+        return Estimate(
+            float(value) if value.ndim == 0 else value,
+            np.inf if value.ndim == 0 else np.full(value.shape, np.inf),
+            self.evaluator.n_evaluations,
+            1,
+            1,
+            self.method.name,
+            "time",
+            diagnostics={"notes": [note]},
+            problem=problem.label,
+        )
 
     def start(self) -> None:
         """Plan the first design."""
@@ -392,7 +437,8 @@ class CertifiedLoop(Loop):
         self.evaluator.stopped, self.evaluator.deadline = None, deadline
         certificate = self._certificate()
         try:
-            certified = self._certified(certificate, total)
+            with time_limit(self.limit):
+                certified = self._certified(certificate, total)
         except (KeyboardInterrupt, OutOfTimeError) as error:
             status = "time" if isinstance(error, OutOfTimeError) else "interrupted"
             warning = "there was no time for a certificate: raise max_seconds"

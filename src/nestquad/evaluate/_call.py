@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation
@@ -69,6 +70,7 @@ def call_f(
     problem: NestedExpectation, j: Array, theta: Array, *, require_finite: bool = True
 ) -> Array:
     """f at J (T,) or (T, p), checked, as (T, q)."""
+    tick()
     try:
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

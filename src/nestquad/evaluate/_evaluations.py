@@ -6,18 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad._clock import OutOfTimeError
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
 from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import Design, Grid, Span
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
 from nestquad.evaluate._task import InnerRule, Task
 from nestquad.problem import NestedExpectation
-
-
-class OutOfTimeError(EvaluationError):
-    """Not even one θ was complete when time ran out."""
 
 
 def _out_of_time() -> OutOfTimeError:

@@ -32,8 +32,6 @@ from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
 
-# Sizes to start from, before the cost of g is known.
-_FIRST, _FIRST_ONE_BY_ONE = 256, 8
 # Target duration of a chunk in this thread; tasks of an executor have their own.
 _SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
@@ -89,14 +87,14 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
         self.chunk_points = min(self.chunk_points, block_points(self.problem))
-        first = _FIRST if self.problem.vectorized else _FIRST_ONE_BY_ONE
         most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
         if self.chunk_points < CHUNK_POINTS and self._workers is not None:
             most = max(1, most * self.chunk_points // CHUNK_POINTS)
         seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
-        self._pace = Pace(min(first, most), most, seconds)
+        self._pace = Pace(1, most, seconds)  # g may take minutes, or microseconds
         self._value_bytes = 8
         self._by_value = False
+        self.glimpse: Array | None = None
         self.given, self.units = self.problem, Units()
         self.problem = SeenProblem.of(self.given, self.units)
 
@@ -221,7 +219,7 @@ class Evaluator:
             while True:
                 # A job that takes long must not stop the others; how far they may get ahead of
                 # it is a question of memory.
-                window = _AHEAD * workers.count
+                window = (_AHEAD if self._pace.per_point else 1) * workers.count
                 while not exhausted and len(queue) < 4 * window:
                     if sum(job.values is None for job in queue) >= window:
                         break
@@ -307,6 +305,8 @@ class Evaluator:
             return
         if self.store is not None:
             self.store.table(task.grid).write(job.span, values)
+        if self.glimpse is None:
+            self.glimpse = values[0, 0] if job.reduced else values[0].mean(axis=0)
         self._pace.observe(job.span.size, seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)

@@ -139,6 +139,8 @@ class Auto(Method[Race]):
         if not standing and last.state.candidates[0].failure:
             raise last.state.candidates[0].failure
         left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
+        if goal.seconds is not None:
+            left = min(left, goal.seconds / (_ANALYSIS + last.state.seconds))
         standing = [one.informed(standing) for one in standing]
         believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
@@ -266,7 +268,9 @@ def _pilot_size(goal: Goal, *, first: bool) -> int:
     if goal.budget is None or goal.adaptive:
         return 96 if first else 128
     least = min(512, 0.4 * goal.budget) if first else min(128, 0.13 * goal.budget)
-    return int(max(0.04 * goal.budget, least))
+    # Of the seconds, if they are limited, a pilot may take a tenth.
+    most = np.inf if goal.seconds is None else 0.1 * goal.seconds / _ANALYSIS
+    return int(max(min(0.04 * goal.budget, most), least))
 
 
 def _planned(

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.points._sequence import Sequence, set_shifts, shifted_modulo_one
@@ -149,6 +150,7 @@ def _embedded_cbc(log2_size: int, gammas: tuple[float, ...]) -> NDArray[np.int64
     lattice = _Construction(levels)
     exponents = []
     for j, gamma in enumerate(gammas):
+        tick()
         worst_ratio = np.zeros(1)
         for errors, smallest in zip(lattice.squared_errors(gamma), best, strict=True):
             worst_ratio = _repeat_to(worst_ratio, len(errors))
@@ -165,6 +167,7 @@ def _smallest_errors(levels: list[_Level], gammas: tuple[float, ...]) -> list[fl
     lattice = _Construction(levels)
     smallest = []
     for gamma in gammas:
+        tick()
         errors = lattice.squared_errors(gamma)[-1]
         exponent = _first_smallest(errors)
         smallest.append(float(errors[exponent]))
