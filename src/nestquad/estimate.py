@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import choice, number
 from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import Array, RNGLike
@@ -31,6 +32,8 @@ from nestquad.result import Estimate, Step
 
 __all__ = ["Loop", "as_budget", "check_evaluation", "estimate", "settled", "validated"]
 
+# Nobody will see the end of so many, at a nanosecond each; sizes fit into machine integers.
+_MOST = 1e15
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
 
@@ -107,6 +110,8 @@ def estimate(
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
+    choice("certify", certify, (True, False))
+    show = as_progress(progress)
     hurried = budget is None
     adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
     chosen, budget = settled(method, budget, adaptive)
@@ -132,8 +137,7 @@ def estimate(
     loop = kind(chosen, goal, evaluator, tol, rtol)
     if max_seconds is not None:
         loop.limit = started + _LATE * max_seconds
-    show = as_progress(progress)
-    if progress:
+    if progress is not False and progress is not None:
         _watch(loop, show, budget if certify and budget and not adaptive else 0)
     try:
         found = loop.run()
@@ -205,7 +209,11 @@ def check_evaluation(problem: NestedExpectation, executor: object, retries: obje
         given = type(executor).__name__
         advice = "For Dask, client.get_executor()." if given == "Client" else ""
         raise InputError("executor", given, "a concurrent.futures.Executor, or None", advice)
-    if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
+    if (
+        isinstance(retries, bool | np.bool_)
+        or not isinstance(retries, int | np.integer)
+        or retries < 0
+    ):
         raise InputError("retries", repr(retries), "a whole number, 0 for none")
 
 
@@ -219,20 +227,18 @@ def validated(
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
     for name, value in (("tol", tol), ("rtol", rtol), ("max_seconds", max_seconds)):
-        if value is not None and not (_is_number(value) and 0 < value < np.inf):
-            raise InputError(name, repr(value), "a positive number, or None")
+        if value is not None:
+            number(name, value, "a positive number, or None")
     return None if budget is None else as_budget(budget)
 
 
 def as_budget(budget: Any) -> int:
     """A number of evaluations as an integer; 2 outer × 2 inner are the fewest that make sense."""
-    if not _is_number(budget) or not np.isfinite(budget) or int(budget) != budget or budget < 4:
-        raise InputError("budget", repr(budget), "a whole number of at least 4 evaluations")
-    return int(budget)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
+    expected = "a whole number of at least 4 evaluations, and below 10¹⁵"
+    value = number("budget", budget, expected, above=3, below=_MOST)
+    if not value.is_integer():
+        raise InputError("budget", repr(budget), expected)
+    return int(value)
 
 
 # Differences between few points are small by luck now and then. A half-width below the tolerance

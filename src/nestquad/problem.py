@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
@@ -93,6 +94,10 @@ class NestedExpectation:
         for argument, flag in (("vectorized", self.vectorized), ("noisy", self.noisy)):
             if not isinstance(flag, bool):
                 raise InputError(argument, repr(flag), "True or False")
+        if self.exact is not None:
+            numbers("exact", self.exact, "a number, several of them, or None")
+        if self.name is not None and not isinstance(self.name, str):
+            raise InputError("name", shown(self.name), "text, or None")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
             raise InputError(

@@ -44,7 +44,7 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
         if not retries:
             raise _locate_failure(problem.g, x, theta, error) from error
         values = _retry_halves(problem.g, x, theta, retries)
-    if values.ndim not in (2, 3) or not _broadcasts(values.shape[:2], shape):
+    if values.ndim not in (2, 3) or not values.size or not _broadcasts(values.shape[:2], shape):
         raise EvaluationError(
             f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
             f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
@@ -81,7 +81,7 @@ def call_f(
             advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
         ) from error
     values = _as_real("f", raw)
-    if values.ndim != 2 or values.shape[0] != j.shape[0]:
+    if values.ndim != 2 or values.shape[0] != j.shape[0] or not values.size:
         raise EvaluationError(
             f"f returned an array of shape {np.shape(raw)} for j of shape {j.shape}; expected "
             f"({j.shape[0]},) or ({j.shape[0]}, q)",
@@ -106,7 +106,7 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     except Exception as error:
         raise EvaluationError(f"h raised {_last(error)} for x of shape {x.shape}") from error
     values = _as_real("h", raw)
-    if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
+    if values.ndim not in (1, 2) or values.shape[0] != x.shape[0] or not values.size:
         raise EvaluationError(
             f"h returned an array of shape {values.shape} for x of shape {x.shape}; expected "
             f"({x.shape[0]},) or ({x.shape[0]}, p)"
@@ -153,13 +153,18 @@ def _as_real(what: str, raw: Any) -> Array:
     """A returned value as float64: from NumPy, JAX, PyTorch, or lists of numbers."""
     if hasattr(raw, "detach"):  # a PyTorch tensor, which may track gradients or live on a GPU
         raw = raw.detach().cpu().numpy()
+    if isinstance(raw, np.ma.MaskedArray):
+        raise EvaluationError(
+            f"{what} returned a masked array; expected an array of real numbers",
+            advice="Fill what is missing, with NaN for points that failed.",
+        )
     try:
         values = np.asarray(raw)
         if values.dtype.kind not in "fiub":
             raise TypeError
         # A copy: the function may return the same memory again, with other values in it.
         return values.astype(float, order="C")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         dtype = getattr(raw, "dtype", type(raw).__name__)
         raise EvaluationError(
             f"{what} returned {dtype}; expected an array of real numbers",
@@ -173,7 +178,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     for t, own in enumerate(theta[:, 0]):
         for one in x[t % x.shape[0]]:
             value = _one(g, one, own, retries)
-            if value.ndim > 1 or (values and value.shape != values[0].shape):
+            if value.ndim > 1 or not value.size or (values and value.shape != values[0].shape):
                 usual = "a number or a vector" if not values else f"shape {values[0].shape}"
                 raise EvaluationError(
                     f"g returned an array of shape {value.shape} for one point; expected {usual}",

@@ -95,6 +95,7 @@ class Evaluator:
         self._value_bytes = 8
         self._by_value = False
         self.glimpse: Array | None = None
+        self._outputs: tuple[int, ...] | None = None
         self.given, self.units = self.problem, Units()
         self.problem = SeenProblem.of(self.given, self.units)
 
@@ -300,6 +301,15 @@ class Evaluator:
 
     def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
         job.values = values
+        # Rules that need no points yield views in place of inner points: outputs are what is left.
+        if self._outputs is None:
+            self._outputs = values.shape[2:]
+        if values.shape[2:] != self._outputs and not job.again:
+            raise EvaluationError(
+                f"g returned {_outputs(values.shape[2:])} after {_outputs(self._outputs)}",
+                n_completed=self.n_evaluations,
+                advice="The number of outputs has to be the same at all points.",
+            )
         if job.again:
             self.n_checked += job.span.size
             return
@@ -324,6 +334,10 @@ class Evaluator:
             self.stopped = "time"
             return True
         return False
+
+
+def _outputs(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} outputs" if shape else "one output"
 
 
 class ValueTable:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from nestquad._checks import shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.evaluate._design import Grid, Span
@@ -75,12 +76,23 @@ class Store:
         """
         if not isinstance(check, bool | np.bool_):
             raise InputError("store_check", repr(check), "True or False")
-        if not isinstance(path, str | os.PathLike):
+        if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
             raise InputError("store", type(path).__name__, "the path of a folder, or None")
         folder = Path(path)
-        if folder.exists() and not folder.is_dir():
-            raise InputError("store", f"{str(folder)!r}, which is a file", "the path of a folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        if "\0" in os.fspath(folder):
+            raise InputError("store", repr(str(folder)), "a path without null characters")
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise InputError(
+                    "store", f"{str(folder)!r}, which is a file", "the path of a folder"
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                "store",
+                f"{shown(str(folder))}, which cannot be made ({error.strerror})",
+                "the path of a folder that can be written",
+            ) from error
         from nestquad import __version__
 
         given = {

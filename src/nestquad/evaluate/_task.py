@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.errors import EvaluationError
 from nestquad.evaluate._call import call_g
 from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
@@ -85,9 +86,9 @@ class Task:
                 block = Span(t0, t1, n0, min(n0 + width, span.n1))
                 x = inner_points(self.problem, self.grid, theta, block).x
                 row.append(call_g(self.problem, x, theta, self.retries))
-            parts.append(row[0] if len(row) == 1 else np.concatenate(row, axis=1))
+            parts.append(_joined(row, axis=1))
             t0 = t1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return _joined(parts)
 
     def reduce(self, values: Array, span: Span) -> Array:
         """Reduced values of a span; without a rule, the values."""
@@ -110,7 +111,17 @@ class Task:
                 points = inner_points(self.problem, self.grid, theta, block)
                 values = call_g(self.problem, points.x, theta, self.retries)
                 parts.append(self.rule.reduce(values, block, points))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return _joined(parts)
+
+
+def _joined(parts: list[Array], axis: int = 0) -> Array:
+    shapes = {part.shape[2:] for part in parts}
+    if len(shapes) > 1:
+        raise EvaluationError(
+            f"g returned arrays with different axes of outputs: {sorted(shapes)}",
+            advice="The number of outputs has to be the same at all points.",
+        )
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
 
 
 def run_task(task: Task | Parcel, span: Span) -> tuple[Array, float]:

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nestquad._checks import number, numbers
 from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import InputError
@@ -66,12 +67,13 @@ class Lattice(Sequence):
     _more_points: ClassVar[str] = "Raise log2_max, as in Lattice(log2_max=20), or use more sets."
 
     def __post_init__(self) -> None:
-        if not 0 <= self.log2_max <= _MAX_LOG2_SIZE:
-            raise InputError(
-                "log2_max", str(self.log2_max), f"an integer from 0 to {_MAX_LOG2_SIZE}"
-            )
+        expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
+        size = number("log2_max", self.log2_max, expected, above=-1, below=_MAX_LOG2_SIZE + 1)
+        if not size.is_integer():
+            raise InputError("log2_max", repr(self.log2_max), expected)
         if self.weights is not None:  # a list would make the dataclass unhashable
-            object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+            weights = numbers("weights", self.weights, "positive numbers, one a coordinate")
+            object.__setattr__(self, "weights", tuple(np.ravel(weights).tolist()))
 
     @property
     def max_points(self) -> int:
