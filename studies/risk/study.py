@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,9 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
 def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     _remember(selection, settings.jobs)
     ledger, tasks = settings.ledger("risk"), set(selection.tasks())
-    if find_spec("nestquad.risk") is None:
+    if not has_door():
         tasks = {task for task in tasks if task.method != DOOR}
-        say(f"  without {DOOR}: nestquad.risk cannot be imported")
+        say(f"  without {DOOR}, which this version of nestquad does not have")
     if fresh:
         ledger.retire(lambda run: run.task in tasks)
     old = sum(
@@ -120,6 +121,12 @@ def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     todo = (task for task in selection.tasks() if task in tasks)
     settings.collect(ledger, todo, measure, warm_up)
     return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection)
+
+
+def has_door() -> bool:
+    """Whether this version of nestquad has `risk.measure`."""
+    found = find_spec("nestquad.risk") is not None
+    return found and hasattr(import_module("nestquad.risk"), "measure")
 
 
 def _remember(selection: Selection, jobs: int) -> None:
