@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -404,17 +405,19 @@ def _same_error(rows: Iterable[Mapping[str, Any]], family: str) -> Iterator[dict
 
 
 def needed(curve: Iterable[tuple[float, float]], error: float) -> float:
-    """Evaluations for an error, from budgets and errors; infinite if the error does not fall."""
-    budgets, errors = np.log(np.array(list(curve)).T)
-    # The last two budgets: what comes before them may have another rate.
-    slope = (errors[-2] - errors[-1]) / (budgets[-1] - budgets[-2])
-    if math.log(error) >= errors[-1]:
-        return math.exp(np.interp(-math.log(error), -errors, budgets))
-    return (
-        math.exp(min(budgets[-1] + (errors[-1] - math.log(error)) / slope, 300.0))
-        if slope > _FLAT
-        else math.inf
-    )
+    """Evaluations for an error, from budgets and errors; infinite if the error does not fall.
+
+    The first crossing on lines between logarithms, or beyond the largest budget the last line.
+    """
+    points = [(math.log(budget), math.log(at)) for budget, at in sorted(curve)]
+    wanted = math.log(error)
+    if points[0][1] <= wanted:
+        return math.exp(points[0][0])
+    for (left, high), (right, low) in pairwise(points):
+        if low <= wanted:
+            return math.exp(right - (wanted - low) * (right - left) / (high - low))
+    slope = (high - low) / (right - left)
+    return math.exp(min(right + (low - wanted) / slope, 300.0)) if slope > _FLAT else math.inf
 
 
 def _error_verdicts(rows: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:

@@ -175,6 +175,8 @@ def test_evaluations_for_the_same_error():
     assert study.needed(curve, 0.05) == pytest.approx(1e6)
     assert study.needed([(1e3, 0.2), (1e4, 0.2)], 0.1) == math.inf
     assert study.needed(curve, 0.8) == pytest.approx(1e3)
+    # Errors of few runs need not fall: the first crossing counts.
+    assert study.needed([(1e3, 0.4), (1e4, 0.1), (1e5, 0.2)], 0.2) == pytest.approx(10**3.5)
 
 
 def test_tolerances_are_kept_by_converged_runs():
