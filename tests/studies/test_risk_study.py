@@ -160,9 +160,8 @@ def test_rmse_coverage_and_hindsight_are_by_family_and_measure():
     assert rows[1e3, "P 1", "NMC"]["setting"] == "N = 2"
     assert rows[1e3, "P 1", "NMC"]["rmse"] == pytest.approx(0.8)
     same = next(r for r in found.table("same").rows if r["measure"] == "P 1")
-    # 0.8 at 1e3 and 0.4 at 1e4: a factor two costs ten times.
-    wanted = 1e4 * 10 ** (math.log2(0.4 / one["rmse"]))
-    assert same["nmc"] == pytest.approx(wanted, rel=1e-6)
+    # 0.4 at 1e4: half the error costs eight times as much.
+    assert same["nmc"] == pytest.approx(1e4 * (0.4 / one["rmse"]) ** 3, rel=1e-6)
     by_claim = {verdict.claim: verdict for verdict in found.verdicts}
     assert by_claim["relative RMSE of VaR 99 on book5, 10,000 evaluations"].met
     assert by_claim["relative RMSE of P 1 on book5, 10,000 evaluations"].met is False
@@ -171,12 +170,12 @@ def test_rmse_coverage_and_hindsight_are_by_family_and_measure():
 
 def test_evaluations_for_the_same_error():
     curve = [(1e3, 0.4), (1e4, 0.2), (1e5, 0.1)]
-    assert study.needed(curve, 0.2) == pytest.approx(1e4)
-    assert study.needed(curve, 0.05) == pytest.approx(1e6)
-    assert study.needed([(1e3, 0.2), (1e4, 0.2)], 0.1) == math.inf
-    assert study.needed(curve, 0.8) == pytest.approx(1e3)
+    assert study.needed(curve, 0.2, 0.5) == pytest.approx(1e4)
+    assert study.needed(curve, 0.05, 0.5) == pytest.approx(4e5)
+    assert study.needed(curve, 0.05, 1 / 3) == pytest.approx(8e5)
+    assert study.needed(curve, 0.8, 0.5) == pytest.approx(1e3)
     # Errors of few runs need not fall: the first crossing counts.
-    assert study.needed([(1e3, 0.4), (1e4, 0.1), (1e5, 0.2)], 0.2) == pytest.approx(10**3.5)
+    assert study.needed([(1e3, 0.4), (1e4, 0.1), (1e5, 0.2)], 0.2, 0.5) == pytest.approx(10**3.5)
 
 
 def test_tolerances_are_kept_by_converged_runs():
