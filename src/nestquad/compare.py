@@ -157,7 +157,9 @@ def compare(
     replicates, show = int(replicates), as_progress(progress)
     if isinstance(methods, str | Method):
         methods = [methods]
-    if methods is not None and (not isinstance(methods, Iterable) or np.ndim(methods) != 1):
+    if methods is not None and (
+        not isinstance(methods, Iterable) or isinstance(methods, np.ndarray)
+    ):
         raise InputError("methods", shown(methods), "names or configured methods, or None")
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
