@@ -132,8 +132,8 @@ def call(name, changed):
                 contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
             warnings.simplefilter("ignore")
             function(**given)
-    except nq.NestquadError as error:
-        assert str(error)
+    except nq.NestquadError:
+        return None
     except Exception as error:
         return error
     return None

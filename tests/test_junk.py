@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import junk
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import junk
 
 CASES = settings(
     max_examples=6, deadline=None, derandomize=True, database=None,
