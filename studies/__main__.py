@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper``, ``promises``, ``families``, ``seconds``."""
+"""Studies of nestquad: ``python -m studies paper``, promises, families, seconds or faults."""
 
 from __future__ import annotations
 
@@ -88,7 +88,17 @@ def _parser() -> argparse.ArgumentParser:
             "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
+    faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
+    faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
+    faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
+    faults.set_defaults(run=_faults)
     return parser
+
+
+def _faults(args: argparse.Namespace) -> int:
+    from studies import faults
+
+    return 1 if faults.run(Path(args.out), args.times, args.line) else 0
 
 
 def _common(parser: argparse.ArgumentParser, out: str) -> None:
