@@ -82,8 +82,9 @@ def estimate(
         True for a line in the terminal or an element of a notebook, or a callable
         ``(done, total, message)``.
     max_seconds
-        Start no new chunk of evaluations after this time; what is complete is analysed. Alone, it
-        asks for the best answer in that time.
+        Start no new chunk of evaluations after this time; what is complete is analysed, within
+        1.2 times the limit or else for the last answer. Alone, it asks for the best answer in
+        that time.
     retries
         How often to try again where g raises, or returns what is not finite.
     certify

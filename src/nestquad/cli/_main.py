@@ -122,8 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _estimate(args: argparse.Namespace) -> int:
-    if args.budget is None and args.tol is None and args.rtol is None:
-        options = "neither --budget nor --tol nor --rtol"
+    if not any((args.budget, args.tol, args.rtol, args.max_seconds)):
+        options = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
     problem = load_problem(args.target)
     with _pool(args) as executor:
@@ -139,6 +139,7 @@ def _estimate(args: argparse.Namespace) -> int:
             max_seconds=args.max_seconds,
             retries=args.retries,
             certify=args.certify,
+            store_check=not args.no_store_check,
             progress=progress(args),
         )
     print(est.to_json(indent=2) if args.json else _line(est))
@@ -254,6 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"
     )
+    one.add_argument("--no-store-check", action="store_true", help="evaluate no stored point again")
     one.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
     one.add_argument(
         "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad.accuracy import characteristics
 from nestquad.errors import (
     InputError,
@@ -90,6 +91,11 @@ class Auto(Method[Race]):
     candidates: tuple[Method[Any], ...] | None = None
 
     def __post_init__(self) -> None:
+        some = self.candidates
+        if some is not None and not (
+            isinstance(some, tuple | list) and all(isinstance(one, Method) for one in some)
+        ):
+            raise InputError("candidates", shown(some), "configured methods of different kinds")
         names = [getattr(method, "name", self.name) for method in self.candidates or ("none",)]
         if self.candidates is not None and (self.name in names or len({*names}) < len(names)):
             raise InputError(
