@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,7 @@ class Analysis:
     evppi_curve: pd.DataFrame
     evsi: pd.DataFrame | None = None
     enbs: pd.DataFrame | None = None
+    evsi_curve: pd.DataFrame | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
@@ -105,30 +106,43 @@ def analyze(
     study: Study | None = None,
     rng: RNGLike = 0,
     progress: ProgressLike = False,
+    curve: Sequence[float] | None = None,
+    answers: MutableMapping[Any, Any] | None = None,
 ) -> Analysis:
-    """EVPI, EVPPI of every parameter and of groups, and of a study, with curves over wtp."""
+    """EVPI, EVPPI of every parameter and of groups, and of a study, with curves over wtp.
+
+    `curve` has the willingness to pay of curves (default: 13 values up to twice the largest);
+    `answers` are those of earlier calls with the same tables, curve and seed, as in `evppi`.
+    """
     audience = Audience() if audience is None else audience
     _ = audience.size  # refused now rather than after the regressions
     asked = list(outputs.wtps)
     wide = outputs
     if outputs.net_benefit is None:
-        grid = wtp_grid(outputs, _CURVE)
-        wide = outputs.at([*asked, *(k for k in grid if k not in asked)])
+        if curve is None or not set(asked) <= set(curve):
+            grid = wtp_grid(outputs, _CURVE) if curve is None else curve
+            curve = [*asked, *(k for k in grid if k not in asked)]
+        wide = outputs.at(curve)
     names = list(map(str, inputs.columns))
     sets = parameter_sets("all singles", names)
     given = parameter_sets(groups, names) if groups else {}
     # A group of one parameter is a single already.
     given = {label: members for label, members in given.items() if label not in sets}
-    found = costed = None
+    found = costed = swept = None
     if study is not None:
-        found = evsi(outputs, inputs, study.design, study.sizes, rng=rng, progress=progress)
+        swept = evsi(
+            wide, inputs, study.design, study.sizes, rng=rng, progress=progress, answers=answers
+        )
+        found = swept[swept["wtp"].isna() | swept["wtp"].isin(asked)].reset_index(drop=True)
         costed = enbs(
             found,
             **vars(audience),
             fixed_cost=study.fixed_cost,
             cost_per_participant=study.cost_per_participant,
         )
-    table = evppi(wide, inputs, {**sets, **given}, rng=rng, progress=progress)
+    table = evppi(
+        wide, inputs, {**sets, **given}, rng=rng, progress=progress, answers=answers
+    )
     at = table["wtp"].isna() | table["wtp"].isin(asked)
     single = table["pars"].isin(list(sets))
     return Analysis(
@@ -143,6 +157,7 @@ def analyze(
         evppi_curve=table.sort_values("wtp", kind="stable"),
         evsi=found,
         enbs=costed,
+        evsi_curve=swept,
     )
 
 

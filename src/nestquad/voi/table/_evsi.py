@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -11,7 +11,7 @@ import numpy as np
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
-from nestquad.voi.table._evppi import perfect, value_of_knowing
+from nestquad.voi.table._evppi import Answer, perfect, value_of_knowing
 from nestquad.voi.table._flags import flags_against
 from nestquad.voi.table._outputs import as_outputs
 from nestquad.voi.table._tables import number_table, pandas, same_rows
@@ -28,6 +28,7 @@ def evsi(
     *,
     rng: RNGLike = 0,
     progress: ProgressLike = False,
+    answers: MutableMapping[Any, list[Answer]] | None = None,
 ) -> pd.DataFrame:
     """Expected value of sample information (EVSI) of a study, by its size.
 
@@ -47,6 +48,8 @@ def evsi(
         Seed of the data sets, folds and draws. All sizes share it, so that curves are smooth.
     progress
         True for a line in the terminal, or a callable ``(done, total, message)``.
+    answers
+        Answers of earlier calls, as in `evppi`, by design and size.
 
     Returns
     -------
@@ -79,14 +82,18 @@ def evsi(
     ceiling = perfect(known)
     show = as_progress(progress, "sizes")
     seed = np.random.default_rng(rng).integers(2**63)
+    known_sizes: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
     rows = []
     for i, n in enumerate(counts):
         show(i, len(counts), f"n = {n:,}")
-        data = study.summaries(frame, n, np.random.default_rng(seed))
-        columns = [f"summary {j + 1}" for j in range(data.shape[1])]
-        summaries = pandas().DataFrame(data, columns=columns)
-        answers = value_of_knowing(known, summaries, np.random.default_rng(seed + 1))
-        for k, answer, limit in zip(known.wtps, answers, ceiling, strict=True):
+        key = (repr(study), str(n))
+        if key not in known_sizes:
+            data = study.summaries(frame, n, np.random.default_rng(seed))
+            columns = [f"summary {j + 1}" for j in range(data.shape[1])]
+            summaries = pandas().DataFrame(data, columns=columns)
+            generator = np.random.default_rng(seed + 1)
+            known_sizes[key] = value_of_knowing(known, summaries, generator)
+        for k, answer, limit in zip(known.wtps, known_sizes[key], ceiling, strict=True):
             flagged = replace(answer, flags=(*answer.flags, *flags_against(answer, limit)))
             size = {"design": study.name, "n": n, "participants": n * study.arms}
             rows.append({**size, **flagged.row("evsi", k, limit)})
