@@ -1,0 +1,120 @@
+"""Work in a process of its own: progress, cancellation, and an end whatever happens."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from nestquad.errors import NestquadError
+
+Report: TypeAlias = Callable[[int, int, str], None]
+"""Progress: done, total, message."""
+
+# A server process that has imported numpy and pandas forks in milliseconds; not on Windows.
+_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+_CONTEXT: Any = multiprocessing.get_context(_METHOD)
+
+
+class Job:
+    """A function that runs in a process: ``function(*args, report)``."""
+
+    def __init__(self, what: str, function: Callable[..., None], *args: Any) -> None:
+        self.what, self.done, self.total, self.message = what, 0, 0, ""
+        self.error: str | None = None
+        self.cancelled = False
+        self.started = time.monotonic()
+        self._connection, child = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=_run, args=(child, function, args), daemon=True)
+        self._process.start()
+        child.close()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    def wait(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
+
+    def cancel(self) -> None:
+        """End the process at once; what it has written stays."""
+        self.cancelled = True
+        self._process.kill()
+        self.wait()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "done": self.done,
+            "total": self.total,
+            "message": self.message,
+            "seconds": round(time.monotonic() - self.started, 1),
+        }
+
+    def _listen(self) -> None:
+        finished = False
+        with suppress(EOFError, OSError):
+            while not finished:
+                kind, *content = self._connection.recv()
+                if kind == "progress":
+                    self.done, self.total, self.message = content
+                else:
+                    finished = True
+                    self.error = content[0]
+        self._process.join()
+        if self.cancelled:
+            self.error = "Cancelled. What had been computed before is kept."
+        elif not finished:
+            self.error = (
+                f"The computation was ended from outside (exit code {self._process.exitcode}), "
+                "perhaps for want of memory. What had been computed before is kept: try again, "
+                "or with fewer draws."
+            )
+
+
+def preload() -> None:
+    """Have the modules that jobs need imported once."""
+    if _METHOD == "forkserver":
+        _CONTEXT.set_forkserver_preload(["nestquad.voi.serve._work"])
+
+
+def _run(connection: Any, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+    """Body of the process: results go to files, progress and errors to the connection."""
+    _limit_memory()
+
+    def report(done: int, total: int, message: str) -> None:
+        connection.send(("progress", done, total, message))
+
+    error = None
+    try:
+        function(*args, report)
+    except NestquadError as problem:
+        error = str(problem)
+    except MemoryError:
+        error = "The tables need more memory than this machine has. Keep fewer draws."
+    except Exception as problem:  # shown to the user instead of a page that waits for ever
+        error = f"The computation failed with {type(problem).__name__}: {problem}"
+    connection.send(("end", error))
+    connection.close()
+
+
+def _limit_memory() -> None:
+    """Half of the memory of the machine, so that a bad file ends its process and nothing else."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = half if hard == resource.RLIM_INFINITY else min(half, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

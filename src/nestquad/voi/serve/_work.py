@@ -1,0 +1,228 @@
+"""What jobs do: read the tables of a folder, analyze them, write results and report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad import __version__
+from nestquad.errors import InputError
+from nestquad.result import plain
+from nestquad.voi.report import Analysis, analyze, write_voi_report
+from nestquad.voi.serve._jobs import Report
+from nestquad.voi.serve._limits import check_table
+from nestquad.voi.serve._settings import Settings
+from nestquad.voi.table import Outputs, Preview, enbs, evpi, preview, psa_summary
+from nestquad.voi.table._evppi import Answer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS = ("parameters", "costs", "effects", "workbook")
+SETTINGS, SEEN, RESULTS, ANSWERS = "settings.json", "seen.json", "results.json", "answers.jsonl"
+# Points of the cost-effectiveness plane: more would hide each other.
+_MOST_DOTS = 600
+
+
+def load_settings(folder: Path) -> Settings:
+    return Settings.of(json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file as a whole: a reader sees the old one or the new one."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(plain(content), allow_nan=False), encoding="utf-8")
+    part.replace(path)
+
+
+def read(folder: Path, report: Report) -> None:
+    """Read the tables, and compute what needs no regression, for every position of the slider."""
+    report(0, 2, "reading")
+    settings = load_settings(folder)
+    seen = _preview(folder, settings)
+    content: dict[str, Any] = seen.to_dict()
+    content["unmatched"] = _unmatched(seen)
+    if not seen.problems:
+        report(1, 2, "current decision")
+        content["now"] = _now(seen.outputs(settings.wtp), settings)
+    write_json(folder / SEEN, content)
+
+
+def compute(folder: Path, report: Report) -> None:
+    """Analyze the tables; results for the page first, then the report."""
+    settings = load_settings(folder)
+    seen = _preview(folder, settings)
+    outputs = seen.outputs(settings.wtp)
+    analysis = analyze(
+        outputs,
+        seen.parameters,
+        dict(settings.groups),
+        audience=settings.audience(),
+        study=settings.the_study(),
+        progress=report,
+        curve=settings.curve,
+        answers=_Answers(folder, settings),
+    )
+    write_json(folder / RESULTS, _results(analysis, settings))
+    report(1, 1, "report")
+    write_voi_report(
+        folder / "report.html",
+        analysis,
+        title=settings.title,
+        currency=settings.currency,
+        effect=settings.effect,
+    )
+
+
+def _preview(folder: Path, settings: Settings) -> Preview:
+    """Tables by the names that the user knows."""
+    sources = {}
+    for kind in KINDS:
+        path = folder / kind
+        if path.is_file():
+            name = settings.files.get(kind, kind)
+            check_table(f"{kind} ({name})", path)
+            sources[kind] = (name, path.read_bytes())
+    if "workbook" in sources:
+        return preview(sources["workbook"])
+    seen = preview(*(sources.get(kind) for kind in KINDS[:3]))
+    if settings.match and _unmatched(seen):
+        if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
+            raise InputError("match", ", ".join(settings.match), "every column of effects once")
+        effects = seen.effects[list(settings.match)].set_axis(seen.costs.columns, axis=1)
+        seen = preview(seen.parameters, seen.costs, effects)
+    return seen
+
+
+def _unmatched(seen: Preview) -> dict[str, list[str]] | None:
+    """Names of options that a person has to match, where nothing else is wrong."""
+    names = [list(map(str, table.columns)) for table in (seen.costs, seen.effects)]
+    alone = len(seen.problems) == 1 and not seen.options and len(names[0]) == len(names[1]) > 1
+    return {"costs": names[0], "effects": names[1]} if alone else None
+
+
+class _Answers(MutableMapping[Any, list[Answer]]):
+    """Answers of regressions, kept in a file: a cancelled or reloaded analysis continues.
+
+    One line for each set, after a line that says for which tables, range and version they hold.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._path = folder / ANSWERS
+        digest = hashlib.sha256(
+            json.dumps([__version__, settings.match, settings.curve]).encode("utf-8")
+        )
+        for kind in KINDS:
+            if (folder / kind).is_file():
+                digest.update((folder / kind).read_bytes())
+        self._known: dict[Any, list[Answer]] = {}
+        lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []
+        if lines[:1] != [digest.hexdigest()]:
+            self._path.write_text(f"{digest.hexdigest()}\n", encoding="utf-8")
+            return
+        for line in lines[1:]:
+            try:
+                key, rows = json.loads(line)
+            except ValueError:  # the process was ended while it wrote
+                continue
+            self._known[tuple(key)] = [Answer(*row[:4], flags=tuple(row[4])) for row in rows]
+
+    def __setitem__(self, key: Any, answers: list[Answer]) -> None:
+        self._known[key] = answers
+        rows = [[a.value, a.se, a.lower, a.upper, a.flags] for a in answers]
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps([key, rows]) + "\n")
+
+    def __getitem__(self, key: Any) -> list[Answer]:
+        return self._known[key]
+
+    def __delitem__(self, key: Any) -> None:
+        del self._known[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
+    """The decision on current information, by willingness to pay."""
+    swept = outputs.at(settings.curve)
+    shape = (len(swept.wtps), swept.n_options)
+    summary, perfect = psa_summary(swept), evpi(swept)
+    base = 0
+    rows = slice(None, None, max(outputs.n_rows // _MOST_DOTS, 1))
+    return {
+        "grid": swept.wtps,
+        "rows": outputs.n_rows,
+        "options": list(swept.options),
+        "cost": outputs.costs.mean(axis=0).tolist(),
+        "effect": outputs.effects.mean(axis=0).tolist(),
+        "net": summary["net_benefit"].to_numpy().reshape(shape).tolist(),
+        "probability": summary["probability"].to_numpy().reshape(shape).tolist(),
+        "evpi": _columns(perfect, "evpi"),
+        "plane": [
+            np.column_stack(
+                [(table - table[:, [base]])[rows, d] for table in (outputs.effects, outputs.costs)]
+            ).tolist()
+            for d in range(outputs.n_options)
+        ],
+    }
+
+
+def _columns(table: pd.DataFrame, value: str) -> dict[str, Any]:
+    """Values and intervals as lists, in the order of willingness to pay."""
+    ordered = table.sort_values("wtp")
+    content = {"value": ordered[value], "lower": ordered["lower"], "upper": ordered["upper"]}
+    lists: dict[str, Any] = {name: column.tolist() for name, column in content.items()}
+    return {**lists, "flags": ordered["flags"].tolist() if "flags" in ordered else []}
+
+
+def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
+    """EVPPI and EVSI by willingness to pay, for the page."""
+    sets = [
+        {
+            "label": label,
+            "group": label in settings.groups,
+            **_columns(part, "evppi"),
+        }
+        for label, part in analysis.evppi_curve.groupby("pars", sort=False)
+    ]
+    audience = settings.audience()
+    content: dict[str, Any] = {
+        "wtp": settings.wtp,
+        "sets": sets,
+        "people": None if audience is None else audience.size,
+    }
+    study = settings.the_study()
+    if study is not None and audience is not None and analysis.evsi_curve is not None:
+        costed = enbs(
+            analysis.evsi_curve,
+            **vars(audience),
+            fixed_cost=study.fixed_cost,
+            cost_per_participant=study.cost_per_participant,
+            duration=study.duration,
+        )
+        content["study"] = {
+            "design": str(costed["design"].iloc[0]),
+            "sizes": [
+                {
+                    "n": int(n),
+                    "participants": int(part["participants"].iloc[0]),
+                    "cost": float(part["cost"].iloc[0]),
+                    "evsi": _columns(part, "evsi"),
+                    **{
+                        name: part.sort_values("wtp")[name].tolist()
+                        for name in ("enbs", "enbs_lower", "enbs_upper")
+                    },
+                }
+                for n, part in costed.groupby("n")
+            ],
+        }
+    return content
