@@ -13,9 +13,9 @@ from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
-from nestquad.voi.table._outputs import Outputs, as_outputs
+from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
-from nestquad.voi.table._tables import number_table, pandas, same_rows
+from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,9 +140,8 @@ def evppi(
     True
     """
     known = as_outputs(outputs)
-    frame = number_table("inputs", inputs, prefix="parameter ")
-    same_rows({"outputs": range(known.n_rows), "inputs": frame})
-    sets = parameter_sets(pars, frame.columns)
+    frame = input_table(known, inputs)
+    sets = parameter_sets(pars, frame.columns, frame.attrs["categories"])
     show = as_progress(progress, "sets")
     known_sets: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
     found: dict[str, list[Answer]] = {}
@@ -272,8 +271,12 @@ def _mean_se(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def parameter_sets(
+    pars: Any, known: Iterable[str], categories: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, tuple[str, ...]]:
     """Named sets of parameters, from anything that `evppi` accepts.
+
+    A category stands for its indicators.
 
     Examples
     --------
@@ -286,6 +289,13 @@ def parameter_sets(pars: Any, known: Iterable[str]) -> dict[str, tuple[str, ...]
     >>> list(parameter_sets("all singles", "abc"))
     ['a', 'b', 'c']
     """
+    if categories:
+        of = {one: label for label, members in categories.items() for one in members}
+        plain = parameter_sets(pars, dict.fromkeys(of.get(name, name) for name in known))
+        return {
+            label: tuple(one for name in members for one in categories.get(name, (name,)))
+            for label, members in plain.items()
+        }
     names = list(known)
     if pars is None or (isinstance(pars, str) and pars == "all singles" and pars not in names):
         return {name: (name,) for name in names}

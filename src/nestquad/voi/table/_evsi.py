@@ -13,8 +13,8 @@ from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
 from nestquad.voi.table._evppi import Answer, perfect, value_of_knowing
 from nestquad.voi.table._flags import flags_against
-from nestquad.voi.table._outputs import as_outputs
-from nestquad.voi.table._tables import number_table, pandas, same_rows
+from nestquad.voi.table._outputs import as_outputs, input_table
+from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +75,7 @@ def evsi(
     True
     """
     known = as_outputs(outputs)
-    frame = number_table("inputs", inputs, prefix="parameter ")
-    same_rows({"outputs": range(known.n_rows), "inputs": frame})
+    frame = input_table(known, inputs)
     study = _as_design(design)
     counts = _sizes(sizes)
     ceiling = perfect(known)

@@ -11,7 +11,13 @@ import numpy as np
 
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import number_table, pandas, same_rows
+from nestquad.voi.table._tables import (
+    labelled,
+    matched_options,
+    number_table,
+    pandas,
+    same_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,14 +32,15 @@ class Outputs:
     Parameters
     ----------
     costs, effects
-        Tables (n × D), one column an option, in the same order. Effects are in units such as
-        quality-adjusted years of life, of which one is worth `wtp`.
+        Tables (n × D), one column an option. Options are matched by name; names that do not match
+        are refused, and a matrix, which has none, has them in the same order. Effects are in units
+        such as quality-adjusted years of life, of which one is worth `wtp`.
     wtp
         Willingness to pay: a number or several.
     net_benefit
         Instead of those: monetary net benefits (n × D).
     options
-        Names of the options; default: names of the columns, where costs and effects share them.
+        Names of the options, for columns in the same order; default: names of the columns.
 
     Examples
     --------
@@ -49,6 +56,8 @@ class Outputs:
     wtp: Any = None
     net_benefit: Any = None
     options: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    rows: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         parts = [name for name in ("costs", "effects", "wtp") if getattr(self, name) is not None]
@@ -66,7 +75,8 @@ class Outputs:
                 "either net_benefit, or costs, effects and wtp",
             )
         tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
-        frames = {n: number_table(n, getattr(self, n), prefix="option ") for n in tables}
+        frames = {n: number_table(n, getattr(self, n), kind=n) for n in tables}
+        notes = [f"{n}: {note}" for n, frame in frames.items() for note in frame.attrs["notes"]]
         same_rows(frames)
         for name, frame in frames.items():
             if frame.shape[1] < 2:
@@ -81,16 +91,24 @@ class Outputs:
             raise InputError(
                 "costs and effects",
                 " and ".join(f"{width} options in {name}" for name, width in widths.items()),
-                "the same options in both, in the same order",
+                "the same options in both",
             )
         width = widths.popitem()[1]
-        options = tuple(map(str, self.options)) or _names(list(frames.values()))
+        options = tuple(map(str, self.options))
+        if not options:
+            options = tuple(map(str, next(iter(frames.values())).columns))
+            if len(frames) > 1:
+                order, matched, note = matched_options(frames["costs"], frames["effects"])
+                frames["effects"], options = frames["effects"][order], tuple(matched)
+                notes += [note] if note else []
         if len(options) != width or len(set(options)) < len(options):
             raise InputError(
                 "options", f"{list(options)}", f"{width} different names, one an option"
             )
+        rows = next((f.index for f in frames.values() if labelled(f.index)), self.rows)
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
+        vars(self).update(notes=(*self.notes, *notes), rows=rows)
 
     @property
     def n_rows(self) -> int:
@@ -157,14 +175,6 @@ def as_outputs(outputs: Any) -> Outputs:
     return Outputs(net_benefit=outputs)
 
 
-def _names(frames: list[pd.DataFrame]) -> tuple[str, ...]:
-    """Column names where all tables agree on them; costs1 and effects1 are both option 1."""
-    names = [tuple(map(str, frame.columns)) for frame in frames]
-    if len(set(names)) == 1:
-        return names[0]
-    return tuple(f"option {d + 1}" for d in range(len(names[0])))
-
-
 def _wtp(wtp: ArrayLike) -> Array:
     try:
         values = np.atleast_1d(np.asarray(wtp, dtype=float))
@@ -173,6 +183,15 @@ def _wtp(wtp: ArrayLike) -> Array:
     if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
         raise InputError("wtp", repr(wtp), "a number or several, none negative", "As 20_000.")
     return values
+
+
+def input_table(outputs: Outputs, inputs: Any) -> pd.DataFrame:
+    """The table of parameters, row by row the draws behind the outputs."""
+    frame = number_table("inputs", inputs)
+    rows = range(outputs.n_rows)
+    index = rows if outputs.rows is None else pandas().Series(rows, index=outputs.rows)
+    same_rows({"outputs": index, "inputs": frame})
+    return frame
 
 
 def psa_summary(outputs: Any) -> pd.DataFrame:
