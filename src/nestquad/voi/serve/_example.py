@@ -32,8 +32,6 @@ def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
 def _csv(table: dict[str, Any]) -> BinaryIO:
     file = io.BytesIO()
     header = ",".join(table)
-    np.savetxt(
-        file, np.column_stack(list(table.values())), "%.8g", ",", header=header, comments=""
-    )
+    np.savetxt(file, np.column_stack(list(table.values())), "%.8g", ",", header=header, comments="")
     file.seek(0)
     return file

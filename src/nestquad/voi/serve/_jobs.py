@@ -15,9 +15,18 @@ from nestquad.errors import NestquadError
 Report: TypeAlias = Callable[[int, int, str], None]
 """Progress: done, total, message."""
 
-# A server process that has imported numpy and pandas forks in milliseconds; not on Windows.
-_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-_CONTEXT: Any = multiprocessing.get_context(_METHOD)
+# A server of processes that has imported numpy and pandas forks in milliseconds; not on Windows.
+_FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+_CONTEXT: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+
+
+def preload() -> None:
+    """Import once what jobs need."""
+    if _FORKS:
+        from multiprocessing import forkserver
+
+        _CONTEXT.set_forkserver_preload(["nestquad.voi.serve._work"])
+        forkserver.ensure_running()
 
 
 class Job:
@@ -26,8 +35,8 @@ class Job:
     def __init__(self, what: str, function: Callable[..., None], *args: Any) -> None:
         self.what, self.done, self.total, self.message = what, 0, 0, ""
         self.error: str | None = None
-        self.cancelled = False
-        self.started = time.monotonic()
+        self._cancelled = False
+        self._started = time.monotonic()
         self._connection, child = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_run, args=(child, function, args), daemon=True)
         self._process.start()
@@ -48,18 +57,13 @@ class Job:
 
     def cancel(self) -> None:
         """End the process at once; what it has written stays."""
-        self.cancelled = True
+        self._cancelled = True
         self._process.kill()
         self.wait()
 
     def state(self) -> dict[str, Any]:
-        return {
-            "what": self.what,
-            "done": self.done,
-            "total": self.total,
-            "message": self.message,
-            "seconds": round(time.monotonic() - self.started, 1),
-        }
+        state = {name: getattr(self, name) for name in ("what", "done", "total", "message")}
+        return {**state, "seconds": round(time.monotonic() - self._started, 1)}
 
     def _listen(self) -> None:
         finished = False
@@ -69,10 +73,9 @@ class Job:
                 if kind == "progress":
                     self.done, self.total, self.message = content
                 else:
-                    finished = True
-                    self.error = content[0]
+                    finished, self.error = True, content[0]
         self._process.join()
-        if self.cancelled:
+        if self._cancelled:
             self.error = "Cancelled. What had been computed before is kept."
         elif not finished:
             self.error = (
@@ -82,22 +85,12 @@ class Job:
             )
 
 
-def preload() -> None:
-    """Have the modules that jobs need imported once."""
-    if _METHOD == "forkserver":
-        _CONTEXT.set_forkserver_preload(["nestquad.voi.serve._work"])
-
-
 def _run(connection: Any, function: Callable[..., None], args: tuple[Any, ...]) -> None:
     """Body of the process: results go to files, progress and errors to the connection."""
     _limit_memory()
-
-    def report(done: int, total: int, message: str) -> None:
-        connection.send(("progress", done, total, message))
-
     error = None
     try:
-        function(*args, report)
+        function(*args, lambda *progress: connection.send(("progress", *progress)))
     except NestquadError as problem:
         error = str(problem)
     except MemoryError:
@@ -105,7 +98,6 @@ def _run(connection: Any, function: Callable[..., None], args: tuple[Any, ...]) 
     except Exception as problem:  # shown to the user instead of a page that waits for ever
         error = f"The computation failed with {type(problem).__name__}: {problem}"
     connection.send(("end", error))
-    connection.close()
 
 
 def _limit_memory() -> None:

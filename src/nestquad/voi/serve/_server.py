@@ -9,7 +9,9 @@ import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 
-from nestquad.errors import InputError, optional_module
+import uvicorn
+
+from nestquad.errors import InputError
 from nestquad.voi.serve._app import application
 from nestquad.voi.serve._jobs import preload
 from nestquad.voi.serve._workspace import Workspace
@@ -31,8 +33,6 @@ def serve(
     say
         What prints the address.
     """
-    uvicorn = optional_module("uvicorn", "The page", "web")
-    optional_module("multipart", "The page", "web")
     token = secrets.token_urlsafe(24)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         if os.name == "posix":  # elsewhere it would let others take the port

@@ -67,7 +67,9 @@ class Settings:
     def changed(self, given: Mapping[str, Any]) -> Settings:
         """With the values that a page may change."""
         allowed = {one.name for one in fields(self)} - {"files"}
-        return Settings.of({**self.to_dict(), **{k: v for k, v in given.items() if k in allowed}})
+        new = Settings.of({**self.to_dict(), **{k: v for k, v in given.items() if k in allowed}})
+        new.audience(), new.the_study()  # refused now, not by the job
+        return new
 
     @property
     def curve(self) -> list[float]:
@@ -130,9 +132,7 @@ def amount(name: str, given: Any) -> float:
         value = math.nan
     if _SEPARATED.fullmatch(text) and "." not in text:
         digits = re.sub(r"\D", "", text)
-        raise InputError(
-            name, repr(text), "a number without separators", f"Did you mean {digits}?"
-        )
+        raise InputError(name, repr(text), "a number without separators", f"Did you mean {digits}?")
     if isinstance(given, bool) or not 0 <= value < math.inf:
         raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
     return value

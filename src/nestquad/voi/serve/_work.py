@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,13 +90,17 @@ def _preview(folder: Path, settings: Settings) -> Preview:
             check_table(f"{kind} ({name})", path)
             sources[kind] = (name, path.read_bytes())
     if "workbook" in sources:
-        return preview(sources["workbook"])
-    seen = preview(*(sources.get(kind) for kind in KINDS[:3]))
+        seen = preview(sources["workbook"])
+    else:
+        seen = preview(*(sources.get(kind) for kind in KINDS[:3]))
     if settings.match and _unmatched(seen):
         if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
             raise InputError("match", ", ".join(settings.match), "every column of effects once")
         effects = seen.effects[list(settings.match)].set_axis(seen.costs.columns, axis=1)
-        seen = preview(seen.parameters, seen.costs, effects)
+        again = preview(seen.parameters, seen.costs, effects)
+        pairs = zip(seen.costs.columns, settings.match, strict=True)
+        said = f"options matched by hand: {', '.join(f'{c} with {e}' for c, e in pairs)}"
+        seen = replace(again, notes=(*seen.notes, said), files=seen.files)
     return seen
 
 
@@ -106,49 +111,33 @@ def _unmatched(seen: Preview) -> dict[str, list[str]] | None:
     return {"costs": names[0], "effects": names[1]} if alone else None
 
 
-class _Answers(MutableMapping[Any, list[Answer]]):
+class _Answers(dict[Any, list[Answer]]):
     """Answers of regressions, kept in a file: a cancelled or reloaded analysis continues.
 
     One line for each set, after a line that says for which tables, range and version they hold.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
+        super().__init__()
         self._path = folder / ANSWERS
-        digest = hashlib.sha256(
-            json.dumps([__version__, settings.match, settings.curve]).encode("utf-8")
-        )
-        for kind in KINDS:
-            if (folder / kind).is_file():
-                digest.update((folder / kind).read_bytes())
-        self._known: dict[Any, list[Answer]] = {}
+        holds = json.dumps([__version__, settings.match, settings.curve]).encode()
+        tables = [(folder / kind).read_bytes() for kind in KINDS if (folder / kind).is_file()]
+        digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []
-        if lines[:1] != [digest.hexdigest()]:
-            self._path.write_text(f"{digest.hexdigest()}\n", encoding="utf-8")
+        if lines[:1] != [digest]:
+            self._path.write_text(f"{digest}\n", encoding="utf-8")
             return
         for line in lines[1:]:
-            try:
+            with suppress(ValueError):  # the process was ended while it wrote
                 key, rows = json.loads(line)
-            except ValueError:  # the process was ended while it wrote
-                continue
-            self._known[tuple(key)] = [Answer(*row[:4], flags=tuple(row[4])) for row in rows]
+                answers = [Answer(*row[:4], tuple(row[4])) for row in rows]
+                super().__setitem__(tuple(key), answers)
 
     def __setitem__(self, key: Any, answers: list[Answer]) -> None:
-        self._known[key] = answers
+        super().__setitem__(key, answers)
         rows = [[a.value, a.se, a.lower, a.upper, a.flags] for a in answers]
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps([key, rows]) + "\n")
-
-    def __getitem__(self, key: Any) -> list[Answer]:
-        return self._known[key]
-
-    def __delitem__(self, key: Any) -> None:
-        del self._known[key]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
@@ -156,7 +145,6 @@ def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
     swept = outputs.at(settings.curve)
     shape = (len(swept.wtps), swept.n_options)
     summary, perfect = psa_summary(swept), evpi(swept)
-    base = 0
     rows = slice(None, None, max(outputs.n_rows // _MOST_DOTS, 1))
     return {
         "grid": swept.wtps,
@@ -169,7 +157,7 @@ def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
         "evpi": _columns(perfect, "evpi"),
         "plane": [
             np.column_stack(
-                [(table - table[:, [base]])[rows, d] for table in (outputs.effects, outputs.costs)]
+                [(table - table[:, :1])[rows, d] for table in (outputs.effects, outputs.costs)]
             ).tolist()
             for d in range(outputs.n_options)
         ],

@@ -8,13 +8,13 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nestquad.errors import InputError
 from nestquad.voi.serve._jobs import Job
-from nestquad.voi.serve._limits import check_archive
+from nestquad.voi.serve._limits import check_archive, is_zip
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._work import (
     ANSWERS,
@@ -52,19 +52,21 @@ class Work:
     def settings(self) -> Settings:
         return load_settings(self.folder)
 
-    @property
-    def running(self) -> bool:
-        return self.job is not None and self.job.running
-
-    def seen(self) -> dict[str, Any] | None:
-        """What was understood of the tables, once they were read."""
+    def seen(self) -> Any:
+        """What was understood of the tables; None before they were read."""
         return self._json(SEEN)
 
-    def results(self) -> dict[str, Any] | None:
+    def results(self) -> Any:
         return self._json(RESULTS)
 
-    def start(self, settings: Settings, *, reading: bool = False) -> None:
-        """Start reading or computing with these settings; what runs is cancelled."""
+    def change(self, given: Mapping[str, Any]) -> None:
+        """Compute with other settings; another match or range concerns the tables themselves."""
+        before, after = self.settings, self.settings.changed(given)
+        reading = (before.match, before.curve) != (after.match, after.curve)
+        self.start(after, reading=reading or self.seen() is None)
+
+    def start(self, settings: Settings, *, reading: bool) -> None:
+        """Start reading or computing; what runs is cancelled."""
         with self._lock:
             self._stop()
             write_json(self.folder / SETTINGS, settings.to_dict())
@@ -75,11 +77,16 @@ class Work:
 
     def advance(self) -> None:
         """Begin to compute once the tables were read and nothing is wrong with them."""
-        job, seen = self.job, self.seen()
+        job = self.job
         if job is None or job.running or job.what != "Reading" or job.error:
             return
+        seen = self.seen()
         if seen is not None and not seen["problems"]:
-            self.start(self.settings)
+            self.start(self.settings, reading=False)
+
+    def wait(self, seconds: float) -> None:
+        if self.job is not None:
+            self.job.wait(seconds)
 
     def cancel(self) -> None:
         with self._lock:
@@ -87,12 +94,11 @@ class Work:
 
     def state(self) -> dict[str, Any]:
         job = self.job
-        stamps = [self.folder / name for name in (SEEN, RESULTS)]
+        files = (self.folder / name for name in (SEEN, RESULTS))
         return {
             "job": job.state() if job is not None and job.running else None,
             "error": None if job is None or job.running else job.error,
-            "read": (self.folder / SEEN).is_file(),
-            "stamp": [path.stat().st_mtime_ns if path.is_file() else 0 for path in stamps],
+            "stamp": [path.stat().st_mtime_ns if path.is_file() else 0 for path in files],
             "settings": self.settings.to_dict(),
             "files": {name: word for name, word in DOWNLOADS.items() if self._has(name)},
         }
@@ -115,12 +121,9 @@ class Work:
         if self.job is not None and self.job.running:
             self.job.cancel()
 
-    def _json(self, name: str) -> dict[str, Any] | None:
+    def _json(self, name: str) -> Any:
         path = self.folder / name
-        if not path.is_file():
-            return None
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 class Workspace:
@@ -132,43 +135,27 @@ class Workspace:
         self._works: dict[str, Work] = {}
         self._lock = threading.Lock()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Work]:
         return iter(list(self._works.values()))
 
     def get(self, name: str) -> Work | None:
         return self._works.get(name)
 
     def upload(self, files: Mapping[str, tuple[str, BinaryIO]], given: Mapping[str, Any]) -> Work:
-        """A new analysis of uploaded files, by kind: their names and contents."""
-        names = {kind: Path(name).name[:100] for kind, (name, _) in files.items()}
-        settings = Settings.of({**given, "files": names})
-
-        def fill(folder: Path) -> None:
-            for kind, (_, content) in files.items():
-                with open(folder / kind, "wb") as file:
-                    shutil.copyfileobj(content, file)
-
-        return self._new(fill, settings)
-
-    def reload(self, content: BinaryIO) -> Work:
-        """An analysis that was saved: data alone, each part by its known name."""
-        try:
-            with zipfile.ZipFile(content) as archive:
-                check_archive("saved analysis", archive)
-                parts = {name: archive.read(name) for name in _PORTABLE if name in archive.NameToInfo}
-            settings = Settings.of(json.loads(parts[SETTINGS]))
-        except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, RuntimeError) as error:
-            if isinstance(error, InputError):
-                raise
+        """A new analysis of files by kind, each a name and its content; or one that was saved."""
+        if "saved" in files:
+            return self._saved(files["saved"][1])
+        if list(files) == ["parameters"] and is_zip(files["parameters"][1]):
+            files = {"workbook": files["parameters"]}
+        if sorted(files) not in (["workbook"], sorted(KINDS[:3])):
             raise InputError(
-                "saved analysis", "a file that is none", f"a file that “{DOWNLOADS[SAVED]}” made"
-            ) from None
-
-        def fill(folder: Path) -> None:
-            for name, part in parts.items():
-                (folder / name).write_bytes(part)
-
-        return self._new(fill, settings)
+                "upload",
+                " and ".join(files) or "no file",
+                "parameters, costs and effects, or one workbook with all three",
+            )
+        names = {kind: Path(name).name[-100:] for kind, (name, _) in files.items()}
+        settings = Settings.of({**given, "files": names})
+        return self._new({kind: content for kind, (_, content) in files.items()}, settings)
 
     def remove(self, work: Work) -> None:
         work.cancel()
@@ -182,19 +169,39 @@ class Workspace:
             self.remove(work)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _new(self, fill: Callable[[Path], None], settings: Settings) -> Work:
+    def _saved(self, content: BinaryIO) -> Work:
+        """An analysis that was saved: data alone, each part by its known name."""
+        try:
+            with zipfile.ZipFile(content) as archive:
+                check_archive("saved analysis", archive)
+                settings = Settings.of(json.loads(archive.read(SETTINGS)))
+                names = [name for name in _PORTABLE if name in archive.NameToInfo]
+                return self._new({name: archive.open(name) for name in names}, settings)
+        except InputError:
+            raise
+        except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, RuntimeError):
+            raise InputError(
+                "saved analysis",
+                "a file that is none",
+                f"a file that the button “{DOWNLOADS[SAVED]}” made",
+            ) from None
+
+    def _new(self, parts: Mapping[str, Any], settings: Settings) -> Work:
+        if len(self._works) >= MOST_ANALYSES:
+            raise InputError(
+                "upload",
+                f"{MOST_ANALYSES} analyses already",
+                "fewer",
+                "Save those that you need, and remove some.",
+            )
+        name = secrets.token_urlsafe(9)
+        folder = self.folder / name
+        folder.mkdir(mode=0o700)
+        for part, content in parts.items():
+            with open(folder / part, "wb") as file:
+                shutil.copyfileobj(content, file)
+        work = Work(name, folder)
         with self._lock:
-            if len(self._works) >= MOST_ANALYSES:
-                raise InputError(
-                    "upload",
-                    f"{MOST_ANALYSES} analyses already",
-                    "fewer",
-                    "Save those that you need, and remove some.",
-                )
-            name = secrets.token_urlsafe(9)
-            folder = self.folder / name
-            folder.mkdir(mode=0o700)
-            work = self._works[name] = Work(name, folder)
-        fill(folder)
+            self._works[name] = work
         work.start(settings, reading=True)
         return work
