@@ -18,14 +18,15 @@ Report: TypeAlias = Callable[[int, int, str], None]
 # A server of processes that has imported numpy and pandas forks in milliseconds; not on Windows.
 _FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 _CONTEXT: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+_NEEDED = ["nestquad.voi.serve._work", "pandas", "openpyxl", "matplotlib.backends.backend_agg"]
 
 
 def preload() -> None:
-    """Import once what jobs need."""
+    """Start the server of processes, which imports once what jobs need."""
     if _FORKS:
         from multiprocessing import forkserver
 
-        _CONTEXT.set_forkserver_preload(["nestquad.voi.serve._work"])
+        _CONTEXT.set_forkserver_preload(_NEEDED)
         forkserver.ensure_running()
 
 
