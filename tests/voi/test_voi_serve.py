@@ -99,7 +99,7 @@ def computed(client, path):
     end = time.monotonic() + 60
     while time.monotonic() < end:
         state = client.get(f"{path}/state").json()
-        if state["job"] is None or state["job"]["message"] == "report":
+        if state["job"] is None or state["job"]["message"].endswith("report"):
             client.post(f"{path}/cancel")
             assert state["error"] is None
             return data(client, path)
@@ -179,7 +179,7 @@ def test_another_position_of_the_slider_needs_no_regression(client, space):
 def test_study_with_costs_and_duration(client):
     _, path = uploaded(client)
     study = {
-        "kind": "normal", "pars": ["b"], "sd": "1", "sizes": "10, 100 1000", "fixed_cost": "5000",
+        "kind": "normal", "pars": ["b"], "detail": "1", "sizes": "10, 100 1000", "fixed_cost": "5000",
         "cost_each": 20, "duration": 1, "duration_each": 0.001,
     }  # fmt: skip
     answer = client.post(f"{path}/settings", json={"study": study})
@@ -305,7 +305,9 @@ def test_positions_are_round_numbers_and_the_one_asked_for(wtp):
 # ---- who gets in
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil:8123"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil:8123"]
+)
 def test_other_hosts_are_refused(client, host):
     answer = client.get("/", headers={"host": host})
     assert answer.status_code == 421
@@ -541,7 +543,9 @@ def test_the_command_prints_its_address_and_leaves_nothing(tmp_path, end):
             if sys.platform == "linux":
                 assert token not in Path(f"/proc/{server.pid}/cmdline").read_text()
             with socket.create_connection(("127.0.0.1", port)) as request:
-                request.sendall(f"GET /{token}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+                request.sendall(
+                    f"GET /{token}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+                )
                 assert request.recv(100).startswith(b"HTTP/1.1 200")
         finally:
             server.send_signal(end)

@@ -28,6 +28,7 @@ from nestquad.plots._style import (
     style,
     title,
     to_png,
+    to_svg,
 )
 
 __all__ = [
@@ -53,4 +54,5 @@ __all__ = [
     "style",
     "title",
     "to_png",
+    "to_svg",
 ]

@@ -19,7 +19,7 @@ from nestquad.plots import (
     short,
     title,
 )
-from nestquad.voi.table import as_outputs, ceac
+from nestquad.voi.table import as_outputs, ceac, expected_loss, icers, wtp_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,14 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
         effects = known.effects[:, d] - known.effects[:, base]
         costs = known.costs[:, d] - known.costs[:, base]
         ax.scatter(
-            effects[rows], costs[rows], 5, color=look.color, alpha=0.25, linewidths=0, zorder=2
+            effects[rows],
+            costs[rows],
+            5,
+            color=look.color,
+            alpha=0.25,
+            linewidths=0,
+            zorder=2,
+            rasterized=True,  # two thousand dots are no small drawing
         )
         ax.plot(
             effects.mean(),
@@ -114,6 +121,70 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
     ax.set_xlabel("willingness to pay  (wide band: the frontier)")
     ax.set_ylabel("probability of being the best")
     title(ax, "", "Acceptability curves")
+    return ax
+
+
+def plot_loss(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
+    """Draw expected losses by willingness to pay; the lowest curve is EVPI.
+
+    Parameters
+    ----------
+    outputs, wtp
+        As in `ceac`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    """
+    known = as_outputs(outputs)
+    table = expected_loss(known, wtp_grid(known, 51) if wtp is None else wtp)
+    ax = axes_or_new(ax)
+    ends = []
+    for option, look in zip(known.options, series_styles(known.n_options), strict=True):
+        part = table[table.option == option]
+        ax.plot(part.wtp, part.loss, color=look.color, linestyle=look.dashes, linewidth=1.6)
+        ends.append(End(float(part.loss.iloc[-1]), short(option, _LONGEST), look.color))
+    ax.set_ylim(bottom=0.0)
+    for k in known.wtps[:1]:
+        ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+    label_ends(ax, ends)
+    _money(ax.xaxis)
+    _money(ax.yaxis)
+    ax.set_xlabel("willingness to pay")
+    ax.set_ylabel("expected loss per person")
+    title(ax, "", "Expected loss of each option")
+    return ax
+
+
+def plot_frontier(outputs: Any, ax: Any = None) -> Any:
+    """Draw mean costs and effects of the options, and the efficiency frontier.
+
+    Parameters
+    ----------
+    outputs
+        Costs and effects, as in `evpi`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    """
+    table = icers(outputs)
+    ax = axes_or_new(ax)
+    on = table[table.status == "frontier"]
+    ax.plot(on.effect, on.cost, color=INK, linewidth=1.2, zorder=2)
+    looks = series_styles(len(table))
+    for row, look in zip(table.itertuples(), looks, strict=True):
+        face = look.color if row.status == "frontier" else "white"
+        ax.plot(
+            row.effect,
+            row.cost,
+            look.marker,
+            color=look.color,
+            markerfacecolor=face,
+            markersize=8,
+            label=short(row.option, _LONGEST),
+        )
+    ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
+    _money(ax.yaxis)
+    ax.set_xlabel("mean effect  (hollow: dominated)")
+    ax.set_ylabel("mean cost")
+    title(ax, "", "Efficiency frontier")
     return ax
 
 

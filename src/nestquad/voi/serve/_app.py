@@ -38,7 +38,7 @@ _HEADERS = {
 # The report: no scripts, no origin, inside our page or by itself.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'; sandbox allow-popups allow-modals"
+    "form-action 'none'; frame-ancestors 'self'; sandbox allow-downloads allow-popups allow-modals"
 )
 
 

@@ -10,10 +10,20 @@ from typing import Any
 
 from nestquad.errors import InputError
 from nestquad.voi.report import Audience, Study
-from nestquad.voi.table import DISCOUNT, BinaryTrial, NormalTrial
+from nestquad.voi.table import (
+    DISCOUNT,
+    BinaryTrial,
+    CountTrial,
+    NormalTrial,
+    SurvivalTrial,
+)
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
 _STEPS = 40
+_DESIGNS: dict[str, Any] = {
+    "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
+}  # fmt: skip
+_DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
 _LONGEST_NAME = 200
 _MOST_SIZES = 30
 _SEPARATED = re.compile(r"\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+")
@@ -110,16 +120,15 @@ class Settings:
                 "people a year and years of relevance",
                 "A study is worth its cost to somebody: say how many people decide.",
             )
-        one = dict(self.study)
-        kind, pars = one["kind"], one["pars"]
-        design = BinaryTrial(pars) if kind == "binary" else NormalTrial(pars, one["sd"])
-        first, each = one["duration"], one["duration_each"]
+        one = self.study
+        design, detail = _DESIGNS[one["kind"]], one["detail"]
         return Study(
-            design,
+            design(one["pars"]) if detail is None else design(one["pars"], detail),
             one["sizes"],
             one["fixed_cost"],
             one["cost_each"],
-            duration=(lambda n: first + each * n) if each else first,
+            one["duration"],
+            one["duration_each"],
         )
 
 
@@ -162,8 +171,8 @@ def _map(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _study(given: Any) -> dict[str, Any]:
-    if not isinstance(given, Mapping) or given.get("kind") not in ("binary", "normal"):
-        raise InputError("study", repr(given), "a study of kind 'binary' or 'normal'")
+    if not isinstance(given, Mapping) or given.get("kind") not in _DESIGNS:
+        raise InputError("study", repr(given)[:80], f"a study of kind {', '.join(_DESIGNS)}")
     pars = _names("study", given.get("pars") or [])
     if not pars:
         raise InputError("study", "no parameters", "the parameter that each arm measures")
@@ -175,19 +184,26 @@ def _study(given: Any) -> dict[str, Any]:
     counts = [amount("sizes", one) for one in sizes]
     if not all(n.is_integer() and n >= 1 for n in counts):
         raise InputError("sizes", repr(sizes), "whole numbers of at least 1", "As 50, 100, 200.")
-    sd: Any = str(given.get("sd") or "").strip()
-    if given["kind"] == "normal" and sd not in pars:
-        try:
-            sd = float(sd)
-        except ValueError:
-            sd = _text("standard deviation", sd)  # a parameter
-    if given["kind"] == "normal" and not sd:
-        raise InputError("standard deviation", "nothing", "a number, or a parameter's name")
+    detail = given.get("detail")
+    if given["kind"] == "binary":
+        detail = None
+    elif given["kind"] != "normal" or _is_number(str(detail)):  # a parameter may be the deviation
+        detail = amount(_DETAILS[given["kind"]], detail)
+    else:
+        detail = _text(_DETAILS["normal"], detail)
     numbers = ("fixed_cost", "cost_each", "duration", "duration_each")
     return {
         "kind": given["kind"],
         "pars": pars,
-        "sd": sd,
+        "detail": detail,
         "sizes": sorted({int(n) for n in counts}),
         **{one: amount(one.replace("_", " "), given.get(one) or 0) for one in numbers},
     }
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

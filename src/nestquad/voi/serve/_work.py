@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +14,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad import __version__
-from nestquad.errors import InputError
+from nestquad.errors import InputError, MissingExtraError
 from nestquad.result import plain
-from nestquad.voi.report import Analysis, analyze, write_voi_report
+from nestquad.voi.report import (
+    Analysis,
+    analyze,
+    save_voi_figures,
+    write_voi_document,
+    write_voi_report,
+    write_voi_workbook,
+)
 from nestquad.voi.serve._jobs import Report
 from nestquad.voi.serve._limits import check_table
 from nestquad.voi.serve._settings import Settings
-from nestquad.voi.table import Outputs, Preview, enbs, evpi, preview, psa_summary
+from nestquad.voi.table import (
+    Outputs,
+    Preview,
+    best_sizes,
+    evpi,
+    incremental,
+    input_table,
+    parameter_sets,
+    preview,
+    psa_summary,
+)
 from nestquad.voi.table._evppi import Answer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = ("parameters", "costs", "effects", "workbook")
+REPORTS = ("report.html", "report.docx", "tables.xlsx", "figures.zip")
 SETTINGS, SEEN, RESULTS, ANSWERS = "settings.json", "seen.json", "results.json", "answers.jsonl"
 # Points of the cost-effectiveness plane: more would hide each other.
 _MOST_DOTS = 600
@@ -50,7 +70,10 @@ def read(folder: Path, report: Report) -> None:
     content["unmatched"] = _unmatched(seen)
     if not seen.problems:
         report(1, 2, "current decision")
-        content["now"] = _now(seen.outputs(settings.wtp), settings)
+        outputs = seen.outputs(settings.wtp)
+        inputs = input_table(outputs, seen.parameters)
+        names = parameter_sets("all singles", inputs.columns, inputs.attrs["categories"])
+        content |= {"parameters": list(names), "now": _now(outputs, settings)}
     write_json(folder / SEEN, content)
 
 
@@ -66,18 +89,26 @@ def compute(folder: Path, report: Report) -> None:
         audience=settings.audience(),
         study=settings.the_study(),
         progress=report,
+        files=seen.files,
+        notes=seen.notes,
         curve=settings.curve,
         answers=_Answers(folder, settings),
     )
+    for name in REPORTS:  # of other settings
+        (folder / name).unlink(missing_ok=True)
     write_json(folder / RESULTS, _results(analysis, settings))
-    report(1, 1, "report")
-    write_voi_report(
-        folder / "report.html",
-        analysis,
-        title=settings.title,
-        currency=settings.currency,
-        effect=settings.effect,
-    )
+    words = {name: getattr(settings, name) for name in ("title", "currency", "effect")}
+    report(0, 4, "report")
+    write_voi_report(folder / "report.html", analysis, **words)
+    report(1, 4, "tables of the report")
+    write_voi_workbook(folder / "tables.xlsx", analysis)
+    report(2, 4, "figures of the report")
+    with tempfile.TemporaryDirectory(dir=folder) as drawn:
+        save_voi_figures(drawn, analysis)
+        shutil.make_archive(str(folder / "figures"), "zip", drawn)
+    report(3, 4, "document of the report")
+    with suppress(MissingExtraError):
+        write_voi_document(folder / "report.docx", analysis, **words)
 
 
 def _preview(folder: Path, settings: Settings) -> Preview:
@@ -144,7 +175,8 @@ def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
     """The decision on current information, by willingness to pay."""
     swept = outputs.at(settings.curve)
     shape = (len(swept.wtps), swept.n_options)
-    summary, perfect = psa_summary(swept), evpi(swept)
+    summary, perfect, gain = psa_summary(swept), evpi(swept), incremental(swept)
+    gains = gain[["inb", "lower", "upper"]].to_numpy().reshape(shape[0], shape[1] - 1, 3)
     rows = slice(None, None, max(outputs.n_rows // _MOST_DOTS, 1))
     return {
         "grid": swept.wtps,
@@ -154,6 +186,7 @@ def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
         "effect": outputs.effects.mean(axis=0).tolist(),
         "net": summary["net_benefit"].to_numpy().reshape(shape).tolist(),
         "probability": summary["probability"].to_numpy().reshape(shape).tolist(),
+        "gain": gains.tolist(),
         "evpi": _columns(perfect, "evpi"),
         "plane": [
             np.column_stack(
@@ -190,27 +223,20 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
     }
     study = settings.the_study()
     if study is not None and audience is not None and analysis.evsi_curve is not None:
-        costed = enbs(
-            analysis.evsi_curve,
-            **vars(audience),
-            fixed_cost=study.fixed_cost,
-            cost_per_participant=study.cost_per_participant,
-            duration=study.duration,
-        )
+        costed = study.net_benefit(analysis.evsi_curve, audience)
+        sizes = [(int(n), part.sort_values("wtp")) for n, part in costed.groupby("n")]
         content["study"] = {
             "design": str(costed["design"].iloc[0]),
             "sizes": [
                 {
-                    "n": int(n),
-                    "participants": int(part["participants"].iloc[0]),
+                    "n": n,
                     "cost": float(part["cost"].iloc[0]),
+                    "years": float(part["years"].iloc[0]),
                     "evsi": _columns(part, "evsi"),
-                    **{
-                        name: part.sort_values("wtp")[name].tolist()
-                        for name in ("enbs", "enbs_lower", "enbs_upper")
-                    },
+                    **{k: part[k].tolist() for k in ("enbs", "enbs_lower", "enbs_upper")},
                 }
-                for n, part in costed.groupby("n")
+                for n, part in sizes
             ],
+            "best": best_sizes(costed).sort_values("wtp").to_dict("records"),
         }
     return content

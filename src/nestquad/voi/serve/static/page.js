@@ -137,7 +137,9 @@ function redraw() {
     ...others.map((_, i) => ({x: [xs[1]], y: [now.cost[i + 1] - now.cost[0]], color: COLORS[(i + 1) % COLORS.length], name: now.options[i + 1]}))],
   dots: [...others.flatMap((points, i) => points.map(([x, y]) => ({x, y, r: 1.8, color: COLORS[(i + 1) % COLORS.length]}))),
     ...others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], r: 6, color: COLORS[(i + 1) % COLORS.length]}))]});
-  table("options", ["option", "cost", set.effect, "net benefit", "best"], now.options.map((name, d) => [name, money(now.cost[d]), number(now.effect[d]), money(now.net[at][d]), share(now.probability[at][d])]), best);
+  const gains = [null, ...now.gain[at]], range = (low, high) => `${money(low)} to ${money(high)}`;
+  table("options", ["option", "cost", set.effect, "net benefit", "incremental", "best"], now.options.map((name, d) => [name, money(now.cost[d]), number(now.effect[d]), money(now.net[at][d]),
+    gains[d] ? make("span", {}, money(gains[d][0]), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
   drawStudy(results?.study, wtp.mark);
   $("again").hidden = !results || results.wtp === k;
   $("again").textContent = `Make the report at ${money(k)}`;
@@ -145,17 +147,14 @@ function redraw() {
 function drawStudy(study) {
   $("studied").hidden = !study || !state.settings.study;
   if ($("studied").hidden) return;
-  const sizes = study.sizes, values = sizes.map((s) => s.enbs[at]), top = values.indexOf(Math.max(...values));
-  const n = sizes.map((s) => s.n), edge = top === sizes.length - 1 && sizes.length > 1;
-  const near = sizes.filter((s) => s.enbs_upper[at] >= values[top] && s.enbs[at] > 0 && s.enbs[at] >= .95 * values[top]).map((s) => s.n);
-  const range = near.length > 1 ? ` Sizes from ${number(near[0])} to ${number(near.at(-1))} come within 5 % of it.` : "";
-  $("said").textContent = values[top] <= 0 ? `${study.design}: no size that was tried is worth its cost.`
-    : `${study.design}: the best size is ${number(n[top])} in each arm, with an expected net benefit of ${money(values[top])}.${range}`
-      + (edge ? " It is the largest that was tried: try larger ones." : "");
+  const sizes = study.sizes, best = study.best[at], n = sizes.map((s) => s.n), top = n.indexOf(best.n), values = sizes.map((s) => s.enbs[at]);
+  const near = best.near_to > best.near_from ? ` Sizes from ${number(best.near_from)} to ${number(best.near_to)} come within 5 % of it.` : "";
+  $("said").textContent = `${study.design}: ` + (top < 0 ? "" : `the best size is ${number(best.n)} in each arm, with an expected net benefit of ${money(best.enbs)}.${near} `)
+    + (best.notes ? `Note: ${best.notes}.` : "");
   chart("enbs", {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", format: number,
     lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: "#0072b2", name: "ENBS"}],
-    dots: values[top] > 0 ? [{x: n[top], y: values[top], r: 6, color: "#d55e00"}] : []});
-  table("sizes", ["in each arm", "EVSI per person", "95 %", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, money(s.cost), money(s.enbs[at])]), values[top] > 0 ? top : -1);
+    dots: top >= 0 ? [{x: n[top], y: values[top], r: 6, color: "#d55e00"}] : []});
+  table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
 }
 
 async function post(path, body) {
@@ -225,7 +224,7 @@ function arrange(fresh) {
   for (const box of document.querySelectorAll("[data-chips]")) {
     const chosen = picked[box.dataset.chips];
     if (box.dataset.chips === "study") for (const name of set.study?.pars || []) chosen.add(name);
-    box.replaceChildren(...data.seen.tables.parameters.columns.map((name) => make("button", {
+    box.replaceChildren(...data.seen.parameters.map((name) => make("button", {
       type: "button", "aria-pressed": String(chosen.has(name)), onclick: (event) => {
         if (!chosen.delete(name)) chosen.add(name);
         event.target.setAttribute("aria-pressed", String(chosen.has(name)));
@@ -234,7 +233,13 @@ function arrange(fresh) {
   for (const input of document.querySelectorAll("[data-set]")) input.value = set[input.dataset.set] ?? "";
   for (const input of document.querySelectorAll("[data-study]"))
     if (set.study) input.value = [].concat(set.study[input.dataset.study]).join(" ");
-  $("sd").hidden = document.querySelector("[data-study=kind]").value !== "normal";
+  detail();
+}
+function detail() {
+  const words = {normal: "Standard deviation (number or parameter)", count: "Observation time of each", survival: "Follow-up of each"};
+  const word = words[document.querySelector("[data-study=kind]").value];
+  $("detail").hidden = !word;
+  $("detail").querySelector("span").textContent = word || "";
 }
 const population = () => Object.fromEntries([...document.querySelectorAll("[data-set]")].map((i) => [i.dataset.set, i.value]));
 
@@ -256,7 +261,7 @@ if ($("app")) {
     const fields = [...document.querySelectorAll("[data-study]")].map((i) => [i.dataset.study, i.value]);
     post("settings", {...population(), study: {...Object.fromEntries(fields), pars: [...picked.study]}});
   };
-  document.querySelector("[data-study=kind]").onchange = (event) => { $("sd").hidden = event.target.value !== "normal"; };
+  document.querySelector("[data-study=kind]").onchange = detail;
   $("exact").onchange = () => { unread = !data.seen.now.grid.includes(Number($("exact").value)); post("settings", {wtp: $("exact").value}); };
   $("again").onclick = () => post("settings", {wtp: data.seen.now.grid[at]});
   if ($("matched")) $("matched").onclick = () => {
