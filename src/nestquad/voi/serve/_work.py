@@ -161,7 +161,7 @@ class _Answers(dict[Any, list[Answer]]):
         for line in lines[1:]:
             with suppress(ValueError):  # the process was ended while it wrote
                 key, rows = json.loads(line)
-                answers = [Answer(*row[:4], tuple(row[4])) for row in rows]
+                answers = [Answer(a, b, c, d, tuple(flags)) for a, b, c, d, flags in rows]
                 super().__setitem__(tuple(key), answers)
 
     def __setitem__(self, key: Any, answers: list[Answer]) -> None:
