@@ -64,7 +64,7 @@ class Job:
 
     def state(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in ("what", "done", "total", "message")}
-        return {**state, "seconds": round(time.monotonic() - self._started, 1)}
+        return {**state, "pid": self.pid, "seconds": round(time.monotonic() - self._started, 1)}
 
     def _listen(self) -> None:
         finished = False

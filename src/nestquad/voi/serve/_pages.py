@@ -46,6 +46,7 @@ def analysis_page(work: Work) -> str:
     unmatched = None if seen is None else seen["unmatched"]
     body = _template("analysis").substitute(
         title=escape(settings.title),
+        summary="" if seen is None else _summary(seen),
         problems=_alert("These tables cannot be used yet", problems),
         match=_match(unmatched) if unmatched else "",
         seen="<p>Reading the tables …</p>" if seen is None else _seen(seen, settings.files),
@@ -54,7 +55,7 @@ def analysis_page(work: Work) -> str:
     )
     bar = (
         '<form method="post" action="remove" id="remove"></form>'
-        '<button type="button" class="plain" data-send="remove">Remove</button>'
+        '<button type="button" class="plain" data-send="remove">Remove this analysis</button>'
     )
     return _wrap(settings.title, "../../", body, bar)
 
@@ -128,6 +129,24 @@ def _choices(names: list[str], chosen: int) -> str:
     )
 
 
+def _summary(seen: Mapping[str, Any]) -> str:
+    """What was understood in a line, and what was left out or converted on the way."""
+    tables = seen["tables"]
+    options = " · ".join(map(escape, seen["options"]))
+    return (
+        f'<p class="quiet understood">{tables["parameters"]["rows"]:,} draws of '
+        f"{len(tables['parameters']['columns']):,} parameters"
+        f"{f'; options {options}' if options else ''}. "
+        '<a href="#seen">What was understood</a></p>'
+        f"{_notes(seen['notes'])}"
+    )
+
+
+def _notes(notes: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes quiet">{items}</ul>' if items else ""
+
+
 def _seen(seen: Mapping[str, Any], files: Mapping[str, str]) -> str:
     parts = []
     if seen["options"]:
@@ -135,9 +154,7 @@ def _seen(seen: Mapping[str, Any], files: Mapping[str, str]) -> str:
         parts.append(
             f'<p>Options, matched in costs and effects:</p><ol class="inline">{options}</ol>'
         )
-    if seen["notes"]:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in seen["notes"])
-        parts.append(f'<ul class="notes">{notes}</ul>')
+    parts.append(_notes(seen["notes"]))
     for kind, table in seen["tables"].items():
         name = files.get(kind) or files.get("workbook", "")
         bad = {one["column"] for one in seen["problems"] if one["table"].startswith(kind)}

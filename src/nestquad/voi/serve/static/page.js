@@ -47,7 +47,7 @@ function chart(id, {x, y, lines, mark, dots = [], xname = "", format = compact, 
   const left = 52, bottom = 38, top = 8, w = width - left - right, h = height - top - bottom;
   const px = (v) => left + w * (v - x[0]) / (x[1] - x[0] || 1), py = (v) => top + h * (1 - (v - y[0]) / (y[1] - y[0] || 1));
   const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": box.parentNode.querySelector("h2")?.textContent || id});
-  for (const v of ticks(y[0], y[1], 4))
+  for (const v of ticks(y[0], y[1], 5))
     svg.append(make("line", {x1: left, x2: left + w, y1: py(v), y2: py(v), stroke: v ? "#e9edf0" : "#9aa5ad"}),
       make("text", {x: left - 7, y: py(v) + 4, "text-anchor": "end"}, yformat(v)));
   for (const v of ticks(x[0], x[1], Math.max(2, Math.floor(w / 75))))
@@ -111,7 +111,7 @@ function redraw() {
   const rows = sets.map((s) => ({label: s.label, group: s.group, value: s.value[at], lower: s.lower[at], upper: s.upper[at], flags: s.flags[at], of: evpi > 0 ? s.value[at] / evpi : 0}))
     .sort((a, b) => b.value - a.value);
   $("at").textContent = `${money(k)} per ${set.effect.replace(/s$/, "")}`;
-  const card = (head, value, note) => make("div", {class: "card"}, make("span", {}, head), make("b", {}, value), make("span", {}, note));
+  const card = (head, value, note) => make("div", {class: "card"}, make("span", {}, head), make("b", {class: value.length > 12 ? "long" : ""}, value), make("span", {}, note));
   const found = rows.find((r) => !r.group && !r.flags.includes("not distinguishable"));
   const cards = [card("EVPI per person", money(evpi), `95 % ${money(now.evpi.lower[at])} to ${money(now.evpi.upper[at])}`),
     card("Best on current information", now.options[best], `the best in ${share(now.probability[at][best])} of ${now.rows.toLocaleString("en-GB")} draws`)];
@@ -149,7 +149,7 @@ function drawStudy(study) {
   if ($("studied").hidden) return;
   const sizes = study.sizes, best = study.best[at], n = sizes.map((s) => s.n), top = n.indexOf(best.n), values = sizes.map((s) => s.enbs[at]);
   const near = best.near_to > best.near_from ? ` Sizes from ${number(best.near_from)} to ${number(best.near_to)} come within 5 % of it.` : "";
-  $("said").textContent = `${study.design}: ` + (top < 0 ? "" : `the best size is ${number(best.n)} in each arm, with an expected net benefit of ${money(best.enbs)}.${near} `)
+  $("said").textContent = `${study.design[0].toUpperCase()}${study.design.slice(1)}: ` + (top < 0 ? "" : `the best size is ${number(best.n)} in each arm, with an expected net benefit of ${money(best.enbs)}.${near} `)
     + (best.notes ? `Note: ${best.notes}.` : "");
   chart("enbs", {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", format: number,
     lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: "#0072b2", name: "ENBS"}],
