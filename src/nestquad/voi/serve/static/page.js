@@ -70,7 +70,7 @@ function chart(id, {x, y, lines, mark, dots = [], xname = "", format = compact, 
 }
 function bars(id, rows) {
   const box = $(id), width = Math.max(box.clientWidth, 240), step = 25, narrow = width < 520;
-  const left = Math.min(width * .36, 20 + 6.6 * Math.max(...rows.map((r) => short(r.label, 28).length))), right = narrow ? 62 : 190;
+  const left = Math.min(width * .36, 20 + 6.6 * Math.max(...rows.map((r) => short(r.label, 28).length))), right = narrow ? 62 : width > 800 ? 250 : 190;
   const most = Math.max(...rows.map((r) => r.upper), 1e-12), w = width - left - right, px = (v) => left + w * v / most;
   const height = rows.length * step + 24;
   const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "EVPPI by set"});
@@ -85,7 +85,7 @@ function bars(id, rows) {
       make("rect", {x: left, y: y - 7, width: Math.max(px(r.value) - left, 1), height: 14, fill: hollow ? "#fff" : color, stroke: color, rx: 1.5}),
       make("line", {x1: px(r.lower), x2: px(r.upper), y1: y, y2: y, stroke: "#1d2730", "stroke-width": 1.4}),
       make("text", {x: width - right + 10, y: y + 4, class: "ink"}, money(r.value)),
-      ...(narrow ? [] : [make("text", {x: width - right + 72, y: y + 4}, short(r.flags || share(r.of) + " of EVPI", 20))])));
+      ...(narrow ? [] : [make("text", {x: width - right + 72, y: y + 4}, short(r.flags || share(r.of) + " of EVPI", width > 800 ? 30 : 20))])));
   });
   box.replaceChildren(svg);
 }
@@ -119,8 +119,8 @@ function redraw() {
   if (results) cards.push(found ? card("Most worth knowing", found.label, `${money(found.value)}, ${share(found.of)} of EVPI`) : card("Most worth knowing", "–", "no parameter by itself"));
   $("cards").replaceChildren(...cards);
   if (rows.length) bars("rank", rows.slice(0, 20)); else $("rank").replaceChildren(make("p", {class: "quiet"}, "EVPPI is being computed."));
-  const leading = [...rows].filter((r) => r.value > 0).slice(0, 5).map((r) => sets.find((s) => s.label === r.label));
-  const shown = leading.length ? leading : [];
+  // The same sets and colors wherever the slider is.
+  const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
   const wtp = {x: [grid[0], grid.at(-1)], mark: k, xname: "willingness to pay"};
   chart("curves", {...wtp, y: [0, 1.05 * Math.max(...now.evpi.upper, 1e-9)], cut: true, lines: [
     {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: "#1d2730", name: "EVPI"},
