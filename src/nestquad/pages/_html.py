@@ -31,11 +31,13 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #ddd; }
 .answer { color: #0072b2; overflow-wrap: anywhere; line-height: 1.2; }
 .scroll { overflow-x: auto; }
 .page-end { border-bottom: 1px solid #ddd; margin: 2rem 0; }
-table { border-collapse: collapse; font-size: .9rem; }
+table { border-collapse: collapse; font-size: .9rem; margin: 1rem 0; }
 caption { text-align: left; color: #6b6b6b; padding-bottom: .3rem; }
 th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
 tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.numbers td { overflow-wrap: normal; }
+.numbers td:first-child, .numbers td.words { overflow-wrap: anywhere; }
 .numbers th, .numbers td { text-align: right; }
 .numbers th:first-child, .numbers td:first-child, .numbers .words { text-align: left; }
 .numbers td:first-child { min-width: 6rem; }
@@ -137,14 +139,17 @@ def grid(
     ]
     shown = ["" if name == "words" else name for name in head]
     top = "".join(f"<th{m}>{escape(name)}</th>" for name, m in zip(shown, marks, strict=True))
+    # A minus sign stays with its number.
+    lines = [[escape(cell).replace("−", "−\u2060") for cell in row] for row in rows]
     body = "\n".join(
         f"<tr{_BEST if i in best else ''}>"
-        f"{''.join(f'<td{m}>{escape(c)}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
-        for i, row in enumerate(rows)
+        f"{''.join(f'<td{m}>{c}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
+        for i, row in enumerate(lines)
     )
+    top = f"<thead><tr>{top}</tr></thead>" if any(shown) else ""
     said = f"<caption>{escape(caption)}</caption>\n" if caption else ""
     return (
-        f'<div class="scroll"><table class="numbers">{said}<thead><tr>{top}</tr></thead>\n'
+        f'<div class="scroll"><table class="numbers">{said}{top}\n'
         f"<tbody>{body}</tbody></table></div>"
     )
 

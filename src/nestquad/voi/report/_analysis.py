@@ -36,7 +36,7 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_CURVE = 13
+_CURVE, _FINE_CURVE = 13, 101
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def analyze(
         evpi=scaled(evpi(outputs)),
         singles=_sorted(scaled(table[at(table) & single])),
         groups=_sorted(scaled(table[at(table) & ~single])),
-        evpi_curve=evpi(wide).sort_values("wtp"),
+        evpi_curve=_perfect_curve(wide),
         evppi_curve=table.sort_values("wtp", kind="stable"),
         evsi=None if valued is None else valued[at(valued)].reset_index(drop=True),
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
@@ -247,6 +247,13 @@ def analyze(
         seed=rng,
         seconds=time.perf_counter() - started,
     )
+
+
+def _perfect_curve(outputs: Outputs) -> pd.DataFrame:
+    """EVPI over a finer range than EVPPI: it needs no regression."""
+    if outputs.net_benefit is None:
+        outputs = outputs.at(np.union1d(outputs.wtps, wtp_grid(outputs, _FINE_CURVE)))
+    return evpi(outputs).sort_values("wtp")
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:

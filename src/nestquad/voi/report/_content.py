@@ -147,7 +147,7 @@ class Content:
                 rows.append([f"Most valuable {what}", self._leading(self._first(table))])
         for _, best in () if data.best_sizes is None else self._first(data.best_sizes).iterrows():
             rows.append([str(best.design).capitalize(), self._best_size(best)])
-        yield Table(["question", "words"], rows)
+        yield Table(["", "words"], rows)
         caveats = list(self._caveats())
         if caveats:
             yield Text("Read with care:")
@@ -363,7 +363,7 @@ class Content:
             ]
             for _, r in table.iterrows()
         ]
-        return Table(head, rows, "per person")
+        return _without_empty_flags(Table(head, rows, "per person"))
 
     def studies(self, evsi: pd.DataFrame) -> Iterator[Block]:
         """EVSI and, for a population, ENBS."""
@@ -397,7 +397,13 @@ class Content:
                 curves = swept.assign(pars=[f"n = {n:,}" for n in swept.n], evppi=swept.evsi)
                 yield Drawing(
                     f"evsi-wtp-{index}",
-                    partial(plot_evpi, data.evpi_curve, curves, mark=self.wtp),
+                    partial(
+                        plot_evpi,
+                        data.evpi_curve,
+                        curves,
+                        mark=self.wtp,
+                        heading="Value of the study by willingness to pay",
+                    ),
                     "EVSI by willingness to pay, for each size, below EVPI.",
                 )
 
@@ -411,7 +417,7 @@ class Content:
             if net:
                 row += [f"{r.years:g} years", *map(self.money, (r.population_evsi, r.cost, r.enbs))]
             rows.append([*row, r["flags"]])
-        return Table([*head, "flags"], rows)
+        return _without_empty_flags(Table([*head, "flags"], rows))
 
     def submission(self) -> Iterator[Block]:
         """The table of a submission."""
@@ -503,7 +509,7 @@ class Content:
         ]
         yield Heading("Checklist of good practice")
         yield Table(
-            ["item", "words"],
+            ["", "words"],
             rows,
             "After the recommendations of ISPOR’s task force on value of information (reports 1 "
             "and 2, Value in Health 2020; 23: 139–150 and 277–286), in our words.",
@@ -525,7 +531,14 @@ class Content:
         rows += [["Understood of the input", note] for note in data.notes]
         rows += [["Software", _software()], ["Seed", str(data.seed)]]
         rows.append(["Computing time", f"{data.seconds:.1f} s"])
-        yield Table(["what", "words"], rows)
+        yield Table(["", "words"], rows)
+
+
+def _without_empty_flags(table: Table) -> Table:
+    """A table without its last column, where nothing is in it."""
+    if any(row[-1] for row in table.rows):
+        return table
+    return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)
 
 
 def _version(package: str) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_DOTS = 2000
 _MOST_BARS = 20
-_MOST_CURVES = 7
+_MOST_CURVES = 6
 _LONGEST = 26
 
 
@@ -189,7 +189,12 @@ def plot_frontier(outputs: Any, ax: Any = None) -> Any:
 
 
 def plot_evpi(
-    evpi: pd.DataFrame, evppi: pd.DataFrame | None = None, ax: Any = None, *, mark: Any = None
+    evpi: pd.DataFrame,
+    evppi: pd.DataFrame | None = None,
+    ax: Any = None,
+    *,
+    mark: Any = None,
+    heading: str = "Value of perfect information by willingness to pay",
 ) -> Any:
     """Draw EVPI, and EVPPI of the leading sets, by willingness to pay.
 
@@ -201,6 +206,8 @@ def plot_evpi(
         Axes to draw on; None makes a figure with pyplot.
     mark
         A willingness to pay to mark.
+    heading
+        The title.
     """
     _require(evpi, "evpi")
     ax = axes_or_new(ax)
@@ -224,7 +231,7 @@ def plot_evpi(
     _money(ax.yaxis)
     ax.set_xlabel("willingness to pay")
     ax.set_ylabel("value per person (band: 95 %)")
-    title(ax, "", "Value of perfect information by willingness to pay")
+    title(ax, "", heading)
     return ax
 
 

@@ -161,7 +161,8 @@ def _document(analysis: Analysis, words: dict[str, Any]) -> bytes:
             case Table(head, rows, caption):
                 if caption:
                     document.add_paragraph(caption, "Caption")
-                lines = [["" if name == "words" else name for name in head], *rows]
+                named = ["" if name == "words" else name for name in head]
+                lines = [named, *rows] if any(named) else rows
                 shown = document.add_table(len(lines), len(head), "Light List Accent 1")
                 for row, line in zip(shown.rows, lines, strict=True):
                     for cell, text in zip(row.cells, line, strict=True):

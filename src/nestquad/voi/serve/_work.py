@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,13 +146,14 @@ def _unmatched(seen: Preview) -> dict[str, list[str]] | None:
 class _Answers(dict[Any, list[Answer]]):
     """Answers of regressions, kept in a file: a cancelled or reloaded analysis continues.
 
-    One line for each set, after a line that says for which tables, range and version they hold.
+    One line for each set, after a line that says for which tables, range and versions they hold.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         super().__init__()
         self._path = folder / ANSWERS
-        holds = json.dumps([__version__, settings.match, settings.curve]).encode()
+        checked = find_spec("sklearn") is not None
+        holds = json.dumps([__version__, checked, settings.match, settings.curve]).encode()
         tables = [(folder / kind).read_bytes() for kind in KINDS if (folder / kind).is_file()]
         digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []

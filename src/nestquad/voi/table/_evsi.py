@@ -94,7 +94,7 @@ def evsi(
             columns = [f"summary {j + 1}" for j in range(data.shape[1])]
             summaries = pandas().DataFrame(data, columns=columns)
             generator = np.random.default_rng(seed + 1)
-            known_sizes[key] = value_of_knowing(known, summaries, generator)
+            known_sizes[key] = value_of_knowing(known, summaries, generator, check=False)
         for k, answer, limit in zip(known.wtps, known_sizes[key], ceiling, strict=True):
             flagged = replace(answer, flags=(*answer.flags, *flags_against(answer, limit)))
             size = {"design": study.name, "n": n, "participants": study.participants(n)}
