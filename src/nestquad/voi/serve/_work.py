@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad import __version__
 from nestquad.errors import InputError, MissingExtraError
 from nestquad.result import plain
 from nestquad.voi.report import (
@@ -150,6 +149,8 @@ class _Answers(dict[Any, list[Answer]]):
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
+        from nestquad import __version__
+
         super().__init__()
         self._path = folder / ANSWERS
         checked = find_spec("sklearn") is not None
