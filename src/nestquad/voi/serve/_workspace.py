@@ -46,7 +46,8 @@ class Work:
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
         self.job: Job | None = None
-        self._lock = threading.Lock()
+        # Two tabs may show the same analysis.
+        self._lock = threading.RLock()
 
     @property
     def settings(self) -> Settings:
@@ -61,9 +62,10 @@ class Work:
 
     def change(self, given: Mapping[str, Any]) -> None:
         """Compute with other settings; another match or range concerns the tables themselves."""
-        before, after = self.settings, self.settings.changed(given)
-        reading = (before.match, before.curve) != (after.match, after.curve)
-        self.start(after, reading=reading or self.seen() is None)
+        with self._lock:
+            before, after = self.settings, self.settings.changed(given)
+            reading = (before.match, before.curve) != (after.match, after.curve)
+            self.start(after, reading=reading or self.seen() is None)
 
     def start(self, settings: Settings, *, reading: bool) -> None:
         """Start reading or computing; what runs is cancelled."""
@@ -77,12 +79,11 @@ class Work:
 
     def advance(self) -> None:
         """Begin to compute once the tables were read and nothing is wrong with them."""
-        job = self.job
-        if job is None or job.running or job.what != "Reading" or job.error:
-            return
-        seen = self.seen()
-        if seen is not None and not seen["problems"]:
-            self.start(self.settings, reading=False)
+        with self._lock:
+            job, seen = self.job, self.seen()
+            done = job is not None and job.what == "Reading" and not job.running and not job.error
+            if done and seen is not None and not seen["problems"]:
+                self.start(self.settings, reading=False)
 
     def wait(self, seconds: float) -> None:
         if self.job is not None:

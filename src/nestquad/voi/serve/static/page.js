@@ -40,7 +40,7 @@ function ticks(low, high, count) {
   return Array.from({length: many}, (_, i) => (first + i) * step);
 }
 // Lines over x, bands, dots; `mark` is a vertical line. Labels stand at the ends of lines.
-function chart(id, {x, y, lines, mark, dots = [], xname = "", format = compact, yformat = compact, cut}) {
+function chart(id, {x, y, lines, mark, dots = [], clouds = [], xname = "", format = compact, yformat = compact, cut}) {
   const box = $(id), width = Math.max(box.clientWidth, 240), height = Math.min(300, 150 + width / 3);
   const names = lines.filter((l) => l.name).map((l) => short(l.name, 18));
   const right = Math.min(width * .34, 14 + 6.6 * Math.max(0, ...names.map((n) => n.length)));
@@ -60,7 +60,9 @@ function chart(id, {x, y, lines, mark, dots = [], xname = "", format = compact, 
     if (l.low) svg.append(make("path", {fill: l.color, "fill-opacity": .13, d: path([...l.x, ...[...l.x].reverse()], [...l.low, ...[...l.high].reverse()]) + "Z"}));
     svg.append(make("path", {fill: "none", stroke: l.color, "stroke-width": l.wide || 2, "stroke-opacity": l.wide ? .3 : 1, "stroke-dasharray": l.dashes, d: path(l.x, l.y)}));
   }
-  for (const d of dots) svg.append(make("circle", {cx: px(d.x).toFixed(1), cy: py(d.y).toFixed(1), r: d.r, fill: d.color, "fill-opacity": d.r > 3 ? 1 : .3, stroke: d.r > 3 ? "#fff" : "none"}));
+  // A cloud is one path of points: a thousand elements would slow the slider.
+  for (const c of clouds) svg.append(make("path", {d: c.points.map((p) => `M${px(p[0]).toFixed(1)} ${py(p[1]).toFixed(1)}h0`).join(""), stroke: c.color, "stroke-width": 3.4, "stroke-linecap": "round", "stroke-opacity": .35}));
+  for (const d of dots) svg.append(make("circle", {cx: px(d.x), cy: py(d.y), r: 6, fill: d.color, stroke: "#fff"}));
   const ends = lines.filter((l) => l.name).map((l) => ({at: py(clip(l.y.at(-1))), l})).sort((a, b) => a.at - b.at);
   ends.forEach((e, i) => { e.at = Math.max(e.at, i ? ends[i - 1].at + 14 : top + 4); });
   for (let i = ends.length - 1, low = top + h; i >= 0; i--, low -= 14) ends[i].at = low = Math.min(ends[i].at, low);
@@ -135,8 +137,8 @@ function redraw() {
   chart("plane", {x: xs, y: ys, xname: `incremental ${set.effect}`, format: number, lines: [
     {x: line, y: line.map((v) => k * v), color: "#1d2730", dashes: "5 4"},
     ...others.map((_, i) => ({x: [xs[1]], y: [now.cost[i + 1] - now.cost[0]], color: COLORS[(i + 1) % COLORS.length], name: now.options[i + 1]}))],
-  dots: [...others.flatMap((points, i) => points.map(([x, y]) => ({x, y, r: 1.8, color: COLORS[(i + 1) % COLORS.length]}))),
-    ...others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], r: 6, color: COLORS[(i + 1) % COLORS.length]}))]});
+  clouds: others.map((points, i) => ({points, color: COLORS[(i + 1) % COLORS.length]})),
+  dots: others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], color: COLORS[(i + 1) % COLORS.length]}))});
   const gains = [null, ...now.gain[at]], range = (low, high) => `${money(low)} to ${money(high)}`;
   table("options", ["option", "cost", set.effect, "net benefit", "incremental", "best"], now.options.map((name, d) => [name, money(now.cost[d]), number(now.effect[d]), money(now.net[at][d]),
     gains[d] ? make("span", {}, money(gains[d][0]), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
@@ -153,7 +155,7 @@ function drawStudy(study) {
     + (best.notes ? `Note: ${best.notes}.` : "");
   chart("enbs", {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", format: number,
     lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: "#0072b2", name: "ENBS"}],
-    dots: top >= 0 ? [{x: n[top], y: values[top], r: 6, color: "#d55e00"}] : []});
+    dots: top >= 0 ? [{x: n[top], y: values[top], color: "#d55e00"}] : []});
   table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
 }
 
