@@ -108,6 +108,16 @@ def test_a_column_that_may_count_rows_is_refused():
     odd = COSTS.assign(Other=np.arange(1, N + 1))
     with pytest.raises(nq.InputError, match="'Other', which counts the rows"):
         voi.Outputs(odd, EFFECTS.assign(Other=1.0), WTP)
+    chains = COSTS.assign(Iteration=np.tile(np.arange(N // 2), 2))
+    with pytest.raises(nq.InputError, match="'Iteration', which does not number the rows"):
+        voi.Outputs(chains, EFFECTS.assign(Iteration=1.0), WTP)
+
+
+def test_an_option_may_be_called_x_or_no():
+    rng = np.random.default_rng(3)
+    costs = pd.DataFrame(rng.permutation(10 * N)[: 2 * N].reshape(N, 2), columns=["X", "No"])
+    outputs = voi.Outputs(costs, EFFECTS.set_axis(["No", "X"], axis=1), WTP)
+    assert outputs.options == ("X", "No")
 
 
 def test_rows_in_another_order_are_refused():

@@ -53,11 +53,12 @@ class Preview:
         tables = {}
         for kind in KINDS:
             table = getattr(self, kind)
+            first = table.head(rows)
             ends = table.agg(["min", "mean", "max"]) if table.size else table
             tables[kind] = {
                 "rows": len(table),
                 "columns": list(map(str, table.columns)),
-                "first": table.head(rows).astype(object).where(table.notna()).values.tolist(),
+                "first": first.astype(object).where(first.notna(), None).values.tolist(),
                 "ranges": ends.astype(object).where(ends.notna(), None).T.values.tolist(),
             }
         cells = [

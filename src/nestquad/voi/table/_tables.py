@@ -26,12 +26,15 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 _CURRENCY = re.compile(r"([-+]?)\s*([£$€¥])\s*([-+]?[\d.,]+)|([-+]?[\d.,]+)\s*([£$€¥])")
 # A point after the groups, or a second group, says that commas are thousands.
 _GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
-_ROW_NAMES = re.compile(
-    r"|x|unnamed: ?\d+|index|id|row(s|names?|[ _.]?(id|no|number|index))?|no|nr|obs|"
-    r"((psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|run|trial)"
-    r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw))?)",
+# Names that number draws and nothing else, and names that may also be those of an option.
+_DRAW_NAMES = re.compile(
+    r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
+    r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?))?",
     re.IGNORECASE,
 )
+_ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
+# A column of nothing but bad cells needs no more examples.
+_MOST_PROBLEMS = 100
 _KIND_WORDS = {
     "costs": r"(total[ _.]*)?(costs?|c)",
     "effects": r"(total[ _.]*)?(effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)|e|u|q)",
@@ -120,7 +123,7 @@ def clean(
         values, note = _as_floats(column)
         notes += [f"{name!r} {note}"] if note else []
         bad = np.flatnonzero(~np.isfinite(values))
-        for row in map(int, bad):
+        for row in map(int, bad[:_MOST_PROBLEMS]):
             problems.append(_bad_cell(argument, name, column, row, bad.size, first_line))
         numbers[name] = values
     cleaned = pandas().DataFrame(numbers, index=frame.index)
@@ -169,11 +172,13 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
         return e, (e if c == unnamed else c), ""
     if sorted(c) == sorted(e):
         return c, c, "options of effects are in the order of costs, by name"
-    plain_c, plain_e = _plain(c, "costs"), _plain(e, "effects")
+    plain_c, plain_e = ([name.casefold() for name in names] for names in (c, e))
+    if sorted(plain_c) != sorted(plain_e):
+        plain_c, plain_e = _plain(c, "costs"), _plain(e, "effects")
     if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
         order = [e[plain_e.index(name)] for name in plain_c]
         pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
-        options = [name if not name.isdigit() else f"option {name}" for name in plain_c]
+        options = [f"option {name}" if name.isdigit() else name for name in plain_c]
         return order, options, f"options matched by name: {pairs}"
     raise InputError(
         "costs and effects",
@@ -216,29 +221,29 @@ def _without_row_names(
     """Columns that name the rows become the index; what merely may be one is refused."""
     for name in list(frame.columns):
         column = frame[name]
-        named = _ROW_NAMES.fullmatch(name) is not None
+        named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
         values = _as_floats(column)[0]
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
-        steps = np.diff(values)
+        whole, steps = bool(np.all(values == np.round(values))), np.diff(values)
         counts = bool(values.size) and bool(np.all(steps == 1)) and values[0] in (0.0, 1.0)
         labels = column.is_unique and (
-            (named and bool(np.all(values == np.round(values)))) or (text and named)
+            (text and (named or name == frame.columns[0]))
+            or (whole and (numbers or (named and bool(np.all(steps > 0)))))
         )
-        first = name == frame.columns[0]
-        if (named and counts) or labels or (text and first and column.is_unique):
+        if (named and counts) or labels:
             shown = "" if name == "" or name.startswith("Unnamed") else f" {name!r}"
             what = "counts the rows" if counts else "names the rows"
             notes.append(f"the column{shown} {what} and is left out")
             frame = frame.drop(columns=name)
             if not counts:
                 frame.index = pandas().Index(column, name=name or None)
-        elif kind != "parameters" and (counts or (named and text)):
+        elif kind != "parameters" and (counts or numbers):
             raise InputError(
                 argument,
                 f"the column {name!r}, which "
-                + ("counts the rows" if counts else "has text in every row"),
+                + ("counts the rows" if counts else "does not number the rows, as its name says"),
                 "a column for each option and nothing else",
-                "If it numbers the draws, call it Iteration or remove it.",
+                "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
     return frame
 
