@@ -71,7 +71,7 @@ def draw(page: Any, address: str, folder: Path) -> None:
     page.fill("[data-set=horizon]", "8")
     page.fill("[data-study=sizes]", "25 50 100 200 400")
     page.fill("[data-study=fixed_cost]", "500000")
-    page.fill("[data-study=cost_each]", "4000")
+    page.fill("[data-study=cost_per_participant]", "4000")
     page.fill("[data-study=duration]", "2")
     page.click("#value")
     page.wait_for_selector("#studied")

@@ -173,7 +173,7 @@ def test_study_with_costs_and_duration(client):
     _, path = uploaded(client)
     study = {
         "kind": "normal", "pars": ["b"], "detail": "1", "sizes": "10, 100 1000",
-        "fixed_cost": "5000", "cost_each": 20, "duration": 1, "duration_each": 0.001,
+        "fixed_cost": "5000", "cost_per_participant": 20, "duration": 1, "duration_each": 0.001,
     }  # fmt: skip
     answer = client.post(f"{path}/settings", json={"study": study})
     assert answer.status_code == 422
@@ -195,6 +195,7 @@ def test_study_with_costs_and_duration(client):
     [
         {"study": {"kind": "binary", "pars": [], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "ten"}, "per_year": 1, "horizon": 1},
+        {"study": {"kind": "binary", "pars": ["a"], "sizes": "9.5"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "other", "pars": ["a"], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": "binary"},
         {"per_year": 100},
@@ -203,7 +204,7 @@ def test_study_with_costs_and_duration(client):
         {"groups": {"g": "ab"}},
         {"wtp": "1,000"},
         {"wtp": float("1e400")},
-        {"title": "x" * 1000},
+        {"study": {"pars": ["a"]}, "per_year": 1, "horizon": 1},
         ["wtp"],
     ],
 )

@@ -24,14 +24,12 @@ _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
 }  # fmt: skip
 _DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
-_LONGEST_NAME = 200
-_MOST_SIZES = 30
-_SEPARATED = re.compile(r"\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+")
+_SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked of the tables; validated, whoever sent it."""
+    """What was asked of the tables."""
 
     wtp: float
     title: str = "Value of information"
@@ -45,26 +43,32 @@ class Settings:
     discount: float = DISCOUNT
     study: Mapping[str, Any] | None = None
     center: float | None = None
+    """The willingness to pay in the middle of the slider; `wtp` is one of its positions."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Settings:
-        """Settings from plain objects: every value is checked, unknown ones are left out."""
-        study, wtp = given.get("study"), amount("wtp", given.get("wtp"))
+        """Settings from plain objects, whoever sent them: every value is checked or made text."""
+        try:
+            return cls._of(given)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError("settings", str(error), "settings as the page sends them") from None
+
+    @classmethod
+    def _of(cls, given: Mapping[str, Any]) -> Settings:
+        wtp, study = amount("wtp", given.get("wtp")), given.get("study")
         center = _optional("center", given.get("center"))
-        # The range of the slider stays where it is while one of its positions is asked for.
-        center = center if center is not None and wtp in cls(center).curve else wtp
         return cls(
             wtp=wtp,
-            center=center,
-            title=_text("title", given.get("title") or cls.title),
-            currency=_text("currency", given.get("currency", cls.currency)),
-            effect=_text("effect", given.get("effect") or cls.effect),
-            files={_text("files", k): _text("files", v) for k, v in _map(given, "files").items()},
-            match=_names("match", given.get("match") or []),
-            groups={
-                _text("groups", label): _names("groups", members)
-                for label, members in _map(given, "groups").items()
-            },
+            # The range of the slider stays while one of its positions is asked for.
+            center=center if center is not None and wtp in cls(center).curve else wtp,
+            title=_text(given.get("title") or cls.title),
+            currency=_text(given.get("currency", cls.currency)),
+            effect=_text(given.get("effect") or cls.effect),
+            files={_text(k): _text(name) for k, name in (given.get("files") or {}).items()},
+            match=_names(given.get("match") or []),
+            groups={_text(k): _names(g) for k, g in (given.get("groups") or {}).items()},
             per_year=_optional("people a year", given.get("per_year")),
             horizon=_optional("years", given.get("horizon")),
             discount=amount("discount", given.get("discount", DISCOUNT)),
@@ -83,7 +87,7 @@ class Settings:
 
     @property
     def curve(self) -> list[float]:
-        """Positions of the slider: round numbers up to twice the one asked for first, and itself.
+        """Positions of the slider: round numbers up to twice the center, and the center itself.
 
         Examples
         --------
@@ -102,11 +106,7 @@ class Settings:
         if self.per_year is None and self.horizon is None:
             return None
         if self.per_year is None or self.horizon is None:
-            raise InputError(
-                "population",
-                "people a year without years" if self.horizon is None else "years without people",
-                "both, or neither",
-            )
+            raise InputError("population", "one number", "people a year and years, or neither")
         return Audience(self.per_year, self.horizon, self.discount)
 
     def the_study(self) -> Study | None:
@@ -120,81 +120,60 @@ class Settings:
                 "people a year and years of relevance",
                 "A study is worth its cost to somebody: say how many people decide.",
             )
-        one = self.study
-        design, detail = _DESIGNS[one["kind"]], one["detail"]
-        return Study(
-            design(one["pars"]) if detail is None else design(one["pars"], detail),
-            one["sizes"],
-            one["fixed_cost"],
-            one["cost_each"],
-            one["duration"],
-            one["duration_each"],
-        )
+        one = dict(self.study)
+        kind, pars, detail = one.pop("kind"), one.pop("pars"), one.pop("detail")
+        design = _DESIGNS[kind](pars) if detail is None else _DESIGNS[kind](pars, detail)
+        return Study(design, **one)
 
 
 def amount(name: str, given: Any) -> float:
     """A number that is not negative; what could mean two numbers is refused."""
-    text = str(given if given is not None else "").strip().lstrip("£$€").strip()
-    try:
-        value = float(text) if "_" not in text else math.nan
-    except ValueError:
-        value = math.nan
-    if _SEPARATED.fullmatch(text) and "." not in text:
+    text = str("" if given is None else given).strip().lstrip("£$€").strip()
+    if _SEPARATED.fullmatch(text):
         digits = re.sub(r"\D", "", text)
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {digits}?")
-    if isinstance(given, bool) or not 0 <= value < math.inf:
+    if not _is_number(text) or not 0 <= float(text) < math.inf:
         raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
-    return value
+    return float(text)
 
 
 def _optional(name: str, given: Any) -> float | None:
     return None if given is None or given == "" else amount(name, given)
 
 
-def _text(name: str, given: Any) -> str:
-    if not isinstance(given, str) or len(given) > _LONGEST_NAME:
-        raise InputError(name, f"{str(given)[:40]!r}", f"text of at most {_LONGEST_NAME} letters")
-    return given.strip()
+def _text(given: Any) -> str:
+    return str(given).strip()[:200]
 
 
-def _names(name: str, given: Any) -> tuple[str, ...]:
+def _names(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple):
-        raise InputError(name, repr(given), "a list of names")
-    return tuple(_text(name, one) for one in given)
+        raise InputError("names", repr(given), "a list of names")
+    return tuple(map(_text, given))
 
 
-def _map(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = given.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise InputError(name, repr(value), "names with values")
-    return value
-
-
-def _study(given: Any) -> dict[str, Any]:
-    if not isinstance(given, Mapping) or given.get("kind") not in _DESIGNS:
-        raise InputError("study", repr(given)[:80], f"a study of kind {', '.join(_DESIGNS)}")
-    pars = _names("study", given.get("pars") or [])
-    if not pars:
-        raise InputError("study", "no parameters", "the parameter that each arm measures")
-    sizes = given.get("sizes")
-    if isinstance(sizes, str):
-        sizes = sizes.replace(",", " ").split()
-    if not isinstance(sizes, list | tuple) or not 1 <= len(sizes) <= _MOST_SIZES:
-        raise InputError("sizes", repr(sizes), f"1 to {_MOST_SIZES} numbers of participants")
-    counts = [amount("sizes", one) for one in sizes]
-    if not all(n.is_integer() and n >= 1 for n in counts):
-        raise InputError("sizes", repr(sizes), "whole numbers of at least 1", "As 50, 100, 200.")
-    detail = given.get("detail")
-    if given["kind"] == "binary":
+def _study(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Kind, parameters and detail of a design, and the arguments of `Study`."""
+    kind, detail, sizes = given["kind"], given.get("detail"), given["sizes"]
+    if kind not in _DESIGNS or not given["pars"]:
+        raise InputError(
+            "study",
+            f"{kind} of {len(given['pars'])} parameters",
+            f"one of {', '.join(_DESIGNS)}, and the parameter that each arm measures",
+        )
+    if kind == "binary":
         detail = None
-    elif given["kind"] != "normal" or _is_number(str(detail)):  # a parameter may be the deviation
-        detail = amount(_DETAILS[given["kind"]], detail)
-    else:
-        detail = _text(_DETAILS["normal"], detail)
-    numbers = ("fixed_cost", "cost_each", "duration", "duration_each")
+    elif kind != "normal" or not detail or _is_number(str(detail)):
+        detail = amount(_DETAILS[kind], detail)
+    counts = [
+        amount("sizes", n)
+        for n in (sizes.replace(",", " ").split() if isinstance(sizes, str) else sizes)
+    ]
+    if not counts or not all(n.is_integer() and n >= 1 for n in counts):
+        raise InputError("sizes", repr(sizes), "whole numbers of at least 1", "As 50 100 200.")
+    numbers = ("fixed_cost", "cost_per_participant", "duration", "duration_each")
     return {
-        "kind": given["kind"],
-        "pars": pars,
+        "kind": kind,
+        "pars": _names(given["pars"]),
         "detail": detail,
         "sizes": sorted({int(n) for n in counts}),
         **{one: amount(one.replace("_", " "), given.get(one) or 0) for one in numbers},
@@ -206,4 +185,4 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
