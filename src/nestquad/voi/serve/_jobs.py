@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +28,10 @@ def preload() -> None:
         from multiprocessing import forkserver
 
         _CONTEXT.set_forkserver_preload(_NEEDED)
+        # Ctrl-C is for the page, which ends its jobs; they inherit that they do not hear it.
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
         forkserver.ensure_running()
+        signal.signal(signal.SIGINT, heard)
 
 
 class Job:
@@ -88,6 +92,7 @@ class Job:
 
 def _run(connection: Any, function: Callable[..., None], args: tuple[Any, ...]) -> None:
     """Body of the process: results go to files, progress and errors to the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory()
     error = None
     try:

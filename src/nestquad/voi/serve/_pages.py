@@ -9,6 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from nestquad.voi.serve._limits import MOST_BYTES
+
 if TYPE_CHECKING:
     from nestquad.voi.serve._workspace import Work, Workspace
 
@@ -89,6 +91,7 @@ def _given(settings: Any) -> dict[str, str]:
 def _upload(root: str, given: Mapping[str, str]) -> str:
     return _template("upload").substitute(
         root=root,
+        most=MOST_BYTES,
         wtp=escape(given.get("wtp", "20000")),
         currency=escape(given.get("currency", "£")),
         effect=escape(given.get("effect", "QALYs")),

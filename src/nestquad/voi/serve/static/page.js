@@ -7,6 +7,13 @@ for (const button of document.querySelectorAll("[data-send]"))
   button.onclick = () => $(button.dataset.send).submit();
 for (const input of document.querySelectorAll("[data-sends]")) input.onchange = () => input.form.submit();
 
+// The server refuses what is too large, but a browser that is still sending may not show its answer.
+for (const form of document.querySelectorAll("[data-most]")) form.onsubmit = () => {
+  const size = [...form.querySelectorAll("[type=file]")].flatMap((i) => [...i.files]).reduce((sum, file) => sum + file.size, 0);
+  $("large").hidden = size <= Number(form.dataset.most);
+  return $("large").hidden;
+};
+
 // ---- elements
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "line", "rect", "circle", "text", "title", "g"].includes(tag);
@@ -264,7 +271,12 @@ if ($("app")) {
     post("settings", {...population(), study: {...Object.fromEntries(fields), pars: [...picked.study]}});
   };
   document.querySelector("[data-study=kind]").onchange = detail;
-  $("exact").onchange = () => { unread = !data.seen.now.grid.includes(Number($("exact").value)); post("settings", {wtp: $("exact").value}); };
+  $("exact").onchange = () => {
+    const place = data.seen.now.grid.indexOf(Number($("exact").value));
+    if (place < 0) { unread = true; return post("settings", {wtp: $("exact").value}); }
+    $("wtp").value = place;
+    $("wtp").oninput();
+  };
   $("again").onclick = () => post("settings", {wtp: data.seen.now.grid[at]});
   if ($("matched")) $("matched").onclick = () => {
     unread = true;
