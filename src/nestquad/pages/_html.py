@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from nestquad.errors import MissingExtraError
-from nestquad.plots import new_axes, to_png, to_svg
+from nestquad.plots import new_axes, to_png
 
 _BEST = ' class="best"'
 
@@ -59,6 +59,7 @@ figcaption, footer { font-size: .9rem; color: #6b6b6b; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
 @media print {
   body { font-size: 10pt; }
+  table, figcaption, footer { font-size: 9pt; }
   main { max-width: none; }
   .scroll { overflow: visible; }
   .page-end { break-after: page; border: 0; margin: 0; }
@@ -86,28 +87,34 @@ def write_page(path: str | Path, heading: str, sections: Iterable[str]) -> Path:
 
 
 def figure(
-    draw: Callable[[Any], Any],
-    caption: str,
-    alt: str | None = None,
-    height: float = 3.5,
-    name: str | None = None,
+    draw: Callable[[Any], Any], caption: str, alt: str | None = None, height: float = 3.5
 ) -> str:
     """A figure inside the page, small enough for a phone; without the extra ``plot``, a sentence.
 
-    `draw` takes the axes; `alt` is for readers who do not see the figure; with a `name` it can be
-    downloaded as SVG and PNG.
+    `draw` takes the axes; `alt` is for readers who do not see the figure.
     """
     try:
         drawn, (ax,) = new_axes(5.6, height)
     except MissingExtraError as error:
         return paragraphs([f"A figure is left out. {error}"])
     draw(ax)
-    data = base64.b64encode(to_png(drawn)).decode("ascii")
-    address = f"data:image/png;base64,{data}"
+    return picture(to_png(drawn), caption, alt)
+
+
+def picture(
+    png: bytes,
+    caption: str,
+    alt: str | None = None,
+    *,
+    svg: bytes | None = None,
+    name: str = "figure",
+) -> str:
+    """A drawn figure inside the page; with its SVG, both can be downloaded under the `name`."""
+    address = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
     files = ""
-    if name is not None:
-        vector = base64.b64encode(to_svg(drawn)).decode("ascii")
-        links = {"svg": f"data:image/svg+xml;base64,{vector}", "png": address}
+    if svg is not None:
+        vector = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
+        links = {"svg": vector, "png": address}
         made = [f'<a download="{name}.{k}" href="{v}">{k.upper()}</a>' for k, v in links.items()]
         files = f' <span class="files">{" ".join(made)}</span>'
     return (
@@ -133,7 +140,7 @@ def grid(
     Columns named flags or words hold sentences; the latter name is not shown. A narrow screen
     shows a card for each row.
     """
-    named = [f' data-name="{escape(name)}"' for name in head]
+    named = ["", *(f' data-name="{escape(name)}"' for name in head[1:])]
     marks = [
         ' class="words"' if n in ("flags", "words") else a for n, a in zip(head, named, strict=True)
     ]

@@ -235,7 +235,7 @@ def analyze(
         evpi=scaled(evpi(outputs)),
         singles=_sorted(scaled(table[at(table) & single])),
         groups=_sorted(scaled(table[at(table) & ~single])),
-        evpi_curve=_perfect_curve(wide),
+        evpi_curve=_perfect_curve(outputs, wide.wtps),
         evppi_curve=table.sort_values("wtp", kind="stable"),
         evsi=None if valued is None else valued[at(valued)].reset_index(drop=True),
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
@@ -249,10 +249,10 @@ def analyze(
     )
 
 
-def _perfect_curve(outputs: Outputs) -> pd.DataFrame:
+def _perfect_curve(outputs: Outputs, wtps: Sequence[float]) -> pd.DataFrame:
     """EVPI over a finer range than EVPPI: it needs no regression."""
     if outputs.net_benefit is None:
-        outputs = outputs.at(np.union1d(outputs.wtps, wtp_grid(outputs, _FINE_CURVE)))
+        outputs = outputs.at(np.union1d(wtps, wtp_grid(outputs, _FINE_CURVE)))
     return evpi(outputs).sort_values("wtp")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from nestquad.plots import new_axes, to_png, to_svg
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._figures import (
@@ -68,6 +69,21 @@ class Drawing:
     draw: Callable[[Any], Any]
     caption: str
     height: float = 3.5
+
+    @cached_property
+    def png(self) -> bytes:
+        """Drawn once, for every file that shows it."""
+        return to_png(self._figure)
+
+    @cached_property
+    def svg(self) -> bytes:
+        return to_svg(self._figure)
+
+    @cached_property
+    def _figure(self) -> Any:
+        figure, (ax,) = new_axes(5.6, self.height)
+        self.draw(ax)
+        return figure
 
 
 @dataclass(frozen=True)
@@ -408,12 +424,12 @@ class Content:
                 )
 
     def _sizes(self, table: pd.DataFrame) -> Table:
-        head = ["in each arm", "EVSI per person", "95 % interval"]
+        head = ["size", "EVSI per person", "95 % interval"]
         net = "enbs" in table
         head += ["results after", "population", "cost", "ENBS"] if net else []
         rows = []
         for _, r in table.iterrows():
-            row = [f"{r.n:,.0f}", self.money(r.evsi), self.interval(r)]
+            row = [f"{r.n:,.0f} in each arm", self.money(r.evsi), self.interval(r)]
             if net:
                 row += [f"{r.years:g} years", *map(self.money, (r.population_evsi, r.cost, r.enbs))]
             rows.append([*row, r["flags"]])
@@ -429,13 +445,14 @@ class Content:
             rows += [
                 self._line(r.pars, r.evppi, r, r["evppi/evpi"])
                 for _, r in self._first(table).iterrows()
+                if not r["flags"].startswith("constant column")
             ]
         whom = f"; population: {self.whom}, {self.discount}" if self.whom else ""
         yield Table(
             head,
             rows,
             f"Expected value of perfect and of partial perfect information{self.at}{whom}. "
-            "*: not distinguishable from 0.",
+            "*: not distinguishable from 0. Parameters that do not vary are left out.",
         )
 
     def _line(self, name: str, value: float, row: Any, share: float) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from nestquad.errors import MissingExtraError, optional_module
-from nestquad.pages import figure, footer, grid, paragraphs, write_page
-from nestquad.plots import new_axes, to_png, to_svg
+from nestquad.pages import footer, grid, paragraphs, picture, write_page
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._content import (
     Answer,
@@ -59,10 +59,9 @@ def write_voi_report(
         Word document are inside it as downloads, where their packages are installed.
     """
     heading = title or _HEADING
-    sections = [f"<h1>{escape(heading)}</h1>"]
-    sections += [_html(block) for block in Content(analysis, currency, effect).blocks()]
-    words = {"title": title, "currency": currency, "effect": effect}
-    sections += [_downloads(analysis, words), footer(command)]
+    blocks = list(Content(analysis, currency, effect).blocks())
+    sections = [f"<h1>{escape(heading)}</h1>", *map(_html, blocks)]
+    sections += [_downloads(analysis, blocks, heading), footer(command)]
     return write_page(path, heading, sections)
 
 
@@ -79,21 +78,24 @@ def _html(block: Block) -> str:
             return f"<{tag}>{''.join(f'<li>{escape(one)}</li>' for one in items)}</{tag}>"
         case Table(head, rows, caption):
             return grid(head, rows, caption)
-        case Drawing(name, draw, caption, height):
-            return figure(draw, caption, height=height, name=name)
+        case Drawing(name, _, caption):
+            try:
+                return picture(block.png, caption, svg=block.svg, name=name)
+            except MissingExtraError as error:
+                return paragraphs([f"A figure is left out. {error}"])
         case PageEnd():
             return '<div class="page-end"></div>'
 
 
-def _downloads(analysis: Analysis, words: dict[str, Any]) -> str:
+def _downloads(analysis: Analysis, blocks: Sequence[Block], heading: str) -> str:
     """Links to the files that are inside the page; those that cannot be made are left out."""
     made: list[str] = []
     for name, kind, write in (
-        ("tables.xlsx", "spreadsheetml.sheet", _workbook),
-        ("submission.docx", "wordprocessingml.document", _document),
+        ("tables.xlsx", "spreadsheetml.sheet", partial(_workbook, analysis)),
+        ("submission.docx", "wordprocessingml.document", partial(_document, heading)),
     ):
         try:
-            data = base64.b64encode(write(analysis, words)).decode("ascii")
+            data = base64.b64encode(write(blocks)).decode("ascii")
         except MissingExtraError:
             continue
         address = f"data:application/vnd.openxmlformats-officedocument.{kind};base64,{data}"
@@ -107,13 +109,13 @@ def _downloads(analysis: Analysis, words: dict[str, Any]) -> str:
 
 def write_voi_workbook(path: str | Path, analysis: Analysis) -> Path:
     """Write every table of an analysis as a sheet of an Excel workbook."""
-    Path(path).write_bytes(_workbook(analysis, {}))
+    Path(path).write_bytes(_workbook(analysis, list(Content(analysis).blocks())))
     return Path(path)
 
 
-def _workbook(analysis: Analysis, _: dict[str, Any]) -> bytes:
+def _workbook(analysis: Analysis, blocks: Sequence[Block]) -> bytes:
     optional_module("openpyxl", "Writing a workbook", "voi")
-    about = next(b for b in reversed(list(Content(analysis).blocks())) if isinstance(b, Table))
+    about = next(block for block in reversed(blocks) if isinstance(block, Table))
     sheets = {"about": pandas().DataFrame(about.rows, columns=["what", "value"]), **analysis.tables}
     buffer = io.BytesIO()
     with pandas().ExcelWriter(buffer, engine="openpyxl") as writer:
@@ -141,16 +143,16 @@ def write_voi_document(
 
     Parameters are those of `write_voi_report`. Needs the extra ``word``.
     """
-    words = {"title": title, "currency": currency, "effect": effect}
-    Path(path).write_bytes(_document(analysis, words))
+    blocks = list(Content(analysis, currency, effect).blocks())
+    Path(path).write_bytes(_document(title or _HEADING, blocks))
     return Path(path)
 
 
-def _document(analysis: Analysis, words: dict[str, Any]) -> bytes:
+def _document(heading: str, blocks: Sequence[Block]) -> bytes:
     docx = optional_module("docx", "A Word document", "word")
     document = docx.Document()
-    document.add_heading(words["title"] or _HEADING, 0)
-    for block in Content(analysis, words["currency"], words["effect"]).blocks():
+    document.add_heading(heading, 0)
+    for block in blocks:
         match block:
             case Heading(text, level):
                 document.add_heading(text, level - 1)
@@ -170,14 +172,12 @@ def _document(analysis: Analysis, words: dict[str, Any]) -> bytes:
                 for row, line in zip(shown.rows, lines, strict=True):
                     for cell, text in zip(row.cells, line, strict=True):
                         cell.text = text
-            case Drawing(_, draw, caption, height):
+            case Drawing(_, _, caption):
                 try:
-                    drawn, (ax,) = new_axes(5.6, height)
+                    document.add_picture(io.BytesIO(block.png), width=docx.shared.Inches(5.6))
                 except MissingExtraError as error:
                     document.add_paragraph(f"A figure is left out. {error}")
                     continue
-                draw(ax)
-                document.add_picture(io.BytesIO(to_png(drawn)), width=docx.shared.Inches(5.6))
                 document.add_paragraph(caption, "Caption")
             case PageEnd():
                 document.add_page_break()
@@ -193,9 +193,7 @@ def save_voi_figures(folder: str | Path, analysis: Analysis) -> list[Path]:
     written = []
     for block in Content(analysis).blocks():
         if isinstance(block, Drawing):
-            drawn, (ax,) = new_axes(5.6, block.height)
-            block.draw(ax)
-            for suffix, data in (("svg", to_svg(drawn)), ("png", to_png(drawn))):
+            for suffix, data in (("svg", block.svg), ("png", block.png)):
                 written.append(folder / f"{block.name}.{suffix}")
                 written[-1].write_bytes(data)
     return written
