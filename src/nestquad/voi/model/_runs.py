@@ -37,9 +37,13 @@ class Goal:
         return np.inf if self.max_seconds is None else self.started + self.max_seconds
 
     @property
+    def has_tolerance(self) -> bool:
+        return self.tol is not None or self.rtol is not None
+
+    @property
     def may_be_cheap(self) -> bool:
-        """A tolerance alone: runs may be many, and time is what counts."""
-        return self.budget is None and (self.tol is not None or self.rtol is not None)
+        """No budget: runs may be many, and time is what counts."""
+        return self.budget is None and (self.has_tolerance or self.max_seconds is not None)
 
     def left(self, frame: pd.DataFrame) -> float:
         """Half-width over what is asked for, the worst of the rows; 0 without a tolerance."""
@@ -47,7 +51,7 @@ class Goal:
         asked = np.zeros(len(half)) if self.tol is None else np.full(len(half), self.tol)
         if self.rtol is not None:
             asked = np.maximum(asked, self.rtol * frame["evppi"].abs())
-        if self.tol is None and self.rtol is None:
+        if not self.has_tolerance:
             return 0.0
         return float(np.max(half / np.maximum(asked, np.finfo(float).tiny)))
 
@@ -61,6 +65,7 @@ class Answered:
     runs: int
     status: str
     seconds: float
+    enough: bool
 
     def estimate(self, name: str) -> Estimate:
         """The only row as an estimate."""
@@ -97,36 +102,43 @@ def by_table(
 ) -> tuple[Answered | None, int]:
     """EVPPI of all sets from runs of the model, more of them until the tolerance is met.
 
-    Returns the answer and the runs made for it. Unless it is `decided` that there is no other way,
-    there is no answer where the runs that the tolerance needs are not cheap.
+    Returns an answer and the runs made for it. Unless it is `decided` that there is no other way,
+    the answer is not `enough` where the runs that the tolerance needs are not cheap, and missing
+    where even a pilot is not; time without a tolerance is used for a quarter.
     """
     started = time.perf_counter()
     limit = goal.budget or _MOST
-    n = min(_PILOT if goal.may_be_cheap else _DEFAULT, limit)
+    n = min(_DEFAULT if decided and not goal.may_be_cheap else _PILOT, limit)
+    ends = goal.ends
     runs = 0
     if not decided:
-        sample(_PROBE, seed)
-        runs += _PROBE
-        if (time.perf_counter() - started) * n / _PROBE > _CHEAP_SECONDS:
+        # The first call of a law or a model sets things up, and other work disturbs some.
+        turns = []
+        for _ in range(4):
+            turn = time.perf_counter()
+            sample(_PROBE, seed)
+            turns.append(time.perf_counter() - turn)
+        runs += _PROBE * len(turns)
+        if min(turns) * n / _PROBE > _CHEAP_SECONDS:
             return None, runs
+        if not goal.has_tolerance:
+            ends = started + (goal.ends - started) / 4
     while True:
         turn = time.perf_counter()
         outputs, inputs = sample(n, seed)
         ran, runs = time.perf_counter() - turn, runs + n
         wanted = {label: list(members) for label, members in sets.items()}
         frame = evppi(outputs, inputs, wanted, rng=seed + 1, progress=progress)
-        spent = time.perf_counter() - turn
+        now = time.perf_counter()
         left = goal.left(frame)
         # A fifth more than the square-root law asks for, so that the next table is the last.
-        needed = 1.2 * n * left**2
-        if not decided and left > 1.0 and (needed > limit or ran * needed / n > _CHEAP_SECONDS):
-            return None, runs
+        needed = 1.2 * n * left**2 if goal.has_tolerance else 10 * n * (not decided)
         more = int(min(needed, limit))
-        done = time.perf_counter() - started
-        in_time = time.perf_counter() + spent * more / n <= goal.ends
-        if left <= 1.0 or more <= n or not in_time:
-            asked = goal.tol is not None or goal.rtol is not None
-            late = "time" if more > n else "budget"
-            status = "done" if not asked else "converged" if left <= 1.0 else late
-            return Answered(frame, n, runs, status, done), runs
+        dear = needed > limit or ran * needed / n > _CHEAP_SECONDS
+        in_time = now + (now - turn) * more / n <= ends
+        met = goal.has_tolerance and left <= 1.0
+        if met or more <= n or not in_time or (dear and not decided):
+            status = "converged" if met else "time" if more > n else "budget"
+            status = status if goal.has_tolerance else "done"
+            return Answered(frame, n, runs, status, now - started, decided or met), runs
         n = more
