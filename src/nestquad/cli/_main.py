@@ -29,6 +29,7 @@ from nestquad.cli._arguments import (
     wrote,
 )
 from nestquad.cli._plan import add_plan
+from nestquad.cli._serve import add_serve
 from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
 from nestquad.pages import write_report
@@ -51,6 +52,7 @@ examples:
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
+  nestquad voi serve
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -97,7 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return WRONG_INPUT
     parser = _parser()
-    args = parser.parse_args(arguments)
+    words = arguments
+    if words[:2] == ["voi", "serve"]:  # one command of two words
+        words = ["voi serve", *words[2:]]
+    args = parser.parse_args(words)
     if args.command is None:
         parser.print_help(sys.stderr)
         return WRONG_INPUT
@@ -281,6 +286,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_plan(partial(_command, commands))
     add_voi(partial(_command, commands))
+    add_serve(partial(_command, commands))
 
     listing = _command(
         commands,
