@@ -30,7 +30,13 @@ class Ridge:
     table: ScoreTable
 
 
-def ridge(values: Array, uniform: Array, weights: Array | None = None) -> Ridge:
+def ridge(
+    values: Array,
+    uniform: Array,
+    weights: Array | None = None,
+    *,
+    max_points: int = _MOST_POINTS,
+) -> Ridge:
     """Regress values (n, p) on polynomials of uniforms (n, d), with weights (n,).
 
     Least squares that chooses its terms sees what a few of them explain. A ridge takes all terms
@@ -38,7 +44,7 @@ def ridge(values: Array, uniform: Array, weights: Array | None = None) -> Ridge:
     options, say. Coefficients shrink as generalized cross-validation says. Normal scores of all
     coordinates compete with uniform ones, however the laws are written.
     """
-    n, dim = min(len(values), _MOST_POINTS), uniform.shape[1]
+    n, dim = min(len(values), max_points), uniform.shape[1]
     terms = _terms(dim, min(int(_TERMS_A_POINT * n), _MOST_TERMS))
     few = min(n, _CHOICE)
     known = [term for term in terms if len(terms) <= few // 2 or len(term) < 2]

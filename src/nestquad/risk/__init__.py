@@ -1,0 +1,1 @@
+"""Risk: value at risk, expected shortfall, exceedance probabilities and exposure of J."""

@@ -1,0 +1,308 @@
+"""Law of J: that of a model Ĵ, corrected by pairs of fresh draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from nestquad._typing import Array, Indices
+
+# Nodes of the law of Ĵ, evenly in normal scores of its ranks: neighbors are 0.005 standard
+# deviations apart, and their spread counts. Corrections vary on the scale of 1.
+_NODES, _PLACES = 1800, 25
+# Pairs of a bin, so that its variance is known to a third; and the most bins.
+_PAIRS_A_BIN, _MOST_BINS = 16, 48
+# Draws of the correction: their spread is known to 6 %.
+DRAWS = 128
+# Widths of the prior of the correction's size, as factors of what the model expects: its opinion
+# of itself is right within a factor of three or four.
+_BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 1.5, 1.0, 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
+
+    Shapes: s = Ĵ (m,), r (m, 2), weights (m,), and the squared error `expected` of Ĵ (m,).
+    """
+
+    s: Array
+    r: Array
+    weights: Array
+    expected: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedLaw:
+    """J = Ĵ + b(Ĵ) + √v(Ĵ) N: normal given Ĵ, with b and v from pairs.
+
+    Attributes
+    ----------
+    s, spread, z
+        Nodes of Ĵ, the variance of Ĵ within each, and normal scores of their ranks.
+    mass
+        Probability of each node by replicate (R, n).
+    b, v
+        Correction at the nodes: the best (first row), and draws of it (1 + K, n).
+    node
+        The node of each dense θ.
+    """
+
+    s: Array
+    spread: Array
+    z: Array
+    mass: Array
+    b: Array
+    v: Array
+    node: Indices = field(repr=False)
+    smoother: Smoother | None = None
+
+    @cached_property
+    def m(self) -> Array:
+        return np.asarray(self.s + self.b)
+
+    @cached_property
+    def e(self) -> Array:
+        return np.sqrt(self.v + self.spread)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Of the nodes, all replicates together."""
+        return np.asarray(self.mass.mean(axis=0))
+
+    def survival(self, c: Array | float, rows: slice = slice(None)) -> Array:
+        """P(J > c) (1 + K,) by each draw of the correction, for c (1 + K,) or a number."""
+        return self._conditional(c, rows) @ self.weights
+
+    def _conditional(self, c: Array | float, rows: slice) -> Array:
+        at = np.broadcast_to(c, len(self.m[rows]))[:, None]
+        return np.asarray(ndtr((self.m[rows] - at) / self.e[rows]))
+
+    def _density(self, c: Array, rows: slice = slice(None)) -> Array:
+        t = (self.m[rows] - np.asarray(c)[:, None]) / self.e[rows]
+        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.e[rows])
+
+    def density(self, c: Array, rows: slice = slice(None)) -> Array:
+        return self._density(c, rows) @ self.weights
+
+    def _excesses(self, c: Array | float, rows: slice = slice(None)) -> Array:
+        e = self.e[rows]
+        t = (self.m[rows] - np.broadcast_to(c, len(e))[:, None]) / e
+        return np.asarray(e * (t * ndtr(t) + np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)))
+
+    def excess(self, c: Array | float, rows: slice = slice(None)) -> Array:
+        """E max(J − c, 0) by each draw."""
+        return self._excesses(c, rows) @ self.weights
+
+    def quantile(self, p: float, rows: slice = slice(None)) -> Array:
+        """The p-quantile by each draw: Newton's steps, halving where they leave the bracket."""
+        m, e = self.m[rows], self.e[rows]
+        low, high = (m - 8.0 * e).min(axis=1), (m + 8.0 * e).max(axis=1)
+        rank = np.cumsum(self.weights)
+        c = m[np.arange(len(m)), np.full(len(m), min(np.searchsorted(rank, p), m.shape[1] - 1))]
+        for _ in range(60):
+            over = self.survival(c, rows) - (1.0 - p)
+            low, high = np.where(over > 0, c, low), np.where(over > 0, high, c)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = c + over / self.density(c, rows)
+            inside = (step > low) & (step < high)
+            new = np.where(inside, step, 0.5 * (low + high))
+            done = np.abs(new - c) <= 1e-9 * np.maximum(np.abs(c), e.mean(axis=1))
+            c = new
+            if done.all():
+                break
+        return np.asarray(c)
+
+    # Errors of the dense average: what each replicate of θ says, less the mean.
+
+    def replicate_survival(self, c: float) -> Array:
+        return self._by_replicate(self._conditional(c, slice(0, 1))[0])
+
+    def replicate_excess(self, c: float) -> Array:
+        return self._by_replicate(self._excesses(c, slice(0, 1))[0])
+
+    def replicate_mean(self) -> Array:
+        return self._by_replicate(self.m[0])
+
+    def _by_replicate(self, values: Array) -> Array:
+        found = self.mass @ values
+        n = len(found)
+        return np.zeros(1) if n < 2 else (found - found.mean()) / np.sqrt(n * (n - 1.0))
+
+    def at_level(self, c: float) -> Array:
+        """Weights (n,) of the nodes given J = c."""
+        found = self.weights * self._density(np.array([c]), slice(0, 1))[0]
+        return np.asarray(found / found.sum())
+
+    def beyond(self, c: float) -> Array:
+        """Weights (n,) of the nodes given J > c."""
+        found = self.weights * self._conditional(c, slice(0, 1))[0]
+        return np.asarray(found / found.sum())
+
+    def residual_beyond(self, c: float) -> Array:
+        """E[J − m | node, J > c] (n,)."""
+        t = (self.m[0] - c) / self.e[0]
+        return np.asarray(self.e[0] * np.exp(-0.5 * t**2 - log_ndtr(t)) / np.sqrt(2.0 * np.pi))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        at = rng.choice(len(self.s), n, p=self.weights / self.weights.sum())
+        return np.asarray(self.m[0, at] + self.e[0, at] * rng.standard_normal(n))
+
+
+def nodes_of(s: Array, weights: Array, owner: Indices) -> CorrectedLaw:
+    """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction."""
+    order = np.argsort(s, kind="stable")
+    n_sets = int(owner.max()) + 1
+    totals = np.bincount(owner, weights, n_sets)
+    share = weights / totals[owner] / n_sets
+    rank = np.empty(len(s))
+    rank[order] = np.cumsum(share[order]) - 0.5 * share[order]
+    z = ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12))
+    reach = float(np.abs(z).max()) * (1.0 + 1e-9)
+    where = np.floor((z + reach) / (2.0 * reach) * _NODES).astype(np.intp)
+    used, node = np.unique(where, return_inverse=True)
+    mass = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
+    mass = mass.reshape(n_sets, -1)
+    total = np.maximum(mass.mean(axis=0), 1e-300)
+    middle, score = (np.bincount(node, share * one) / total for one in (s, z))
+    spread = np.bincount(node, share * (s - middle[node]) ** 2) / total
+    least = (1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-300)) ** 2
+    none = np.zeros((1, len(used)))
+    return CorrectedLaw(middle, np.maximum(spread, least), score, mass, none, none, node)
+
+
+@dataclass(frozen=True, eq=False)
+class Smoother:
+    """A Gaussian process over scores z, observed in bins; linear in the means of bins.
+
+    Attributes
+    ----------
+    bins
+        The bin of each pair.
+    places, matrix
+        Scores at which a correction is given, and its weights (places, bins) on means of bins.
+    """
+
+    bins: Indices
+    weights: Array
+    places: Array
+    matrix: Array
+
+    def means(self, values: Array) -> Array:
+        total = np.bincount(self.bins, self.weights)
+        return np.asarray(np.bincount(self.bins, self.weights * values) / total)
+
+    def at(self, values: Array, z: Array) -> Array:
+        """The smoothed values (m,) of pairs at scores z."""
+        return np.asarray(np.interp(z, self.places, self.matrix @ self.means(values)))
+
+
+def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> CorrectedLaw:
+    """The law with b and v learned from pairs.
+
+    b is a Gaussian process over normal scores, constant plus smooth, whose size and scale are
+    averaged over their posterior; where residuals show no bias, it vanishes. v = Var(J | Ĵ) is the
+    mean product of two residuals, in which the noise of x cancels. Both have priors of the size
+    of the error that the model expects of itself.
+    """
+    z = np.interp(pairs.s, law.s, law.z)
+    mean = pairs.r.mean(axis=1)
+    order = np.argsort(z, kind="stable")
+    count = int(np.clip(len(z) // _PAIRS_A_BIN, 2, _MOST_BINS))
+    bins = np.empty(len(z), dtype=np.intp)
+    bins[order] = np.arange(len(z)) * count // len(z)
+    weights = pairs.weights
+    total = np.bincount(bins, weights)
+    places = np.linspace(law.z[0], law.z[-1], _PLACES)
+    base = Smoother(bins, weights, places, np.empty((0, count)))
+    at, y = base.means(z), base.means(mean)
+    noise = _noise(bins, weights, mean - y[bins])
+    expected = float(weights @ pairs.expected / weights.sum())
+    scale = float(np.sqrt(max(expected, 1e-12 * float(law.weights @ (law.s - law.s.mean()) ** 2))))
+    # Bias: sizes from a tenth of what is expected to all of what is seen.
+    most = max(10.0 * scale, 3.0 * float(np.abs(y).max()))
+    sizes = np.geomspace(0.03 * scale, most, 16)
+    logs, fits = [], []
+    for length in (0.7, 2.0):
+        both = np.concatenate([at, places])
+        k = 0.5 + 0.5 * np.exp(-0.5 * ((both[:, None] - both) / length) ** 2)
+        for size in sizes:
+            cov = size**2 * k
+            factor = cho_factor(cov[:count, :count] + np.diag(noise), lower=True)
+            fit = cho_solve(factor, y)
+            logs.append(
+                -0.5 * float(y @ fit)
+                - float(np.log(np.diag(factor[0])).sum())
+                - 0.5 * (np.log(size / (0.5 * scale)) / _BIAS_WIDTH) ** 2
+            )
+            gain = cho_solve(factor, cov[:count, count:]).T
+            fits.append((gain, cov[count:, count:] - gain @ cov[:count, count:]))
+    chance = np.exp(np.array(logs) - max(logs))
+    chance /= chance.sum()
+    matrix = np.einsum("h,hpb->pb", chance, np.stack([gain for gain, _ in fits]))
+    smoother = Smoother(bins, weights, places, matrix)
+    chosen = np.sort(rng.choice(len(chance), DRAWS, p=chance))
+    drawn = np.empty((DRAWS, _PLACES))
+    for h in np.unique(chosen):
+        gain, cov = fits[h]
+        jitter = 1e-9 * max(float(np.trace(cov)) / _PLACES, 1e-300) * np.eye(_PLACES)
+        root = cholesky(cov + jitter, lower=True)
+        rows = chosen == h
+        drawn[rows] = gain @ y + rng.standard_normal((rows.sum(), _PLACES)) @ root.T
+    b = np.stack([np.interp(law.z, places, one) for one in (matrix @ y, *drawn)])
+    v = _variances(law, pairs, smoother, z, max(scale, 1e-150) ** 2, rng)
+    return CorrectedLaw(law.s, law.spread, law.z, law.mass, b, v, law.node, smoother)
+
+
+def _noise(bins: Indices, weights: Array, away: Array) -> Array:
+    """Variances of weighted means of bins, of which half is that of neighbors."""
+    total = np.bincount(bins, weights)
+    number = total**2 / np.bincount(bins, weights**2)
+    each = np.bincount(bins, weights * away**2) / total * number / np.maximum(number - 1.0, 0.5)
+    padded = np.concatenate([each[:1], each, each[-1:]])
+    smooth = 0.5 * each + 0.25 * (padded[:-2] + padded[2:])
+    least = 1e-6 * max(float(smooth.mean()), 1e-300)
+    return np.asarray((np.maximum(smooth, least)) / number)
+
+
+def _variances(
+    law: CorrectedLaw,
+    pairs: Pairs,
+    smoother: Smoother,
+    z: Array,
+    expected: float,
+    rng: np.random.Generator,
+) -> Array:
+    """v at the nodes, (1 + K, n): exponential in the score, its level and slope by Bayes' rule."""
+    r = pairs.r - smoother.at(pairs.r.mean(axis=1), z)[:, None]
+    products = r[:, 0] * r[:, 1]
+    bins, weights = smoother.bins, smoother.weights
+    at, y = smoother.means(z), smoother.means(products)
+    # Fitting b takes its degrees of freedom out of the residuals.
+    freedom = float(np.trace(smoother.matrix @ _nearest(at, smoother.places)))
+    y = y + freedom / len(z) * float(weights @ r.mean(axis=1) ** 2 / weights.sum())
+    noise = _noise(bins, weights, products - smoother.means(products)[bins])
+    center = float(np.median(at))
+    spread = float(law.weights @ (law.s - law.weights @ law.s) ** 2)
+    levels = np.geomspace(1e-3 * expected, max(30.0 * expected, 3.0 * spread), 60)
+    slopes = _SLOPE_WIDTH * np.linspace(-2.0, 2.0, 9)
+    shape = np.exp(slopes[:, None] * (at - center))
+    fit = levels[:, None, None] * shape
+    logs = -0.5 * ((y - fit) ** 2 / noise).sum(axis=2)
+    logs = logs - 0.5 * (0.5 * np.log(levels / expected) / _VARIANCE_WIDTH)[:, None] ** 2
+    logs = logs - 0.5 * (slopes / _SLOPE_WIDTH) ** 2
+    chance = np.exp(logs - logs.max()).ravel()
+    chance /= chance.sum()
+    far = np.clip(law.z, at[0], at[-1]) - center
+    every = (levels[:, None, None] * np.exp(slopes[:, None] * far)).reshape(-1, len(far))
+    chosen = rng.choice(len(chance), DRAWS, p=chance)
+    return np.concatenate([(chance @ every)[None], every[chosen]])
+
+
+def _nearest(at: Array, places: Array) -> Array:
+    """Interpolation (bins, places) at scores of bins."""
+    return np.stack([np.interp(at, places, row) for row in np.eye(len(places))], axis=1)

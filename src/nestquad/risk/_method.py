@@ -1,0 +1,317 @@
+"""Tail sampling: learn J, draw pairs of x where the measures depend on J, correct its law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from nestquad._threads import one_blas_thread
+from nestquad._typing import Array, Indices
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
+from nestquad.methods.learned import Check, DenseSet
+from nestquad.methods.nested import NO_VARIATION, few_event_errors
+from nestquad.points import IID
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
+from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
+from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
+from nestquad.risk._targets import Targets
+
+# Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
+# which a model is chosen; their fewest and most.
+_LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
+# Evaluations of the first turn towards a tolerance.
+_START = 1024
+# Share of the pairs whose θ come from their law, wherever the answer is.
+_EVERYWHERE = 0.15
+# Limit of time: numbers that may be computed for ĝ at all pairs (ten seconds).
+_NUMBERS, _ROWS = 1 << 31, 4096
+# A bar from m pairs is wider by √(1 + _FEW/m).
+_FEW = 20.0
+# Fewer hits beyond a threshold than this are few, and three more are possible.
+_HITS = 20.0
+FEWEST = 128
+
+
+@dataclass(frozen=True, eq=False)
+class RiskState:
+    """State of tail sampling.
+
+    Attributes
+    ----------
+    scenarios, models, parts
+        Where θ comes from, models of the losses, and one of each output of g.
+    chosen, dense, laws
+        Position of the chosen model, dense θ with Ĵ, and the law of each loss.
+    n_pairs
+        Number of pairs.
+    coordinates, inner, values, weights
+        The pairs: θ and x, outputs of g (m, 2, p), and weights (m,).
+    """
+
+    scenarios: Scenarios
+    models: list[ModelOfJ]
+    parts: ModelOfJ | None
+    chosen: int
+    dense: DenseSet
+    laws: tuple[CorrectedLaw, ...]
+    coordinates: Array
+    inner: Array
+    values: Array
+    weights: Array
+
+    @property
+    def model(self) -> ModelOfJ:
+        return self.models[self.chosen]
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True)
+class TailSampling(Method[RiskState]):
+    """Two stages: a model Ĵ from one x for each θ, then pairs of x where the measures depend on J.
+
+    Pairs show the mean and the variance of J given Ĵ, which correct the law of Ĵ over dense θ.
+    They are fresh, so that the error bar does not rest on what the model says of itself.
+    """
+
+    name: ClassVar[str] = "tail sampling"
+    sequential: ClassVar[bool] = True
+
+    targets: Targets
+    each: bool = False
+    """Whether the outputs of g are analyzed each, as exposures by date, or their sum."""
+
+    def lines(self, values: Array) -> Array:
+        return values if self.each else values.sum(axis=-1, keepdims=True)
+
+    # Plan.
+
+    def plan(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[RiskState] | None = None
+    ) -> Design | None:
+        if last is None:
+            scenarios = scenarios_of(problem, goal.stream)
+            n = int(_LEARNING * (goal.budget or _START / _LEARNING))
+            n = min(n, _START) if goal.adaptive else n
+            if (goal.budget or FEWEST) < FEWEST:
+                raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
+            design = scenarios.design(n, goal, None)
+            return None if design is None else LearnedDesign.of(design, ())
+        assert isinstance(last.design, LearnedDesign)
+        learning, state = last.design.learning, last.state
+        left = np.inf if goal.budget is None else goal.budget - last.design.n_evaluations
+        present = 2 * state.n_pairs
+        n_learned = learning.n_evaluations
+        if not present:
+            total = n_learned / _LEARNING if goal.adaptive else goal.budget or 0
+            wanted = np.clip(_CHOOSING * total, 2 * _FEWEST_PAIRS, 2 * _MOST_CHOOSING)
+        elif not goal.adaptive:
+            wanted = left
+        elif present >= 0.6 * n_learned:
+            larger = state.scenarios.design(2 * n_learned, goal, learning)
+            if larger is not None and n_learned < larger.n_evaluations <= n_learned + left:
+                return LearnedDesign.of(larger, last.design.checks)
+            wanted = present
+        else:
+            wanted = max(present, 0.6 * n_learned - present)
+        dim = state.model.dim + state.inner.shape[2]
+        affordable = _NUMBERS / (n_learned * dim) if _interpolates(state.model) else np.inf
+        n = int(min(wanted, left, max(affordable - present, 0.0))) // 2
+        if n < _FEWEST_PAIRS:
+            return None
+        grid = self._pairs(state, n, goal)
+        return LearnedDesign.of(learning, (*last.design.checks, grid))
+
+    def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
+        """n θ with two x each: some from the law, others where the measures depend on J."""
+        stream = goal.stream.child(7, len(state.weights))
+        dense = state.dense
+        mass = dense.weights / dense.weights.sum()
+        # Where either model has an answer, until one is chosen.
+        share = np.zeros(len(mass))
+        for c, law in enumerate(state.laws):
+            found = self.targets.interest(law, dense.j[:, c])
+            share += mass * found / max(float(mass @ found), 1e-300)
+        share = share / share.sum() if share.any() else mass
+        chance = _EVERYWHERE * mass + (1.0 - _EVERYWHERE) * share
+        upper = np.cumsum(chance)
+        at = np.searchsorted(upper[:-1], upper[-1] * stream.generator().random(n), "right")
+        points = DenseSet(dense.uniform[at], mass[at] / chance[at], dense.j[at], at)
+        return Grid(n, 2, state.scenarios.given(points), IID(), None, stream)
+
+    # Analyze.
+
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[RiskState] | None = None
+    ) -> Turn[RiskState]:
+        problem, design = evaluations.problem, evaluations.design
+        assert isinstance(design, LearnedDesign)
+        stream = design.grids[0].stream
+        learning = Evaluations(evaluations.evaluator, design.learning)
+        raw = learning.values(design.grids[0].n_outer)
+        scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
+        pairs = self._drawn(scenarios, evaluations, design)
+        with one_blas_thread():
+            same = last is not None and last.design.grids[0] == design.grids[0]
+            if same and last is not None:
+                models, parts = last.state.models, last.state.parts
+            else:
+                models = scenarios.fit(learning, self.lines)
+                parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
+            chosen = self._chosen(models, pairs)
+            if last is not None and same and chosen == last.state.chosen:
+                dense = last.state.dense
+            else:
+                dense = scenarios.dense(models[chosen], REPLICATES, stream.child(8))
+            state = RiskState(scenarios, models, parts, chosen, dense, (), *pairs)
+            estimate, laws = self._estimate(problem, state, raw, design)
+        return Turn(design, estimate, _with_laws(state, laws))
+
+    def _drawn(
+        self, scenarios: Scenarios, evaluations: Evaluations, design: LearnedDesign
+    ) -> tuple[Array, Array, Array, Array]:
+        found: list[tuple[Array, ...]] = []
+        for level in range(len(design.grids) - design.n_checks, len(design.grids)):
+            try:
+                theta, inner, values = scenarios.draws(evaluations, level)
+            except OutOfTimeError:
+                break
+            weights = getattr(design.grids[level].outer_points, "weights")[: len(values)]
+            found.append((theta, inner, values, weights))
+        if not found:
+            empty = np.empty((0, 2, 0))
+            return np.empty((0, 0)), empty, empty, np.empty(0)
+        theta, inner, values, weights = (np.concatenate(one) for one in zip(*found, strict=True))
+        return theta, inner, values, weights
+
+    def _chosen(self, models: list[ModelOfJ], pairs: tuple[Array, Array, Array, Array]) -> int:
+        """The model that explains g best, of those that the first pairs do not refute."""
+        theta, inner, values, weights = (one[:_MOST_CHOOSING] for one in pairs)
+        if len(models) < 2 or not len(values):
+            return len(models) - 1
+        check = Check(theta, weights, inner, self.lines(values))
+        return min(
+            check.unrefuted(models), key=lambda k: float((check.residuals(models[k]) ** 2).mean())
+        )
+
+    def _estimate(
+        self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
+    ) -> tuple[Estimate, tuple[CorrectedLaw, ...]]:
+        stream, dense, model = design.grids[0].stream, state.dense, state.model
+        assert dense.owner is not None
+        n_lines, n_keys = dense.j.shape[1], len(self.targets.keys)
+        fields = {
+            "n_evaluations": design.n_evaluations,
+            "n_outer": len(raw) + state.n_pairs,
+            "n_inner": 1,
+            "method": self.name,
+        }
+        laws: list[CorrectedLaw] = []
+        values = np.empty((n_lines, n_keys))
+        parts: list[Array] = []
+        notes = [str(note) for note in model.describe()["notes"]]
+        r = self._residuals(state) if state.n_pairs else np.empty((0, 2, n_lines))
+        fresh = self.lines(state.values) if state.n_pairs else r
+        learned = self.lines(raw[:, 0].reshape(len(raw), -1))
+        for c in range(n_lines):
+            law = nodes_of(dense.j[:, c], dense.weights, dense.owner)
+            if not state.n_pairs:
+                laws.append(law)
+                values[c] = self.targets.values(law)[:, 0]
+                parts.append(np.full((n_keys, 1), np.inf))
+                continue
+            some = slice(0, 512)
+            expected = model.sd(state.coordinates[some])[:, c] ** 2
+            mean = np.full(state.n_pairs, float(np.mean(expected)))
+            mean[some] = expected
+            pairs = Pairs(model.mean(state.coordinates)[:, c], r[:, :, c], state.weights, mean)
+            law = corrected(law, pairs, stream.child(9).generator())
+            laws.append(law)
+            found = self.targets.values(law)
+            values[c] = found[:, 0]
+            drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
+            drawn = drawn * np.sqrt(1.0 + _FEW / state.n_pairs)
+            rest = [drawn, self.targets.dense_errors(law, found[:, 0])]
+            shift = float(few_event_errors(r[:, :, c].mean(axis=1)[:, None], _shares(pairs))[0])
+            rest.append(self.targets.shifted(law, values[c], shift)[:, None])
+            rest.append(self._unseen(law, pairs, values[c], len(raw))[:, None])
+            if np.ptp(learned[:, c]) == 0 and np.ptp(fresh[:, :, c]) == 0:
+                notes.append(NO_VARIATION)
+                rest.append(np.full((n_keys, 1), np.inf))
+            parts.append(np.concatenate(rest, axis=1))
+        directions = np.concatenate(parts) if self.each else parts[0]
+        if not state.n_pairs:
+            notes.append("no fresh draws yet: the error is unknown")
+        else:
+            notes.append(_said(state, laws[0]))
+        estimate = Estimate.from_directions(
+            values.ravel(),
+            directions,
+            problem=problem.label,
+            diagnostics={"model": type(model).__name__, "notes": notes},
+            **fields,
+        )
+        return estimate, tuple(laws)
+
+    def _residuals(self, state: RiskState) -> Array:
+        model, n = state.model, state.n_pairs
+        lines = self.lines(state.values)
+        out = np.empty_like(lines)
+        for start in range(0, n, _ROWS):
+            some = slice(start, start + _ROWS)
+            for k in (0, 1):
+                g = model.at(state.coordinates[some], state.inner[some, k])
+                out[some, k] = lines[some, k] - g
+        return out
+
+    def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
+        """Errors (k,) of probabilities whose event few scenarios have shown, or none.
+
+        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h.
+        """
+        out = np.zeros(len(values))
+        for i, (kind, c) in enumerate(self.targets.keys):
+            if kind == "exceed":
+                m, e = (np.interp(pairs.s, law.s, one[0]) for one in (law.m, law.e))
+                hits = float((m + e * 0.0 > c).sum())
+                if hits < _HITS:
+                    out[i] = np.sqrt(max(values[i] * n, 0.0) + 3.0) / (n + len(m))
+        return out
+
+
+def _said(state: RiskState, law: CorrectedLaw) -> str:
+    sd = float(np.sqrt(law.weights @ (law.s - law.weights @ law.s) ** 2))
+    explained = float(law.weights @ law.v[0])
+    share = explained / max(explained + sd**2, 1e-300)
+    text = (
+        f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the variance "
+        "of the loss unexplained, which the law of the loss accounts for"
+    )
+    if share > 0.5:
+        text += "; other coordinates of the scenario, in which the loss is smoother, would help"
+    return text
+
+
+def _interpolates(model: ModelOfJ) -> bool:
+    """Whether ĝ costs a sum over all points of the fit."""
+    return model.n_points > model.cost and not hasattr(model, "regressions")
+
+
+def _shares(pairs: Pairs) -> Array:
+    return np.asarray((pairs.weights / pairs.weights.sum())[:, None])
+
+
+def _with_laws(state: RiskState, laws: tuple[CorrectedLaw, ...]) -> RiskState:
+    from dataclasses import replace
+
+    return replace(state, laws=laws)
+
+
+__all__ = ["FEWEST", "Indices", "RiskState", "TailSampling"]
