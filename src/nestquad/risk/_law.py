@@ -27,13 +27,14 @@ _BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 1.5, 1.0, 0.3
 class Pairs:
     """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
 
-    Shapes: s = Ĵ (m,), r (m, 2), weights (m,), and the squared error `expected` of Ĵ (m,).
+    `expected` is the error of Ĵ that is expected beforehand. Shapes: s = Ĵ (m,), r (m, 2), weights
+    (m,).
     """
 
     s: Array
     r: Array
     weights: Array
-    expected: Array
+    expected: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,11 @@ class CorrectedLaw:
     def weights(self) -> Array:
         """Of the nodes, all replicates together."""
         return np.asarray(self.mass.mean(axis=0))
+
+    @cached_property
+    def variance(self) -> float:
+        """Of Ĵ."""
+        return float(self.weights @ (self.s - self.weights @ self.s) ** 2)
 
     def survival(self, c: Array | float, rows: slice = slice(None)) -> Array:
         """P(J > c) (1 + K,) by each draw of the correction, for c (1 + K,) or a number."""
@@ -216,13 +222,11 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
     bins = np.empty(len(z), dtype=np.intp)
     bins[order] = np.arange(len(z)) * count // len(z)
     weights = pairs.weights
-    total = np.bincount(bins, weights)
     places = np.linspace(law.z[0], law.z[-1], _PLACES)
     base = Smoother(bins, weights, places, np.empty((0, count)))
     at, y = base.means(z), base.means(mean)
-    noise = _noise(bins, weights, mean - y[bins])
-    expected = float(weights @ pairs.expected / weights.sum())
-    scale = float(np.sqrt(max(expected, 1e-12 * float(law.weights @ (law.s - law.s.mean()) ** 2))))
+    noise = _noise(base, z, (mean - y[bins]) ** 2)
+    scale = max(pairs.expected, 1e-6 * float(np.sqrt(law.variance)), 1e-150)
     # Bias: sizes from a tenth of what is expected to all of what is seen.
     most = max(10.0 * scale, 3.0 * float(np.abs(y).max()))
     sizes = np.geomspace(0.03 * scale, most, 16)
@@ -254,19 +258,25 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
         rows = chosen == h
         drawn[rows] = gain @ y + rng.standard_normal((rows.sum(), _PLACES)) @ root.T
     b = np.stack([np.interp(law.z, places, one) for one in (matrix @ y, *drawn)])
-    v = _variances(law, pairs, smoother, z, max(scale, 1e-150) ** 2, rng)
+    v = _variances(law, pairs, smoother, z, scale**2, rng)
     return CorrectedLaw(law.s, law.spread, law.z, law.mass, b, v, law.node, smoother)
 
 
-def _noise(bins: Indices, weights: Array, away: Array) -> Array:
-    """Variances of weighted means of bins, of which half is that of neighbors."""
-    total = np.bincount(bins, weights)
-    number = total**2 / np.bincount(bins, weights**2)
-    each = np.bincount(bins, weights * away**2) / total * number / np.maximum(number - 1.0, 0.5)
-    padded = np.concatenate([each[:1], each, each[-1:]])
-    smooth = 0.5 * each + 0.25 * (padded[:-2] + padded[2:])
-    least = 1e-6 * max(float(smooth.mean()), 1e-300)
-    return np.asarray((np.maximum(smooth, least)) / number)
+def _noise(smoother: Smoother, z: Array, squares: Array) -> Array:
+    """Variances of weighted means of bins, from squares (m,) of which they are a smooth mean.
+
+    A quadratic in the score: variances of single bins would favor those with small values.
+    """
+    weights, bins = smoother.weights, smoother.bins
+    number = np.bincount(bins, weights) ** 2 / np.bincount(bins, weights**2)
+    at, y = smoother.means(z), smoother.means(squares)
+    mean = max(float(weights @ squares / weights.sum()), 1e-300)
+    powers = np.vander(at, min(3, len(at) // 4 + 1))
+    root = np.sqrt(number)
+    fit = np.linalg.lstsq(powers * root[:, None], np.log(np.maximum(y, 1e-3 * mean)) * root)[0]
+    smooth = np.exp(powers @ fit)
+    smooth *= float(number @ y) / float(number @ smooth)
+    return np.asarray(np.maximum(smooth, 1e-300) * len(z) / max(len(z) - len(at), 1) / number)
 
 
 def _variances(
@@ -280,15 +290,14 @@ def _variances(
     """v at the nodes, (1 + K, n): exponential in the score, its level and slope by Bayes' rule."""
     r = pairs.r - smoother.at(pairs.r.mean(axis=1), z)[:, None]
     products = r[:, 0] * r[:, 1]
-    bins, weights = smoother.bins, smoother.weights
+    weights = smoother.weights
     at, y = smoother.means(z), smoother.means(products)
     # Fitting b takes its degrees of freedom out of the residuals.
     freedom = float(np.trace(smoother.matrix @ _nearest(at, smoother.places)))
     y = y + freedom / len(z) * float(weights @ r.mean(axis=1) ** 2 / weights.sum())
-    noise = _noise(bins, weights, products - smoother.means(products)[bins])
+    noise = _noise(smoother, z, (products - y[smoother.bins]) ** 2)
     center = float(np.median(at))
-    spread = float(law.weights @ (law.s - law.weights @ law.s) ** 2)
-    levels = np.geomspace(1e-3 * expected, max(30.0 * expected, 3.0 * spread), 60)
+    levels = np.geomspace(1e-3 * expected, max(30.0 * expected, 3.0 * law.variance), 60)
     slopes = _SLOPE_WIDTH * np.linspace(-2.0, 2.0, 9)
     shape = np.exp(slopes[:, None] * (at - center))
     fit = levels[:, None, None] * shape

@@ -45,8 +45,9 @@ class RiskState:
     ----------
     scenarios, models, parts
         Where θ comes from, models of the losses, and one of each output of g.
-    chosen, dense, laws
-        Position of the chosen model, dense θ with Ĵ, and the law of each loss.
+    kept, dense, laws
+        Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
+        each loss.
     n_pairs
         Number of pairs.
     coordinates, inner, values, weights
@@ -56,7 +57,7 @@ class RiskState:
     scenarios: Scenarios
     models: list[ModelOfJ]
     parts: ModelOfJ | None
-    chosen: int
+    kept: tuple[int, ...]
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
     coordinates: Array
@@ -66,7 +67,7 @@ class RiskState:
 
     @property
     def model(self) -> ModelOfJ:
-        return self.models[self.chosen]
+        return self.models[self.kept[0]]
 
     @property
     def n_pairs(self) -> int:
@@ -165,12 +166,12 @@ class TailSampling(Method[RiskState]):
             else:
                 models = scenarios.fit(learning, self.lines)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
-            chosen = self._chosen(models, pairs)
-            if last is not None and same and chosen == last.state.chosen:
+            kept = self._kept(models, pairs)
+            if last is not None and same and kept[0] == last.state.kept[0]:
                 dense = last.state.dense
             else:
-                dense = scenarios.dense(models[chosen], REPLICATES, stream.child(8))
-            state = RiskState(scenarios, models, parts, chosen, dense, (), *pairs)
+                dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
+            state = RiskState(scenarios, models, parts, kept, dense, (), *pairs)
             estimate, laws = self._estimate(problem, state, raw, design)
         return Turn(design, estimate, _with_laws(state, laws))
 
@@ -191,15 +192,16 @@ class TailSampling(Method[RiskState]):
         theta, inner, values, weights = (np.concatenate(one) for one in zip(*found, strict=True))
         return theta, inner, values, weights
 
-    def _chosen(self, models: list[ModelOfJ], pairs: tuple[Array, Array, Array, Array]) -> int:
-        """The model that explains g best, of those that the first pairs do not refute."""
+    def _kept(
+        self, models: list[ModelOfJ], pairs: tuple[Array, Array, Array, Array]
+    ) -> tuple[int, ...]:
+        """Models that the first pairs do not refute; first the one that explains g best."""
         theta, inner, values, weights = (one[:_MOST_CHOOSING] for one in pairs)
         if len(models) < 2 or not len(values):
-            return len(models) - 1
+            return (len(models) - 1,)
         check = Check(theta, weights, inner, self.lines(values))
-        return min(
-            check.unrefuted(models), key=lambda k: float((check.residuals(models[k]) ** 2).mean())
-        )
+        left = [float((check.residuals(model) ** 2).mean()) for model in models]
+        return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
 
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
@@ -220,6 +222,7 @@ class TailSampling(Method[RiskState]):
         r = self._residuals(state) if state.n_pairs else np.empty((0, 2, n_lines))
         fresh = self.lines(state.values) if state.n_pairs else r
         learned = self.lines(raw[:, 0].reshape(len(raw), -1))
+        expected = _expected(state) if state.n_pairs else np.zeros(n_lines)
         for c in range(n_lines):
             law = nodes_of(dense.j[:, c], dense.weights, dense.owner)
             if not state.n_pairs:
@@ -227,11 +230,8 @@ class TailSampling(Method[RiskState]):
                 values[c] = self.targets.values(law)[:, 0]
                 parts.append(np.full((n_keys, 1), np.inf))
                 continue
-            some = slice(0, 512)
-            expected = model.sd(state.coordinates[some])[:, c] ** 2
-            mean = np.full(state.n_pairs, float(np.mean(expected)))
-            mean[some] = expected
-            pairs = Pairs(model.mean(state.coordinates)[:, c], r[:, :, c], state.weights, mean)
+            s = model.mean(state.coordinates)[:, c]
+            pairs = Pairs(s, r[:, :, c], state.weights, float(expected[c]))
             law = corrected(law, pairs, stream.child(9).generator())
             laws.append(law)
             found = self.targets.values(law)
@@ -286,10 +286,22 @@ class TailSampling(Method[RiskState]):
         return out
 
 
+def _expected(state: RiskState) -> Array:
+    """Errors (L,) of Ĵ that are expected before the pairs are seen.
+
+    Those that the model expects itself, and half the square of its distance to another that no
+    pair refutes: either of them may be right.
+    """
+    some = state.coordinates[:_MOST_CHOOSING]
+    square = state.model.sd(some) ** 2
+    for k in state.kept[1:]:
+        square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
+    return np.asarray(np.sqrt(np.median(square, axis=0)))
+
+
 def _said(state: RiskState, law: CorrectedLaw) -> str:
-    sd = float(np.sqrt(law.weights @ (law.s - law.weights @ law.s) ** 2))
-    explained = float(law.weights @ law.v[0])
-    share = explained / max(explained + sd**2, 1e-300)
+    rest = float(law.weights @ law.v[0])
+    share = rest / max(rest + law.variance, 1e-300)
     text = (
         f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the variance "
         "of the loss unexplained, which the law of the loss accounts for"

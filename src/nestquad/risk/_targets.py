@@ -46,7 +46,7 @@ class Targets:
         everywhere. Near means within the error of Ĵ, or a few percent of its spread.
         """
         best = slice(0, 1)
-        sd = float(np.sqrt(law.weights @ (law.s - law.weights @ law.s) ** 2))
+        sd = float(np.sqrt(law.variance))
         m, e = law.m[0], law.e[0]
         total = np.zeros(len(s))
         for kind, level in self.keys:
