@@ -135,15 +135,15 @@ class Law(ABC):
     def _score(self, x: Array) -> Array:
         raise UnsupportedError(
             f"The score of {self!r} is not known. Laws with a score: Uniform, Normal, LogNormal, "
-            "Independent of those, and Transport or Sampler made with score=."
+            "MultivariateT, Independent of those, and Transport or Sampler made with score=."
         )
 
     def _to_uniform(self, x: Array) -> Array:
         """Invert `_from_uniform` for a single law at x (N, dim)."""
         raise UnsupportedError(
             f"The transport of {self!r} cannot be inverted, so a point of it has no known place in "
-            "the unit cube. Known for Uniform, Normal, LogNormal, scipy.stats distributions with a "
-            "cdf, and Independent of those."
+            "the unit cube. Known for Uniform, Normal, LogNormal, MultivariateT, "
+            "scipy.stats distributions with a cdf, and Independent of those."
         )
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
