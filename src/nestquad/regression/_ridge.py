@@ -36,6 +36,7 @@ def ridge(
     weights: Array | None = None,
     *,
     max_points: int = _MOST_POINTS,
+    max_terms: int = _MOST_TERMS,
 ) -> Ridge:
     """Regress values (n, p) on polynomials of uniforms (n, d), with weights (n,).
 
@@ -45,7 +46,7 @@ def ridge(
     coordinates compete with uniform ones, however the laws are written.
     """
     n, dim = min(len(values), max_points), uniform.shape[1]
-    terms = _terms(dim, min(int(_TERMS_A_POINT * n), _MOST_TERMS))
+    terms = _terms(dim, min(int(_TERMS_A_POINT * n), max_terms))
     few = min(n, _CHOICE)
     known = [term for term in terms if len(terms) <= few // 2 or len(term) < 2]
     spread = values[:few].var(axis=0)

@@ -18,23 +18,24 @@ _NODES, _PLACES = 1800, 25
 _PAIRS_A_BIN, _MOST_BINS = 16, 48
 # Draws of the correction: their spread is known to 6 %.
 DRAWS = 128
-# Widths of the prior of the correction's size, as factors of what the model expects: its opinion
-# of itself is right within a factor of three or four.
-_BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 1.5, 1.0, 0.3
+# Widths of priors: a size of the correction that is e times as large or as small as what the model
+# expects is as many times less likely. Models are often wrong about themselves, now and then by
+# orders of magnitude, so the prior has long tails.
+_BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 1.0, 1.0, 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
 
-    `expected` is the error of Ĵ that is expected beforehand. Shapes: s = Ĵ (m,), r (m, 2), weights
-    (m,).
+    `expected` are squares of errors of Ĵ that are expected beforehand. Shapes: s = Ĵ (m,), r
+    (m, 2), weights and expected (m,).
     """
 
     s: Array
     r: Array
     weights: Array
-    expected: float
+    expected: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +203,11 @@ class Smoother:
         total = np.bincount(self.bins, self.weights)
         return np.asarray(np.bincount(self.bins, self.weights * values) / total)
 
+    def medians(self, values: Array) -> Array:
+        """Medians of three neighboring bins at a time."""
+        each = [values[np.abs(self.bins - k) <= 1] for k in range(self.bins.max() + 1)]
+        return np.array([np.median(one) for one in each])
+
     def at(self, values: Array, z: Array) -> Array:
         """The smoothed values (m,) of pairs at scores z."""
         return np.asarray(np.interp(z, self.places, self.matrix @ self.means(values)))
@@ -225,23 +231,27 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
     places = np.linspace(law.z[0], law.z[-1], _PLACES)
     base = Smoother(bins, weights, places, np.empty((0, count)))
     at, y = base.means(z), base.means(mean)
-    noise = _noise(base, z, (mean - y[bins]) ** 2)
-    scale = max(pairs.expected, 1e-6 * float(np.sqrt(law.variance)), 1e-150)
-    # Bias: sizes from a tenth of what is expected to all of what is seen.
+    noise = _noise(base, mean - y[bins])
+    claimed = base.medians(pairs.expected) + max(1e-12 * law.variance, 1e-300)
+    scale = float(np.sqrt(np.median(claimed)))
+    # Bias: sizes from next to nothing to all of what is seen.
     most = max(10.0 * scale, 3.0 * float(np.abs(y).max()))
-    sizes = np.geomspace(0.03 * scale, most, 16)
+    sizes = np.geomspace(1e-4 * scale, most, 24)
     logs, fits = [], []
     for length in (0.7, 2.0):
         both = np.concatenate([at, places])
         k = 0.5 + 0.5 * np.exp(-0.5 * ((both[:, None] - both) / length) ** 2)
         for size in sizes:
             cov = size**2 * k
-            factor = cho_factor(cov[:count, :count] + np.diag(noise), lower=True)
+            # Rounding of the kernel counts as noise where residuals have none.
+            factor = cho_factor(
+                cov[:count, :count] + np.diag(noise + 1e-10 * size**2), lower=True
+            )
             fit = cho_solve(factor, y)
             logs.append(
                 -0.5 * float(y @ fit)
                 - float(np.log(np.diag(factor[0])).sum())
-                - 0.5 * (np.log(size / (0.5 * scale)) / _BIAS_WIDTH) ** 2
+                - abs(float(np.log(size / (0.5 * scale)))) / _BIAS_WIDTH
             )
             gain = cho_solve(factor, cov[:count, count:]).T
             fits.append((gain, cov[count:, count:] - gain @ cov[:count, count:]))
@@ -258,25 +268,20 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
         rows = chosen == h
         drawn[rows] = gain @ y + rng.standard_normal((rows.sum(), _PLACES)) @ root.T
     b = np.stack([np.interp(law.z, places, one) for one in (matrix @ y, *drawn)])
-    v = _variances(law, pairs, smoother, z, scale**2, rng)
+    v = _variances(law, pairs, smoother, z, claimed, rng)
     return CorrectedLaw(law.s, law.spread, law.z, law.mass, b, v, law.node, smoother)
 
 
-def _noise(smoother: Smoother, z: Array, squares: Array) -> Array:
-    """Variances of weighted means of bins, from squares (m,) of which they are a smooth mean.
+def _noise(smoother: Smoother, away: Array) -> Array:
+    """Variances of weighted means of bins, from deviations (m,).
 
-    A quadratic in the score: variances of single bins would favor those with small values.
+    Averages over seven bins: variances of single bins would favor those with small values.
     """
     weights, bins = smoother.weights, smoother.bins
     number = np.bincount(bins, weights) ** 2 / np.bincount(bins, weights**2)
-    at, y = smoother.means(z), smoother.means(squares)
-    mean = max(float(weights @ squares / weights.sum()), 1e-300)
-    powers = np.vander(at, min(3, len(at) // 4 + 1))
-    root = np.sqrt(number)
-    fit = np.linalg.lstsq(powers * root[:, None], np.log(np.maximum(y, 1e-3 * mean)) * root)[0]
-    smooth = np.exp(powers @ fit)
-    smooth *= float(number @ y) / float(number @ smooth)
-    return np.asarray(np.maximum(smooth, 1e-300) * len(z) / max(len(z) - len(at), 1) / number)
+    each = smoother.means(away**2) * number / np.maximum(number - 1.0, 0.5)
+    smooth = np.array([each[max(k - 3, 0) : k + 4].mean() for k in range(len(each))])
+    return np.asarray(np.maximum(smooth, 1e-300) / number)
 
 
 def _variances(
@@ -284,10 +289,13 @@ def _variances(
     pairs: Pairs,
     smoother: Smoother,
     z: Array,
-    expected: float,
+    claimed: Array,
     rng: np.random.Generator,
 ) -> Array:
-    """v at the nodes, (1 + K, n): exponential in the score, its level and slope by Bayes' rule."""
+    """v at the nodes, (1 + K, n): what is claimed in each bin, times an exponential in the score.
+
+    Level and slope of the exponential follow by Bayes' rule.
+    """
     r = pairs.r - smoother.at(pairs.r.mean(axis=1), z)[:, None]
     products = r[:, 0] * r[:, 1]
     weights = smoother.weights
@@ -295,19 +303,20 @@ def _variances(
     # Fitting b takes its degrees of freedom out of the residuals.
     freedom = float(np.trace(smoother.matrix @ _nearest(at, smoother.places)))
     y = y + freedom / len(z) * float(weights @ r.mean(axis=1) ** 2 / weights.sum())
-    noise = _noise(smoother, z, (products - y[smoother.bins]) ** 2)
+    noise = _noise(smoother, products - y[smoother.bins])
     center = float(np.median(at))
-    levels = np.geomspace(1e-3 * expected, max(30.0 * expected, 3.0 * law.variance), 60)
+    levels = np.geomspace(1e-9, max(30.0, 3.0 * law.variance / float(np.median(claimed))), 80)
     slopes = _SLOPE_WIDTH * np.linspace(-2.0, 2.0, 9)
-    shape = np.exp(slopes[:, None] * (at - center))
+    shape = claimed * np.exp(slopes[:, None] * (at - center))
     fit = levels[:, None, None] * shape
     logs = -0.5 * ((y - fit) ** 2 / noise).sum(axis=2)
-    logs = logs - 0.5 * (0.5 * np.log(levels / expected) / _VARIANCE_WIDTH)[:, None] ** 2
+    logs = logs - np.abs(0.5 * np.log(levels) / _VARIANCE_WIDTH)[:, None]
     logs = logs - 0.5 * (slopes / _SLOPE_WIDTH) ** 2
     chance = np.exp(logs - logs.max()).ravel()
     chance /= chance.sum()
     far = np.clip(law.z, at[0], at[-1]) - center
-    every = (levels[:, None, None] * np.exp(slopes[:, None] * far)).reshape(-1, len(far))
+    base = np.exp(np.interp(law.z, at, np.log(claimed)))
+    every = (levels[:, None, None] * base * np.exp(slopes[:, None] * far)).reshape(-1, len(far))
     chosen = rng.choice(len(chance), DRAWS, p=chance)
     return np.concatenate([(chance @ every)[None], every[chosen]])
 

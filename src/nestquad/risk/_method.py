@@ -222,7 +222,7 @@ class TailSampling(Method[RiskState]):
         r = self._residuals(state) if state.n_pairs else np.empty((0, 2, n_lines))
         fresh = self.lines(state.values) if state.n_pairs else r
         learned = self.lines(raw[:, 0].reshape(len(raw), -1))
-        expected = _expected(state) if state.n_pairs else np.zeros(n_lines)
+        expected = _expected(state) if state.n_pairs else np.zeros((0, n_lines))
         for c in range(n_lines):
             law = nodes_of(dense.j[:, c], dense.weights, dense.owner)
             if not state.n_pairs:
@@ -231,7 +231,7 @@ class TailSampling(Method[RiskState]):
                 parts.append(np.full((n_keys, 1), np.inf))
                 continue
             s = model.mean(state.coordinates)[:, c]
-            pairs = Pairs(s, r[:, :, c], state.weights, float(expected[c]))
+            pairs = Pairs(s, r[:, :, c], state.weights, expected[:, c])
             law = corrected(law, pairs, stream.child(9).generator())
             laws.append(law)
             found = self.targets.values(law)
@@ -287,16 +287,19 @@ class TailSampling(Method[RiskState]):
 
 
 def _expected(state: RiskState) -> Array:
-    """Errors (L,) of Ĵ that are expected before the pairs are seen.
+    """Squares (m, L) of errors of Ĵ that are expected before values of the pairs are seen.
 
     Those that the model expects itself, and half the square of its distance to another that no
     pair refutes: either of them may be right.
     """
-    some = state.coordinates[:_MOST_CHOOSING]
-    square = state.model.sd(some) ** 2
-    for k in state.kept[1:]:
-        square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
-    return np.asarray(np.sqrt(np.median(square, axis=0)))
+    found = []
+    for start in range(0, state.n_pairs, _ROWS):
+        some = state.coordinates[start : start + _ROWS]
+        square = state.model.sd(some) ** 2
+        for k in state.kept[1:]:
+            square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
+        found.append(square)
+    return np.concatenate(found)
 
 
 def _said(state: RiskState, law: CorrectedLaw) -> str:

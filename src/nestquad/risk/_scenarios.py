@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import comb
 
 import numpy as np
 from scipy.stats import rankdata
@@ -25,8 +26,8 @@ REPLICATES = 16
 # Limits of time and memory: numbers that are computed for all dense θ (a second), base-2 logarithms
 # of the number of θ of a replicate, scenarios drawn from a law that can only be sampled.
 _NUMBERS, _FEWEST, _MOST, _CLOUD = 1 << 26, 10, 14, 1 << 16
-# Points of a ridge: its Gram matrix of at most 500 terms takes a second.
-_RIDGE_POINTS = 1 << 14
+# Points and terms of a ridge: its Gram matrix takes a second.
+_RIDGE_POINTS, _RIDGE_TERMS = 1 << 14, 500
 # Outputs for which a lattice model is fitted, which takes a second for each; a ridge takes more.
 _JOINT_OUTPUTS = 6
 
@@ -92,8 +93,14 @@ class Scenarios(ABC):
             kind = grid.outer_points.periodization
             weights = density(kind, periodic(kind, points))
         scales = scale_of(values)
-        # Polynomials of low degree in scores of θ, and of x as control variates.
-        found = ridge(values / scales, points, weights, max_points=_RIDGE_POINTS)
+        # Polynomials of low degree in scores of θ, and of x as control variates. A ridge shrinks
+        # all alike: the fewer degrees, the less noise, if they explain g as well.
+        dim = points.shape[1]
+        tried = [
+            ridge(values / scales, points, weights, max_points=_RIDGE_POINTS, max_terms=most)
+            for most in sorted({min(comb(dim + k, k), _RIDGE_TERMS) for k in range(1, 5)})
+        ]
+        found = min(tried, key=lambda one: sum(fit.loo for fit in one.fits))
         n, dim = found.table.n_points, theta.shape[1]
         return RegressionModel(
             tuple(
