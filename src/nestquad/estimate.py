@@ -21,7 +21,15 @@ from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, Step
 
-__all__ = ["Loop", "as_budget", "check_evaluation", "estimate", "settled", "validated"]
+__all__ = [
+    "Loop",
+    "as_budget",
+    "check_evaluation",
+    "estimate",
+    "settled",
+    "solved",
+    "validated",
+]
 
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
@@ -92,6 +100,38 @@ def estimate(
     >>> est.status, bool(abs(est.value - problem.exact) < 1e-3)
     ('converged', True)
     """
+    return solved(
+        problem,
+        budget=budget,
+        tol=tol,
+        rtol=rtol,
+        method=method,
+        rng=rng,
+        executor=executor,
+        store=store,
+        progress=progress,
+        max_seconds=max_seconds,
+        retries=retries,
+        certify=certify,
+    )[0]
+
+
+def solved(
+    problem: NestedExpectation,
+    *,
+    budget: int | None,
+    tol: float | None,
+    rtol: float | None,
+    method: str | Method[Any],
+    rng: RNGLike,
+    executor: Executor | None,
+    store: str | os.PathLike[str] | None,
+    progress: ProgressLike,
+    max_seconds: float | None,
+    retries: int,
+    certify: bool = False,
+) -> tuple[Estimate, Turn[Any]]:
+    """The answer of `estimate`, and the last turn, whose state has what a method has learned."""
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
@@ -128,13 +168,15 @@ def estimate(
         if isinstance(show, Progress):
             show.close()
     for text in found.warnings:
-        warnings.warn(text, NestquadWarning, stacklevel=2)
+        warnings.warn(text, NestquadWarning, stacklevel=3)
     reused = {} if opened is None else {"n_reused": evaluator.n_reused}
-    return replace(
+    assert loop.last is not None
+    answer = replace(
         found,
         seconds=time.perf_counter() - started,
         diagnostics={**found.diagnostics, **reused},
     )
+    return answer, loop.last
 
 
 def settled(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from nestquad._threads import one_blas_thread
-from nestquad._typing import Array, Indices
+from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
@@ -18,7 +18,7 @@ from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
-from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
+from nestquad.risk._scenarios import REPLICATES, PairPoints, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
@@ -173,7 +173,7 @@ class TailSampling(Method[RiskState]):
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
             state = RiskState(scenarios, models, parts, kept, dense, (), *pairs)
             estimate, laws = self._estimate(problem, state, raw, design)
-        return Turn(design, estimate, _with_laws(state, laws))
+        return Turn(design, estimate, replace(state, laws=laws))
 
     def _drawn(
         self, scenarios: Scenarios, evaluations: Evaluations, design: LearnedDesign
@@ -184,8 +184,9 @@ class TailSampling(Method[RiskState]):
                 theta, inner, values = scenarios.draws(evaluations, level)
             except OutOfTimeError:
                 break
-            weights = getattr(design.grids[level].outer_points, "weights")[: len(values)]
-            found.append((theta, inner, values, weights))
+            points = design.grids[level].outer_points
+            assert isinstance(points, PairPoints)
+            found.append((theta, inner, values, points.weights[: len(values)]))
         if not found:
             empty = np.empty((0, 2, 0))
             return np.empty((0, 0)), empty, empty, np.empty(0)
@@ -237,10 +238,19 @@ class TailSampling(Method[RiskState]):
             found = self.targets.values(law)
             values[c] = found[:, 0]
             drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
-            drawn = drawn * np.sqrt(1.0 + _FEW / state.n_pairs)
+            drawn = drawn * widening(state.n_pairs)
             rest = [drawn, self.targets.dense_errors(law, found[:, 0])]
+            # J given Ĵ is normal only roughly: half of the effect of its variance, and tails.
+            bare, heavy = (
+                self.targets.values(one)[:, :1]
+                for one in (law.without_variance(), law.heavy_tailed())
+            )
+            rest += [0.5 * (found[:, :1] - bare), heavy - found[:, :1]]
+            # On few coordinates, the θ at a level are few, and the error of Ĵ is the same at them.
+            local = 2.0 ** (1.0 - model.dim) * self.targets.local_errors(law, values[c])
+            rest.append(self.targets.shifted(law, values[c], local)[:, None])
             shift = float(few_event_errors(r[:, :, c].mean(axis=1)[:, None], _shares(pairs))[0])
-            rest.append(self.targets.shifted(law, values[c], shift)[:, None])
+            rest.append(self.targets.shifted(law, values[c], np.full(n_keys, shift))[:, None])
             rest.append(self._unseen(law, pairs, values[c], len(raw))[:, None])
             if np.ptp(learned[:, c]) == 0 and np.ptp(fresh[:, :, c]) == 0:
                 notes.append(NO_VARIATION)
@@ -286,6 +296,11 @@ class TailSampling(Method[RiskState]):
         return out
 
 
+def widening(n_pairs: int) -> float:
+    """Of a bar from few pairs."""
+    return float(np.sqrt(1.0 + _FEW / max(n_pairs, 1)))
+
+
 def _expected(state: RiskState) -> Array:
     """Squares (m, L) of errors of Ĵ that are expected before values of the pairs are seen.
 
@@ -321,12 +336,3 @@ def _interpolates(model: ModelOfJ) -> bool:
 
 def _shares(pairs: Pairs) -> Array:
     return np.asarray((pairs.weights / pairs.weights.sum())[:, None])
-
-
-def _with_laws(state: RiskState, laws: tuple[CorrectedLaw, ...]) -> RiskState:
-    from dataclasses import replace
-
-    return replace(state, laws=laws)
-
-
-__all__ = ["FEWEST", "Indices", "RiskState", "TailSampling"]

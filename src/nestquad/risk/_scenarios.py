@@ -7,18 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
 from nestquad._scale import scale_of
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.distributions import Empirical
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
 from nestquad.methods.learned import DenseSet, RegressionModel
 from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
 from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
 from nestquad.regression import Regression, ridge
 
 # Independently shifted sets of dense θ, whose spread is the error of their average.
@@ -69,7 +71,7 @@ class Scenarios(ABC):
         grid = evaluations.design.grids[level]
         values = evaluations.values(grid.n_outer, level)
         rows = len(values)
-        assert isinstance(grid.outer_points, Pairs)
+        assert isinstance(grid.outer_points, PairPoints)
         inner = self._inner(evaluations, rows, level)
         return grid.outer_points.coordinates[:rows], inner, values.reshape(rows, 2, -1)
 
@@ -120,7 +122,7 @@ class Scenarios(ABC):
         """Coordinates of the θ that are learned from."""
 
 
-class Pairs(Given):
+class PairPoints(Given):
     """θ at which pairs of x are drawn, with coordinates (m, d) and weights (m,)."""
 
     coordinates: Array
@@ -130,6 +132,9 @@ class Pairs(Given):
         super().__init__(theta, space)
         object.__setattr__(self, "coordinates", points.uniform)
         object.__setattr__(self, "weights", points.weights)
+
+
+_NOTHING = Estimate(np.nan, np.inf, 0, 0, 0, "none")  # a lattice grows by its design alone
 
 
 class LawScenarios(Scenarios):
@@ -143,8 +148,8 @@ class LawScenarios(Scenarios):
 
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
         if self._joint:
-            before = None if last is None else Turn(last, None, None)  # type: ignore[arg-type]
-            own = replace(goal, adaptive=True) if goal.adaptive else replace(goal, budget=n)
+            before: Turn[Any] | None = None if last is None else Turn(last, _NOTHING, None)
+            own = goal if goal.adaptive else replace(goal, budget=n)
             return JointLattice().sized(self.problem, own, n, before)
         return Design((Grid(n, 1, Sobol(), IID(), None, goal.stream),))
 
@@ -164,7 +169,7 @@ class LawScenarios(Scenarios):
 
     def given(self, points: DenseSet) -> Given:
         clipped = np.clip(points.uniform, 1e-15, 1.0 - 1e-15)
-        return Pairs(clipped, "uniform", replace(points, uniform=clipped))
+        return PairPoints(clipped, "uniform", replace(points, uniform=clipped))
 
     def _learned(self, evaluations: Evaluations) -> Array:
         uniform = evaluations.outer().uniform
@@ -204,14 +209,14 @@ class GivenScenarios(Scenarios):
     @cached_property
     def coordinates(self) -> Array:
         ranks = rankdata(self.cloud.theta, axis=0)
-        return (ranks - 0.5) / len(ranks)
+        return np.asarray((ranks - 0.5) / len(ranks))
 
     @cached_property
-    def _order(self) -> Array:
+    def _order(self) -> Indices:
         """Scenarios to learn from, evenly by weight, for any number of them."""
         steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, _CLOUD))[0, :, 0]
         total = np.cumsum(self.cloud.weights)
-        return np.searchsorted(total[:-1], steps * total[-1], "right")
+        return np.asarray(np.searchsorted(total[:-1], steps * total[-1], "right"))
 
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
         points = Given(self.cloud.theta[self._order], "native")
@@ -229,10 +234,10 @@ class GivenScenarios(Scenarios):
 
     def given(self, points: DenseSet) -> Given:
         assert points.owner is not None
-        return Pairs(self.cloud.theta[points.owner], "native", points)
+        return PairPoints(self.cloud.theta[points.owner], "native", points)
 
     def _learned(self, evaluations: Evaluations) -> Array:
-        return self.coordinates[self._order]
+        return np.asarray(self.coordinates[self._order])
 
 
 def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:

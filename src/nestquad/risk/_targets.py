@@ -12,7 +12,7 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.risk._law import CorrectedLaw
 
-Kind: TypeAlias = Literal["var", "es", "exceed", "epe", "ene", "pfe"]
+Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, float]
 _BELOW_ONE = "probabilities strictly between 0 and 1, such as 0.99"
 
@@ -37,7 +37,7 @@ class Targets:
     @classmethod
     def exposure(cls, pfe: float | Sequence[float]) -> Targets:
         levels = _numbers("var", pfe, levels=True)
-        return cls((("epe", 0.0), ("ene", 0.0), *(("pfe", p) for p in levels)))
+        return cls((("ee", 0.0), ("ene", 0.0), *(("pfe", p) for p in levels)))
 
     def interest(self, law: CorrectedLaw, s: Array) -> Array:
         """Density of draws (M,) relative to the law, over dense Ĵ = s: where answers depend on J.
@@ -50,7 +50,7 @@ class Targets:
         m, e = law.m[0], law.e[0]
         total = np.zeros(len(s))
         for kind, level in self.keys:
-            if kind in ("epe", "ene"):
+            if kind in ("ee", "ene"):
                 share = np.ones(len(s))
             else:
                 c = level if kind == "exceed" else float(law.quantile(level, best)[0])
@@ -83,25 +83,45 @@ class Targets:
             else:
                 both = law.replicate_excess(0.0)
                 mean = law.replicate_mean()
-                rows.append(both if kind == "epe" else both - mean)
+                rows.append(both if kind == "ee" else both - mean)
         return np.stack(rows)
 
-    def shifted(self, law: CorrectedLaw, values: Array, shift: float) -> Array:
-        """Changes (k,) of the measures if all J were larger by a small shift."""
-        found = []
-        for kind, level in self.keys:
+    def local_errors(self, law: CorrectedLaw, values: Array) -> Array:
+        """√v (k,) at the levels of the measures."""
+        order = np.argsort(law.m[0], kind="stable")
+        levels = [
+            level if kind == "exceed" else value
+            for (kind, level), value in zip(self.keys, values, strict=True)
+        ]
+        return np.asarray(np.sqrt(np.interp(levels, law.m[0, order], law.v[0, order])))
+
+    def shifted(self, law: CorrectedLaw, values: Array, shifts: Array) -> Array:
+        """Changes (k,) of the measures if all J were larger or smaller by small shifts (k,)."""
+        found, best = np.abs(shifts), slice(0, 1)
+        for i, (kind, level) in enumerate(self.keys):
             if kind == "exceed":
-                up = law.survival(level - shift, slice(0, 1)) - law.survival(level, slice(0, 1))
-                down = law.survival(level + shift, slice(0, 1)) - law.survival(level, slice(0, 1))
-                found.append(float(np.maximum(np.abs(up), np.abs(down))[0]))
-            else:
-                found.append(shift)
-        return np.array(found)
+                sides = [law.survival(level + sign * shifts[i], best)[0] for sign in (1.0, -1.0)]
+                found[i] = max(abs(side - values[i]) for side in sides)
+        return found
 
 
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
 # the scale of one.
 _NEAR = 0.15
+
+
+def label(kind: Kind, level: float) -> str:
+    """The name of a measure.
+
+    Examples
+    --------
+    >>> label("var", 0.99), label("exceed", 100.0)
+    ('VaR 99 %', 'P(J > 100)')
+    """
+    if kind == "exceed":
+        return f"P(J > {level:g})"
+    words = {"var": "VaR", "es": "ES", "pfe": "PFE", "ee": "EE", "ene": "ENE"}
+    return words[kind] if kind in ("ee", "ene") else f"{words[kind]} {100 * level:g} %"
 
 
 def _value(law: CorrectedLaw, kind: Kind, level: float) -> Array:
@@ -113,7 +133,7 @@ def _value(law: CorrectedLaw, kind: Kind, level: float) -> Array:
         c = law.quantile(level)
         return c + law.excess(c) / (1.0 - level)
     positive = law.excess(0.0)
-    return positive if kind == "epe" else positive - law.m @ law.weights
+    return positive if kind == "ee" else positive - law.m @ law.weights
 
 
 def _numbers(argument: str, given: object, levels: bool = False) -> tuple[float, ...]:
