@@ -30,7 +30,7 @@ _EPILOG = """\
 examples:
   nestquad risk model.py:book --var 0.99 --es 0.975 --exceed 100 --budget 1e4 --report risk.html
   nestquad risk model.py:problem --var 0.95,0.99 --rtol 0.02 --json
-  nestquad risk model.py:netting_set --exposure --outputs 0.5,1,2,5 --default-curve 0.02 --budget 1e4
+  nestquad risk model.py:swaps --exposure --outputs 0.5,1,2 --default-curve 0.02 --budget 1e4
   nestquad risk simulation.csv --scenario scenario --loss desk_a,desk_b --var 0.99
 
 A CSV has a header and a row for each inner draw: its scenario, and losses in one or more columns.

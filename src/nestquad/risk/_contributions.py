@@ -14,8 +14,10 @@ from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._method import RiskState
 from nestquad.risk._targets import Kind, Targets
 
-# Dense θ at which all outputs are predicted (memory), and bootstrap samples of the pairs.
-_DENSE, _BOOTSTRAP, _ROWS = 1 << 16, 64, 1 << 12
+# Predictions of outputs that memory holds, bootstrap samples of the pairs, rows at a time.
+_NUMBERS, _BOOTSTRAP, _ROWS = 1 << 22, 64, 1 << 12
+# Standard deviations of J around a quantile over which outputs are averaged, less their slope.
+_NEAR = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +97,12 @@ class _Tool:
         dense, parts = state.dense, state.parts
         assert parts is not None
         assert dense.owner is not None
-        step = -(-len(dense.j) // _DENSE)
-        some = slice(None, None, step)
+        self.rng = np.random.default_rng(0)
+        # Some at random where memory is short: every other point of a lattice is a bad lattice.
+        most = max(_NUMBERS // state.values.shape[2], 1 << 14)
+        some = np.arange(len(dense.j))
+        if len(some) > most:
+            some = np.sort(self.rng.choice(some, most, replace=False))
         self.node, self.owner, self.weights = (
             self.law.node[some],
             dense.owner[some],
@@ -106,20 +112,24 @@ class _Tool:
         self.j = np.concatenate([parts.mean(block) for block in blocks])
         views = [parts.at(state.coordinates, state.inner[:, k]) for k in (0, 1)]
         self.residuals = state.values - np.stack(views, axis=1)
-        self.rng = np.random.default_rng(0)
 
     def estimate(self, kind: Kind, level: float, value: float, whole: Estimate) -> Estimate:
         law = self.law
         if kind == "var":
-            c, node_weights = value, law.at_level(value)
-            rest = c - law.m[0]
+            width = _NEAR * float(np.sqrt(law.variance))
+            node_weights = law.near(value, width)
+            rest = value - float(node_weights @ law.m[0])
         else:
-            c = float(law.quantile(level, slice(0, 1))[0])
-            node_weights, rest = law.beyond(c), law.residual_beyond(c)
+            width, c = 0.0, float(law.quantile(level, slice(0, 1))[0])
+            node_weights = law.beyond(c)
+            rest = float(node_weights @ law.residual_beyond(c))
         # How much a θ of each node counts.
         count = node_weights / np.maximum(law.weights, 1e-300)
         everyone = np.arange(len(self.residuals))
-        predicted, by_replicate = self._predicted(count)
+        predicted, by_replicate, slopes = self._predicted(count)
+        # The rest J − m belongs to scenarios that are near, or to what Ĵ does not explain.
+        v = float(node_weights @ law.v[0])
+        self.slopes, self.mixed = slopes, width**2 / max(width**2 + v, 1e-300)
         best = self._of(everyone, node_weights, rest, predicted)
         draws = [
             self._of(self.rng.integers(len(everyone), size=len(everyone)), node_weights, rest, None)
@@ -138,20 +148,23 @@ class _Tool:
             status=whole.status,
         )
 
-    def _predicted(self, count: Array) -> tuple[Array, Array]:
-        """Mean (p,) of the outputs that the ridge predicts, and its error (R, p) by replicate."""
+    def _predicted(self, count: Array) -> tuple[Array, Array, Array]:
+        """Mean (p,) of the outputs that the ridge predicts, its error (R, p), slopes in the sum."""
         weights = self.weights * count[self.node]
         n = int(self.owner.max()) + 1
         total = np.bincount(self.owner, weights, n)
         sums = np.stack([np.bincount(self.owner, weights * one, n) for one in self.j.T], axis=1)
         mean = sums.sum(axis=0) / max(float(total.sum()), 1e-300)
+        away = self.j - mean
+        slopes = weights * away.sum(axis=1) @ away
+        slopes = slopes / slopes.sum() if slopes.sum() > 0 else np.full(len(mean), 1 / len(mean))
         if n < 2:
-            return mean, np.zeros((1, len(mean)))
+            return mean, np.zeros((1, len(mean))), slopes
         # Linearized ratio, as replicates have few θ in the tail.
-        away = (sums - total[:, None] * mean) / max(float(total.mean()), 1e-300)
-        return mean, away / np.sqrt(n * (n - 1.0))
+        lacks = (sums - total[:, None] * mean) / max(float(total.mean()), 1e-300)
+        return mean, (lacks - lacks.sum(axis=1)[:, None] * slopes) / np.sqrt(n * (n - 1.0)), slopes
 
-    def _of(self, rows: Indices, weights: Array, rest: Array, predicted: Array | None) -> Array:
+    def _of(self, rows: Indices, weights: Array, rest: float, predicted: Array | None) -> Array:
         """Contributions (p,) by resampled pairs; without `predicted`, less what does not change."""
         law, state, smoother = self.law, self.state, self.law.smoother
         assert smoother is not None
@@ -169,12 +182,12 @@ class _Tool:
             ],
             axis=1,
         )
-        share = self._shares(w)
-        own = weights @ smooth + float(weights @ rest) * share
+        share = self.mixed * self.slopes + (1.0 - self.mixed) * self._shares(w)
+        own = weights @ smooth + rest * share
         if predicted is None:
             return np.asarray(own)
         found = predicted + own
-        lacking = float(weights @ (law.m[0] + rest)) - float(found.sum())
+        lacking = float(weights @ law.m[0]) + rest - float(found.sum())
         return np.asarray(found + lacking * share)
 
     def _shares(self, w: Array) -> Array:

@@ -103,7 +103,7 @@ class CorrectedLaw:
 
     def _density(self, c: Array, rows: slice = slice(None)) -> Array:
         t = (self.m[rows] - np.asarray(c)[:, None]) / self.e[rows]
-        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.e[rows])
+        return np.asarray(np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.e[rows]))
 
     def density(self, c: Array, rows: slice = slice(None)) -> Array:
         return self._density(c, rows) @ self.weights
@@ -153,10 +153,11 @@ class CorrectedLaw:
         n = len(found)
         return np.zeros(1) if n < 2 else (found - found.mean()) / np.sqrt(n * (n - 1.0))
 
-    def at_level(self, c: float) -> Array:
-        """Weights (n,) of the nodes given J = c."""
-        found = self.weights * self._density(np.array([c]), slice(0, 1))[0]
-        return np.asarray(found / found.sum())
+    def near(self, c: float, width: float) -> Array:
+        """Weights (n,) of the nodes given that J is near c, within a standard deviation."""
+        found = np.exp(-0.5 * (self.m[0] - c) ** 2 / (self.e[0] ** 2 + width**2))
+        found = self.weights * found / np.sqrt(self.e[0] ** 2 + width**2)
+        return np.asarray(found / max(float(found.sum()), 1e-300))
 
     def beyond(self, c: float) -> Array:
         """Weights (n,) of the nodes given J > c."""
@@ -185,15 +186,15 @@ def nodes_of(s: Array, weights: Array, owner: Indices) -> CorrectedLaw:
     reach = float(np.abs(z).max()) * (1.0 + 1e-9)
     where = np.floor((z + reach) / (2.0 * reach) * _NODES).astype(np.intp)
     used, node = np.unique(where, return_inverse=True)
-    mass = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
-    mass = np.asarray(mass.reshape(n_sets, -1), dtype=float)
+    cells = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
+    mass: Array = np.asarray(cells.reshape(n_sets, -1), dtype=np.float64)
     total = np.maximum(mass.mean(axis=0), 1e-300)
     middle, score = (np.bincount(node, share * one) / total for one in (s, z))
     spread = np.bincount(node, share * (s - middle[node]) ** 2) / total
     # Narrower than 0.6 of the distance between nodes, a sum of normal densities has ripples.
     gaps = np.diff(middle, prepend=-np.inf, append=np.inf)
     near = 0.6 * np.nan_to_num(np.minimum(gaps[:-1], gaps[1:]), posinf=0.0)
-    least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-300)
+    least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-100)
     spread = np.maximum(spread, np.maximum(near, least) ** 2)
     none = np.zeros((1, len(used)))
     return CorrectedLaw(middle, spread, score, mass, none, none, node)

@@ -20,8 +20,8 @@ from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
 from nestquad.methods.learned import DenseSet, RegressionModel
 from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate
 from nestquad.regression import Regression, ridge
+from nestquad.result import Estimate
 
 # Independently shifted sets of dense θ, whose spread is the error of their average.
 REPLICATES = 16
@@ -219,8 +219,15 @@ class GivenScenarios(Scenarios):
         return np.asarray(np.searchsorted(total[:-1], steps * total[-1], "right"))
 
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
-        points = Given(self.cloud.theta[self._order], "native")
-        return Design((Grid(min(n, _CLOUD), 1, points, IID(), None, goal.stream),))
+        grid = Grid(min(n, _CLOUD), 1, self._points(self._order), IID(), None, goal.stream)
+        return Design((grid,))
+
+    def _points(self, rows: Indices, pairs: DenseSet | None = None) -> Given:
+        points, space = self.cloud.theta[rows], "native"
+        if isinstance(self.problem.outer_law, Empirical):  # by the one uniform that drives it
+            upper = np.cumsum(self.cloud.weights)
+            points, space = (upper - 0.5 * self.cloud.weights)[rows, None], "uniform"
+        return Given(points, space) if pairs is None else PairPoints(points, space, pairs)
 
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         return [self._ridge(evaluations, lines)]
@@ -234,7 +241,7 @@ class GivenScenarios(Scenarios):
 
     def given(self, points: DenseSet) -> Given:
         assert points.owner is not None
-        return PairPoints(self.cloud.theta[points.owner], "native", points)
+        return self._points(points.owner, points)
 
     def _learned(self, evaluations: Evaluations) -> Array:
         return np.asarray(self.coordinates[self._order])
