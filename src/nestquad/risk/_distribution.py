@@ -72,7 +72,7 @@ class LossDistribution:
         ax = axes_or_new(ax)
         low, high = self.band()
         above = 1.0 - self.probability
-        shown = above > 2e-4
+        shown = (above > 2e-4) & (above < 0.999)
         look = series_styles(1)[0]
         x = self.losses[shown]
         floor = np.maximum(1.0 - high[shown], 1e-5)
