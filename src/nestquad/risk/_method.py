@@ -28,9 +28,9 @@ _LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
 _START = 1024
 # Share of the pairs whose θ come from their law, wherever the answer is.
 _EVERYWHERE = 0.15
-# Limit of time: numbers that may be computed for ĝ at all pairs (ten seconds), rows at a time.
+# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
-# Bars from m pairs are wider by _WIDER √(1 + _FEW/m): on even seeds of the families in studies/risk,
+# Bars from m pairs are wider by _WIDER √(1 + _FEW/m): on even seeds of the families of studies,
 # draws of the correction alone cover in 80–90 %.
 _WIDER, _FEW = 1.3, 20.0
 # Fewer hits beyond a threshold than this are few, and three more are possible.
@@ -215,68 +215,79 @@ class TailSampling(Method[RiskState]):
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
     ) -> tuple[Estimate, tuple[CorrectedLaw, ...]]:
-        stream, dense, model = design.grids[0].stream, state.dense, state.model
+        dense, model = state.dense, state.model
         assert dense.owner is not None
-        n_lines, n_keys = dense.j.shape[1], len(self.targets.keys)
-        fields = {
-            "n_evaluations": design.n_evaluations,
-            "n_outer": len(raw) + state.n_pairs,
-            "n_inner": 1,
-            "method": self.name,
-        }
-        laws: list[CorrectedLaw] = []
-        values = np.empty((n_lines, n_keys))
-        parts: list[Array] = []
+        laws = [nodes_of(s, dense.weights, dense.owner) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
-        r = self._residuals(state) if state.n_pairs else np.empty((0, 2, n_lines))
-        fresh = self.lines(state.values) if state.n_pairs else r
-        learned = self.lines(raw[:, 0].reshape(len(raw), -1))
-        expected = _expected(state) if state.n_pairs else np.zeros((0, n_lines))
-        for c in range(n_lines):
-            law = nodes_of(dense.j[:, c], dense.weights, dense.owner)
-            if not state.n_pairs:
-                laws.append(law)
-                values[c] = self.targets.values(law)[:, 0]
-                parts.append(np.full((n_keys, 1), np.inf))
-                continue
-            s = model.mean(state.coordinates)[:, c]
-            pairs = Pairs(s, r[:, :, c], state.weights, expected[:, c])
-            law = corrected(law, pairs, stream.child(9).generator())
-            laws.append(law)
-            found = self.targets.values(law)
-            values[c] = found[:, 0]
-            drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
-            drawn = drawn * widening(state.n_pairs)
-            rest = [drawn, self.targets.dense_errors(law, found[:, 0])]
-            # J given Ĵ is normal only roughly: half of the effect of its variance, and tails.
-            bare, heavy = (
-                self.targets.values(one)[:, :1]
-                for one in (law.without_variance(), law.heavy_tailed())
-            )
-            rest += [0.5 * (found[:, :1] - bare), heavy - found[:, :1]]
-            # On few coordinates, the θ at a level are few, and the error of Ĵ is the same at them.
-            local = 2.0 ** (1.0 - model.dim) * self.targets.local_errors(law, values[c])
-            rest.append(self.targets.shifted(law, values[c], local)[:, None])
-            shift = float(few_event_errors(r[:, :, c].mean(axis=1)[:, None], _shares(pairs))[0])
-            rest.append(self.targets.shifted(law, values[c], np.full(n_keys, shift))[:, None])
-            rest.append(self._unseen(law, pairs, values[c], len(raw))[:, None])
-            if np.ptp(learned[:, c]) == 0 and np.ptp(fresh[:, :, c]) == 0:
-                notes.append(NO_VARIATION)
-                rest.append(np.full((n_keys, 1), np.inf))
-            parts.append(np.concatenate(rest, axis=1))
-        directions = np.concatenate(parts) if self.each else parts[0]
-        if not state.n_pairs:
-            notes.append("no fresh draws yet: the error is unknown")
-        else:
+        found: list[tuple[Array, dict[str, Array]]] = []
+        if state.n_pairs:
+            s, r, expected = model.mean(state.coordinates), self._residuals(state), _expected(state)
+            for c, law in enumerate(laws):
+                pairs = Pairs(s[:, c], r[:, :, c], state.weights, expected[:, c])
+                # The same stream for all: errors of dates go together.
+                laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
+                found.append(self._measured(laws[c], pairs, len(raw), model.dim))
             notes.append(_said(state, laws[0]))
+        else:
+            for law in laws:
+                values = self.targets.values(law)[:, 0]
+                found.append((values, {"unknown": np.full((len(values), 1), np.inf)}))
+            notes.append("no fresh draws yet: the error is unknown")
+        learned = self.lines(raw[:, 0].reshape(len(raw), -1))
+        constant = np.ptp(learned, axis=0) == 0
+        if state.n_pairs:
+            constant &= np.ptp(self.lines(state.values), axis=(0, 1)) == 0
+        if constant.any():
+            notes.append(NO_VARIATION)
+        for c, (values, parts) in enumerate(found):
+            parts["constant"] = np.full((len(values), 1), np.inf if constant[c] else 0.0)
         estimate = Estimate.from_directions(
-            values.ravel(),
-            directions,
+            np.concatenate([values for values, _ in found]),
+            np.concatenate([np.concatenate(list(parts.values()), axis=1) for _, parts in found]),
             problem=problem.label,
-            diagnostics={"model": type(model).__name__, "notes": notes},
-            **fields,
+            diagnostics={
+                "model": type(model).__name__,
+                "error_parts": {
+                    name: np.concatenate([np.linalg.norm(p[name], axis=1) for _, p in found])
+                    for name in found[0][1]
+                },
+                "notes": notes,
+            },
+            n_evaluations=design.n_evaluations,
+            n_outer=len(raw) + state.n_pairs,
+            n_inner=1,
+            method=self.name,
         )
         return estimate, tuple(laws)
+
+    def _measured(
+        self, law: CorrectedLaw, pairs: Pairs, n_learned: int, dim: int
+    ) -> tuple[Array, dict[str, Array]]:
+        """Measures (k,) of one loss, and directions (k, ·) of their errors by cause."""
+        targets, n = self.targets, len(pairs.s)
+        found = targets.values(law)
+        values = found[:, 0]
+        drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
+        bare, heavy = (
+            targets.values(one)[:, 0] for one in (law.without_variance(), law.heavy_tailed())
+        )
+        # On few coordinates, the θ at a level are few, and the error of Ĵ is the same at them.
+        local = 2.0 ** (1.0 - dim) * targets.local_errors(law, values)
+        mean = pairs.r.mean(axis=1)[:, None]
+        events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
+        columns = {
+            # J given Ĵ is normal only roughly: half of the effect of its variance, and its tails.
+            "variance": 0.5 * (values - bare),
+            "tails": heavy - values,
+            "local": targets.shifted(law, values, local),
+            "events": targets.shifted(law, values, events),
+            "hits": self._unseen(law, pairs, values, n_learned),
+        }
+        return values, {
+            "correction": widening(n) * drawn,
+            "average": targets.dense_errors(law, values),
+            **{name: column[:, None] for name, column in columns.items()},
+        }
 
     def _residuals(self, state: RiskState) -> Array:
         model, n = state.model, state.n_pairs
@@ -297,10 +308,9 @@ class TailSampling(Method[RiskState]):
         out = np.zeros(len(values))
         for i, (kind, c) in enumerate(self.targets.keys):
             if kind == "exceed":
-                m, e = (np.interp(pairs.s, law.s, one[0]) for one in (law.m, law.e))
-                hits = float((m + e * 0.0 > c).sum())
+                hits = int((np.interp(pairs.s, law.s, law.m[0]) > c).sum())
                 if hits < _HITS:
-                    out[i] = np.sqrt(max(values[i] * n, 0.0) + 3.0) / (n + len(m))
+                    out[i] = np.sqrt(max(values[i] * n, 0.0) + 3.0) / (n + len(pairs.s))
         return out
 
 
@@ -340,7 +350,3 @@ def _said(state: RiskState, law: CorrectedLaw) -> str:
 def _affordable(model: ModelOfJ, dim: int) -> float:
     """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
     return np.inf if isinstance(model, RegressionModel) else _NUMBERS / (model.n_points * dim)
-
-
-def _shares(pairs: Pairs) -> Array:
-    return np.asarray((pairs.weights / pairs.weights.sum())[:, None])
