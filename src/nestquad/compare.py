@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import number, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, UnsupportedError, optional_module
@@ -21,6 +22,7 @@ from nestquad.result import plain
 
 __all__ = ["COLUMNS", "Comparison", "Row", "compare"]
 
+_COUNT = "a whole number of at least 1, and below a million"
 COLUMNS = (
     "method",
     "evaluations",
@@ -150,10 +152,13 @@ def compare(
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
-    if not isinstance(replicates, int | np.integer) or replicates < 1:
-        raise InputError("replicates", repr(replicates), "a whole number of at least 1")
+    if not number("replicates", replicates, _COUNT, above=0, below=1e6).is_integer():
+        raise InputError("replicates", repr(replicates), _COUNT)
+    replicates, show = int(replicates), as_progress(progress)
     if isinstance(methods, str | Method):
         methods = [methods]
+    if methods is not None and (not isinstance(methods, Iterable) or np.ndim(methods) != 1):
+        raise InputError("methods", shown(methods), "names or configured methods, or None")
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
@@ -164,7 +169,6 @@ def compare(
             method.plan(problem, Goal(stream, one))
     # Of several answers the first is compared: the table has one line for each method.
     exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
-    show = as_progress(progress)
     total = sum(budgets) * len(chosen) * replicates
     done = 0
     rows = []

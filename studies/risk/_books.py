@@ -47,7 +47,7 @@ class Family:
                 np.log(_SPOT) - book.near**2 / 2, book.near, inner.correlation, outer_base
             ),
             inner=inner.sampler if self.sampled else inner,
-            g=_Loss(book, simulated),
+            g=_Loss(book, simulated, _today(book)),
         )
         count = sum(map(len, book.options))
         drivers = "samples" if self.sampled else f"{inner_base} drivers of x"
@@ -58,7 +58,7 @@ class Family:
 
 def _drawn(rng: np.random.Generator, n: int, exotic: float) -> Book:
     volatility = rng.uniform(0.15, 0.5, n)
-    # Every asset has a position; a single asset has its fair share of books of twenty.
+    # Every asset has a position.
     where = np.concatenate([np.arange(n), rng.integers(n, size=int(rng.integers(20, 101)) - n)])
     tilt = rng.normal(scale=0.5)  # books are long or short on the whole
     options: list[list[_Option]] = [[] for _ in range(n)]
@@ -136,6 +136,7 @@ class _Loss:
 
     book: Book
     simulated: bool
+    today: float
 
     def __call__(self, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
         n, paid = self.book.n, 0.0
@@ -147,4 +148,4 @@ class _Loss:
                     alive = one.survival(start, price, far)
                     payoff = payoff * (x[..., n + i] < alive if self.simulated else alive)
                 paid = paid + payoff
-        return _today(self.book) - paid
+        return self.today - paid

@@ -6,7 +6,7 @@ Nothing here uses an estimator of nestquad. J itself is a closed form everywhere
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -30,7 +30,7 @@ MEASURES: Mapping[str, tuple[str, float]] = {
 
 
 class LawOfJ(Protocol):
-    """Quantiles, shortfalls and exceedances of J with their own errors."""
+    """Quantiles, shortfalls and exceedances of J with their own errors; a dataclass."""
 
     def quantile(self, p: float) -> tuple[float, float]: ...
 
@@ -41,6 +41,7 @@ class LawOfJ(Protocol):
 
 def truths(law: LawOfJ, levels: Mapping[str, float]) -> dict[str, Truth]:
     """All measures of a law; `levels` are those of the exceedances."""
+    law = replace(law)  # its points are needed here only, and go with the copy
     found = {}
     for name, (kind, p) in MEASURES.items():
         value, error = (

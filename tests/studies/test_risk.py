@@ -98,6 +98,22 @@ def test_dense_truths_agree_with_fourier_series():
     assert truth.value == pytest.approx(q + excess.value / 0.025, rel=2e-3)
 
 
+def test_truths_on_a_line_agree_with_a_fine_grid():
+    made, n = risk.sketch("book1", 2), 200_000
+    j = np.sort(made.law.h(stats.norm.ppf((np.arange(n) + 0.5) / n)))
+    truth = risk.truth("book1", 2)
+    assert truth["VaR 99"].value == pytest.approx(j[int(0.99 * n)], rel=1e-3)
+    assert truth["VaR 99.9"].value == pytest.approx(j[int(0.999 * n)], rel=2e-3)
+    assert truth["ES 97.5"].value == pytest.approx(j[int(0.975 * n) :].mean(), rel=1e-4)
+    assert truth["P 1"].value == pytest.approx((j > made.levels["P 1"]).mean(), rel=2e-3)
+
+
+def test_tails_of_claims_agree_with_fourier_series():
+    made, truth = risk.sketch("insurer", 2), risk.truth("insurer", 2)["P 0.1"]
+    series = made.law.total.exceedance(made.levels["P 0.1"])
+    assert abs(truth.value - series.value) <= 2 * truth.error + series.error
+
+
 def test_sums_that_are_normal_have_normal_measures(monkeypatch):
     monkeypatch.setattr("studies.risk._truth._LOG2", 15)
     total = Sum((lambda z: z + 1.0, lambda z: 2.0 * z), np.array([0.5, 0.8]))

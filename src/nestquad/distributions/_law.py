@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.special import ndtr
 
+from nestquad._checks import shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -212,6 +213,8 @@ class Law(ABC):
 
 def as_floats(argument: str, value: Any) -> Array:
     """Convert to a float64 array, or say why that is not possible."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(argument, "a masked array", "real numbers", "Fill what is missing first.")
     try:
         raw = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -227,8 +230,8 @@ def check_count(argument: str, value: Any) -> int:
         count = operator.index(value)
     except TypeError:
         count = 0
-    if count < 1 or isinstance(value, bool):
-        raise InputError(argument, repr(value), "a whole number of at least 1")
+    if not 1 <= count < 1e6 or isinstance(value, bool):
+        raise InputError(argument, shown(value), "a whole number of at least 1, below a million")
     return count
 
 

@@ -83,9 +83,10 @@ def contributions_of(
     """
     found: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
     tool = _Tool(state)
-    for (kind, level), value in zip(targets.keys, np.atleast_1d(estimate.value), strict=True):
+    both = np.stack([np.atleast_1d(estimate.value), np.atleast_1d(estimate.std_error)], axis=1)
+    for (kind, level), (value, error) in zip(targets.keys, both, strict=True):
         if kind in found:
-            found[kind][level] = tool.estimate(kind, level, float(value), estimate)
+            found[kind][level] = tool.estimate(kind, level, float(value), float(error), estimate)
     return Contributions(tuple(names), found["var"], found["es"])
 
 
@@ -113,7 +114,9 @@ class _Tool:
         views = [parts.at(state.coordinates, state.inner[:, k]) for k in (0, 1)]
         self.residuals = state.values - np.stack(views, axis=1)
 
-    def estimate(self, kind: Kind, level: float, value: float, whole: Estimate) -> Estimate:
+    def estimate(
+        self, kind: Kind, level: float, value: float, error: float, whole: Estimate
+    ) -> Estimate:
         law = self.law
         if kind == "var":
             width = _NEAR * float(np.sqrt(law.variance))
@@ -137,6 +140,7 @@ class _Tool:
         ]
         reference = self._of(everyone, node_weights, rest, None)
         errors = [(np.array(draws) - reference).T / np.sqrt(_BOOTSTRAP), by_replicate.T]
+        errors.append(slopes[:, None] * error)  # of the measure itself
         return Estimate.from_directions(
             best,
             np.concatenate(errors, axis=1),
