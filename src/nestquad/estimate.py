@@ -128,6 +128,7 @@ def estimate(
         max_seconds=max_seconds,
         retries=retries,
         certify=certify,
+        store_check=store_check,
     )[0]
 
 
@@ -145,6 +146,7 @@ def solved(
     max_seconds: float | None,
     retries: int,
     certify: bool = False,
+    store_check: bool = True,
 ) -> tuple[Estimate, Turn[Any]]:
     """The answer of `estimate`, and the last turn, whose state has what a method has learned."""
     started = time.perf_counter()

@@ -44,6 +44,7 @@ def measure(
     progress: ProgressLike = False,
     max_seconds: float | None = None,
     retries: int = 0,
+    store_check: bool = True,
 ) -> RiskReport:
     """Measure the risk of J(θ) = E[g(x, θ) | θ]: value at risk, shortfall, exceedance.
 
@@ -66,7 +67,7 @@ def measure(
         or a function from dates to these. Values of g are discounted ones.
     recovery
         Share that is recovered on default.
-    budget, tol, rtol, rng, executor, store, progress, max_seconds, retries
+    budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
         As in :func:`nestquad.estimate`; tolerances hold for each measure.
 
     Returns
@@ -109,6 +110,7 @@ def measure(
         progress=progress,
         max_seconds=max_seconds,
         retries=retries,
+        store_check=store_check,
     )
     state: RiskState = turn.state
     notes = tuple(found.diagnostics["notes"])
