@@ -115,6 +115,14 @@ def test_given_scenarios_with_weights():
     assert found.value == pytest.approx(exact, abs=0.15)
 
 
+def test_scenarios_that_can_only_be_sampled():
+    outer = nq.Sampler(lambda n, rng: rng.standard_normal((n, 2)), dim=2)
+    problem = nq.NestedExpectation(outer, nq.Normal(np.zeros(2), 1.0), _linear().g)
+    found = risk.measure(problem, budget=1000, rng=0).var[0.99]
+    assert found.value == pytest.approx(np.sqrt(5.0) * norm.ppf(0.99), rel=0.03)
+    assert _holds(found, float(np.sqrt(5.0) * norm.ppf(0.99)))
+
+
 def test_contributions_add_up_and_match_euler():
     report = risk.measure(_linear(3, several=True), budget=2000, rng=0, outputs=["a", "b", "c"])
     sd = np.sqrt(14.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import comb
 from typing import Any
@@ -189,33 +189,28 @@ class _Lines(Evaluations):
         return self.lines(found.reshape(*found.shape[:2], -1))
 
 
-@dataclass(frozen=True)
-class _Cloud:
-    theta: Array
-    weights: Array
-
-
 class GivenScenarios(Scenarios):
     """Weighted scenarios, given or sampled once; their coordinates are ranks."""
 
     @cached_property
-    def cloud(self) -> _Cloud:
+    def cloud(self) -> tuple[Array, Array]:
+        """θ (K, d) and their probabilities (K,)."""
         law = self.problem.outer_law
         if isinstance(law, Empirical):
-            return _Cloud(law.samples, law.weights)
+            return law.samples, law.weights
         theta = law.sample(_CLOUD, self.stream.child(3).generator())
-        return _Cloud(theta, np.full(_CLOUD, 1.0 / _CLOUD))
+        return theta, np.full(_CLOUD, 1.0 / _CLOUD)
 
     @cached_property
     def coordinates(self) -> Array:
-        ranks = rankdata(self.cloud.theta, axis=0)
+        ranks = rankdata(self.cloud[0], axis=0)
         return np.asarray((ranks - 0.5) / len(ranks))
 
     @cached_property
     def _order(self) -> Indices:
         """Scenarios to learn from, evenly by weight, for any number of them."""
         steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, _CLOUD))[0, :, 0]
-        total = np.cumsum(self.cloud.weights)
+        total = np.cumsum(self.cloud[1])
         return np.asarray(np.searchsorted(total[:-1], steps * total[-1], "right"))
 
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
@@ -223,10 +218,10 @@ class GivenScenarios(Scenarios):
         return Design((grid,))
 
     def _points(self, rows: Indices, pairs: DenseSet | None = None) -> Given:
-        points, space = self.cloud.theta[rows], "native"
+        points, space = self.cloud[0][rows], "native"
         if isinstance(self.problem.outer_law, Empirical):  # by the one uniform that drives it
-            upper = np.cumsum(self.cloud.weights)
-            points, space = (upper - 0.5 * self.cloud.weights)[rows, None], "uniform"
+            upper = np.cumsum(self.cloud[1])
+            points, space = (upper - 0.5 * self.cloud[1])[rows, None], "uniform"
         return Given(points, space) if pairs is None else PairPoints(points, space, pairs)
 
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
@@ -237,7 +232,7 @@ class GivenScenarios(Scenarios):
         owner = np.zeros(len(j), dtype=np.intp)
         if not isinstance(self.problem.outer_law, Empirical):  # a sample has an error, given θ not
             owner = np.arange(len(j)) % n
-        return DenseSet(self.coordinates, self.cloud.weights, j, owner)
+        return DenseSet(self.coordinates, self.cloud[1], j, owner)
 
     def given(self, points: DenseSet) -> Given:
         assert points.owner is not None
