@@ -29,6 +29,7 @@ from nestquad.cli._arguments import (
     wrote,
 )
 from nestquad.cli._plan import add_plan
+from nestquad.cli._risk import add_risk
 from nestquad.cli._serve import add_serve
 from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
@@ -53,6 +54,7 @@ examples:
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
   nestquad voi serve
+  nestquad risk model.py:problem --var 0.99 --es 0.975 --budget 1e4
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -287,6 +289,7 @@ def _parser() -> argparse.ArgumentParser:
     add_plan(partial(_command, commands))
     add_voi(partial(_command, commands))
     add_serve(partial(_command, commands))
+    add_risk(partial(_command, commands))
 
     listing = _command(
         commands,
