@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import nestquad.voi.table._boost as _boost
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
-from nestquad.voi.table import _boost
 from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
