@@ -30,6 +30,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m studies promises --out docs
 	$(BIN)/python -m studies families --out docs
 	$(BIN)/python -m studies seconds --out docs --jobs 1
+	$(BIN)/python -m studies risk --out docs
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

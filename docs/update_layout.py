@@ -43,6 +43,7 @@ ORDER = (
     "plots",
     "pages",
     "voi",
+    "risk",
     "botorch",
     "reproduce.py",
     "cli",

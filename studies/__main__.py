@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper``, ``promises``, ``families``, ``seconds``."""
+"""Studies of nestquad: ``python -m studies paper``, promises, families, risk and others."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ examples:
 
 Times are wall times: use one process, on a machine that does nothing else.
 """
+_RISK = """\
+examples:
+  python -m studies risk --parity even --seeds 0-10 --families book5,insurer --runs 2
+  python -m studies risk --seeds 0-10 --runs 4
+  python -m studies risk --methods nmc,mlmc,lsmc --budgets 1e3,1e4
+
+Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/risk_runs.csv and
+finished runs are skipped; --fresh runs them again.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,7 +97,22 @@ def _parser() -> argparse.ArgumentParser:
             "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
+    _risk_options(
+        commands.add_parser(
+            "risk", help="risk measures on random books, beside rivals", epilog=_RISK, **how
+        )
+    )
+    faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
+    faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
+    faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
+    faults.set_defaults(run=_faults)
     return parser
+
+
+def _faults(args: argparse.Namespace) -> int:
+    from studies import faults
+
+    return 1 if faults.run(Path(args.out), args.times, args.line) else 0
 
 
 def _common(parser: argparse.ArgumentParser, out: str) -> None:
@@ -292,6 +316,49 @@ def _seconds(args: argparse.Namespace) -> int:
         f"python -m studies seconds --problems {','.join(selection.problems)} "
         f"--parity {args.parity} --tolerances {args.tolerances} --costs {args.costs} "
         f"--runs {args.runs} --jobs {args.jobs}"
+    )
+    report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _risk_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
+    parser.add_argument("--seeds", default="0-10", metavar="A-B", help="seeds of books, as 0-10")
+    parser.add_argument(
+        "--parity",
+        choices=("odd", "even", "both"),
+        default="odd",
+        help="odd: to report (default); even: to develop on",
+    )
+    parser.add_argument("--budgets", default="1e3,1e4,1e5", metavar="N[,N]", help="or none")
+    parser.add_argument("--tolerances", default="0.05", metavar="T[,T]", help="relative, or none")
+    parser.add_argument("--methods", metavar="NAME[,NAME]", help="the door and rivals (all)")
+    parser.add_argument("--runs", type=int, default=4, metavar="N", help="of each (default 4)")
+    parser.set_defaults(run=_risk)
+
+
+def _risk(args: argparse.Namespace) -> int:
+    from studies.risk import families
+    from studies.risk.study import METHODS, Selection, report
+
+    if args.runs < 1 or args.jobs < 0:
+        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+    selection = Selection(
+        families=_known("--families", args.families, families()) or families(),
+        seeds=_seeds(args.seeds),
+        parity=args.parity,
+        budgets=_numbers(args.budgets),
+        tolerances=_numbers(args.tolerances),
+        methods=_known("--methods", args.methods, METHODS) or METHODS,
+        runs=args.runs,
+    )
+    if not selection.chosen:
+        raise SystemExit(f"--seeds {args.seeds} has no {args.parity} seeds")
+    command = (
+        f"python -m studies risk --families {','.join(selection.families)} --seeds {args.seeds} "
+        f"--parity {args.parity} --budgets {args.budgets} --tolerances {args.tolerances} "
+        f"--methods {','.join(selection.methods)} --runs {args.runs}"
     )
     report(selection, Path(args.out), args.jobs, args.fresh, command)
     return 0

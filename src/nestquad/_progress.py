@@ -11,7 +11,9 @@ from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import choice
 from nestquad._typing import Array
+from nestquad.errors import EvaluationError, NestquadError
 from nestquad.evaluate import Grid
 from nestquad.problem import NestedExpectation
 from nestquad.result import summary
@@ -104,12 +106,31 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+@dataclass
+class _Guarded:
+    """The user's function, whose errors are told from those of g."""
+
+    function: Callable[[int, int, str], Any]
+
+    def __call__(self, done: int, total: int, message: str) -> None:
+        try:
+            self.function(done, total, message)
+        except NestquadError:
+            raise
+        except Exception as error:
+            raise EvaluationError(
+                f"progress raised {type(error).__name__}: {error}",
+                advice="It is called with (done, total, message).",
+            ) from error
+
+
 def as_progress(
     progress: ProgressLike, unit: str = "evaluations"
 ) -> Callable[[int, int, str], None]:
     """True: a line or an element; a callable (done, total, message): itself; False: nothing."""
     if callable(progress):
-        return progress
+        return _Guarded(progress)
+    choice("progress", progress, (True, False, None))
     if not progress:
         return lambda done, total, message: None
     return NotebookProgress(unit=unit) if _in_notebook() else Progress(unit=unit)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import number, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, UnsupportedError, optional_module
+from nestquad.errors import InputError, NestquadError, UnsupportedError, optional_module
 from nestquad.estimate import as_budget, estimate
 from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
@@ -21,6 +22,7 @@ from nestquad.result import plain
 
 __all__ = ["COLUMNS", "Comparison", "Row", "compare"]
 
+_COUNT = "a whole number of at least 1, and below a million"
 COLUMNS = (
     "method",
     "evaluations",
@@ -39,7 +41,8 @@ class Row:
     """One method at one budget, over all replicates.
 
     Errors are None where the exact value is not known; `spread` is the standard deviation of the
-    values over replicates, which is always there but does not see bias.
+    values over replicates, which is always there but does not see bias. `failure` says why a
+    method has no numbers.
     """
 
     method: str
@@ -52,6 +55,7 @@ class Row:
     half_width: float
     coverage: float | None
     seconds: float
+    failure: str = ""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -89,7 +93,8 @@ class Comparison:
             )
             for r in table
         ]
-        return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:]])
+        failed = [f"{row.method} failed: {row.failure}" for row in self.rows if row.failure]
+        return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:], *failed])
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
@@ -150,10 +155,15 @@ def compare(
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
-    if not isinstance(replicates, int | np.integer) or replicates < 1:
-        raise InputError("replicates", repr(replicates), "a whole number of at least 1")
+    if not number("replicates", replicates, _COUNT, above=0, below=1e6).is_integer():
+        raise InputError("replicates", repr(replicates), _COUNT)
+    replicates, show = int(replicates), as_progress(progress)
     if isinstance(methods, str | Method):
         methods = [methods]
+    if methods is not None and (
+        not isinstance(methods, Iterable) or isinstance(methods, np.ndarray)
+    ):
+        raise InputError("methods", shown(methods), "names or configured methods, or None")
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
@@ -164,25 +174,32 @@ def compare(
             method.plan(problem, Goal(stream, one))
     # Of several answers the first is compared: the table has one line for each method.
     exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
-    show = as_progress(progress)
     total = sum(budgets) * len(chosen) * replicates
     done = 0
     rows = []
     for one_budget in budgets:
         for method in chosen:
-            runs = []
+            runs, failure = [], ""
             for replicate in range(replicates):
-                runs.append(
-                    estimate(
+                try:
+                    found = estimate(
                         problem,
                         budget=one_budget,
                         method=method,
                         rng=stream.child(replicate).generator(),
                     )
-                )
+                except NestquadError as error:  # the other methods are compared all the same
+                    if len(chosen) == 1:
+                        raise
+                    failure = str(error)
+                    break
+                runs.append(found)
                 done += one_budget
                 show(done, total, f"{method.name} at {one_budget:,}")
-            rows.append(_summary(_label(method, chosen), one_budget, runs, exact))
+            if failure:
+                rows.append(_failed(_label(method, chosen), one_budget, failure))
+            else:
+                rows.append(_summary(_label(method, chosen), one_budget, runs, exact))
     if isinstance(show, Progress):
         show.close()
     return Comparison(problem.label, exact, replicates, tuple(rows))
@@ -201,6 +218,11 @@ def _applies(
     except (InputError, UnsupportedError):
         return False
     return True
+
+
+def _failed(label: str, budget: int, failure: str) -> Row:
+    nan = float("nan")
+    return Row(label, budget, 0, nan, None, None, nan, nan, None, nan, failure)
 
 
 def _summary(label: str, budget: int, runs: list[Any], exact: float | None) -> Row:

@@ -48,6 +48,7 @@ class ConditionalEstimate:
     model: ModelOfJ = field(repr=False)
     _law: Law = field(repr=False)
     _scalar: bool = field(repr=False)
+    _unit: Array = field(repr=False)
 
     def __call__(
         self, theta: ArrayLike, return_std: bool = False
@@ -92,6 +93,7 @@ class ConditionalEstimate:
         return (mean, self._shaped(self.model.sd(uniform), n_axes)) if return_std else mean
 
     def _shaped(self, values: Array, n_axes: int) -> Array | float:
+        values = values * self._unit
         out = values[:, 0] if self._scalar else values
         if n_axes == 2:
             return out
@@ -106,6 +108,7 @@ def conditional(
     rng: RNGLike = None,
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
+    store_check: bool = True,
 ) -> ConditionalEstimate:
     """Learn J(θ) = E[g(x, θ) | θ].
 
@@ -118,7 +121,7 @@ def conditional(
     method
         A method that learns J: ``"ckq"`` (the default), ``"joint"`` or ``"lsmc"``, or a configured
         one such as ``nq.CKQ(n_outer=32)``.
-    rng, executor, store
+    rng, executor, store, store_check
         As in :func:`nestquad.estimate`.
 
     Examples
@@ -138,7 +141,7 @@ def conditional(
         raise InputError(
             "method", repr(chosen.name), "a method that learns J: 'ckq', 'joint' or 'lsmc'"
         )
-    opened = None if store is None else Store.open(store, problem, rng)
+    opened = None if store is None else Store.open(store, problem, rng, store_check)
     evaluator = Evaluator(problem, executor, keep=True, store=opened)
     stream = Stream.from_rng(rng) if opened is None else opened.stream
     loop = Loop(chosen, Goal(stream, budget), evaluator)
@@ -164,6 +167,7 @@ def conditional(
         learned.model,
         problem.outer_law,
         learned.scalar,
+        evaluator.units.j_or_one,
     )
 
 

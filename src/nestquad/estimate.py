@@ -12,17 +12,36 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import choice, number
+from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
-from nestquad.evaluate import Design, Evaluations, Evaluator, OutOfTimeError, Store
+from nestquad.evaluate import (
+    Design,
+    Evaluations,
+    Evaluator,
+    OutOfTimeError,
+    Store,
+    call_f,
+)
 from nestquad.methods import Certificate, Goal, Method, Turn, as_method, model_of
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, Step
 
-__all__ = ["Loop", "as_budget", "check_evaluation", "estimate", "settled", "validated"]
+__all__ = [
+    "Loop",
+    "as_budget",
+    "check_evaluation",
+    "estimate",
+    "settled",
+    "solved",
+    "validated",
+]
 
+# Nobody will see the end of so many, at a nanosecond each; sizes fit into machine integers.
+_MOST = 1e15
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
 
@@ -41,6 +60,7 @@ def estimate(
     max_seconds: float | None = None,
     retries: int = 0,
     certify: bool = False,
+    store_check: bool = True,
 ) -> Estimate:
     """Estimate a nested expectation.
 
@@ -70,14 +90,18 @@ def estimate(
         True for a line in the terminal or an element of a notebook, or a callable
         ``(done, total, message)``.
     max_seconds
-        Start no new chunk of evaluations after this time; what is complete is analysed. Alone, it
-        asks for the best answer in that time.
+        Start no new chunk of evaluations after this time; what is complete is analysed, within
+        1.2 times the limit or else for the last answer. Alone, it asks for the best answer in
+        that time.
     retries
         How often to try again where g raises, or returns what is not finite.
     certify
         Spend a half of the evaluations on fresh independent draws. ``est.certified`` is an
         estimate of its own, whose interval rests on them alone, whatever the method's model is
         worth. A tolerance is then met by the certified interval.
+    store_check
+        Evaluate g again at a few of the points in a store, and refuse the store if a value is
+        another one now: files that g reads, or compiled code, may have changed.
 
     Returns
     -------
@@ -92,9 +116,45 @@ def estimate(
     >>> est.status, bool(abs(est.value - problem.exact) < 1e-3)
     ('converged', True)
     """
+    return solved(
+        problem,
+        budget=budget,
+        tol=tol,
+        rtol=rtol,
+        method=method,
+        rng=rng,
+        executor=executor,
+        store=store,
+        progress=progress,
+        max_seconds=max_seconds,
+        retries=retries,
+        certify=certify,
+        store_check=store_check,
+    )[0]
+
+
+def solved(
+    problem: NestedExpectation,
+    *,
+    budget: int | None,
+    tol: float | None,
+    rtol: float | None,
+    method: str | Method[Any],
+    rng: RNGLike,
+    executor: Executor | None,
+    store: str | os.PathLike[str] | None,
+    progress: ProgressLike,
+    max_seconds: float | None,
+    retries: int,
+    certify: bool = False,
+    store_check: bool = True,
+) -> tuple[Estimate, Turn[Any]]:
+    """The answer of `estimate`, and the last turn, whose state has what a method has learned."""
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
+    choice("certify", certify, (True, False))
+    show = as_progress(progress)
     hurried = budget is None
     adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
     chosen, budget = settled(method, budget, adaptive)
@@ -105,7 +165,7 @@ def estimate(
             f"at least {2 * Certificate.fewest} with certify=True",
             "Half of them are fresh draws, and fewer would show nothing.",
         )
-    opened = None if store is None else Store.open(store, problem, rng)
+    opened = None if store is None else Store.open(store, problem, rng, store_check)
     evaluator = Evaluator(
         problem,
         executor,
@@ -116,10 +176,11 @@ def estimate(
     )
     stream = Stream.from_rng(rng) if opened is None else opened.stream
     kind = CertifiedLoop if certify else Loop
-    goal = Goal(stream, budget, adaptive, hurried=hurried)
+    goal = Goal(stream, budget, adaptive, hurried=hurried, seconds=max_seconds)
     loop = kind(chosen, goal, evaluator, tol, rtol)
-    show = as_progress(progress)
-    if progress:
+    if max_seconds is not None:
+        loop.limit = started + _LATE * max_seconds
+    if progress is not False and progress is not None:
         _watch(loop, show, budget if certify and budget and not adaptive else 0)
     try:
         found = loop.run()
@@ -128,13 +189,15 @@ def estimate(
         if isinstance(show, Progress):
             show.close()
     for text in found.warnings:
-        warnings.warn(text, NestquadWarning, stacklevel=2)
-    reused = {} if opened is None else {"n_reused": evaluator.n_reused}
-    return replace(
+        warnings.warn(text, NestquadWarning, stacklevel=3)
+    counts = {"n_reused": evaluator.n_reused, "n_checked": evaluator.n_checked}
+    assert loop.last is not None
+    answer = replace(
         found,
         seconds=time.perf_counter() - started,
-        diagnostics={**found.diagnostics, **reused},
+        diagnostics={**found.diagnostics, **(counts if opened else {})},
     )
+    return answer, loop.last
 
 
 def settled(
@@ -157,7 +220,7 @@ def settled(
 
 def _watch(loop: Loop, show: Callable[[int, int, str], None], least: int) -> None:
     """Report every chunk: progress of this turn's design, and the estimate so far."""
-    running = Running(loop.evaluator.problem)
+    running = Running(loop.evaluator.given)
     design, total = loop.design, 0
 
     def progress(done: int) -> None:
@@ -191,7 +254,11 @@ def check_evaluation(problem: NestedExpectation, executor: object, retries: obje
         given = type(executor).__name__
         advice = "For Dask, client.get_executor()." if given == "Client" else ""
         raise InputError("executor", given, "a concurrent.futures.Executor, or None", advice)
-    if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
+    if (
+        isinstance(retries, bool | np.bool_)
+        or not isinstance(retries, int | np.integer)
+        or retries < 0
+    ):
         raise InputError("retries", repr(retries), "a whole number, 0 for none")
 
 
@@ -205,26 +272,26 @@ def validated(
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
     for name, value in (("tol", tol), ("rtol", rtol), ("max_seconds", max_seconds)):
-        if value is not None and not (_is_number(value) and 0 < value < np.inf):
-            raise InputError(name, repr(value), "a positive number, or None")
+        if value is not None:
+            number(name, value, "a positive number, or None")
     return None if budget is None else as_budget(budget)
 
 
 def as_budget(budget: Any) -> int:
     """A number of evaluations as an integer; 2 outer × 2 inner are the fewest that make sense."""
-    if not _is_number(budget) or not np.isfinite(budget) or int(budget) != budget or budget < 4:
-        raise InputError("budget", repr(budget), "a whole number of at least 4 evaluations")
-    return int(budget)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
+    expected = "a whole number of at least 4 evaluations, and below 10¹⁵"
+    value = number("budget", budget, expected, above=3, below=_MOST)
+    if not value.is_integer():
+        raise InputError("budget", repr(budget), expected)
+    return int(value)
 
 
 # Differences between few points are small by luck now and then. A half-width below the tolerance
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
+# Analysis may end this much after the limit on seconds: g was evaluated until then.
+_LATE = 1.2
 # Evaluations after which an infinite bar will not become finite soon.
 _HOPELESS = 10_000
 _WIDE = (
@@ -248,6 +315,7 @@ class Loop:
     design: Design | None = None
     last: Turn[Any] | None = None
     status: str = "done"
+    limit: float = np.inf
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
     _aimed: bool = field(init=False)
@@ -260,15 +328,47 @@ class Loop:
         self.start()
         try:
             while self.design is not None:
-                self.turn()
+                # What has no other answer is analysed to the end, unless values are kept for one.
+                kept = self.last is not None or self.evaluator.keep
+                with time_limit(self.limit if kept else np.inf):
+                    self.turn()
         except KeyboardInterrupt:
             if self.found is None:
                 raise
             self.status = "interrupted"
+        except OutOfTimeError:
+            if self.last is None:
+                return self._glimpse()
+            self.status = "time"
         except EvaluationError as error:
             error.estimate = None if self.found is None else self.answer("failed")
             raise
         return self.answer(self.status)
+
+    def _glimpse(self) -> Estimate:
+        """f at the first values, where there was no time for more: an answer without a bar."""
+        problem, j = self.evaluator.given, self.evaluator.glimpse
+        if j is None:
+            raise OutOfTimeError(
+                "time ran out before the first evaluation",
+                advice="Raise max_seconds; 'nqmc' and 'nmc' need the least time for points.",
+            )
+        value = problem.finish(call_f(problem, j[None], j.reshape(1, -1))[0])
+        note = (
+            "time ran out before the first design was complete: the value is f at the first "
+            "values of g; raise max_seconds, or lower the budget"
+        )
+        return Estimate(
+            float(value) if value.ndim == 0 else value,
+            np.inf if value.ndim == 0 else np.full(value.shape, np.inf),
+            self.evaluator.n_evaluations,
+            1,
+            1,
+            self.method.name,
+            "time",
+            diagnostics={"notes": [note]},
+            problem=problem.label,
+        )
 
     def start(self) -> None:
         """Plan the first design."""
@@ -287,8 +387,11 @@ class Loop:
         self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
         if self.design is None:
             self.status = self._end()
-        elif (now - started) * self.design.n_evaluations / before > deadline - now:
-            # The next turn takes longer than the last, and than there is time.
+            return
+        promised = (now - started) * self.design.n_evaluations / before
+        if self.goal.hurried and promised > deadline - now:
+            # A budget is begun all the same: it was asked for, and what is complete in time is
+            # analysed.
             self.status, self.design = "time", None
 
     def _end(self) -> str:
@@ -301,7 +404,7 @@ class Loop:
     @property
     def found(self) -> Estimate | None:
         """The answer so far."""
-        return None if self.last is None else self.last.estimate
+        return None if self.last is None else self.evaluator.units.natural(self.last.estimate)
 
     def answer(self, status: str) -> Estimate:
         if self.found is None:
@@ -327,8 +430,9 @@ class Loop:
         stopped = self.evaluator.stopped
         if last and stopped and turn.estimate.n_outer < last.estimate.n_outer:
             turn = last  # cut off by time: the last design was larger, and complete
-        found = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
-        self.last = replace(turn, estimate=found)
+        seen = replace(turn.estimate, n_evaluations=self.evaluator.n_evaluations)
+        self.last = replace(turn, estimate=seen)
+        found = self.evaluator.units.natural(seen)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
         self._half = np.asarray(found.half_width)
         if stopped is not None:
@@ -344,12 +448,16 @@ class Loop:
             if steady and np.all(self._half <= target):
                 return "converged"
             if self._aimed:
-                self.goal = replace(self.goal, half_width=float(np.min(target)))
+                self.goal = replace(self.goal, half_width=self._seen(target))
         return "go on" if self.goal.adaptive or self.method.sequential else "done"
 
     def _target(self, found: Estimate) -> Array:
         """Half-width of the 95 % interval to reach, for each answer."""
         return np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
+
+    def _seen(self, target: Array) -> float:
+        """The smallest half-width, in the units of the method."""
+        return float(np.min(target / self.evaluator.units.final_or_one))
 
 
 # Shares of learning in the evaluations and in the time of a certified estimate: a half, since more
@@ -380,7 +488,8 @@ class CertifiedLoop(Loop):
         self.evaluator.stopped, self.evaluator.deadline = None, deadline
         certificate = self._certificate()
         try:
-            certified = self._certified(certificate, total)
+            with time_limit(self.limit):
+                certified = self._certified(certificate, total)
         except (KeyboardInterrupt, OutOfTimeError) as error:
             status = "time" if isinstance(error, OutOfTimeError) else "interrupted"
             warning = "there was no time for a certificate: raise max_seconds"
@@ -412,7 +521,7 @@ class CertifiedLoop(Loop):
         if not self._aimed or status == "time" or self.found is None:
             return status
         n = max(self.evaluator.n_evaluations, Certificate.fewest)
-        enough = self._certificate().levels(n).half_width <= np.min(self._target(self.found))
+        enough = self._certificate().levels(n).half_width <= self._seen(self._target(self.found))
         return "converged" if enough else "go on"
 
     def _certified(self, certificate: Certificate, total: int | None) -> Estimate:
@@ -422,7 +531,7 @@ class CertifiedLoop(Loop):
         n = max(n, Certificate.fewest)
         while True:
             certificate.draw(certificate.levels(n if total is None else min(n, total - spent)))
-            found = certificate.estimate()
+            found = self.evaluator.units.natural(certificate.estimate())
             spent = self.evaluator.n_evaluations
             room = 0 if total is None or not self._aimed else total - spent
             ratio = float(np.max(np.asarray(found.half_width) / self._target(found))) if room else 0

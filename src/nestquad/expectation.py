@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import as_law
+from nestquad.errors import InputError
 from nestquad.estimate import as_budget
 from nestquad.evaluate import OuterPoints, call_h
 from nestquad.methods import kernel_outer
@@ -62,6 +64,10 @@ def expectation(
     started = time.perf_counter()
     budget = as_budget(budget)
     recipe = KernelQuadrature() if recipe is None else recipe
+    if not isinstance(recipe, KernelQuadrature):
+        raise InputError("recipe", shown(recipe), "a nq.KernelQuadrature, or None")
+    if not callable(h):
+        raise InputError("h", shown(h), "a callable that takes x (N, d)")
     target = as_law(law, argument="law")
     sequence = as_sequence(points)
     stream = Stream.from_rng(rng)

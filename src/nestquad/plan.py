@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import shown
+from nestquad._files import check_size, text_rows
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, settled, validated
@@ -189,6 +191,7 @@ def plan(
     """
     budget = validated(problem, budget, tol, rtol, None)
     adaptive = tol is not None or rtol is not None
+    tol, rtol = (None if one is None else float(one) for one in (tol, rtol))
     chosen, budget = settled(method, budget, adaptive)
     goal = Goal(Stream.from_rng(rng), budget, adaptive)
     first = _Session(replace(problem, g=None), chosen, goal, tol, rtol).plans[0]
@@ -428,18 +431,22 @@ def _finite(values: Array, ids: Sequence[str]) -> Array:
 
 
 def _numbers(raw: Any, ids: Sequence[str] | None) -> Array:
+    if isinstance(raw, np.ma.MaskedArray):
+        raise InputError("values", "a masked array", "numbers", "Evaluate g at all points first.")
     try:
         values = np.asarray(raw, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = None
     if values is not None and values.ndim in (1, 2) and values.size:
         return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values is not None:
         raise InputError("values", f"an array of shape {values.shape}", "shape (n,) or (n, p)")
+    if not isinstance(raw, Sequence | np.ndarray):
+        raise InputError("values", shown(raw), "numbers, in a table or an array")
     for row, one in enumerate(raw):
         try:
             np.asarray(one, dtype=float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             where = f"row {row}" if ids is None else f"row {row} (id {ids[row]!r})"
             raise InputError("values", f"{one!r} in {where}", "numbers") from None
     raise InputError("values", "rows of different lengths", "as many numbers in each row")
@@ -457,22 +464,26 @@ def _from_frame(frame: Any) -> ValueRows:
 
 
 def _from_file(path: Path) -> ValueRows:
-    if not path.is_file():
-        raise InputError("values", f"{str(path)!r}, which is not a file", "a CSV or Parquet file")
+    check_size(path, "values")
     if path.suffix == ".parquet":
         pandas, _ = (
             optional_module(name, "Reading Parquet files", "parquet")
             for name in ("pandas", "pyarrow")
         )
-        return _from_frame(pandas.read_parquet(path))
-    with path.open(newline="", encoding="utf-8") as lines:
-        reader = csv.reader(lines)
-        head = [name.strip() for name in next(reader, [])]
-        if "id" not in head:
-            given = f"{path.name!r} with columns {', '.join(head) or 'none'}"
-            raise InputError("values", given, "a header line with a column 'id'")
-        columns = [head.index(name) for name in _value_columns(head)]
-        rows = [row for row in reader if row]
+        try:
+            return _from_frame(pandas.read_parquet(path))
+        except (ValueError, OSError) as error:
+            if isinstance(error, InputError):
+                raise
+            given = f"{path.name!r}, which is no Parquet file"
+            raise InputError("values", given, "CSV or Parquet") from error
+    reader = text_rows(path, "values")
+    head = [name.strip() for name in next(reader, [])]
+    if "id" not in head:
+        given = f"{path.name!r} with columns {shown(', '.join(head) or 'none')}"
+        raise InputError("values", given, "a header line with a column 'id'")
+    columns = [head.index(name) for name in _value_columns(head)]
+    rows = [row for row in reader if row]
     place = head.index("id")
     for number, row in enumerate(rows):
         if len(row) != len(head):

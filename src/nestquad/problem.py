@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
@@ -54,6 +55,10 @@ class NestedExpectation:
     vectorized
         False for a g that takes one point at a time: x (d_x,) and theta (d_θ,), returning a number
         or p of them. It is called once for each evaluation.
+    noisy
+        True for a g that is random by itself: two calls at the same point differ, independently,
+        by noise of mean zero. ``"auto"`` then leaves out models of g at single points, and a store
+        compares averages instead of values.
 
     Examples
     --------
@@ -80,13 +85,19 @@ class NestedExpectation:
     tags: tuple[str, ...] = ()
     smoothness: Smoothness | None = None
     vectorized: bool = True
+    noisy: bool = False
 
     def __post_init__(self) -> None:
         for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
             if value is not None and not callable(value):
                 raise InputError(argument, f"{type(value).__name__}", "a callable, or None")
-        if not isinstance(self.vectorized, bool):
-            raise InputError("vectorized", repr(self.vectorized), "True or False")
+        for argument, flag in (("vectorized", self.vectorized), ("noisy", self.noisy)):
+            if not isinstance(flag, bool):
+                raise InputError(argument, repr(flag), "True or False")
+        if self.exact is not None:
+            numbers("exact", self.exact, "a number, several of them, or None")
+        if self.name is not None and not isinstance(self.name, str):
+            raise InputError("name", shown(self.name), "text, or None")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
             raise InputError(
@@ -142,7 +153,7 @@ class NestedExpectation:
 
     def _call_inner(self, theta: Array) -> Any:
         try:
-            return self.inner(theta)
+            return self.inner(np.array(theta))  # it may write to what it gets
         except NestquadError:
             raise
         except Exception as error:
@@ -167,6 +178,10 @@ class NestedExpectation:
                 "Keep the last axis: theta[:, :1] instead of theta[:, 0].",
             )
 
+    def natural_j(self, j: Array) -> Array:
+        """J in the units of g, for messages: methods may see it in others."""
+        return j
+
     def apply_f(self, j: Array) -> Array:
         """f at J (T, p), always returned as (T, q); shape checks are the caller's."""
         values = j if self.f is None else np.asarray(self.f(j))
@@ -177,7 +192,7 @@ class NestedExpectation:
         if self.combine is None:
             return answers if answers.size > 1 else answers.reshape(())
         try:
-            final = np.asarray(self.combine(answers))
+            final = np.array(self.combine(np.array(answers)))
         except Exception as error:
             raise EvaluationError(
                 f"combine raised {type(error).__name__}: {error} for I = {answers}",

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad._checks import choice
 from nestquad._typing import Array
 from nestquad.distributions import Law, Normal, Uniform
 from nestquad.errors import InputError
@@ -86,8 +87,7 @@ class KernelQuadrature:
             ("lengthscale", self.lengthscale, ("likelihood", "median", "fixed")),
             ("exact", self.exact, ("none", "constant", "linear")),
         ):
-            if given not in known:
-                raise InputError(argument, repr(given), "one of " + ", ".join(map(repr, known)))
+            choice(argument, given, known)
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise InputError(
                 "kernel", type(self.kernel).__name__, "a kernel such as nq.Matern(1.5), or None"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
@@ -59,9 +60,10 @@ class OuterSample:
     @property
     def spread(self) -> float:
         """The standard deviation of f(J) over θ, the largest of several."""
-        weights = self.weights / self.weights.sum(axis=0)
-        variance = (weights * (self.f - (weights * self.f).sum(axis=0)) ** 2).sum(axis=0)
-        return float(np.sqrt(np.nan_to_num(np.maximum(variance, 0.0)).max()))
+        weights, unit = self.weights / self.weights.sum(axis=0), scale_of(self.f)
+        f = self.f / unit
+        variance = (weights * (f - (weights * f).sum(axis=0)) ** 2).sum(axis=0)
+        return float((unit * np.sqrt(np.nan_to_num(np.maximum(variance, 0.0)))).max())
 
 
 @dataclass(frozen=True)

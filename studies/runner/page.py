@@ -72,6 +72,8 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "times": times,
     "number": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}" if v < 1000 else number(v),
     "percent": lambda v: f"{100 * v:.0f} %",
+    "percent1": lambda v: f"{100 * v:.1f} %" if v < 1 else f"{100 * v:,.0f} %",
+    "evaluations": count,
 }
 
 

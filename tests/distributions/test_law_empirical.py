@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+import nestquad as nq
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, UnsupportedError
 
@@ -113,6 +114,25 @@ def test_draws_follow_the_weights():
 def test_bad_samples_and_weights_are_refused(samples, weights, message):
     with pytest.raises(InputError, match=message):
         Empirical(samples, weights)
+
+
+@pytest.mark.parametrize("method", ["nqmc", "auto"])
+def test_weighted_scenarios_are_an_outer_law(method):
+    rng = np.random.default_rng(2)
+    scenarios, weights = rng.normal(size=(40, 3)), rng.uniform(0.2, 2.0, size=40)
+
+    def loss(x, theta):
+        return theta.sum(axis=-1) + x[..., 0]
+
+    # J is the sum of a scenario: the answer is a weighted sum over all of them.
+    exact = weights @ np.maximum(scenarios.sum(axis=1), 0.0) / weights.sum()
+    problem = nq.NestedExpectation(
+        Empirical(scenarios, weights), nq.Normal(), loss, lambda j: np.maximum(j, 0.0)
+    )
+    est = nq.estimate(problem, budget=20_000, method=method, rng=0)
+    low, high = est.interval(0.999)
+    assert low <= exact <= high
+    assert est.value == pytest.approx(exact, rel=0.05)
 
 
 def test_an_empirical_law_has_no_score():

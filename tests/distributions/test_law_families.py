@@ -1,4 +1,4 @@
-"""Uniform, Normal, LogNormal and Independent against closed forms and scipy."""
+"""Uniform, Normal, LogNormal, MultivariateT and Independent against closed forms and scipy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from hypothesis.extra.numpy import arrays
 from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
 
-from nestquad.distributions import Independent, LogNormal, Normal, Uniform, _normal
+from nestquad.distributions import (
+    Independent,
+    LogNormal,
+    MultivariateT,
+    Normal,
+    Uniform,
+    _normal,
+    as_law,
+)
 from nestquad.errors import InputError, NumericalError, UnsupportedError
 
 # So many tests of samples need a small level; 4000 draws keep them sharp.
@@ -21,6 +29,7 @@ FAMILIES = [
     pytest.param(Normal(1.0, sd=0.5), stats.norm(1.0, 0.5), id="normal"),
     pytest.param(Normal(1.0, cov=[[0.25]]), stats.norm(1.0, 0.5), id="normal cov"),
     pytest.param(LogNormal(0.3, 0.8), stats.lognorm(0.8, scale=np.exp(0.3)), id="lognormal"),
+    pytest.param(LogNormal(0.3, cov=[[0.64]]), stats.lognorm(0.8, scale=np.exp(0.3)), id="cov"),
 ]
 
 
@@ -124,6 +133,58 @@ def test_correlated_coordinates_have_their_marginals_on_sobol_points():
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.02)
 
 
+def test_a_correlated_lognormal_is_the_exponential_of_a_normal():
+    mean, cov = (
+        np.array([0.1, -0.2, 0.0]),
+        np.array([[0.3, 0.1, 0], [0.1, 0.2, -0.1], [0, -0.1, 1]]),
+    )
+    law, log = LogNormal(mean, cov=cov), stats.multivariate_normal(mean, cov)
+    x = law.sample(4000, np.random.default_rng(4))
+    for direction in [*np.eye(3), np.array([1.0, -2.0, 0.5])]:
+        marginal = stats.norm(direction @ mean, np.sqrt(direction @ cov @ direction))
+        assert stats.kstest(np.log(x) @ direction, marginal.cdf).pvalue > FALSE_ALARM
+    np.testing.assert_allclose(law.mean(), np.exp(mean + np.diag(cov) / 2))
+    points = x[:6]
+    expected = _finite_difference(lambda y: log.logpdf(np.log(y)) - np.log(y).sum(-1), points, 1e-6)
+    np.testing.assert_allclose(law.score(points), expected, rtol=1e-5, atol=1e-5)
+    diagonal = LogNormal(mean, cov=np.diag([0.04, 0.09, 1.0]))
+    u = np.random.default_rng(0).uniform(size=(9, 3))
+    np.testing.assert_allclose(
+        diagonal.from_uniform(u), LogNormal(mean, [0.2, 0.3, 1.0]).from_uniform(u), rtol=1e-14
+    )
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0, 30.0])
+def test_a_student_law_against_scipy(df):
+    loc, shape = np.array([1.0, -1.0, 0.5]), np.array([[2.0, 1, 0.3], [1, 1, 0], [0.3, 0, 0.5]])
+    law, reference = MultivariateT(loc, shape, df), stats.multivariate_t(loc, shape, df)
+    u = stats.qmc.Sobol(3, rng=3).random(4096)
+    x = law.from_uniform(np.clip(u, 1e-9, 1 - 1e-9))
+    # Every direction is a univariate Student t variable with the same degrees of freedom.
+    for direction in [*np.eye(3), np.array([1.0, -2.0, 0.5])]:
+        marginal = stats.t(df, direction @ loc, np.sqrt(direction @ shape @ direction))
+        assert stats.kstest(x @ direction, marginal.cdf).statistic < 0.01
+    # So is the distance from the center, squared, as a ratio of chi-squares.
+    centred = x - loc
+    distance = (centred * np.linalg.solve(shape, centred.T).T).sum(axis=1) / 3
+    assert stats.kstest(distance, stats.f(3, df).cdf).statistic < 0.01
+    expected = _finite_difference(reference.logpdf, x[:8])
+    np.testing.assert_allclose(law.score(x[:8]), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(law.mean(), loc)
+    converted = as_law(reference)
+    assert isinstance(converted, MultivariateT)
+    np.testing.assert_array_equal(converted.from_uniform(u[1:9]), law.from_uniform(u[1:9]))
+
+
+def test_a_student_law_in_one_coordinate_is_its_quantile_function():
+    x = MultivariateT(1.0, [[4.0]], 3.0).from_uniform(GRID)
+    np.testing.assert_allclose(x, stats.t(3.0, 1.0, 2.0).ppf(GRID), rtol=1e-9)
+    with pytest.raises(UnsupportedError, match="no mean"):
+        MultivariateT(0.0, np.eye(2), 1.0).mean()
+    with pytest.raises(UnsupportedError, match="singular"):
+        MultivariateT(0.0, [[1.0, 1.0], [1.0, 1.0]], 3.0).score([[0.0, 1.0]])
+
+
 def test_batched_scores_match_scipy():
     rng = np.random.default_rng(2)
     loc, sd = rng.normal(size=(3, 2)), rng.uniform(0.5, 2, size=(3, 2))
@@ -133,6 +194,16 @@ def test_batched_scores_match_scipy():
     pairs = [
         (Normal(loc, sd=sd), lambda y, t: stats.norm(loc[t], sd[t]).logpdf(y).sum(-1)),
         (Normal(loc, cov=cov), lambda y, t: stats.multivariate_normal(loc[t], cov[t]).logpdf(y)),
+        (
+            LogNormal(loc, cov=cov),
+            lambda y, t: (
+                stats.multivariate_normal(loc[t], cov[t]).logpdf(np.log(y)) - np.log(y).sum(-1)
+            ),
+        ),
+        (
+            MultivariateT(loc, cov, 3.0),
+            lambda y, t: stats.multivariate_t(loc[t], cov[t], 3.0).logpdf(y),
+        ),
         (
             LogNormal(loc, sd),
             lambda y, t: stats.lognorm(sd[t], scale=np.exp(loc[t])).logpdf(y).sum(-1),
@@ -267,6 +338,13 @@ def test_a_batch_of_one_is_shared():
         (lambda: Normal(cov=[np.eye(2), [[1.0, 0.2], [0.1, 1.0]]]), "in batch item 1, entries"),
         (lambda: Normal(cov=np.zeros((2, 2))), "not zero"),
         (lambda: Normal(cov=-np.eye(2)), "smallest eigenvalue is -1"),
+        (lambda: LogNormal(0.0, sd=1.0, cov=[[1.0]]), "sd and cov: got both"),
+        (lambda: LogNormal([1.0, 2.0, 3.0], cov=np.eye(2)), r"mean: got shapes \(3,\)"),
+        (lambda: MultivariateT(0.0, np.eye(2), -1.0), "df: got -1.0"),
+        (lambda: MultivariateT(0.0, np.eye(2), [3.0, 4.0]), "df: got"),
+        (lambda: MultivariateT(0.0, 2.0, 3.0), r"shape: got shape \(\)"),
+        (lambda: MultivariateT([0.0] * 3, np.eye(2), 3.0), r"loc: got shapes \(3,\)"),
+        (lambda: MultivariateT(0.0, [[1.0, 2.0], [2.0, 1.0]], 3.0), "shape: got a matrix whose"),
         (lambda: Uniform(1.0, 1.0), "low < high"),
         (lambda: Uniform([0.0, 3.0], [1.0, 2.0]), r"low = 3, high = 2 at index \[1\]"),
         (lambda: Uniform(-1e308, 1e308), "wider than the largest float"),

@@ -189,7 +189,6 @@ def test_a_law_is_taken_as_it_is():
         (stats.norm([1.0, 2.0], [1.0, 2.0, 3.0]), None, "shapes that broadcast"),
         (stats.gamma, None, r"gamma without its parameters.*Freeze it, as in stats.gamma\(a\)"),
         (stats.dirichlet([1.0, 2.0]), None, "Sampler.*Transport"),
-        (stats.multivariate_t([0.0, 1.0]), None, "Sampler.*Transport"),
         (stats.gaussian_kde([1.0, 2.0, 4.0]), None, "Sampler.*Transport"),
         (Normal, None, "the class Normal.*instance"),
         (lambda theta: Normal(theta), None, "type function.*A function of theta"),

@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import doc_pages as pages
 import numpy as np
 import pytest
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 import nestquad as nq
 from nestquad.cli import load_problem
@@ -19,13 +22,19 @@ EXAMPLES = pages.ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 # What a dependency of BoTorch does when it is imported.
 TORCH_IMPORT = "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
+# What QuantLib's wrapper does when it is imported by Python 3.12 or later.
+SWIG_IMPORT = "ignore:builtin type:DeprecationWarning"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_example_runs(script, tmp_path):
+    if "quantlib" in script.name:
+        pytest.importorskip("QuantLib")
+        if not hasattr(pytest.importorskip("nestquad.risk"), "measure"):
+            pytest.skip("nestquad.risk.measure is needed")
     source = str(Path(nq.__file__).parents[1])  # also where it is not installed
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-W", TORCH_IMPORT, str(script)],
+        [sys.executable, "-W", "error", "-W", TORCH_IMPORT, "-W", SWIG_IMPORT, str(script)],
         capture_output=True,
         encoding="utf-8",
         timeout=120,
@@ -83,3 +92,44 @@ def test_black_box_is_nearly_optimized(capsys):
     grid = np.meshgrid(*(np.linspace(low, high, 101) for low, high in ends))
     best = max(example["profit"](setting) for setting in zip(*map(np.ravel, grid), strict=True))
     assert float(found) > 0.9 * best
+
+
+@pytest.fixture
+def knock_in(monkeypatch):
+    pytest.importorskip("QuantLib")
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return pytest.importorskip("quantlib_knock_in")
+
+
+def test_paths_of_quantlib_price_a_put_as_its_closed_form(knock_in, monkeypatch):
+    import QuantLib as ql
+
+    monkeypatch.setattr(knock_in, "BARRIER", np.inf)  # always in: a put
+    theta, z = np.array([95.0, 0.05]), qmc.Sobol(24, rng=0).random_base2(11)
+    paid = [knock_in.cost(x, theta) for x in ndtri(z)]
+    expiry = ql.EuropeanExercise(knock_in.TODAY + ql.Period(182, ql.Days))
+    put = ql.VanillaOption(ql.PlainVanillaPayoff(ql.Option.Put, knock_in.STRIKE), expiry)
+    put.setPricingEngine(ql.AnalyticHestonEngine(ql.HestonModel(knock_in.heston(*theta))))
+    assert np.mean(paid) == pytest.approx(put.NPV(), rel=0.02)
+
+
+def test_a_sold_knock_in_put_costs_less_than_a_put_and_more_when_prices_fall(knock_in):
+    z = ndtri(qmc.Sobol(24, rng=1).random_base2(8))
+    paid = [[knock_in.cost(x, np.array([s, 0.04])) for x in z] for s in (85.0, 100.0, 115.0)]
+    low, middle, high = np.mean(paid, axis=1)
+    assert low > middle > high > 0
+    assert (np.array(paid) <= knock_in.STRIKE).all()
+
+
+def test_quantlib_in_processes_and_from_a_store_gives_the_same_bits(
+    knock_in, tmp_path, monkeypatch
+):
+    alone = nq.estimate(knock_in.problem, budget=256, method="nqmc", rng=0)
+    with ProcessPoolExecutor(2) as executor:
+        shared = nq.estimate(
+            knock_in.problem, budget=256, method="nqmc", rng=0, executor=executor, store=tmp_path
+        )
+    # Any further path would raise.
+    monkeypatch.setattr(type(knock_in.PROCESS), "evolve", None, raising=False)
+    again = nq.estimate(knock_in.problem, budget=256, method="nqmc", rng=0, store=tmp_path)
+    assert alone.value == shared.value == again.value

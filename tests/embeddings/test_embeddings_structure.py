@@ -239,6 +239,13 @@ def test_a_correlated_block_beside_other_coordinates():
     assert_allclose(mean_embedding(Gaussian(scale), law, x), expected, rtol=1e-14)
 
 
+def test_stein_kernels_know_correlated_lognormals_and_others_refuse_them():
+    law = LogNormal(cov=[[1.0, 0.8], [0.8, 2.0]])
+    assert_allclose(mean_embedding(Stein(Gaussian(), constant=2.5), law, np.ones((3, 2))), 2.5)
+    with pytest.raises(UnsupportedError, match="correlated"):
+        mean_embedding(Gaussian(), law, np.ones((3, 2)))
+
+
 @pytest.mark.parametrize(
     "kernel",
     [

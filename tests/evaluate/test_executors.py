@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from multiprocessing import get_all_start_methods, get_context
 
 import numpy as np
 import pytest
+import sending
 
 import nestquad as nq
 
@@ -212,3 +215,56 @@ class TestDask:
         )
         assert os.path.exists(file)
         assert found.value == alone.value
+
+
+# What workers do not find by name.
+
+
+def sent(kind, which):
+    pytest.importorskip("cloudpickle")
+    if kind == "dask":
+        pytest.importorskip("distributed")
+    run = subprocess.run(
+        [sys.executable, sending.__file__, kind, which],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return dict(line.split(" ", 1) for line in run.stdout.splitlines() if line[:1].isupper())
+
+
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_a_g_of_the_main_script(kind):
+    found = sent(kind, "g")
+    assert found["VALUE"] == found["PLAIN"]
+
+
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_what_cannot_travel_is_named(kind):
+    assert "variable 'lock' of function 'locked' is a _thread.lock" in sent(kind, "locked")["ERROR"]
+
+
+def test_a_g_that_kills_every_worker_of_dask():
+    assert (
+        "EvaluationError a worker could not finish a task (KilledWorker"
+        in (sent("dask", "kills")["ERROR"])
+    )
+
+
+def test_a_module_that_workers_cannot_import(tmp_path):
+    pytest.importorskip("cloudpickle")
+    file = tmp_path / "only_here.py"
+    file.write_text("SCALE = 2.0\n\n\ndef g(x, theta):\n    return SCALE * x[..., 0]\n")
+    spec = importlib.util.spec_from_file_location("only_here", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["only_here"] = module
+    spec.loader.exec_module(module)
+    try:
+        problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), module.g, np.square)
+        alone = nq.estimate(problem, method="nmc", budget=400, rng=0)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found = nq.estimate(problem, method="nmc", budget=400, rng=0, executor=pool)
+    finally:
+        del sys.modules["only_here"]
+    assert found.value == alone.value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,7 +58,7 @@ def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, workers)
     executor = ThreadPoolExecutor(workers) if workers else None
     nq.estimate(slow_problem(0.0), method=method(4, 4), rng=0)  # imports take time as well
     started = time.perf_counter()
-    est = nq.estimate(problem, method=sizes, max_seconds=0.8, rng=0, executor=executor)
+    est = nq.estimate(problem, method=sizes, max_seconds=1.2, rng=0, executor=executor)
     assert time.perf_counter() - started < 3.0
     assert est.status == "time"
     assert 1 < est.n_outer < 400
@@ -120,7 +122,7 @@ def test_interrupt_returns_the_last_complete_turn(method):
     def problem(after):
         return nq.NestedExpectation(nq.Uniform(), nq.Uniform(), InterruptedG(after), np.square)
 
-    est = nq.estimate(problem(4), method=method, tol=1e-14, rng=0)
+    est = nq.estimate(problem(8), method=method, tol=1e-14, rng=0)
     assert est.status == "interrupted"
     assert len(est.trace) >= 1
     assert abs(est.value - 13 / 12) < 5 * est.std_error + 1e-9
@@ -145,3 +147,73 @@ def test_progress_counts_up_to_the_total():
     assert done == sorted(done)
     assert len(done) > 1
     assert seen[-1] == (200_000, 200_000)
+
+
+class WarmingG:
+    """A second for the first call, as a compiler needs, and nothing for the others."""
+
+    def __init__(self, g):
+        self.g, self.cold = g, True
+
+    def __call__(self, x, theta):
+        if self.cold:
+            time.sleep(1.0)
+        self.cold = False
+        return self.g(x, theta)
+
+
+def test_a_budget_is_spent_while_there_is_time():
+    # A last turn that promises to be long is no reason to stop where a budget was asked for: what
+    # is complete at the deadline is analysed.
+    plain = nq.problems.finance()
+    problem = replace(plain, g=WarmingG(plain.g))
+    est = nq.estimate(problem, budget=4000, rng=0, max_seconds=3.0)
+    assert est.status == "done"
+    assert est.value == nq.estimate(plain, budget=4000, rng=0).value
+
+
+class ExpensiveG:
+    """A tenth of a second for each point."""
+
+    def __call__(self, x, theta):
+        values = x[..., 0] + theta[..., 0]
+        time.sleep(0.1 * values.size)
+        return values
+
+
+def wide_problem(dim):
+    return nq.NestedExpectation(
+        nq.Normal(np.zeros(dim)),
+        nq.Normal(np.zeros(dim)),
+        lambda x, theta: np.tanh(x.sum(axis=-1) + theta.sum(axis=-1)),
+        lambda j: np.maximum(j, 0.0),
+    )
+
+
+@pytest.mark.parametrize("goal", [{}, {"budget": 4000}, {"tol": 1e-9, "method": "nkq"}])
+def test_an_expensive_g_in_little_time(goal):
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), ExpensiveG(), np.square)
+    started = time.perf_counter()
+    est = nq.estimate(problem, max_seconds=1.0, rng=0, **goal)
+    assert time.perf_counter() - started < 1.2 + 0.1 + 1.0
+    assert est.n_evaluations >= 8
+    assert est.half_width > abs(est.value - 13 / 12)
+    assert est.status in ("time", "unreliable")
+
+
+@pytest.mark.parametrize(
+    ("problem", "goal"),
+    [
+        (nq.problems.finance(), {"budget": 10_000_000}),
+        (nq.problems.finance(), {"budget": 10_000_000, "method": "ckq"}),
+        (wide_problem(500), {}),
+        (wide_problem(500), {"budget": 4000}),
+    ],
+)
+def test_analysis_counts_into_the_limit(problem, goal):
+    started = time.perf_counter()
+    # In 500 coordinates there may be no time for a lattice, and so for no evaluation.
+    with contextlib.suppress(nq.EvaluationError):
+        est = nq.estimate(problem, max_seconds=1.5, rng=0, **goal)
+        assert est.status in ("time", "unreliable", "done")
+    assert time.perf_counter() - started < 1.2 * 1.5 + 1.0

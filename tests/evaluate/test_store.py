@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from counting import CountingG, counting_problem
 
 import nestquad as nq
-from nestquad.evaluate import Grid, Span, Store
+from nestquad.evaluate import Grid, Span, Store, _store
 from nestquad.points import Given, Halton, Sobol
 
 METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
@@ -39,8 +40,10 @@ def test_a_store_changes_no_bit_and_nothing_is_evaluated_twice(method, goal, tmp
         assert found.std_error == plain.std_error
         assert found.n_evaluations == plain.n_evaluations
         assert found.trace == plain.trace
-        assert g.n_evaluations == (0 if reused else plain.n_evaluations)
-        assert found.diagnostics["n_reused"] == plain.n_evaluations - g.n_evaluations
+        checked = found.diagnostics["n_checked"]
+        assert g.n_evaluations == (checked if reused else plain.n_evaluations)
+        assert checked <= 32
+        assert found.diagnostics["n_reused"] == (plain.n_evaluations if reused else 0)
 
 
 @pytest.mark.parametrize("method", ["nmc", "nkq", "ckq", "mlmc", "mlkq", "lsmc"])
@@ -51,26 +54,29 @@ def test_a_tighter_tolerance_pays_only_for_what_is_new(method, tmp_path):
     tight = nq.estimate(problem, method=method, rng=3, tol=0.01, store=tmp_path / "store")
     alone = nq.estimate(counting_problem()[0], method=method, rng=3, tol=0.01)
     assert tight.value == alone.value
-    assert g.n_evaluations == tight.n_evaluations - loose.n_evaluations
+    checked = tight.diagnostics["n_checked"]
+    assert g.n_evaluations == tight.n_evaluations - loose.n_evaluations + checked
     assert first.n_evaluations == loose.n_evaluations
 
 
 def test_a_larger_budget_and_another_kernel_and_another_f_reuse_what_fits(tmp_path):
     store = tmp_path / "store"
     problem, _ = counting_problem()
-    nq.estimate(problem, method=nq.NKQ(16, 16, sharing=4), rng=3, store=store)
+    nq.estimate(problem, method=nq.NKQ(16, 16, sharing=4), rng=3, store=store, store_check=False)
     other = nq.KernelQuadrature(nq.Matern(0.5))
     larger = nq.NKQ(32, 32, sharing=4, inner=other, outer=other)
     problem, g = counting_problem()
-    found = nq.estimate(problem, method=larger, rng=3, store=store)
+    found = nq.estimate(problem, method=larger, rng=3, store=store, store_check=False)
     assert g.n_evaluations == 32 * 32 - 16 * 16
     assert found.value == nq.estimate(counting_problem()[0], method=larger, rng=3).value
     problem, g = counting_problem()
     cubed = nq.NestedExpectation(problem.outer, problem.inner, g, lambda j: j**3)
-    found = nq.estimate(cubed, method=nq.NKQ(20, 32, sharing=4), rng=3, store=store)
+    found = nq.estimate(
+        cubed, method=nq.NKQ(20, 32, sharing=4), rng=3, store=store, store_check=False
+    )
     assert g.n_evaluations == 0
     # Other point sets are other points: nothing fits.
-    nq.estimate(problem, method=nq.NKQ(32, 32, sharing=8), rng=3, store=store)
+    nq.estimate(problem, method=nq.NKQ(32, 32, sharing=8), rng=3, store=store, store_check=False)
     assert g.n_evaluations == 32 * 32
 
 
@@ -198,7 +204,7 @@ def test_another_seed_is_refused_and_none_continues(stored, tmp_path):
     error = refused(tmp_path, "stream", rng=4)
     assert error.argument == "rng"
     problem, g = counting_problem()
-    found = nq.estimate(problem, method="nmc", budget=100, store=stored)
+    found = nq.estimate(problem, method="nmc", budget=100, store=stored, store_check=False)
     assert g.n_evaluations == 0
     assert found.value == nq.estimate(problem, method="nmc", budget=100, rng=3).value
 
@@ -267,11 +273,13 @@ def test_only_the_damaged_chunk_is_evaluated_again(damage, tmp_path):
     problem, g = counting_problem()
     with pytest.warns(nq.NestquadWarning, match="damaged") as caught:
         found = nq.estimate(problem, method=method, rng=3, store=store)
+    checked = found.diagnostics["n_checked"]
     assert len(caught) == 1
     assert found.value == expected.value
-    assert g.n_evaluations == size
+    assert g.n_evaluations == size + checked
     problem, g = counting_problem()  # and it is mended
-    assert nq.estimate(problem, method=method, rng=3, store=store).value == expected.value
+    mended = nq.estimate(problem, method=method, rng=3, store=store, store_check=False)
+    assert mended.value == expected.value
     assert g.n_evaluations == 0
 
 
@@ -306,7 +314,12 @@ def test_a_failure_keeps_what_is_finished(tmp_path):
     problem, _ = counting_problem()
     g = Fails()
     failing = nq.NestedExpectation(problem.outer, problem.inner, g, problem.f)
-    options = {"method": nq.NMC(1000, 100), "rng": 3, "store": tmp_path / "store"}
+    options = {
+        "method": nq.NMC(1000, 100),
+        "rng": 3,
+        "store": tmp_path / "store",
+        "store_check": False,
+    }
     for executor in (None, ThreadPoolExecutor(2)):
         with pytest.raises(nq.EvaluationError, match="disk full"):
             nq.estimate(failing, executor=executor, **options)
@@ -329,7 +342,8 @@ def test_ctrl_c_leaves_the_store_intact(tmp_path):
     assert found.status == "interrupted"
     before = g.n_evaluations
     finished = nq.estimate(problem, store=tmp_path / "store", **options)
-    assert g.n_evaluations == finished.n_evaluations > before
+    checked = finished.diagnostics["n_checked"]
+    assert g.n_evaluations == finished.n_evaluations + checked > before
     assert finished.value == nq.estimate(problem, **options).value
 
 
@@ -414,7 +428,12 @@ def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
             raise KeyboardInterrupt
 
     problem, g = counting_problem()
-    options = {"method": nq.NMC(100, 100), "rng": 3, "store": tmp_path / "store"}
+    options = {
+        "method": nq.NMC(100, 100),
+        "rng": 3,
+        "store": tmp_path / "store",
+        "store_check": False,
+    }
     with ThreadPoolExecutor(3) as pool, pytest.raises(KeyboardInterrupt):
         nq.estimate(problem, executor=pool, progress=press, **options)
     before = g.n_evaluations
@@ -422,3 +441,52 @@ def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
     assert found.diagnostics["n_reused"] > 2000
     assert g.n_evaluations - before == 10_000 - found.diagnostics["n_reused"]
     assert found.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value
+
+
+# Disks and files that others broke.
+
+
+def test_a_full_disk_keeps_the_answer_so_far(tmp_path, monkeypatch):
+    written = []
+
+    def full(file, content):
+        if len(written) > 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(file)
+        replaced(file, content)
+
+    replaced = _store._replace
+    monkeypatch.setattr(_store, "_replace", full)
+    options = {"method": "nqmc", "tol": 1e-5, "budget": 100_000, "rng": 3}
+    with pytest.raises(nq.EvaluationError, match="No space left") as caught:
+        nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
+    assert caught.value.estimate.n_evaluations > 0
+    monkeypatch.undo()
+    found = nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
+    assert found.value == nq.estimate(counting_problem()[0], **options).value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"problem": 3}, {"problem": {}}, {"problem": {"dimensions": "x"}}, {"stream": ["a"]},
+     {"stream": [-1]}, {"problem": {"dimensions": [1, 1], "outer law": {"a": 1}}}],
+)  # fmt: skip
+def test_manifests_that_were_changed(stored, tmp_path, change):
+    file = stored / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    refused(tmp_path, ".")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"first_point": "x"}', '{"first_point": [[1], 2]}'])
+def test_points_that_were_changed(stored, tmp_path, text):
+    (file,) = stored.rglob("points.json")
+    file.write_text(text)
+    refused(tmp_path, ".")
+
+
+def test_odd_names_are_left_alone(stored):
+    (points,) = stored.rglob("points.json")
+    for name in ("0-1x0-1.npy", f"{'9' * 40}-1x0-1.{'0' * 16}.npy", f"5-2x0-1.{'0' * 16}.npy", "ä"):
+        (points.parent / name).write_bytes(b"junk")
+    found = nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
+    assert found.diagnostics["n_reused"] == 100

@@ -107,6 +107,17 @@ def test_conditioning_of_correlated_parameters_matches_rejection():
     )
 
 
+def test_a_correlated_lognormal_is_conditioned_like_its_logarithm():
+    cov, names = [[0.25, 0.1], [0.1, 0.4]], ("a", "b")
+    made = voi.Model({names: nq.LogNormal([0.0, 1.0], cov=cov)}, lambda p: (p["a"], p["b"]))
+    split = made.joint.split(["a"])
+    drawn = split.given(np.array([[0.3]])).sample(50_000, np.random.default_rng(1))[0]
+    log = np.log(split.values(drawn, known=False)["b"])
+    known = np.log(split.values(np.array([[0.3]]), known=True)["a"])[0]
+    assert log.mean() == pytest.approx(1.0 + 0.4 * known, abs=0.02)
+    assert log.var() == pytest.approx(0.4 - 0.04, rel=0.03)
+
+
 def test_independent_parameters_share_one_inner_law():
     assert NORMALS.problem("p1").inner_is_shared
     assert not HEALTH.problem("theta1").inner_is_shared

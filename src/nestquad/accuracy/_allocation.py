@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad._checks import choice, number, numbers, shown
 from nestquad.errors import InputError, unknown_name
 
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
@@ -142,8 +143,7 @@ def allocate(
     name = str(method).lower()
     if name not in _METHODS:
         raise unknown_name("method", method, _METHODS)
-    if regime not in _REGIMES:
-        raise unknown_name("regime", regime, _REGIMES)
+    choice("regime", regime, _REGIMES)
     if regime == "lipschitz" and name != "nmc":
         raise InputError(
             "regime",
@@ -228,9 +228,9 @@ def _whole(size: float) -> int:
 
 
 def _relative_error(delta: float, constant: float) -> float:
-    if not 0.0 < constant < math.inf:
-        raise InputError("constant", repr(constant), "a positive number")
-    if not 0.0 < delta < constant:
+    constant = number("constant", constant)
+    delta = number("delta", delta)
+    if not delta < constant:
         raise InputError(
             "delta",
             repr(delta),
@@ -248,8 +248,8 @@ def _relative_error(delta: float, constant: float) -> float:
 
 
 def _dimension(argument: str, dim: int) -> int:
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise InputError(argument, repr(dim), "an integer of at least 1")
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim < 1e6:
+        raise InputError(argument, shown(dim), "an integer of at least 1, and below a million")
     return int(dim)
 
 
@@ -263,7 +263,8 @@ def _smoothness(
             f"a Sobolev smoothness, which the rate of {method} depends on",
             "The shipped problems have it in problem.smoothness; math.inf is allowed.",
         )
-    s = float(np.min(np.asarray(given, dtype=float)))
+    values = numbers(argument, given, "a Sobolev smoothness, or several")
+    s = float(values.min(initial=np.inf)) if values.size else 0.0
     if not s > dim / 2:
         raise InputError(
             argument,

@@ -6,8 +6,9 @@ from nestquad.distributions._convert import as_law
 from nestquad.distributions._empirical import Empirical
 from nestquad.distributions._independent import Independent
 from nestquad.distributions._law import Law, to_uniform
-from nestquad.distributions._normal import LogNormal, Normal
+from nestquad.distributions._normal import LogNormal, Normal, standard_deviation
 from nestquad.distributions._scipy import ScipyLaw
+from nestquad.distributions._student import MultivariateT
 from nestquad.distributions._uniform import Uniform
 from nestquad.distributions._user import Sampler, Transport
 
@@ -16,11 +17,13 @@ __all__ = [
     "Independent",
     "Law",
     "LogNormal",
+    "MultivariateT",
     "Normal",
     "Sampler",
     "ScipyLaw",
     "Transport",
     "Uniform",
     "as_law",
+    "standard_deviation",
     "to_uniform",
 ]

@@ -8,11 +8,13 @@ from nestquad.distributions._independent import Independent
 from nestquad.distributions._law import Law
 from nestquad.distributions._normal import Normal
 from nestquad.distributions._scipy import ScipyLaw
+from nestquad.distributions._student import MultivariateT
 from nestquad.errors import InputError
 
 _ACCEPTED = (
-    "a law of nestquad (Uniform, Normal, LogNormal, Independent, Transport, Sampler, Empirical), "
-    "a frozen scipy.stats distribution, or a tuple of those for independent coordinates"
+    "a law of nestquad (Uniform, Normal, LogNormal, MultivariateT, Independent, Transport, "
+    "Sampler, Empirical), a frozen scipy.stats distribution, or a tuple of those for independent "
+    "coordinates"
 )
 
 
@@ -23,8 +25,8 @@ def as_law(obj: Any, *, batch: int | None = None, argument: str = "inner") -> La
     ----------
     obj
         A `Law`; a frozen univariate distribution of scipy.stats with scalar or
-        array parameters; a frozen ``multivariate_normal``; a tuple or list of
-        those for independent coordinates.
+        array parameters; a frozen ``multivariate_normal`` or ``multivariate_t``; a
+        tuple or list of those for independent coordinates.
     batch
         None where one law is needed: parameters of shape (d,) are d independent
         coordinates. T where `obj` is what a function of T values of theta
@@ -79,6 +81,8 @@ def as_law(obj: Any, *, batch: int | None = None, argument: str = "inner") -> La
         return ScipyLaw(obj, batch, argument).closed_form()
     if from_scipy and type(obj).__name__ == "multivariate_normal_frozen":
         return Normal(obj.mean, cov=obj.cov)
+    if from_scipy and type(obj).__name__ == "multivariate_t_frozen":
+        return MultivariateT(obj.loc, obj.shape, obj.df)
     if from_scipy:
         raise InputError(
             argument,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.special import ndtr
 
+from nestquad._checks import shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -135,15 +136,15 @@ class Law(ABC):
     def _score(self, x: Array) -> Array:
         raise UnsupportedError(
             f"The score of {self!r} is not known. Laws with a score: Uniform, Normal, LogNormal, "
-            "Independent of those, and Transport or Sampler made with score=."
+            "MultivariateT, Independent of those, and Transport or Sampler made with score=."
         )
 
     def _to_uniform(self, x: Array) -> Array:
         """Invert `_from_uniform` for a single law at x (N, dim)."""
         raise UnsupportedError(
             f"The transport of {self!r} cannot be inverted, so a point of it has no known place in "
-            "the unit cube. Known for Uniform, Normal, LogNormal, scipy.stats distributions with a "
-            "cdf, and Independent of those."
+            "the unit cube. Known for Uniform, Normal, LogNormal, MultivariateT, "
+            "scipy.stats distributions with a cdf, and Independent of those."
         )
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
@@ -212,6 +213,8 @@ class Law(ABC):
 
 def as_floats(argument: str, value: Any) -> Array:
     """Convert to a float64 array, or say why that is not possible."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(argument, "a masked array", "real numbers", "Fill what is missing first.")
     try:
         raw = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -227,8 +230,8 @@ def check_count(argument: str, value: Any) -> int:
         count = operator.index(value)
     except TypeError:
         count = 0
-    if count < 1 or isinstance(value, bool):
-        raise InputError(argument, repr(value), "a whole number of at least 1")
+    if not 1 <= count < 1e6 or isinstance(value, bool):
+        raise InputError(argument, shown(value), "a whole number of at least 1, below a million")
     return count
 
 

@@ -84,7 +84,7 @@ class Normal(Law):
         elif sd is not None:
             raise InputError("sd and cov", "both", "one of the two")
         else:
-            loc, covariance, factor = _covariance_and_factor(mean, cov, dim)
+            loc, covariance, factor = covariance_and_factor("mean", mean, "cov", cov, dim)
             vars(self).update(sd=None, cov=covariance, chol=factor)
         self._set(loc=loc)
 
@@ -115,29 +115,26 @@ class Normal(Law):
             return -centred / np.square(self.sd)[..., None, :]
         assert self.cov is not None
         assert self.chol is not None
-        if _is_singular(self.chol):
+        if is_singular(self.chol):
             raise UnsupportedError(
                 "A normal law with a singular covariance has no density, so it has no score."
             )
-        return -_solve_rows(self.cov, centred)
+        return -solve_rows(self.cov, centred)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class LogNormal(Law):
-    """The law of exp(Y) with Y normal and independent in its coordinates.
+    """The law of exp(Y) with Y normal, with independent coordinates or a full covariance.
 
     Parameters
     ----------
-    mean, sd
-        Mean and standard deviation of the logarithm: scalar, (d,) for one law,
-        (T, d) for a batch of T laws.
-    dim
-        Number of coordinates, where the parameters do not say it.
+    mean, sd, cov, dim
+        Of the logarithm Y, as for `Normal`.
 
     Attributes
     ----------
-    loc, sd
-        The parameters, both of shape (d,) or (T, d).
+    loc, sd, cov, chol
+        Of the logarithm, as for `Normal`.
 
     Examples
     --------
@@ -147,40 +144,61 @@ class LogNormal(Law):
     array([[1.]])
     >>> law.mean().round(6)
     array([1.133148])
+
+    Two correlated assets with volatilities of 20 % and 30 %:
+
+    >>> law = LogNormal([4.6, 3.9], cov=[[0.04, 0.03], [0.03, 0.09]])
+    >>> law.from_normal([[0.0, 0.0]]).round(2)
+    array([[99.48, 49.4 ]])
     """
 
     loc: Array
-    sd: Array
+    sd: Array | None
+    cov: Array | None
+    chol: Array | None
+    _log: Normal
 
     base = "normal"
-    _shown: ClassVar[tuple[str, ...]] = ("loc", "sd")
+    _shown: ClassVar[tuple[str, ...]] = ("loc", "sd", "cov")
 
-    def __init__(self, mean: ArrayLike = 0.0, sd: ArrayLike = 1.0, dim: int | None = None) -> None:
-        loc, scale = parameters(dim, mean=mean, sd=sd)
-        _check_positive("sd", scale)
-        self._set(loc=loc, sd=scale)
+    def __init__(
+        self,
+        mean: ArrayLike = 0.0,
+        sd: ArrayLike | None = None,
+        cov: ArrayLike | None = None,
+        dim: int | None = None,
+    ) -> None:
+        log = Normal(mean, sd, cov, dim)
+        vars(self).update(sd=log.sd, cov=log.cov, chol=log.chol, _log=log)
+        self._set(loc=log.loc)
 
     def mean(self) -> Array:
         """Return exp(loc + sd²/2), (d,) or (T, d)."""
-        return _exp(self.loc + np.square(self.sd) / 2)
+        return _exp(self.loc + np.square(standard_deviation(self)) / 2)
 
     def _from_uniform(self, u: Array) -> Array:
         return self._from_normal(ndtri(u))
 
     def _from_normal(self, z: Array) -> Array:
-        return _exp(_shift_and_scale(self.loc, self.sd, z))
+        return _exp(self._log._from_normal(z))
 
     def _to_uniform(self, x: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logarithm = np.log(np.maximum(x, 0.0))
-        return np.asarray(ndtr((logarithm - self.loc) / self.sd))
+        # The smallest float instead of 0, whose logarithm no linear system can hold.
+        return self._log._to_uniform(np.log(np.maximum(x, np.nextafter(0.0, 1.0))))
 
     def _score(self, x: Array) -> Array:
         if not (x > 0).all():
             row = np.argwhere(~(x > 0))[0].tolist()
             raise InputError("x", f"a value that is not positive at index {row}", "x > 0")
-        slope: Array = (np.log(x) - self.loc[..., None, :]) / np.square(self.sd)[..., None, :]
-        return -(1.0 + slope) / x
+        return (self._log._score(np.log(x)) - 1.0) / x
+
+
+def standard_deviation(law: Normal | LogNormal) -> Array:
+    """Of each coordinate (its logarithm), (d,) or (T, d), whichever way the law was given."""
+    if law.cov is None:
+        assert law.sd is not None  # such a law has the one or the other
+        return law.sd
+    return np.sqrt(np.diagonal(law.cov, axis1=-2, axis2=-1))
 
 
 def _check_positive(name: str, value: Array) -> None:
@@ -217,32 +235,35 @@ def _exp(x: Array) -> Array:
 _TOLERANCE = 1e-10
 
 
-def _covariance_and_factor(
-    mean: ArrayLike, cov: ArrayLike, dim: int | None
+def covariance_and_factor(
+    loc_name: str, mean: ArrayLike, name: str, cov: ArrayLike, dim: int | None
 ) -> tuple[Array, Array, Array]:
-    """Return mean, covariance and its lower triangular factor, all with the same batch."""
-    covariance = as_floats("cov", cov)
+    """Return mean, covariance and its lower triangular factor, all with the same batch.
+
+    Errors call them `loc_name` and `name`.
+    """
+    covariance = as_floats(name, cov)
     if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
         raise InputError(
-            "cov",
+            name,
             f"shape {covariance.shape}",
             "(d, d) for one law or (T, d, d) for T laws",
-            "For independent coordinates give sd instead.",
+            "For independent coordinates give sd instead." if name == "cov" else "",
         )
-    check_parameter("cov", covariance)
+    check_parameter(name, covariance)
     size = covariance.shape[-1]
     if dim is not None and dim != size:
-        raise InputError("dim", str(dim), f"{size}, as cov has shape {covariance.shape}")
-    (loc,) = parameters(size, mean=mean)
+        raise InputError("dim", str(dim), f"{size}, as {name} has shape {covariance.shape}")
+    (loc,) = parameters(size, **{loc_name: mean})
     batch = common_batch(
-        "mean and cov",
+        f"{loc_name} and {name}",
         [
             loc.shape[0] if loc.ndim == 2 else None,
             len(covariance) if covariance.ndim == 3 else None,
         ],
     )
-    covariance = _symmetric(covariance)
-    factor = _factor(covariance)
+    covariance = _symmetric(name, covariance)
+    factor = _factor(name, covariance)
     lead = () if batch is None else (batch,)
     # Views where one matrix is shared: a batch of means does not cost T·d² numbers.
     return (
@@ -271,13 +292,13 @@ def correlate(loc: Array, chol: Array, z: Array) -> Array:
     return np.moveaxis(x, 0, -1)
 
 
-def _solve_rows(matrix: Array, rows: Array) -> Array:
+def solve_rows(matrix: Array, rows: Array) -> Array:
     """Return ``inverse(matrix) @ row`` for each row."""
     solved = np.linalg.solve(matrix, np.swapaxes(rows, -1, -2))
     return np.swapaxes(solved, -1, -2).astype(np.float64, copy=False)
 
 
-def _is_singular(chol: Array) -> bool:
+def is_singular(chol: Array) -> bool:
     """Tell whether the correlations of a factor are singular to within rounding."""
     scale = np.sqrt(np.square(chol).sum(axis=-1, keepdims=True))
     if (scale == 0.0).any():
@@ -288,7 +309,7 @@ def _is_singular(chol: Array) -> bool:
     return bool((values[..., -1] <= 1e-5 * values[..., 0]).any())
 
 
-def _symmetric(covariance: Array) -> Array:
+def _symmetric(name: str, covariance: Array) -> Array:
     transposed = np.swapaxes(covariance, -1, -2)
     gap = np.abs(covariance - transposed)
     allowed = _TOLERANCE * np.abs(covariance).max(axis=(-1, -2), keepdims=True)
@@ -296,15 +317,15 @@ def _symmetric(covariance: Array) -> Array:
         *item, i, j = np.argwhere(gap > allowed)[0].tolist()
         a, b = covariance[(*item, i, j)], covariance[(*item, j, i)]
         raise InputError(
-            "cov",
+            name,
             f"{_item(item)}entries [{i}, {j}] = {a:g} and [{j}, {i}] = {b:g}",
             "a symmetric matrix",
-            "Symmetrise it with (cov + cov.T) / 2 if the difference is rounding.",
+            f"Symmetrise it with ({name} + {name}.T) / 2 if the difference is rounding.",
         )
     return (covariance + transposed) / 2
 
 
-def _factor(covariance: Array) -> Array:
+def _factor(name: str, covariance: Array) -> Array:
     with contextlib.suppress(np.linalg.LinAlgError):
         return np.linalg.cholesky(covariance).astype(np.float64, copy=False)
     # One by one, so that a law gets the same factor whatever batch it is in.
@@ -314,15 +335,15 @@ def _factor(covariance: Array) -> Array:
         try:
             factors[t] = np.linalg.cholesky(matrix)
         except np.linalg.LinAlgError:
-            factors[t] = _semidefinite_factor(matrix, [t] if covariance.ndim == 3 else [])
+            factors[t] = _semidefinite_factor(name, matrix, [t] if covariance.ndim == 3 else [])
     return factors.reshape(covariance.shape)
 
 
-def _semidefinite_factor(matrix: Array, item: list[int]) -> Array:
+def _semidefinite_factor(name: str, matrix: Array, item: list[int]) -> Array:
     values, vectors = np.linalg.eigh(matrix)
     if values[0] < -_TOLERANCE * max(values[-1], 0.0) or values[-1] <= 0.0:
         raise InputError(
-            "cov",
+            name,
             f"{_item(item)}a matrix whose smallest eigenvalue is {values[0]:.3g}",
             "a positive semi-definite matrix that is not zero",
             "Check that it holds covariances, not correlations mixed with variances.",

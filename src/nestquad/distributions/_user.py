@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad._checks import choice
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import Law, as_floats, check_count
-from nestquad.errors import InputError, UnsupportedError, unknown_name
+from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
 Score = Callable[[Array], ArrayLike]
 
@@ -47,6 +48,17 @@ class _UserLaw(Law):
         if self._score_fn is None:
             return super()._score(x)
         return self._checked("score", self._score_fn(_read_only(x)), x.shape[:-1], x.shape[-1])
+
+    def _called(self, lead: tuple[int, ...], *args: Any) -> Array:
+        """Call the user's function, and check what it returns for rows of shape `lead`."""
+        try:
+            value = self.fn(*args)
+        except Exception as error:
+            shape = np.shape(args[0]) if np.ndim(args[0]) else args[0]
+            raise EvaluationError(
+                f"fn of {type(self).__name__} raised {type(error).__name__}: {error} for {shape}",
+            ) from error
+        return self._checked("fn", value, lead, self.dim)
 
     def _checked(self, argument: str, value: Any, lead: tuple[int, ...], size: int | None) -> Array:
         """Check what the user's function returned for rows of shape `lead`."""
@@ -112,8 +124,7 @@ class Transport(_UserLaw):
         score: Score | None = None,
         batch: int | None = None,
     ) -> None:
-        if base not in ("uniform", "normal"):
-            raise unknown_name("base", base, ("uniform", "normal"))
+        choice("base", base, ("uniform", "normal"))
         self._set_functions(fn, score, batch)
         vars(self).update(
             dim=None if out_dim is None else check_count("out_dim", out_dim),
@@ -128,7 +139,7 @@ class Transport(_UserLaw):
         return self._run(z) if self.base == "normal" else super()._from_normal(z)
 
     def _run(self, points: Array) -> Array:
-        return self._checked("fn", self.fn(_read_only(points)), points.shape[:-1], self.dim)
+        return self._called(points.shape[:-1], _read_only(points))
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -176,7 +187,7 @@ class Sampler(_UserLaw):
 
     def _sample(self, n: int, rng: np.random.Generator) -> Array:
         lead = (n,) if self.batch is None else (self.batch, n)
-        return self._checked("fn", self.fn(n, rng), lead, self.dim)
+        return self._called(lead, n, rng)
 
     def _from_uniform(self, u: Array) -> Array:
         raise UnsupportedError(f"{self!r} can only be sampled.")

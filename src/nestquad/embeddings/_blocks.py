@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nestquad._typing import Array
-from nestquad.distributions import Empirical, Independent, Law, LogNormal, Normal, Uniform
+from nestquad.distributions import (
+    Empirical,
+    Independent,
+    Law,
+    LogNormal,
+    Normal,
+    Uniform,
+    standard_deviation,
+)
 
 
 def independent_blocks(law: Law) -> list[Law]:
@@ -29,27 +36,17 @@ def marginals(law: Law) -> list[Law]:
     columns = [slice(j, j + 1) for j in range(law.dim or 1)]
     if isinstance(law, Uniform):
         return [Uniform(law.low[..., c], law.high[..., c]) for c in columns]
-    if isinstance(law, Normal):
+    if isinstance(law, Normal | LogNormal):
         sd = standard_deviation(law)
-        return [Normal(law.loc[..., c], sd=sd[..., c]) for c in columns]
-    if isinstance(law, LogNormal):
-        return [LogNormal(law.loc[..., c], law.sd[..., c]) for c in columns]
+        return [type(law)(law.loc[..., c], sd=sd[..., c]) for c in columns]
     if isinstance(law, Empirical):
         return [Empirical(law.samples[..., c], law.weights) for c in columns]
     return [law]
 
 
-def standard_deviation(law: Normal) -> Array:
-    """Of each coordinate, (d,) or (T, d), whichever way the law was given."""
-    if law.cov is None:
-        assert law.sd is not None  # a normal law has the one or the other
-        return law.sd
-    return np.sqrt(np.diagonal(law.cov, axis1=-2, axis2=-1))
-
-
 def is_correlated(law: Law) -> bool:
-    """Whether this is a normal law with dependent coordinates (or with one of no spread)."""
-    if not isinstance(law, Normal) or law.cov is None:
+    """Whether a law of normal scores has dependent coordinates (or one of no spread)."""
+    if not isinstance(law, Normal | LogNormal) or law.cov is None:
         return False
     diagonal = np.diagonal(law.cov, axis1=-2, axis2=-1)
     off_diagonal = law.cov * (1.0 - np.eye(law.loc.shape[-1]))

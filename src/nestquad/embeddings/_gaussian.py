@@ -6,8 +6,7 @@ import numpy as np
 from scipy.special import erf, erfc
 
 from nestquad._typing import Array
-from nestquad.distributions import Normal, Uniform
-from nestquad.embeddings._blocks import standard_deviation
+from nestquad.distributions import Normal, Uniform, standard_deviation
 from nestquad.embeddings._closed_forms import ClosedForm, register, short_mean
 from nestquad.kernels import Gaussian
 

@@ -1,9 +1,10 @@
 """Evaluation of g: designs, chunks, executors, store. Nothing else in the library calls g."""
 
+from nestquad._clock import OutOfTimeError
 from nestquad.evaluate._call import call_f, call_h
 from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import Design, Grid, Span
-from nestquad.evaluate._evaluations import Evaluations, OutOfTimeError
+from nestquad.evaluate._evaluations import Evaluations
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._fingerprint import fingerprint
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points

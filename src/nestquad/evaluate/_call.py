@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation
@@ -43,13 +44,19 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
         if not retries:
             raise _locate_failure(problem.g, x, theta, error) from error
         values = _retry_halves(problem.g, x, theta, retries)
-    if values.ndim not in (2, 3) or not _broadcasts(values.shape[:2], shape):
+    if values.ndim not in (2, 3) or not values.size or not _broadcasts(values.shape[:2], shape):
         raise EvaluationError(
             f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
             f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
             advice=_INDEX_ADVICE,
         )
     if values.shape[:2] != shape:
+        if problem.noisy:
+            raise EvaluationError(
+                f"g returned an array of shape {values.shape}; expected {shape} or {(*shape, 'p')}",
+                advice="With noisy=True every point has noise of its own, so g has to return a "
+                "value for each, also where it ignores x or theta.",
+            )
         _refuse_lost_axes(problem.g, x, theta, values)
         values = np.broadcast_to(values, shape + values.shape[2:])
     if not np.isfinite(values).all():
@@ -63,17 +70,18 @@ def call_f(
     problem: NestedExpectation, j: Array, theta: Array, *, require_finite: bool = True
 ) -> Array:
     """f at J (T,) or (T, p), checked, as (T, q)."""
+    tick()
     try:
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            raw = problem.apply_f(j)
+            raw = problem.apply_f(np.array(j))  # f may write to what it gets
     except Exception as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",
             advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
         ) from error
     values = _as_real("f", raw)
-    if values.ndim != 2 or values.shape[0] != j.shape[0]:
+    if values.ndim != 2 or values.shape[0] != j.shape[0] or not values.size:
         raise EvaluationError(
             f"f returned an array of shape {np.shape(raw)} for j of shape {j.shape}; expected "
             f"({j.shape[0]},) or ({j.shape[0]}, q)",
@@ -82,7 +90,8 @@ def call_f(
     if require_finite and not np.isfinite(values).all():
         t = int(np.argmax(~np.isfinite(values).all(axis=-1)))
         raise OutsideDomainError(
-            f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for J = {j[t]}",
+            f"f returned {values[t] if values.shape[1] > 1 else values[t, 0]} for "
+            f"J = {problem.natural_j(j)[t]}",
             theta=theta[t],
             advice="If f needs J > 0 (a logarithm), use more inner points or a method whose "
             "weights are positive, such as 'nqmc'.",
@@ -93,11 +102,11 @@ def call_f(
 def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     """h at x (N, d), checked, as (N,) or (N, p)."""
     try:
-        raw = h(x)
+        raw = h(np.array(x))
     except Exception as error:
         raise EvaluationError(f"h raised {_last(error)} for x of shape {x.shape}") from error
     values = _as_real("h", raw)
-    if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
+    if values.ndim not in (1, 2) or values.shape[0] != x.shape[0] or not values.size:
         raise EvaluationError(
             f"h returned an array of shape {values.shape} for x of shape {x.shape}; expected "
             f"({x.shape[0]},) or ({x.shape[0]}, p)"
@@ -144,13 +153,18 @@ def _as_real(what: str, raw: Any) -> Array:
     """A returned value as float64: from NumPy, JAX, PyTorch, or lists of numbers."""
     if hasattr(raw, "detach"):  # a PyTorch tensor, which may track gradients or live on a GPU
         raw = raw.detach().cpu().numpy()
+    if isinstance(raw, np.ma.MaskedArray):
+        raise EvaluationError(
+            f"{what} returned a masked array; expected an array of real numbers",
+            advice="Fill what is missing, with NaN for points that failed.",
+        )
     try:
         values = np.asarray(raw)
         if values.dtype.kind not in "fiub":
             raise TypeError
-        # JAX lends its arrays for reading only; the caller may need to write.
-        return values.astype(float, copy=not values.flags.writeable)
-    except (TypeError, ValueError):
+        # A copy: the function may return the same memory again, with other values in it.
+        return values.astype(float, order="C")
+    except (TypeError, ValueError, OverflowError):
         dtype = getattr(raw, "dtype", type(raw).__name__)
         raise EvaluationError(
             f"{what} returned {dtype}; expected an array of real numbers",
@@ -164,7 +178,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     for t, own in enumerate(theta[:, 0]):
         for one in x[t % x.shape[0]]:
             value = _one(g, one, own, retries)
-            if value.ndim > 1 or (values and value.shape != values[0].shape):
+            if value.ndim > 1 or not value.size or (values and value.shape != values[0].shape):
                 usual = "a number or a vector" if not values else f"shape {values[0].shape}"
                 raise EvaluationError(
                     f"g returned an array of shape {value.shape} for one point; expected {usual}",

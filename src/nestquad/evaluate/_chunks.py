@@ -154,12 +154,19 @@ class Pace:
     most: int
     seconds: float
     per_point: float = 0.0
+    _last: tuple[int, float] = (1 << 62, 0.0)
 
     def observe(self, size: int, seconds: float) -> None:
         """Learn from the duration of a chunk."""
+        last, self._last = self._last, (size, seconds)
         self.per_point = seconds / size
         if 2 * size < self.points and seconds < self.seconds:
             return  # the end of a row says nothing about larger chunks
         ratio = self.seconds / max(seconds, 1e-9)
         factor = min(max(ratio, 1.0 / _STEP), max(_STEP, _PART * ratio))
+        if size == 1 and ratio > 1.0:
+            factor = max(factor, _STEP)
+        elif size >= 4 * last[0] and seconds < 2.0 * last[1] and ratio > 0.5:
+            # The cost of a call is what takes the time, and points cost next to nothing.
+            factor = max(factor, 4.0 * _STEP)
         self.points = min(max(int(size * factor), 1), self.most)

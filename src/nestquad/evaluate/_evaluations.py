@@ -6,18 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad._clock import OutOfTimeError
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
 from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import Design, Grid, Span
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
 from nestquad.evaluate._task import InnerRule, Task
 from nestquad.problem import NestedExpectation
-
-
-class OutOfTimeError(EvaluationError):
-    """Not even one θ was complete when time ran out."""
 
 
 def _out_of_time() -> OutOfTimeError:
@@ -60,7 +56,7 @@ class Evaluations:
         done = min(table.complete_rows(grid.n_inner), span.t1)
         if not done:
             raise _out_of_time()
-        return table.get(Span(0, done, 0, grid.n_inner))
+        return self._seen(table.get(Span(0, done, 0, grid.n_inner)))
 
     def fold(self, rule: InnerRule, level: int = 0, *, remember: bool = False) -> Array:
         """Reduce all rows of a grid: (T, views[, p]).
@@ -77,7 +73,7 @@ class Evaluations:
         if before is not None:
             rows.complete.append(before[: grid.n_outer])
         kept = max(min(table.complete_rows(grid.n_inner), grid.n_outer), rows.count)
-        task = Task(self.problem, grid, rule, evaluator.chunk_points)
+        task = Task(evaluator.given, grid, rule, evaluator.chunk_points)
         stored = Span(rows.count, kept, 0, grid.n_inner)
         for span in chunks(stored, evaluator.chunk_points, whole_rows=rule.whole_rows):
             rows.add(span, task.reduce(table.get(span), span))
@@ -89,7 +85,10 @@ class Evaluations:
         found = np.concatenate(rows.complete)
         if remember:
             evaluator.folded[grid.rows] = found
-        return found
+        return self._seen(found)
+
+    def _seen(self, values: Array) -> Array:
+        return self.evaluator.units.seen(self.evaluator.given, values)
 
     def _fill(self, grid: Grid, span: Span) -> None:
         table = self.evaluator.table(grid)

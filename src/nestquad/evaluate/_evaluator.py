@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import EvaluationError
+from nestquad.errors import EvaluationError, NestquadError
 from nestquad.evaluate._chunks import (
     CHUNK_POINTS,
     MEMORY,
@@ -25,13 +25,13 @@ from nestquad.evaluate._chunks import (
     task_seconds,
 )
 from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._sending import UnpackingError
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._task import InnerRule, Task, run_task
+from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
 
-# Sizes to start from, before the cost of g is known.
-_FIRST, _FIRST_ONE_BY_ONE = 256, 8
 # Target duration of a chunk in this thread; tasks of an executor have their own.
 _SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
@@ -46,7 +46,7 @@ class Evaluator:
     Parameters
     ----------
     problem
-        Whose g is called.
+        Whose g is called; as an attribute, the problem as methods see it, in its `units`.
     executor
         Any ``concurrent.futures.Executor``; None runs in this thread.
     keep
@@ -79,6 +79,7 @@ class Evaluator:
     on_rows: Callable[[Grid, list[Array]], None] = lambda grid, rows: None
     n_evaluations: int = 0
     n_reused: int = 0
+    n_checked: int = 0
     stopped: str | None = None
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
     folded: dict[Grid, Array] = field(default_factory=dict)
@@ -86,13 +87,17 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
         self.chunk_points = min(self.chunk_points, block_points(self.problem))
-        first = _FIRST if self.problem.vectorized else _FIRST_ONE_BY_ONE
         most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
         if self.chunk_points < CHUNK_POINTS and self._workers is not None:
             most = max(1, most * self.chunk_points // CHUNK_POINTS)
         seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
-        self._pace = Pace(min(first, most), most, seconds)
+        self._pace = Pace(1, most, seconds)  # g may take minutes, or microseconds
         self._value_bytes = 8
+        self._by_value = False
+        self.glimpse: Array | None = None
+        self._outputs: tuple[int, ...] | None = None
+        self.given, self.units = self.problem, Units()
+        self.problem = SeenProblem.of(self.given, self.units)
 
     def table(self, grid: Grid) -> ValueTable:
         """Values on the points of a grid: grids of several methods may share an evaluator."""
@@ -113,8 +118,10 @@ class Evaluator:
         A tile that is cheap is one job, reduced where it is evaluated. An expensive one, or one
         to be stored, consists of several jobs whose values come here.
         """
-        task = Task(self.problem, grid, rule, self.chunk_points, self.retries)
+        task = Task(self.given, grid, rule, self.chunk_points, self.retries)
         if self._workers is not None and self._workers.separate:
+            if self._by_value:
+                task.send_by_value()
             _ = task.payload  # here, where the error is seen, and not in a thread of the pool
         tile, buffer, filled = None, None, 0
         for job, values in self._results(task, self._jobs(task, span)):
@@ -140,6 +147,7 @@ class Evaluator:
         stored = None if self.store is None else self.store.table(task.grid)
         if stored is not None:
             stored.scan()
+            self._check(task)
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
             if stored is None and tile.size <= self._row_limit(size()):
@@ -151,6 +159,14 @@ class Evaluator:
             for rest in missing:
                 for part in columns(rest, size):
                     yield Job(tile, part)
+
+    def _check(self, task: Task) -> None:
+        """Evaluate g again at a few stored points: its code is not all that it depends on."""
+        assert self.store is not None
+        points = self.store.to_check(task.grid)
+        jobs = (Job(point, point, again=True) for point in points)
+        for job, values in self._results(task, jobs):
+            self.store.compare(task.grid, job.span, points[job.span], values)
 
     def _row_limit(self, size: int) -> int:
         """Points up to which a row is not cut: twice the target duration of a chunk."""
@@ -204,7 +220,7 @@ class Evaluator:
             while True:
                 # A job that takes long must not stop the others; how far they may get ahead of
                 # it is a question of memory.
-                window = _AHEAD * workers.count
+                window = (_AHEAD if self._pace.per_point else 1) * workers.count
                 while not exhausted and len(queue) < 4 * window:
                     if sum(job.values is None for job in queue) >= window:
                         break
@@ -228,9 +244,10 @@ class Evaluator:
                 while queue and queue[0].values is not None:
                     first = queue.popleft()
                     yield first, first.values  # type: ignore[misc]
-        except EvaluationError as error:
+        except NestquadError as error:
             self._save(task, queue)
-            error.n_completed = self.n_evaluations
+            if isinstance(error, EvaluationError):
+                error.n_completed = self.n_evaluations
             raise
         finally:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
@@ -239,7 +256,7 @@ class Evaluator:
         """Wait for some job, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
-        failure: EvaluationError | None = None
+        failure: NestquadError | None = None
         for future in done:
             job = open_jobs[future]
             try:
@@ -247,8 +264,23 @@ class Evaluator:
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
                 job.submit(task, workers)
-            except EvaluationError as error:
+            except UnpackingError as error:
+                if job.by_value:
+                    failure = error
+                    continue
+                if not self._by_value:
+                    self._by_value = True
+                    task.send_by_value()
+                job.by_value = True
+                job.submit(task, workers)
+            except NestquadError as error:
                 failure = error
+            except Exception as error:
+                failure = EvaluationError(
+                    f"a worker could not finish a task ({type(error).__name__}: {error})",
+                    advice="Try g without an executor, on a few points.",
+                )
+                failure.__cause__ = error
             else:
                 workers.worked()
                 self._finish(task, job, values, seconds)
@@ -269,8 +301,22 @@ class Evaluator:
 
     def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
         job.values = values
+        # Rules that need no points yield views in place of inner points: outputs are what is left.
+        if self._outputs is None:
+            self._outputs = values.shape[2:]
+        if values.shape[2:] != self._outputs and not job.again:
+            raise EvaluationError(
+                f"g returned {_outputs(values.shape[2:])} after {_outputs(self._outputs)}",
+                n_completed=self.n_evaluations,
+                advice="The number of outputs has to be the same at all points.",
+            )
+        if job.again:
+            self.n_checked += job.span.size
+            return
         if self.store is not None:
             self.store.table(task.grid).write(job.span, values)
+        if self.glimpse is None:
+            self.glimpse = values[0, 0] if job.reduced else values[0].mean(axis=0)
         self._pace.observe(job.span.size, seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
@@ -288,6 +334,10 @@ class Evaluator:
             self.stopped = "time"
             return True
         return False
+
+
+def _outputs(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} outputs" if shape else "one output"
 
 
 class ValueTable:

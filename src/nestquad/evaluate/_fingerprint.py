@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import dis
+import enum
 import functools
 import hashlib
 import sys
 import types
+from numbers import Number
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from nestquad._checks import numbers
 from nestquad._typing import Array
 from nestquad.problem import NestedExpectation
 
 _MOST_NUMBERS = 64
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
+# Immutable values whose text says all.
+_VALUES = (Number, enum.Enum, PurePath, datetime.date, datetime.time, datetime.timedelta)
+# Methods that make an object, whose attributes are constants afterwards.
+_MAKERS = {"__init__", "__post_init__", "__setstate__"}
 # Methods by which a function changes a list or dict.
 _MUTATORS = {"append", "extend", "update", "add", "insert", "pop", "setdefault", "fill"}
 
@@ -25,8 +34,10 @@ def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
     """Determinants of the values of g, as JSON: laws at a few points, and a digest of g.
 
     f and `combine` do not take part: values of g serve them all. The digest covers the code of g
-    and of the functions it calls, and constants in closures, defaults, attributes and globals,
-    but not what g itself changes, such as a counter.
+    and of the functions it calls, and constants in closures, defaults, attributes and globals:
+    numbers, text, arrays, tensors, tables, and public attributes of objects. It does not cover
+    what g itself changes, such as a counter, nor files or compiled code: a store evaluates g again
+    at a few points for those.
     """
     theta, x = _probe(problem)
     return {
@@ -44,10 +55,11 @@ def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str,
         return (
             "problem",
             f"one with dimensions (d_theta, d_x) = {tuple(given['dimensions'])}",
-            f"{tuple(stored.get('dimensions', ()))}, those of the store",
+            f"{stored.get('dimensions')}, those of the store",
         )
     for part, what in (("outer law", "theta"), ("inner law", "x")):
-        old, new = np.asarray(stored.get(part, ())), np.asarray(given[part])
+        old = numbers("store", stored.get(part, ()), f"numbers for the {part} in its manifest")
+        new = np.asarray(given[part])
         # Another build of NumPy or SciPy may round differently.
         if old.shape != new.shape or not np.allclose(old, new, rtol=1e-6, atol=1e-9):
             return (
@@ -106,6 +118,7 @@ class _Feeder:
     def __init__(self, target: Any) -> None:
         self._target = target
         self._seen: set[int] = set()
+        self._written: set[str] = set()
 
     def feed(self, value: Any) -> None:
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
@@ -113,7 +126,10 @@ class _Feeder:
         elif isinstance(value, np.ndarray | np.generic):
             array = np.asarray(value)
             self._say(f"{array.dtype.str}{array.shape}")
-            self._target.update(repr(array).encode() if array.dtype.hasobject else array.tobytes())
+            if array.dtype.hasobject:
+                self.feed(array.ravel().tolist())
+            else:
+                self._target.update(array.tobytes())
         elif isinstance(value, tuple | list):
             self._say(type(value).__name__)
             for item in value:
@@ -124,6 +140,8 @@ class _Feeder:
                 self.feed(value[key])
         elif isinstance(value, set | frozenset):
             self._say(repr(sorted(map(repr, value))))
+        elif isinstance(value, _VALUES):
+            self._say(repr(value))
         elif id(value) not in self._seen:
             self._seen.add(id(value))
             self._object(value)
@@ -152,12 +170,13 @@ class _Feeder:
         self._say("function")
         code = function.__code__
         self.feed(code)
-        if _is_installed(function.__module__):
+        if is_installed(function.__module__):
             return  # its constants are its own business
         writes = _Writes(code)
+        if function.__name__ not in _MAKERS:
+            self._written |= writes.attributes
         self.feed((function.__defaults__, function.__kwdefaults__))
-        used = _closure(function)
-        used |= {name: function.__globals__.get(name) for name in _globals_of(code)}
+        used = used_by(function)
         for name in sorted(used):
             if writes.may_change(name, used[name]):
                 continue
@@ -167,22 +186,27 @@ class _Feeder:
     def _instance(self, value: Any) -> None:
         kind = type(value)
         self._say(f"{kind.__module__}.{kind.__qualname__}")
-        if _is_installed(kind.__module__):
+        array = _as_array(value)
+        if array is not None:
+            self.feed((list(getattr(value, "columns", ())), array))
             return
+        installed = is_installed(kind.__module__)
         own = [
             item
             for c in reversed(kind.__mro__)
-            if not _is_installed(c.__module__)
+            if not is_installed(c.__module__)
             for item in sorted(vars(c).items())
         ]
         methods = [f for _, f in own if isinstance(f, types.FunctionType)]
         for method in methods:
             self.feed(method)
-        writes = [_Writes(m.__code__) for m in methods if m.__name__ != "__init__"]
-        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)}
-        attributes |= getattr(value, "__dict__", {})
+        writes = [_Writes(m.__code__) for m in methods if m.__name__ not in _MAKERS]
+        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)} | attributes_of(value)
         for name, attribute in sorted(attributes.items()):
-            if name.startswith("__"):
+            # What packages keep for themselves, or make when it is first asked for, may be a cache.
+            hidden = name.startswith("_") or hasattr(kind, name)
+            hidden &= not isinstance(attribute, np.ndarray)
+            if name.startswith("__") or name in self._written or (installed and hidden):
                 continue
             if not any(w.may_change(name, attribute) for w in writes):
                 self._say(name)
@@ -193,11 +217,12 @@ class _Feeder:
 
 
 class _Writes:
-    """Names that a piece of code changes: state, which is no part of its definition."""
+    """What a piece of code changes: state, which is no part of its definition."""
 
     def __init__(self, code: types.CodeType) -> None:
         stores = [i for i in dis.get_instructions(code) if i.opname.startswith("STORE_")]
-        self._names = {str(i.argval) for i in stores}
+        self.attributes = {str(i.argval) for i in stores if i.opname == "STORE_ATTR"}
+        self._names = {str(i.argval) for i in stores if not i.opname.startswith("STORE_FAST")}
         self._into = any(i.opname in ("STORE_SUBSCR", "STORE_SLICE") for i in stores)
         self._into |= bool(_MUTATORS & set(code.co_names))
 
@@ -206,12 +231,34 @@ class _Writes:
         return name in self._names or (mutable and self._into)
 
 
-def _closure(function: types.FunctionType) -> dict[str, Any]:
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Attributes of an instance, in its dictionary or in slots."""
+    found = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            with contextlib.suppress(AttributeError):
+                found[name] = getattr(value, name)
+    return found
+
+
+def _as_array(value: Any) -> Array | None:
+    """A table, tensor or other array as one of NumPy; None for anything else."""
+    if not hasattr(value, "__array__"):
+        return None
+    with contextlib.suppress(Exception):
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    return None
+
+
+def used_by(function: types.FunctionType) -> dict[str, Any]:
+    """Variables of its closure, and global ones, that a function uses."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is still empty
             found[name] = cell.cell_contents
-    return found
+    names = _globals_of(function.__code__)
+    return found | {name: function.__globals__.get(name) for name in names}
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
@@ -220,7 +267,7 @@ def _globals_of(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_globals_of, inner))
 
 
-def _is_installed(module: str | None) -> bool:
+def is_installed(module: str | None) -> bool:
     """Whether it comes with Python or a package: those change with their versions, not by hand."""
     name = (module or "").partition(".")[0]
     if name in sys.stdlib_module_names and name != "__main__":

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError, NestquadWarning
+from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._fingerprint import difference, fingerprint
 from nestquad.evaluate._points import inner_points, outer_points
@@ -28,10 +30,17 @@ from nestquad.problem import NestedExpectation
 
 _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
-_NAME = re.compile(r"(\d+)-(\d+)x(\d+)-(\d+)\.([0-9a-f]{16})\.npy")
+_NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _CACHED = 4
 _STALE_SECONDS = 86_400.0
 _OTHER_FOLDER = "Use another folder, or delete this one."
+# Points at which g is evaluated again: enough that a change at a third of all points escapes one
+# time in 26 (2/3 to the 8th), and a few more where another set of points begins.
+_CHECKED, _CHECKED_MORE = 8, 2
+# Relative difference that is rounding: single precision, a hundred operations.
+_ROUNDING = 1e-5
+# Two-sided level of the paired test of a noisy g, of which a user may see many.
+_LEVEL = 1e-5
 
 
 @dataclass
@@ -48,22 +57,42 @@ class Store:
     path: Path
     problem: NestedExpectation
     stream: Stream
+    check: bool = True
     _tables: dict[Grid, StoredTable] = field(default_factory=dict)
+    _changes: list[Array] = field(default_factory=list)
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], problem: NestedExpectation, rng: RNGLike = None
+        cls,
+        path: str | os.PathLike[str],
+        problem: NestedExpectation,
+        rng: RNGLike = None,
+        check: bool = True,
     ) -> Store:
         """The store in a folder, made if it is not there; refused if it belongs to another run.
 
-        With `rng` None an existing store is continued with its own stream.
+        With `rng` None an existing store is continued with its own stream. With `check` g is
+        evaluated again at a few of the stored points.
         """
-        if not isinstance(path, str | os.PathLike):
+        if not isinstance(check, bool | np.bool_):
+            raise InputError("store_check", repr(check), "True or False")
+        if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
             raise InputError("store", type(path).__name__, "the path of a folder, or None")
         folder = Path(path)
-        if folder.exists() and not folder.is_dir():
-            raise InputError("store", f"{str(folder)!r}, which is a file", "the path of a folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        if "\0" in os.fspath(folder):
+            raise InputError("store", repr(str(folder)), "a path without null characters")
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise InputError(
+                    "store", f"{str(folder)!r}, which is a file", "the path of a folder"
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                "store",
+                f"{shown(str(folder))}, which cannot be made ({error.strerror})",
+                "the path of a folder that can be written",
+            ) from error
         from nestquad import __version__
 
         given = {
@@ -73,6 +102,25 @@ class Store:
             "problem": fingerprint(problem),
         }
         file = folder / _MANIFEST
+        try:
+            made = cls._made(folder, file, given, rng)
+        except OSError as error:
+            raise InputError(
+                "store",
+                f"{str(folder)!r}, which cannot be written ({error.strerror})",
+                "a folder that can be written",
+            ) from error
+        if made is not None:
+            rng = made
+        stored = _manifest(file)
+        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
+        _refuse_another(folder, stored, given, stream)
+        _remove_leftovers(folder)
+        return cls(folder, problem, stream, bool(check))
+
+    @staticmethod
+    def _made(folder: Path, file: Path, given: dict[str, Any], rng: RNGLike) -> Stream | None:
+        """The stream of a store that is new; None where there is one."""
         if not file.exists():
             if any(not child.name.startswith(".tmp-") for child in folder.iterdir()):
                 raise InputError(
@@ -82,12 +130,8 @@ class Store:
                 )
             entropy = list(Stream.from_rng(rng).entropy)
             _create(file, json.dumps({**given, "stream": entropy}, indent=1))
-            rng = Stream(tuple(entropy))
-        stored = _manifest(file)
-        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
-        _refuse_another(folder, stored, given, stream)
-        _remove_leftovers(folder)
-        return cls(folder, problem, stream)
+            return Stream(tuple(entropy))
+        return None
 
     def table(self, grid: Grid) -> StoredTable:
         """The chunks on the points of a grid."""
@@ -96,12 +140,59 @@ class Store:
             self._tables[key] = StoredTable.open(self.path, self.problem, grid)
         return self._tables[key]
 
+    def to_check(self, grid: Grid) -> dict[Span, Array]:
+        """Stored points of a grid at which g is to be evaluated again, once for each grid."""
+        table = self.table(grid)
+        if not self.check or table.checked:
+            return {}
+        table.checked = True
+        return table.spread(_CHECKED_MORE if self._changes else _CHECKED)
+
+    def compare(self, grid: Grid, point: Span, stored: Array, again: Array) -> None:
+        """Refuse a g whose value at a stored point is another one now."""
+        self._changes.append(np.ravel(again - stored) if again.shape == stored.shape else again)
+        if self.problem.noisy and again.shape == stored.shape:
+            self._compare_means()
+            return
+        size = np.maximum(np.abs(again), np.abs(stored)) if again.shape == stored.shape else 0.0
+        size = np.maximum(size, self.table(grid).typical)
+        if again.shape == stored.shape and (np.abs(again - stored) <= _ROUNDING * size).all():
+            return
+        theta = outer_points(self.problem, grid, point.t0, point.t1).theta
+        x = inner_points(self.problem, grid, theta, point).x
+        raise InputError(
+            "problem",
+            f"another g: at theta = {theta[0].tolist()}, x = {x[0, 0].tolist()} it is now "
+            f"{np.squeeze(again).tolist()}",
+            f"{np.squeeze(stored).tolist()}, its value in the store in {str(self.path)!r}",
+            f"{_OTHER_FOLDER} If g is random by itself, state the problem with noisy=True; "
+            "store_check=False evaluates no point again.",
+        )
+
+    def _compare_means(self) -> None:
+        """Paired t test: a g that is random by itself differs at each point, but not on average."""
+        changes = np.array(self._changes)
+        n = len(changes)
+        if n < 4 or not changes.any():
+            return
+        mean, sd = changes.mean(axis=0), changes.std(axis=0, ddof=1)
+        if (np.abs(mean) * np.sqrt(n) > stdtrit(n - 1, 1 - _LEVEL / 2) * sd).any():
+            raise InputError(
+                "problem",
+                f"another g: at {n} stored points it is now {mean.tolist()} larger on average, "
+                f"with a standard error of {(sd / np.sqrt(n)).tolist()}",
+                f"the g of the store in {str(self.path)!r}",
+                f"{_OTHER_FOLDER} store_check=False evaluates no point again.",
+            )
+
 
 @dataclass
 class StoredTable:
     """The chunks of grids on the same points."""
 
     folder: Path
+    checked: bool = False
+    typical: Array | float = 0.0
     _names: dict[Span, str] = field(default_factory=dict)
     _corners: Array = field(default_factory=lambda: np.zeros((0, 4), dtype=int))
     _cache: OrderedDict[Span, Array] = field(default_factory=OrderedDict)
@@ -125,7 +216,7 @@ class StoredTable:
         if not file.exists():
             _create(file, json.dumps({**described, "first_point": first}, indent=1))
         # The same description has to mean the same points, whatever version wrote it.
-        stored = np.asarray(_json(file).get("first_point", ()), dtype=float)
+        stored = numbers("store", _json(file).get("first_point", ()), f"numbers in {str(file)!r}")
         if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
             raise InputError(
                 "store",
@@ -142,6 +233,8 @@ class StoredTable:
             found = _NAME.fullmatch(name)
             if found:
                 t0, t1, n0, n1 = map(int, found.groups()[:4])
+                if t1 <= t0 or n1 <= n0:
+                    continue
                 self._names.setdefault(Span(t0, t1, n0, n1), name)
         self._index()
 
@@ -164,11 +257,37 @@ class StoredTable:
             missing = [rest for m in missing for rest in m.without(chunk)]
         return ready, missing
 
+    def spread(self, n: int) -> dict[Span, Array]:
+        """Values of n chunks or fewer, first to last, and from the least to the largest.
+
+        The largest are where a rare branch of g shows.
+        """
+        spans = list(map(Span, *self._corners.T.tolist()))
+        found = {}
+        for i, which in enumerate(np.linspace(0, len(spans) - 1, n).astype(int) if spans else ()):
+            values = self._load(spans[which]) if spans[which] in self._names else None
+            if values is None:
+                continue
+            flat = values.reshape(spans[which].size, -1)
+            self.typical = np.maximum(self.typical, np.median(np.abs(flat), axis=0))
+            rank = (i * (len(flat) - 1)) // max(n - 1, 1)
+            t, m = divmod(int(np.argsort(flat[:, 0], kind="stable")[rank]), spans[which].shape[1])
+            value = values[t : t + 1, m : m + 1]
+            t, m = spans[which].t0 + t, spans[which].n0 + m
+            found[Span(t, t + 1, m, m + 1)] = value
+        return found
+
     def write(self, span: Span, values: Array) -> None:
         buffer = io.BytesIO()
         np.save(buffer, values, allow_pickle=False)
         name = f"{_corners(span)}.{_checksum(span, buffer.getbuffer())}.npy"
-        _replace(self.folder / name, buffer.getbuffer())
+        try:
+            _replace(self.folder / name, buffer.getbuffer())
+        except OSError as error:
+            raise EvaluationError(
+                f"the store in {str(self.folder.parent)!r} cannot be written ({error.strerror})",
+                advice="What is there is intact: make room, and the same call continues.",
+            ) from error
         self._names[span] = name
 
     def _load(self, chunk: Span) -> Array | None:
@@ -253,8 +372,9 @@ def _json(file: Path) -> dict[str, Any]:
 
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file)
-    entropy = content.get("stream")
-    if content.get("format") != _FORMAT or not isinstance(entropy, list):
+    entropy, problem = content.get("stream"), content.get("problem")
+    whole = isinstance(entropy, list) and all(type(one) is int and one >= 0 for one in entropy)
+    if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
         raise InputError(
             "store", f"{str(file)!r}, which is no manifest of a store", "a store", _OTHER_FOLDER
         )

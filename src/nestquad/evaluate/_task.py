@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import pickle
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError, optional_module
+from nestquad.errors import EvaluationError
 from nestquad.evaluate._call import call_g
 from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
+from nestquad.evaluate._sending import Parcel, packed
 from nestquad.problem import NestedExpectation
 
 
@@ -42,9 +41,8 @@ class InnerRule(Protocol):
 class Task:
     """Everything needed to evaluate a span of a grid, except the span.
 
-    It travels to workers with every span, so it is pickled once, by cloudpickle where pickle
-    gives up (lambdas, closures), and unpickled once by each worker. Executors that do not pickle
-    use it as it is.
+    It travels to workers with every span, so it is pickled once, and unpickled once by each
+    worker. Executors that do not pickle use it as it is.
     """
 
     problem: NestedExpectation
@@ -55,19 +53,24 @@ class Task:
 
     @cached_property
     def payload(self) -> bytes:
+        return self._packed()
+
+    def _packed(self, *, by_value: bool = False) -> bytes:
         content = (self.problem, self.grid, self.rule, self.block_points, self.retries)
-        try:
-            return pickle.dumps(content)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            return _with_cloudpickle(content, error)
+        return packed(content, by_value=by_value)
+
+    def send_by_value(self) -> None:
+        """Send all that is not installed with the task, since workers do not find it by name."""
+        for task in {id(task): task for task in (self, self.raw)}.values():
+            vars(task)["payload"] = task._packed(by_value=True)
 
     @cached_property
     def raw(self) -> Task:
         """The same without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Task], tuple[bytes]]:
-        return _unpacked, (self.payload,)
+    def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
+        return Parcel, (self.payload,)
 
     def values(self, span: Span) -> Array:
         """g on a span, in blocks of bounded size: (T, N[, p])."""
@@ -83,9 +86,9 @@ class Task:
                 block = Span(t0, t1, n0, min(n0 + width, span.n1))
                 x = inner_points(self.problem, self.grid, theta, block).x
                 row.append(call_g(self.problem, x, theta, self.retries))
-            parts.append(row[0] if len(row) == 1 else np.concatenate(row, axis=1))
+            parts.append(_joined(row, axis=1))
             t0 = t1
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return _joined(parts)
 
     def reduce(self, values: Array, span: Span) -> Array:
         """Reduced values of a span; without a rule, the values."""
@@ -108,31 +111,24 @@ class Task:
                 points = inner_points(self.problem, self.grid, theta, block)
                 values = call_g(self.problem, points.x, theta, self.retries)
                 parts.append(self.rule.reduce(values, block, points))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return _joined(parts)
 
 
-def run_task(task: Task, span: Span) -> tuple[Array, float]:
+def _joined(parts: list[Array], axis: int = 0) -> Array:
+    shapes = {part.shape[2:] for part in parts}
+    if len(shapes) > 1:
+        raise EvaluationError(
+            f"g returned arrays with different axes of outputs: {sorted(shapes)}",
+            advice="The number of outputs has to be the same at all points.",
+        )
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+
+
+def run_task(task: Task | Parcel, span: Span) -> tuple[Array, float]:
     """Evaluate a span; returns values and seconds."""
+    if isinstance(task, Parcel):
+        task = Task(*task.content())
     keep_freed_memory()
     started = time.perf_counter()
     found = task(span)
     return found, time.perf_counter() - started
-
-
-@lru_cache(maxsize=8)
-def _unpacked(payload: bytes) -> Task:
-    return Task(*pickle.loads(payload))
-
-
-def _with_cloudpickle(content: Any, error: Exception) -> bytes:
-    feature = f"Sending this problem to another process (pickle says: {error})"
-    cloudpickle = optional_module("cloudpickle", feature, "parallel")
-    try:
-        return bytes(cloudpickle.dumps(content))
-    except Exception as second:
-        raise InputError(
-            "problem",
-            f"one that cannot be sent to another process ({second})",
-            "functions and data that can be pickled",
-            "Open files, locks and connections inside g, or use threads.",
-        ) from second

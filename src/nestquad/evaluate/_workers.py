@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, NestquadWarning
+from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
 from nestquad.evaluate._task import Task, run_task
 
@@ -53,8 +53,9 @@ class Workers:
 
     @property
     def separate(self) -> bool:
-        """Whether tasks are known to leave this process."""
-        return isinstance(self._executor, ProcessPoolExecutor)
+        """Whether tasks are known to leave this process: those of a pool or of Dask do."""
+        pool = isinstance(self._executor, ProcessPoolExecutor)
+        return pool or hasattr(self._executor, "_client")
 
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
         while True:
@@ -62,6 +63,13 @@ class Workers:
                 return self._executor.submit(call, *args)
             except BrokenExecutor as error:
                 self.replace(self.generation, error)
+            except NestquadError:
+                raise
+            except Exception as error:
+                raise EvaluationError(
+                    f"the executor refused a task ({type(error).__name__}: {error})",
+                    advice="It may have been shut down.",
+                ) from error
 
     def worked(self) -> None:
         """Note a finished task: the task did not break the pool."""
@@ -103,11 +111,13 @@ class Workers:
 
 @dataclass
 class Job:
-    """A span to evaluate, and the tile that it is a part of."""
+    """A span to evaluate, or to evaluate again, and the tile that it is a part of."""
 
     tile: Span
     span: Span
     reduced: bool = False
+    again: bool = False
+    by_value: bool = False
     values: Array | None = None
     future: Future[tuple[Array, float]] | None = None
     generation: int = 0

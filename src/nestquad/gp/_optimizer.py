@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.optimize import minimize
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 
 # Loss where there is no likelihood, such as a covariance that is not positive definite. L-BFGS-B
@@ -41,11 +42,16 @@ def maximum_likelihood(
         The search ends with a step that gains less log likelihood than about this. Data tell gains
         of 2 apart; but steps along a ridge gain little, and many may follow.
     """
+
+    def timed(parameters: Array) -> tuple[float, Array]:
+        tick()
+        return loss(parameters)
+
     low, high = bounds.T
     inside = [np.clip(start, low, high) for start in starts]
-    first = inside[0] if len(inside) == 1 else min(inside, key=lambda start: loss(start)[0])
+    first = inside[0] if len(inside) == 1 else min(inside, key=lambda start: timed(start)[0])
     found = minimize(
-        loss,
+        timed,
         first,
         jac=True,
         method="L-BFGS-B",

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.kernels._kernel import (
@@ -110,12 +111,11 @@ class Anova(_OverBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if int(self.order) != self.order or self.order < 1:
+        order = number("order", self.order, "a whole number, at least 1")
+        if not order.is_integer():
             raise InputError("order", repr(self.order), "a whole number, at least 1")
-        if not (np.isfinite(self.weight) and self.weight > 0):
-            raise InputError("weight", repr(self.weight), "a positive number")
-        object.__setattr__(self, "order", int(self.order))
-        object.__setattr__(self, "weight", float(self.weight))
+        object.__setattr__(self, "order", int(order))
+        object.__setattr__(self, "weight", number("weight", self.weight))
 
     def smoothness(self, dim: int) -> float:
         return self.base.smoothness(min(self.order, dim))

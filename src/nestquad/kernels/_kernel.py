@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import number, numbers
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -135,7 +136,7 @@ def as_nodes(x: ArrayLike, argument: str) -> Array:
 
 def as_lengthscale(lengthscale: ArrayLike) -> Lengthscale:
     """A checked lengthscale: a float, or a read-only copy of shape (d,) or (T, d)."""
-    value = np.array(lengthscale, dtype=np.float64)
+    value = numbers("lengthscale", lengthscale, "a number, or an array of numbers")
     if value.ndim > 2 or value.size == 0:
         raise InputError(
             "lengthscale",
@@ -224,9 +225,7 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         checked_kernels((self.kernel,), "kernel")
-        if not (np.isfinite(self.amplitude) and self.amplitude > 0):
-            raise InputError("amplitude", repr(self.amplitude), "a positive number")
-        object.__setattr__(self, "amplitude", float(self.amplitude))
+        object.__setattr__(self, "amplitude", number("amplitude", self.amplitude))
 
     @property
     def lengthscale(self) -> Lengthscale:

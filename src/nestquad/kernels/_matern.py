@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.polynomial import polyadd, polyder, polymulx, polysub
 
+from nestquad._checks import choice, number
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
@@ -51,9 +52,9 @@ class Matern(DifferentiableKernel):
     lengthscale: Lengthscale = 1.0
 
     def __post_init__(self) -> None:
-        if self.nu not in _POLYNOMIALS:
-            raise InputError("nu", repr(self.nu), "0.5, 1.5, 2.5 or 3.5")
-        object.__setattr__(self, "nu", float(self.nu))
+        nu = number("nu", self.nu, "0.5, 1.5, 2.5 or 3.5")
+        choice("nu", nu, _POLYNOMIALS)
+        object.__setattr__(self, "nu", nu)
         super().__post_init__()
 
     @property

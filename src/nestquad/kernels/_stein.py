@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.kernels._kernel import DifferentiableKernel, Kernel, Lengthscale, accumulate
@@ -60,9 +61,7 @@ class Stein(Kernel):
             raise InputError("base", f"{self.base!r}", "Gaussian or Matern with nu of at least 1.5")
         if self.score is not None and not callable(self.score):
             raise InputError("score", type(self.score).__name__, "a callable, or None")
-        if not (np.isfinite(self.constant) and self.constant > 0):
-            raise InputError("constant", repr(self.constant), "a positive number")
-        object.__setattr__(self, "constant", float(self.constant))
+        object.__setattr__(self, "constant", number("constant", self.constant))
 
     @property
     def lengthscale(self) -> Lengthscale:

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad._checks import choice
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError
 from nestquad.points._sequence import Sequence
 from nestquad.points._stream import Stream
 
@@ -43,8 +44,7 @@ class Given(Sequence):
     _more_points: ClassVar[str] = "Give more points, or ask for fewer."
 
     def __init__(self, points: ArrayLike, space: str = "uniform") -> None:
-        if space not in ("uniform", "native"):
-            raise unknown_name("space", space, ("uniform", "native"))
+        choice("space", space, ("uniform", "native"))
         object.__setattr__(self, "points", _checked(points, space))
         object.__setattr__(self, "space", space)
 
@@ -94,7 +94,7 @@ class Given(Sequence):
 def _checked(points: ArrayLike, space: str) -> Array:
     try:
         array = np.array(points, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             "points", f"a {type(points).__name__}", "an array of numbers, (N, d) or (S, N, d)"
         ) from error

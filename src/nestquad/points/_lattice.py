@@ -23,6 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nestquad._checks import number, numbers
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.points._sequence import Sequence, set_shifts, shifted_modulo_one
@@ -65,12 +67,13 @@ class Lattice(Sequence):
     _more_points: ClassVar[str] = "Raise log2_max, as in Lattice(log2_max=20), or use more sets."
 
     def __post_init__(self) -> None:
-        if not 0 <= self.log2_max <= _MAX_LOG2_SIZE:
-            raise InputError(
-                "log2_max", str(self.log2_max), f"an integer from 0 to {_MAX_LOG2_SIZE}"
-            )
+        expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
+        size = number("log2_max", self.log2_max, expected, above=-1, below=_MAX_LOG2_SIZE + 1)
+        if not size.is_integer():
+            raise InputError("log2_max", repr(self.log2_max), expected)
         if self.weights is not None:  # a list would make the dataclass unhashable
-            object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+            weights = numbers("weights", self.weights, "positive numbers, one a coordinate")
+            object.__setattr__(self, "weights", tuple(np.ravel(weights).tolist()))
 
     @property
     def max_points(self) -> int:
@@ -149,6 +152,7 @@ def _embedded_cbc(log2_size: int, gammas: tuple[float, ...]) -> NDArray[np.int64
     lattice = _Construction(levels)
     exponents = []
     for j, gamma in enumerate(gammas):
+        tick()
         worst_ratio = np.zeros(1)
         for errors, smallest in zip(lattice.squared_errors(gamma), best, strict=True):
             worst_ratio = _repeat_to(worst_ratio, len(errors))
@@ -165,6 +169,7 @@ def _smallest_errors(levels: list[_Level], gammas: tuple[float, ...]) -> list[fl
     lattice = _Construction(levels)
     smallest = []
     for gamma in gammas:
+        tick()
         errors = lattice.squared_errors(gamma)[-1]
         exponent = _first_smallest(errors)
         smallest.append(float(errors[exponent]))

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from nestquad._checks import number, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel
@@ -30,14 +31,10 @@ class Jitter:
     limit: float = 2.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.start < 1:
-            raise InputError("start", repr(self.start), "a relative ridge between 0 and 1")
-        if not self.limit > 1:
-            raise InputError(
-                "limit",
-                repr(self.limit),
-                "a bound above 1, since weights that sum to one have Σ|w| ≥ 1",
-            )
+        number("start", self.start, "a relative ridge between 0 and 1", below=1.0)
+        bound = "a bound above 1, since weights that sum to one have Σ|w| ≥ 1"
+        if not (isinstance(self.limit, float) and self.limit == np.inf):
+            number("limit", self.limit, bound, above=1.0)
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,11 @@ class Schedule:
     grid: tuple[float, ...] = (0.01, 0.1, 1.0)
 
     def __post_init__(self) -> None:
-        if not self.grid or not all(np.isfinite(v) and v > 0 for v in self.grid):
-            raise InputError("grid", repr(self.grid), "a non-empty tuple of positive numbers")
+        expected = "a non-empty tuple of positive numbers"
+        if not isinstance(self.grid, tuple | list) or not self.grid:
+            raise InputError("grid", shown(self.grid), expected)
+        for value in self.grid:
+            number("grid", value, expected)
 
 
 Regularization: TypeAlias = Jitter | Schedule | float

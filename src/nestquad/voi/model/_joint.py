@@ -151,7 +151,7 @@ def joint_law(parameters: Any, correlations: Any) -> Joint:
             means.update(zip(names, law.loc.tolist(), strict=True))
             if law.sd is not None:
                 covariances.append((names, np.diag(np.square(law.sd))))
-            elif isinstance(law, Normal) and law.cov is not None:
+            elif law.cov is not None:
                 covariances.append((names, law.cov))
             logs.update(names if isinstance(law, LogNormal) else ())
         else:

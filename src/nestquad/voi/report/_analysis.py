@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +163,8 @@ def analyze(
     progress: ProgressLike = False,
     files: Sequence[tuple[str, str]] = (),
     notes: Sequence[str] | None = None,
+    curve: Sequence[float] | None = None,
+    answers: MutableMapping[Any, Any] | None = None,
 ) -> Analysis:
     """EVPI, EVPPI of every parameter and of groups, and of studies, with curves over wtp.
 
@@ -181,6 +183,10 @@ def analyze(
     files, notes
         Names and checksums of input files and what was understood of them, as `preview` has them,
         for the report.
+    curve
+        Willingness to pay of curves; default: 13 values up to twice the largest asked for.
+    answers
+        Answers of earlier calls with the same tables, curve and seed, as in `evppi`.
     """
     started = time.perf_counter()
     studies = (study,) if isinstance(study, Study) else tuple(study or ())
@@ -190,16 +196,19 @@ def analyze(
     asked = list(outputs.wtps)
     wide = outputs
     if outputs.net_benefit is None:
-        grid = wtp_grid(outputs, _CURVE)
-        wide = outputs.at([*asked, *(k for k in grid if k not in asked)])
+        if curve is None or not set(asked) <= set(curve):
+            grid = wtp_grid(outputs, _CURVE) if curve is None else curve
+            curve = [*asked, *(k for k in grid if k not in asked)]
+        wide = outputs.at(curve)
     inputs = input_table(outputs, inputs)
     names, categories = list(map(str, inputs.columns)), inputs.attrs["categories"]
     sets = parameter_sets("all singles", names, categories)
     given = parameter_sets(groups, names, categories) if groups else {}
     # A group of one parameter is a single already.
     given = {label: members for label, members in given.items() if label not in sets}
-    parts = [evsi(wide, inputs, s.design, s.sizes, rng=rng, progress=progress) for s in studies]
-    table = evppi(wide, inputs, {**sets, **given}, rng=rng, progress=progress)
+    how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
+    parts = [evsi(wide, inputs, s.design, s.sizes, **how) for s in studies]
+    table = evppi(wide, inputs, {**sets, **given}, **how)
     single = table["pars"].isin(list(sets))
 
     def at(values: pd.DataFrame) -> pd.Series[bool]:

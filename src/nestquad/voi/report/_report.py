@@ -121,6 +121,9 @@ def _workbook(analysis: Analysis, blocks: Sequence[Block]) -> bytes:
     with pandas().ExcelWriter(buffer, engine="openpyxl") as writer:
         for name, table in sheets.items():
             table.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
+            for cell in (one for row in writer.sheets[name] for one in row):
+                if cell.data_type == "f":  # a name such as =A1 is a name
+                    cell.data_type = "s"
             for j, column in enumerate(table.columns):
                 longest = max([len(str(column)), *(len(str(x)) for x in table[column].head(50))])
                 letter = writer.sheets[name].cell(1, j + 1).column_letter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,7 @@ def evppi(
     *,
     rng: RNGLike = 0,
     progress: ProgressLike = False,
+    answers: MutableMapping[Any, list[Answer]] | None = None,
 ) -> pd.DataFrame:
     """Expected value of partial perfect information (EVPPI) about some parameters.
 
@@ -110,6 +111,9 @@ def evppi(
         Seed of folds and posterior draws. The same table gives the same numbers.
     progress
         True for a line in the terminal, or a callable ``(done, total, message)``.
+    answers
+        Answers of earlier calls on the same tables with the same seed, by set. Sets that are there
+        are not computed again; the others are added.
 
     Returns
     -------
@@ -146,10 +150,14 @@ def evppi(
     frame = input_table(known, inputs)
     sets = parameter_sets(pars, frame.columns, frame.attrs["categories"])
     show = as_progress(progress, "sets")
+    known_sets: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
     found: dict[str, list[Answer]] = {}
     for i, (label, members) in enumerate(sets.items()):
         show(i, len(sets), label)
-        found[label] = value_of_knowing(known, frame[list(members)], np.random.default_rng(rng))
+        if members not in known_sets:
+            columns = frame[list(members)]
+            known_sets[members] = value_of_knowing(known, columns, np.random.default_rng(rng))
+        found[label] = known_sets[members]
     show(len(sets), len(sets), "")
     if hasattr(show, "close"):
         show.close()

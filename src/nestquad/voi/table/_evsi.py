@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
 from nestquad.voi.table._designs import as_design
-from nestquad.voi.table._evppi import perfect, value_of_knowing
+from nestquad.voi.table._evppi import Answer, perfect, value_of_knowing
 from nestquad.voi.table._flags import flags_against
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._tables import pandas
@@ -30,6 +30,7 @@ def evsi(
     *,
     rng: RNGLike = 0,
     progress: ProgressLike = False,
+    answers: MutableMapping[Any, list[Answer]] | None = None,
 ) -> pd.DataFrame:
     """Expected value of sample information (EVSI) of a study, by its size.
 
@@ -50,6 +51,8 @@ def evsi(
         Seed of the data sets, folds and draws. All sizes share it, so that curves are smooth.
     progress
         True for a line in the terminal, or a callable ``(done, total, message)``.
+    answers
+        Answers of earlier calls, as in `evppi`, by design and size.
 
     Returns
     -------
@@ -81,14 +84,18 @@ def evsi(
     ceiling = perfect(known)
     show = as_progress(progress, "sizes")
     seed = np.random.default_rng(rng).integers(2**63)
+    known_sizes: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
     rows = []
     for i, (study, n) in enumerate(product(studies, counts)):
         show(i, len(studies) * len(counts), f"n = {n:,}")
-        data = study.summaries(frame, n, np.random.default_rng(seed))
-        columns = [f"summary {j + 1}" for j in range(data.shape[1])]
-        summaries = pandas().DataFrame(data, columns=columns)
-        answers = value_of_knowing(known, summaries, np.random.default_rng(seed + 1), check=False)
-        for k, answer, limit in zip(known.wtps, answers, ceiling, strict=True):
+        key = (repr(study), str(n))
+        if key not in known_sizes:
+            data = study.summaries(frame, n, np.random.default_rng(seed))
+            columns = [f"summary {j + 1}" for j in range(data.shape[1])]
+            summaries = pandas().DataFrame(data, columns=columns)
+            generator = np.random.default_rng(seed + 1)
+            known_sizes[key] = value_of_knowing(known, summaries, generator, check=False)
+        for k, answer, limit in zip(known.wtps, known_sizes[key], ceiling, strict=True):
             flagged = replace(answer, flags=(*answer.flags, *flags_against(answer, limit)))
             size = {"design": study.name, "n": n, "participants": study.participants(n)}
             rows.append({**size, **flagged.row("evsi", k, limit)})

@@ -1,0 +1,69 @@
+"""Checks of arguments: one for each kind, with errors that name the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number of Python or NumPy; booleans are none."""
+    plain = isinstance(value, int | float | np.integer | np.floating)
+    return plain and not isinstance(value, bool | np.bool_)
+
+
+def number(
+    argument: str,
+    value: Any,
+    expected: str = "a positive number",
+    *,
+    above: float = 0.0,
+    below: float = np.inf,
+) -> float:
+    """A real number strictly between two others, as a float."""
+    try:
+        if is_number(value) and above < float(value) < below:
+            return float(value)
+    except OverflowError:
+        pass
+    raise InputError(argument, shown(value), expected)
+
+
+def numbers(argument: str, value: Any, expected: str) -> Array:
+    """A new array of real numbers; masked ones and complex ones are refused."""
+    try:
+        raw = np.asarray(value)
+        if isinstance(value, np.ma.MaskedArray):
+            raise InputError(argument, "a masked array", expected, "Fill what is missing first.")
+        if raw.dtype.kind not in "fiub":
+            raise TypeError
+        return np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(argument, shown(value), expected) from None
+
+
+def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
+    """Refuse what is not among the known values; arrays and the like are never."""
+    names = tuple(known)
+    try:
+        if any(type(value) is type(one) and value == one for one in names):
+            return
+    except Exception:
+        pass
+    raise InputError(argument, shown(value), "one of " + ", ".join(map(repr, names)))
+
+
+def shown(value: Any) -> str:
+    """A value in a message, however long."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 120 else f"{text[:117]}…"

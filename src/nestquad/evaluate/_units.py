@@ -1,0 +1,148 @@
+"""Units of J, f(J) and the answer: powers of two for numbers whose squares are out of range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from nestquad._scale import scale_of
+from nestquad._typing import Array
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
+
+# Exponents of two within which units stay 1. Bars use fourth powers, and products of a few of those
+# are still far from the end of the range at 2^±1022.
+_ORDINARY = 64
+# Rows that are enough for an order of magnitude.
+_ROWS = 1024
+
+
+@dataclass
+class Units:
+    """One power of two for each output of g, each answer of f and each final answer.
+
+    Methods see values divided by them, so that their squares are in range; dividing rounds nothing.
+    They are fixed by the first values that are not zero, and stay 1 for ordinary numbers.
+    """
+
+    j: Array = field(default_factory=lambda: np.zeros(0))
+    f: Array = field(default_factory=lambda: np.zeros(0))
+    final: Array = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def ordinary(self) -> bool:
+        return all((unit == 1.0).all() for unit in (_set(self.j), _set(self.f), _set(self.final)))
+
+    @property
+    def j_or_one(self) -> Array:
+        return _set(self.j)
+
+    @property
+    def final_or_one(self) -> Array:
+        return _set(self.final)
+
+    def seen(self, problem: NestedExpectation, values: Array) -> Array:
+        """Values (T, N) or (T, N, p) as methods see them."""
+        flat = values.reshape(-1, 1) if values.ndim == 2 else values.reshape(-1, values.shape[2])
+        if not (self.j.size and self.j.all() and self.f.size and self.f.all()):
+            self.j = _observed(self.j, flat)
+            self._observe_f(problem, values[:_ROWS, 0])
+        unit = _set(self.j)
+        return values if (unit == 1.0).all() else values / unit
+
+    def _observe_f(self, problem: NestedExpectation, j: Array) -> None:
+        try:
+            with np.errstate(all="ignore"):
+                f = np.asarray(problem.apply_f(np.array(j)), dtype=float)
+                f = np.where(np.isfinite(f), f, 0.0)
+                self.f = _observed(self.f, f)
+                self.final = _observed(self.final, np.atleast_2d(problem.finish(f.mean(axis=0))))
+        except Exception:  # it is reported where it counts
+            return
+
+    def natural(self, estimate: Estimate) -> Estimate:
+        """An estimate in the units of the user."""
+        if self.ordinary:
+            return estimate
+        final, f = _set(self.final), _set(self.f)
+        with np.errstate(all="ignore"):
+            value, error = (_times(one, final) for one in (estimate.value, estimate.std_error))
+            covariance, sample = estimate.covariance, estimate.sample
+            if covariance is not None:
+                covariance = covariance * final * final[:, None]
+            if sample is not None:
+                j = _times(sample.j, _set(self.j))
+                sample = replace(sample, j=j, f=sample.f * f)
+            diagnostics = dict(estimate.diagnostics)
+            if "answers" in diagnostics:
+                diagnostics["answers"] = np.asarray(diagnostics["answers"]) * f
+            if "error_parts" in diagnostics:
+                largest = float(final.max())
+                parts = diagnostics["error_parts"]
+                diagnostics["error_parts"] = {k: largest * v for k, v in parts.items()}
+        exponents = [np.log2(_set(unit)).astype(int).tolist() for unit in (self.j, self.f)]
+        note = (
+            "numbers in other notes are divided by powers of two, since their squares are out of "
+            f"range: J by the exponents {exponents[0]}, f(J) by {exponents[1]}"
+        )
+        diagnostics["notes"] = [*diagnostics.get("notes", []), note]
+        certified = estimate.certified
+        return replace(
+            estimate,
+            value=value,
+            std_error=error,
+            covariance=covariance,
+            sample=sample,
+            diagnostics=diagnostics,
+            candidates={name: self.natural(one) for name, one in estimate.candidates.items()},
+            certified=None if certified is None else self.natural(certified),
+        )
+
+
+@dataclass(frozen=True)
+class SeenProblem(NestedExpectation):
+    """A problem as methods see it: J, f(J) and the answer divided by their units."""
+
+    units: Units = field(default_factory=Units, compare=False)
+
+    @classmethod
+    def of(cls, problem: NestedExpectation, units: Units) -> SeenProblem:
+        same = {one.name: getattr(problem, one.name) for one in fields(NestedExpectation)}
+        return cls(**same, units=units)
+
+    def natural_j(self, j: Array) -> Array:
+        unit = _set(self.units.j)
+        return j if (unit == 1.0).all() else np.asarray(_times(j, unit))
+
+    def apply_f(self, j: Array) -> Array:
+        values, unit = super().apply_f(self.natural_j(j)), _set(self.units.f)
+        return values if (unit == 1.0).all() else values / unit
+
+    def finish(self, answers: Array) -> Array:
+        if self.units.ordinary:
+            return super().finish(answers)
+        return super().finish(answers * _set(self.units.f)) / _set(self.units.final).reshape(
+            () if self.units.final.size == 1 else (-1,)
+        )
+
+
+def _observed(known: Array, values: Array) -> Array:
+    """Units of columns: those that are known, and others where a column is not all zero."""
+    with np.errstate(all="ignore"):
+        scale = scale_of(values)
+    extreme = np.abs(np.frexp(scale)[1] - 1) > _ORDINARY
+    found = np.where(np.any(values, axis=0), np.where(extreme, scale, 1.0), 0.0)
+    return found if known.shape != found.shape else np.where(known > 0, known, found)
+
+
+def _set(unit: Array) -> Array:
+    """Units with 1 for those that are not known yet."""
+    return np.where(unit > 0, unit, 1.0) if unit.size else np.ones(1)
+
+
+def _times(value: Any, unit: Array) -> Any:
+    if np.ndim(value) == 0:
+        return float(value * unit[0])
+    return value * (unit[0] if np.ndim(value) == 1 and unit.size == 1 else unit)

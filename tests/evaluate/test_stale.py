@@ -1,0 +1,186 @@
+"""A store is not believed once g is another function, whatever made it one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.interpolate import CubicSpline
+
+import nestquad as nq
+from nestquad.evaluate import fingerprint
+
+
+def run(g, store, **options):
+    problem = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), g, np.square, noisy=options.pop("noisy", False)
+    )
+    return nq.estimate(problem, method="nqmc", budget=256, rng=0, store=store, **options)
+
+
+class Slots:
+    __slots__ = ("scale",)
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, x, theta):
+        return self.scale * x[..., 0] + theta[..., 0]
+
+
+@dataclass(slots=True)
+class Slotted:
+    scale: float
+
+    def __call__(self, x, theta):
+        return self.scale * x[..., 0] + theta[..., 0]
+
+
+def written_array(scale):
+    table = np.full(3, scale)
+
+    def g(x, theta):
+        table[1] = x.size  # a place of its own to write to, and one to read from
+        return table[0] * x[..., 0] + theta[..., 0]
+
+    return g
+
+
+def written_dict(scale):
+    table = {"scale": scale}
+
+    def g(x, theta):
+        table["calls"] = table.get("calls", 0) + 1
+        return table["scale"] * x[..., 0] + theta[..., 0]
+
+    return g
+
+
+def spline(scale):
+    curve = CubicSpline([0.0, 0.5, 1.0], [0.0, 0.5 * scale, scale])
+    return lambda x, theta: curve(x[..., 0]) + theta[..., 0]
+
+
+def frame(scale):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"scale": [scale]})
+    return lambda x, theta: float(table["scale"].iloc[0]) * x[..., 0] + theta[..., 0]
+
+
+def tensor(scale):
+    torch = pytest.importorskip("torch")
+    held = torch.tensor([scale], dtype=torch.float64)
+    return lambda x, theta: held.item() * x[..., 0] + theta[..., 0]
+
+
+def namespace(scale):
+    held = SimpleNamespace(scale=scale)
+    return lambda x, theta: held.scale * x[..., 0] + theta[..., 0]
+
+
+def fraction(scale):
+    held = Fraction(scale)
+    return lambda x, theta: float(held) * x[..., 0] + theta[..., 0]
+
+
+IN_MEMORY = (
+    Slots, Slotted, written_array, written_dict, spline, frame, tensor, namespace, fraction
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", IN_MEMORY)
+def test_what_g_holds(make, tmp_path):
+    first = run(make(1.0), tmp_path / "store")
+    again = run(make(1.0), tmp_path / "store")
+    assert again.value == first.value
+    assert again.diagnostics["n_reused"] == 256
+    with pytest.raises(nq.InputError, match="another g"):
+        run(make(1.5), tmp_path / "store")
+
+
+@pytest.mark.parametrize("make", [m for m in IN_MEMORY if "written" not in m.__name__])
+def test_the_fingerprint_covers_constants_of_any_kind(make):
+    def digest(scale):
+        return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), make(scale)))["g"]
+
+    assert digest(1.0) == digest(1.0) != digest(1.5)
+
+
+def test_what_g_reads(tmp_path):
+    # No fingerprint of code can see this: a file, a compiled library, a server.
+    file = tmp_path / "scale.txt"
+
+    def g(x, theta):
+        return float(file.read_text()) * x[..., 0] + theta[..., 0]
+
+    file.write_text("1.0")
+    first = run(g, tmp_path / "store")
+    file.write_text("1.001")
+    with pytest.raises(nq.InputError, match=r"(?s)another g.*theta = .*x = .*noisy=True") as caught:
+        run(g, tmp_path / "store")
+    assert caught.value.argument == "problem"
+    assert run(g, tmp_path / "store", store_check=False).value == first.value
+    file.write_text("1.0")
+    again = run(g, tmp_path / "store")
+    assert again.value == first.value
+    assert 0 < again.diagnostics["n_checked"] <= 16
+
+
+def test_a_rare_loss_that_is_gone(tmp_path):
+    # The largest values are looked at: there a branch shows that few points take.
+    file = tmp_path / "loss.txt"
+
+    def g(x, theta):
+        return x[..., 0] + float(file.read_text()) * (x[..., 0] > 0.99)
+
+    file.write_text("10")
+    run(g, tmp_path / "store")
+    file.write_text("0")
+    with pytest.raises(nq.InputError, match="another g"):
+        run(g, tmp_path / "store")
+
+
+def test_another_number_of_outputs(tmp_path):
+    file = tmp_path / "outputs.txt"
+
+    def g(x, theta):
+        return np.stack([x[..., 0]] * int(file.read_text()), axis=-1)
+
+    file.write_text("1")
+    run(g, tmp_path / "store")
+    file.write_text("2")
+    with pytest.raises(nq.InputError, match="another g"):
+        run(g, tmp_path / "store")
+
+
+class Random:
+    def __init__(self, seed, shift=0.0):
+        self._rng, self.shift = np.random.default_rng(seed), [shift]
+
+    def __call__(self, x, theta):
+        self.shift[0] += 0.0  # state, of which the fingerprint knows nothing
+        noise = self._rng.standard_normal(np.broadcast_shapes(x.shape, theta.shape)[:-1])
+        return x[..., 0] + theta[..., 0] + self.shift[0] + 0.1 * noise
+
+
+def test_a_random_g_is_refused_unless_it_is_declared(tmp_path):
+    first = run(Random(0), tmp_path / "store", noisy=True)
+    with pytest.raises(nq.InputError, match="noisy=True"):
+        run(Random(2), tmp_path / "store")
+    for seed in range(2, 42, 2):
+        assert run(Random(seed), tmp_path / "store", noisy=True).value == first.value
+    with pytest.raises(nq.InputError, match="on average"):
+        run(Random(2, 1.0), tmp_path / "store", noisy=True)
+
+
+def test_workers_evaluate_the_points_again(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        first = run(Slots(1.0), tmp_path / "store", executor=pool)
+        again = run(Slots(1.0), tmp_path / "store", executor=pool)
+    assert again.value == first.value
+    assert again.diagnostics["n_checked"] > 0

@@ -1,0 +1,162 @@
+"""Junk for every public callable and every command: what may come out is an answer or our error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+import nestquad as nq
+from nestquad.cli import main
+
+
+def problem(**changes):
+    settings = {
+        "outer": nq.Uniform(),
+        "inner": nq.Uniform(),
+        "g": lambda x, theta: x[..., 0] + theta[..., 0],
+        "f": np.square,
+    }
+    return nq.NestedExpectation(**{**settings, **changes})
+
+
+def varying_outputs():
+    sizes = iter([1, 2, 3] * 100_000)
+    return lambda x, theta: np.zeros((theta.shape[0], x.shape[1], next(sizes)))
+
+
+NUMBERS = [
+    0, 1, -1, 3, 7, 2.5, 0.0, -0.5, 1e30, 1e200, 10**400, -(10**400), float("nan"), float("inf"),
+    True, False, 1j, Fraction(1, 3), np.float32(2), np.int64(5), np.bool_(True), np.array(4),
+    np.float64("nan"),
+]  # fmt: skip
+OBJECTS = [
+    None, "", "a\0b", "nkq", "ckq", "no such thing", "ä" * 300, b"bytes", [], {}, (), set(),
+    object(), print, len, nq, nq.NKQ, nq.NKQ(), nq.Uniform(), nq.Uniform, nq.Matern(1.5), range(3),
+    [1, "a"], [[1.0], [1.0, 2.0]], np.zeros((0, 3)), np.zeros((2, 0)), np.zeros((2, 2, 2)),
+    np.array(["a"]), np.array([None]), np.array([np.nan]), [1.0, 2.0], (3, 4), (0.5,),
+    np.ma.masked_array([1.0, 2.0], mask=[True, False]), np.array([1 + 2j]), np.zeros(3),
+    lambda *a: None, lambda *a: 1 / 0, lambda *a: "text", lambda *a: np.zeros((2, 3, 0)),
+    lambda *a: a[0], varying_outputs(), problem(),
+]  # fmt: skip
+JUNK = [*NUMBERS, *OBJECTS]
+
+FAST = {"budget": 64, "rng": 0}
+POINTS = nq.plan(problem(), budget=64, method="nmc", rng=0)
+
+CALLS = {
+    "estimate": (nq.estimate, {"problem": problem(), "method": "nmc", **FAST}, [
+        "tol", "rtol", "executor", "store", "progress", "max_seconds", "retries", "certify",
+        "store_check"]),
+    "conditional": (nq.conditional, {"problem": problem(), **FAST},
+        ["method", "executor", "store", "store_check"]),
+    "compare": (nq.compare, {"problem": problem(), "methods": "nmc", "replicates": 2, **FAST},
+        ["progress"]),
+    "plan": (nq.plan, {"problem": problem(), "method": "nmc", **FAST}, ["tol", "rtol"]),
+    "analyze": (nq.analyze, {"plan": POINTS, "values": np.zeros(64)}, []),
+    "expectation": (nq.expectation, {"h": lambda x: x[:, 0], "law": nq.Uniform(), "budget": 16},
+        ["recipe", "points", "rng"]),
+    "allocate": (nq.allocate, {"delta": 0.1}, ["method", "dim_x", "dim_theta", "s_x", "s_theta",
+        "regime", "constant"]),
+    "NestedExpectation": (
+        lambda **given: nq.estimate(nq.NestedExpectation(**given), method="nmc", **FAST),
+        {"outer": nq.Uniform(), "inner": nq.Uniform(), "g": lambda x, theta: x[..., 0]},
+        ["f", "combine", "exact", "name", "tags", "smoothness", "vectorized", "noisy"]),
+    "Uniform": (nq.Uniform, {}, ["low", "high", "dim"]),
+    "Normal": (nq.Normal, {}, ["mean", "sd", "cov", "dim"]),
+    "LogNormal": (nq.LogNormal, {}, ["mean", "sd", "dim"]),
+    "Empirical": (nq.Empirical, {"samples": np.zeros((3, 1))}, ["weights"]),
+    "Independent": (lambda a, b: nq.Independent(a, b), {"a": nq.Uniform(), "b": nq.Uniform()}, []),
+    "Transport": (
+        lambda **given: nq.estimate(problem(inner=nq.Transport(**given)), method="nmc", **FAST),
+        {"fn": lambda u: u, "dim": 1}, ["base", "out_dim", "score", "batch"]),
+    "Sampler": (
+        lambda **given: nq.estimate(problem(inner=nq.Sampler(**given)), method="nmc", **FAST),
+        {"fn": lambda n, rng: rng.random((n, 1)), "dim": 1}, ["score", "batch"]),
+    "Given": (nq.Given, {"points": np.full((4, 1), 0.5)}, ["space"]),
+    "Lattice": (nq.Lattice, {}, ["log2_max", "weights"]),
+    "Matern": (nq.Matern, {"nu": 1.5}, ["lengthscale"]),
+    "Gaussian": (nq.Gaussian, {}, ["lengthscale"]),
+    "Sobolev": (nq.Sobolev, {"order": 1}, ["lengthscale"]),
+    "PeriodicSobolev": (nq.PeriodicSobolev, {"order": 1}, ["lengthscale"]),
+    "Stein": (nq.Stein, {"base": nq.Matern(2.5)}, ["score", "constant"]),
+    "Scaled": (nq.Scaled, {"kernel": nq.Matern(1.5), "amplitude": 2.0}, []),
+    "Additive": (nq.Additive, {"base": nq.Matern(1.5)}, []),
+    "Anova": (nq.Anova, {"base": nq.Matern(1.5)}, ["order", "weight"]),
+    "Sum": (lambda a, b: nq.Sum(a, b), {"a": nq.Matern(1.5), "b": nq.Matern(1.5)}, []),
+    "Tensor": (lambda a, b: nq.Tensor(a, b), {"a": nq.Matern(1.5), "b": nq.Matern(1.5)}, []),
+    "Jitter": (nq.Jitter, {}, ["start", "limit"]),
+    "Schedule": (nq.Schedule, {}, ["grid"]),
+    "KernelQuadrature": (nq.KernelQuadrature, {}, [
+        "kernel", "space", "lengthscale", "regularization", "exact", "standardize"]),
+    **{
+        name: (
+            lambda make=make, **given: nq.estimate(problem(), method=make(**given), **FAST), {}, own
+        )
+        for name, make, own in (
+            ("NMC", nq.NMC, ["n_outer", "n_inner", "outer_points", "inner_points", "sharing"]),
+            ("NKQ", nq.NKQ, ["n_outer", "n_inner", "outer_points", "sharing", "inner", "outer"]),
+            ("CKQ", nq.CKQ, ["n_outer", "n_inner", "inflation", "positive", "noise",
+                             "outer_points", "inner_points"]),
+            ("LSMC", nq.LSMC, ["n_outer", "degree", "control_variates", "link", "outer_points"]),
+            ("JointLattice", nq.JointLattice, ["n_outer", "periodization", "trend", "orders"]),
+            ("MLMC", nq.MLMC, ["antithetic", "n_coarsest", "n_levels", "decay"]),
+            ("MLKQ", nq.MLKQ, ["n_coarsest", "outer_points", "inner", "outer", "shared"]),
+            ("Auto", nq.Auto, ["candidates"]),
+        )
+    },
+}  # fmt: skip
+
+WORDS = [
+    "estimate", "compare", "plan", "analyze", "problems", "voi", "finance", "synthetic",
+    "--budget", "--tol", "--rtol", "--method", "--seed", "--json", "--report", "--store",
+    "--max-seconds", "--workers", "--out", "--next", "--replicates", "--methods", "64", "1e30", "0",
+    "32",
+    "-1", "nan", "1e-3", "nmc", "nkq", "", "x\0y", "no.py:p", "junk.bin", "junk.json", "folder",
+    "folder/x.html", "out.csv", "out.html", "=1+1", "ä",
+]  # fmt: skip
+
+
+def call(name, changed):
+    """One call with some arguments replaced; None, or a raw traceback."""
+    function, given, _ = CALLS[name]
+    given = {**given, **changed}
+    try:
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, \
+                contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()), \
+                contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
+            warnings.simplefilter("ignore")
+            function(**given)
+    except nq.NestquadError:
+        return None
+    except Exception as error:
+        return error
+    return None
+
+
+def command(words):
+    """One command line; None, or a raw traceback."""
+    try:
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, \
+                contextlib.chdir(folder), contextlib.redirect_stderr(io.StringIO()), \
+                contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
+            warnings.simplefilter("ignore")
+            Path("junk.bin").write_bytes(bytes(range(256)))
+            Path("junk.json").write_text('{"format": "nestquad plan", "version": 1}')
+            Path("folder").mkdir()
+            main(list(words))
+    except SystemExit:
+        return None
+    except Exception as error:
+        return error
+    return None
+
+
+def names_of(name):
+    _, given, optional = CALLS[name]
+    return [*given, *optional]
