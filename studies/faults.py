@@ -40,9 +40,9 @@ class G:
         if self._fault is not None:
             self._fault(x, theta)
         values = x[..., 0] * np.exp(theta[..., 0]) + float(_scale(self._log))
-        time.sleep(_SECONDS * values.size)
-        with self._log.open("a") as log:
+        with self._log.open("a") as log:  # first: what is under way counts as well
             log.write(f"{values.size}\n")
+        time.sleep(_SECONDS * values.size)
         return values
 
 
@@ -247,9 +247,11 @@ page. Each trial takes one of the methods {methods} in turn, about
 * *Hit* counts trials in which the fault came before the end.
 * *Right* means that the value and its error bar have the same bits as without the fault; for a g
   that changed, that the store was refused; for a slow g, that the answer came within 1.2 × the
-  limit, one evaluation and a second, and that its interval holds the truth.
+  limit, one evaluation and a second, and that its interval holds the truth, which an infinite
+  one does.
 * *Repeated* are evaluations beyond those that the answer needs. They include the few by which a
-  store checks g, and those of files that were damaged.
+  store checks g, and those of files that were damaged or could not be written. A file has a
+  quarter of a second of evaluations, here nearly all of them.
 
 | fault | trials | hit | right | repeated, median | repeated, most |
 | --- | ---: | ---: | ---: | ---: | ---: |

@@ -396,9 +396,10 @@ class Loop:
 
     def _end(self) -> str:
         """The status of an estimation that has no further design."""
-        if not self.goal.adaptive or _has_sizes(self.method):
-            return "done"
         spent, budget = self.evaluator.n_evaluations, self.goal.budget or 0
+        if not self.goal.adaptive or _has_sizes(self.method):
+            # With a limit on seconds, designs are no larger than what promises to end in time.
+            return "time" if self.goal.seconds is not None and spent < 0.5 * budget else "done"
         return "limit" if spent < 0.5 * budget else "budget"
 
     @property
