@@ -68,6 +68,7 @@ DOORS = (
             ("plots", "figures"),
             ("pages", "HTML reports"),
             ("voi", "table, model, report"),
+            ("risk", "tail of J"),
             ("botorch", "sampler, look-ahead"),
             ("cli", "nestquad …"),
         ),

@@ -44,6 +44,7 @@ ORDER = (
     "plots",
     "pages",
     "voi",
+    "risk",
     "botorch",
     "reproduce.py",
     "cli",

@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper|promises|families|seconds|risk``."""
+"""Studies of nestquad: ``python -m studies paper``, promises, families, risk and others."""
 
 from __future__ import annotations
 
@@ -102,7 +102,17 @@ def _parser() -> argparse.ArgumentParser:
             "risk", help="risk measures on random books, beside rivals", epilog=_RISK, **how
         )
     )
+    faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
+    faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
+    faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
+    faults.set_defaults(run=_faults)
     return parser
+
+
+def _faults(args: argparse.Namespace) -> int:
+    from studies import faults
+
+    return 1 if faults.run(Path(args.out), args.times, args.line) else 0
 
 
 def _common(parser: argparse.ArgumentParser, out: str) -> None:

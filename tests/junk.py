@@ -1,17 +1,11 @@
-"""Junk for every public callable and every command: what may come out is an answer or our error.
-
-``python tests/junk.py N`` runs N cases for each and prints those that raise anything else.
-"""
+"""Junk for every public callable and every command: what may come out is an answer or our error."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import sys
 import tempfile
-import traceback
 import warnings
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -119,9 +113,10 @@ CALLS = {
 }  # fmt: skip
 
 WORDS = [
-    "estimate", "compare", "plan", "analyze", "demo", "problems", "voi", "finance", "synthetic",
+    "estimate", "compare", "plan", "analyze", "problems", "voi", "finance", "synthetic",
     "--budget", "--tol", "--rtol", "--method", "--seed", "--json", "--report", "--store",
     "--max-seconds", "--workers", "--out", "--next", "--replicates", "--methods", "64", "1e30", "0",
+    "32",
     "-1", "nan", "1e-3", "nmc", "nkq", "", "x\0y", "no.py:p", "junk.bin", "junk.json", "folder",
     "folder/x.html", "out.csv", "out.html", "=1+1", "ä",
 ]  # fmt: skip
@@ -137,8 +132,8 @@ def call(name, changed):
                 contextlib.redirect_stdout(io.StringIO()):  # fmt: skip
             warnings.simplefilter("ignore")
             function(**given)
-    except nq.NestquadError as error:
-        assert str(error)
+    except nq.NestquadError:
+        return None
     except Exception as error:
         return error
     return None
@@ -165,28 +160,3 @@ def command(words):
 def names_of(name):
     _, given, optional = CALLS[name]
     return [*given, *optional]
-
-
-def _shown(value):
-    return repr(value)[:40]
-
-
-if __name__ == "__main__":
-    n = int(sys.argv[1])
-    rng = np.random.default_rng(0)
-    found: Counter = Counter()
-    for name in CALLS:
-        if len(sys.argv) > 2 and name not in sys.argv[2:]:
-            continue
-        names = names_of(name)
-        cases = [{one: junk} for one in names for junk in JUNK][:: max(1, len(names) * len(JUNK) // n)]
-        for changed in cases:
-            error = call(name, changed)
-            if error is not None:
-                where = traceback.extract_tb(error.__traceback__)[-1]
-                (argument, value), *_ = changed.items()
-                key = f"{name}({argument}): {type(error).__name__} {str(error)[:60]} @ {Path(where.filename).name}:{where.lineno}"
-                found[key] += 1
-                if found[key] == 1:
-                    print(key, "<-", _shown(value), flush=True)
-    print(sum(found.values()), "raw")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 
 
 def is_number(value: object) -> bool:
@@ -57,6 +57,8 @@ def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
             return
     except Exception:
         pass
+    if isinstance(value, str) and len(value) < 120:
+        raise unknown_name(argument, value, [one for one in names if isinstance(one, str)])
     raise InputError(argument, shown(value), "one of " + ", ".join(map(repr, names)))
 
 

@@ -13,7 +13,7 @@ from nestquad._checks import number, shown
 from nestquad._notebook import grid
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, UnsupportedError, optional_module
+from nestquad.errors import InputError, NestquadError, UnsupportedError, optional_module
 from nestquad.estimate import as_budget, estimate
 from nestquad.evaluate import Span, inner_points, outer_points
 from nestquad.methods import METHODS, Goal, Method, as_method
@@ -42,7 +42,8 @@ class Row:
     """One method at one budget, over all replicates.
 
     Errors are None where the exact value is not known; `spread` is the standard deviation of the
-    values over replicates, which is always there but does not see bias.
+    values over replicates, which is always there but does not see bias. `failure` says why a
+    method has no numbers.
     """
 
     method: str
@@ -55,6 +56,7 @@ class Row:
     half_width: float
     coverage: float | None
     seconds: float
+    failure: str = ""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -92,7 +94,8 @@ class Comparison:
             )
             for r in table
         ]
-        return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:]])
+        failed = [f"{row.method} failed: {row.failure}" for row in self.rows if row.failure]
+        return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:], *failed])
 
     def _repr_html_(self) -> str:
         return grid(self.title, COLUMNS, (row.cells for row in self.rows))
@@ -161,7 +164,9 @@ def compare(
     replicates, show = int(replicates), as_progress(progress)
     if isinstance(methods, str | Method):
         methods = [methods]
-    if methods is not None and (not isinstance(methods, Iterable) or np.ndim(methods) != 1):
+    if methods is not None and (
+        not isinstance(methods, Iterable) or isinstance(methods, np.ndarray)
+    ):
         raise InputError("methods", shown(methods), "names or configured methods, or None")
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
@@ -178,19 +183,27 @@ def compare(
     rows = []
     for one_budget in budgets:
         for method in chosen:
-            runs = []
+            runs, failure = [], ""
             for replicate in range(replicates):
-                runs.append(
-                    estimate(
+                try:
+                    found = estimate(
                         problem,
                         budget=one_budget,
                         method=method,
                         rng=stream.child(replicate).generator(),
                     )
-                )
+                except NestquadError as error:  # the other methods are compared all the same
+                    if len(chosen) == 1:
+                        raise
+                    failure = str(error)
+                    break
+                runs.append(found)
                 done += one_budget
                 show(done, total, f"{method.name} at {one_budget:,}")
-            rows.append(_summary(_label(method, chosen), one_budget, runs, exact))
+            if failure:
+                rows.append(_failed(_label(method, chosen), one_budget, failure))
+            else:
+                rows.append(_summary(_label(method, chosen), one_budget, runs, exact))
     if isinstance(show, Progress):
         show.close()
     return Comparison(problem.label, exact, replicates, tuple(rows))
@@ -209,6 +222,11 @@ def _applies(
     except (InputError, UnsupportedError):
         return False
     return True
+
+
+def _failed(label: str, budget: int, failure: str) -> Row:
+    nan = float("nan")
+    return Row(label, budget, 0, nan, None, None, nan, nan, None, nan, failure)
 
 
 def _summary(label: str, budget: int, runs: list[Any], exact: float | None) -> Row:

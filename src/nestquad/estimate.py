@@ -31,7 +31,15 @@ from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, Step
 
-__all__ = ["Loop", "as_budget", "check_evaluation", "estimate", "settled", "validated"]
+__all__ = [
+    "Loop",
+    "as_budget",
+    "check_evaluation",
+    "estimate",
+    "settled",
+    "solved",
+    "validated",
+]
 
 # Nobody will see the end of so many, at a nanosecond each; sizes fit into machine integers.
 _MOST = 1e15
@@ -83,8 +91,9 @@ def estimate(
         True for a line in the terminal or an element of a notebook, or a callable
         ``(done, total, message)``.
     max_seconds
-        Start no new chunk of evaluations after this time; what is complete is analysed. Alone, it
-        asks for the best answer in that time.
+        Start no new chunk of evaluations after this time; what is complete is analysed, within
+        1.2 times the limit or else for the last answer. Alone, it asks for the best answer in
+        that time.
     retries
         How often to try again where g raises, or returns what is not finite.
     certify
@@ -108,6 +117,40 @@ def estimate(
     >>> est.status, bool(abs(est.value - problem.exact) < 1e-3)
     ('converged', True)
     """
+    return solved(
+        problem,
+        budget=budget,
+        tol=tol,
+        rtol=rtol,
+        method=method,
+        rng=rng,
+        executor=executor,
+        store=store,
+        progress=progress,
+        max_seconds=max_seconds,
+        retries=retries,
+        certify=certify,
+        store_check=store_check,
+    )[0]
+
+
+def solved(
+    problem: NestedExpectation,
+    *,
+    budget: int | None,
+    tol: float | None,
+    rtol: float | None,
+    method: str | Method[Any],
+    rng: RNGLike,
+    executor: Executor | None,
+    store: str | os.PathLike[str] | None,
+    progress: ProgressLike,
+    max_seconds: float | None,
+    retries: int,
+    certify: bool = False,
+    store_check: bool = True,
+) -> tuple[Estimate, Turn[Any]]:
+    """The answer of `estimate`, and the last turn, whose state has what a method has learned."""
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
@@ -147,13 +190,15 @@ def estimate(
         if isinstance(show, Progress):
             show.close()
     for text in found.warnings:
-        warnings.warn(text, NestquadWarning, stacklevel=2)
+        warnings.warn(text, NestquadWarning, stacklevel=3)
     counts = {"n_reused": evaluator.n_reused, "n_checked": evaluator.n_checked}
-    return replace(
+    assert loop.last is not None
+    answer = replace(
         found,
         seconds=time.perf_counter() - started,
         diagnostics={**found.diagnostics, **(counts if opened else {})},
     )
+    return answer, loop.last
 
 
 def settled(
@@ -354,9 +399,10 @@ class Loop:
 
     def _end(self) -> str:
         """The status of an estimation that has no further design."""
-        if not self.goal.adaptive or _has_sizes(self.method):
-            return "done"
         spent, budget = self.evaluator.n_evaluations, self.goal.budget or 0
+        if not self.goal.adaptive or _has_sizes(self.method):
+            # With a limit on seconds, designs are no larger than what promises to end in time.
+            return "time" if self.goal.seconds is not None and spent < 0.5 * budget else "done"
         return "limit" if spent < 0.5 * budget else "budget"
 
     @property

@@ -20,12 +20,13 @@ from studies.promises import (
     unseen,
     voi,
     voi_model,
+    voi_sets,
 )
 
 __all__ = ["HEAD", "STUDIES"]
 
 _MODULES = (accuracy, tolerance, unseen, multilevel, published, speed, overhead, cluster)
-_MODULES += (tridiagonal, imports, threads, voi, voi_model, bo_accuracy)
+_MODULES += (tridiagonal, imports, threads, voi, voi_model, voi_sets, bo_accuracy)
 STUDIES = tuple(module.STUDY for module in _MODULES)
 
 HEAD = """\

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from nestquad.distributions import Independent, Normal, Sampler, Transport, Uniform, as_law
-from nestquad.errors import InputError, UnsupportedError
+from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
 # So many tests of samples need a small level; 4000 draws keep them sharp.
 FALSE_ALARM = 1e-6
@@ -92,7 +92,7 @@ def test_the_points_that_fn_gets_are_protected():
         return u
 
     points = np.array([[0.25]])
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(EvaluationError, match="read-only"):
         Transport(careless, 1).from_uniform(points)
     assert points[0, 0] == 0.25
 
@@ -101,8 +101,9 @@ def test_an_error_inside_fn_is_not_hidden():
     def broken(u):
         raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(EvaluationError, match=r"fn of Transport raised KeyError: 'mine'") as caught:
         Transport(broken, 1).from_uniform([[0.5]])
+    assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_a_given_score_is_used_and_checked():

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 import doc_pages as pages
+import numpy as np
 import pytest
 
 import nestquad as nq
@@ -36,6 +37,8 @@ def smaller(line: str) -> list[str]:
     """The arguments of a command, with budgets and accuracies that take no time."""
     line = line.partition("#")[0]
     arguments = shlex.split(line.partition(" > ")[0])[1:]
+    if arguments[:2] == ["voi", "serve"]:  # it serves until it is interrupted
+        return [*arguments, "--help"]
     for i, (option, value) in enumerate(pairwise(arguments), start=1):
         if option == "--budget":
             budgets = [min(float(one), 500 * 2**k) for k, one in enumerate(value.split(","))]
@@ -51,6 +54,7 @@ def smaller(line: str) -> list[str]:
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
         "voi": [] if len(arguments) > 1 else ["--help"],
+        "risk": [] if len(arguments) > 1 else ["--help"],
     }
     return arguments + extra.get(arguments[0], [])
 
@@ -69,6 +73,15 @@ def write_tables() -> None:
     page = pages.ROOT / "docs" / "voi-from-a-table.md"
     (makes,) = (b.text for b in pages.blocks(page, "python") if b.text.startswith("# tables.py"))
     exec(compile(makes.replace("5_000", "400"), str(page), "exec"), {"__name__": "__page__"})
+
+
+def write_simulation() -> None:
+    """The table that `nestquad risk` reads."""
+    rng = np.random.default_rng(0)
+    with open("simulation.csv", "w", encoding="utf-8") as file:
+        file.write("scenario,loss\n")
+        for scenario, mean in enumerate(rng.normal(size=100)):
+            file.writelines(f"{scenario},{mean + noise}\n" for noise in rng.normal(size=4))
 
 
 def test_there_are_commands_to_test():
@@ -96,6 +109,8 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
         write_values()
     if line.startswith("nestquad voi"):
         write_tables()
+    if line.startswith("nestquad risk"):
+        write_simulation()
     if "demo" in line:  # which has no options for this
         quick = partial(nq.compare, methods=["nmc", "nkq"], replicates=2)
         monkeypatch.setattr(nq, "compare", quick)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from counting import CountingG, counting_problem
 
 import nestquad as nq
-from nestquad.evaluate import Grid, Span, Store
+from nestquad.evaluate import Grid, Span, Store, _store
 from nestquad.points import Given, Halton, Sobol
 
 METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
@@ -440,3 +441,52 @@ def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
     assert found.diagnostics["n_reused"] > 2000
     assert g.n_evaluations - before == 10_000 - found.diagnostics["n_reused"]
     assert found.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value
+
+
+# Disks and files that others broke.
+
+
+def test_a_full_disk_keeps_the_answer_so_far(tmp_path, monkeypatch):
+    written = []
+
+    def full(file, content):
+        if len(written) > 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(file)
+        replaced(file, content)
+
+    replaced = _store._replace
+    monkeypatch.setattr(_store, "_replace", full)
+    options = {"method": "nqmc", "tol": 1e-5, "budget": 100_000, "rng": 3}
+    with pytest.raises(nq.EvaluationError, match="No space left") as caught:
+        nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
+    assert caught.value.estimate.n_evaluations > 0
+    monkeypatch.undo()
+    found = nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
+    assert found.value == nq.estimate(counting_problem()[0], **options).value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"problem": 3}, {"problem": {}}, {"problem": {"dimensions": "x"}}, {"stream": ["a"]},
+     {"stream": [-1]}, {"problem": {"dimensions": [1, 1], "outer law": {"a": 1}}}],
+)  # fmt: skip
+def test_manifests_that_were_changed(stored, tmp_path, change):
+    file = stored / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    refused(tmp_path, ".")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"first_point": "x"}', '{"first_point": [[1], 2]}'])
+def test_points_that_were_changed(stored, tmp_path, text):
+    (file,) = stored.rglob("points.json")
+    file.write_text(text)
+    refused(tmp_path, ".")
+
+
+def test_odd_names_are_left_alone(stored):
+    (points,) = stored.rglob("points.json")
+    for name in ("0-1x0-1.npy", f"{'9' * 40}-1x0-1.{'0' * 16}.npy", f"5-2x0-1.{'0' * 16}.npy", "ä"):
+        (points.parent / name).write_bytes(b"junk")
+    found = nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
+    assert found.diagnostics["n_reused"] == 100

@@ -127,3 +127,20 @@ def test_of_all_methods_those_that_apply_are_compared():
     assert [row.method for row in table.rows] == ["nmc", "mlmc", "auto"]
     with pytest.raises(nq.InputError, match="can only be sampled"):
         nq.compare(sampled, budget=400, methods=["nmc", "joint"], replicates=2, rng=0)
+
+
+def test_a_method_that_fails_leaves_the_others():
+    def f(j):  # where J is learned it is below zero now and then
+        return np.log(j)
+
+    def g(x, theta):
+        return np.where(x[..., 0] < 0.02, 1.0, 0.0) + 0.0 * theta[..., 0]
+
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, f)
+    table = nq.compare(problem, budget=64, methods=["nmc", "nqmc", "ckq"], replicates=2, rng=0)
+    assert [row.method for row in table.rows] == ["nmc", "nqmc", "ckq"]
+    failed = [row for row in table.rows if row.failure]
+    assert failed
+    assert "failed: f returned" in str(table)
+    assert np.isnan(failed[0].value)
+    table.to_json()

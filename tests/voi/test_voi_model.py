@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,6 +157,70 @@ def test_models_travel_to_workers():
     assert est.value == HEALTH.evppi(["theta1", "theta2"], budget=1024, method="joint", rng=0).value
 
 
+# Tables of runs.
+
+
+def test_many_sets_share_one_table_of_runs():
+    table = NORMALS.evppi(rng=0).set_index("pars")
+    for name, sd in (("p1", 1.0), ("p2", 2.0)):
+        assert abs(table.evppi[name] - models.gain_of_knowing(1.0, sd)) < 3 * table.se[name]
+    sets = {"one": ["p1"], "both": ["p1", "p2"]}
+    assert NORMALS.evppi(sets, rng=0, budget=2000).pars.tolist() == ["one", "both"]
+
+
+def test_costs_and_effects_give_a_curve():
+    model = voi.Model(
+        {"e": nq.Normal(0.0, 1.0), "c": nq.Normal(1.0, 1.0)},
+        costs_effects=lambda p: ((0.0, p["c"]), (0.0, p["e"])),
+        wtp=2.0,
+    )
+    curve = model.evppi("e", wtp=[0.5, 1.0, 2.0], rng=0)
+    exact = [models.gain_of_knowing(-1.0, k) for k in (0.5, 1.0, 2.0)]
+    assert (np.abs(curve.evppi - exact) < 3 * curve.se).all()
+    one = model.evppi("e", tol=5e-3, method="joint", rng=0)
+    assert abs(one.value - exact[2]) < 5e-3
+    evpi = model.evpi(tol=0.01, rng=0, wtp=1.0)
+    assert abs(evpi.value - models.gain_of_knowing(-1.0, np.sqrt(2.0))) < 0.02
+    outputs, _ = model.sample(100, rng=0)
+    assert outputs.wtps == [2.0]
+
+
+def test_derived_parameters_are_parameters():
+    model = voi.Model(
+        {"a": nq.Normal(1.0, 1.0), "b": nq.Normal(0.0, 1.0)},
+        lambda p: (0.0, p["sum"]),
+        derived={"sum": lambda p: p["a"] + p["b"]},
+    )
+    est = model.evppi("sum", rng=0)
+    exact = models.gain_of_knowing(1.0, np.sqrt(2.0))
+    assert est.method == "table"
+    assert abs(est.value - exact) < 3 * est.std_error
+    assert abs(model.evppi("a", tol=5e-3, method="joint", rng=0).value
+               - models.gain_of_knowing(1.0, 1.0)) < 5e-3  # fmt: skip
+    assert "sum" in model.sample(50, rng=0)[1]
+
+
+def test_cheap_runs_go_to_a_table():
+    est = HEALTH.evppi(["theta1", "theta2"], tol=30.0, rng=0)
+    assert est.method == "table"
+    assert est.status == "converged"
+    assert abs(est.value - 247.912) < 30.0
+    slow = replace(HEALTH, net_benefit=_slow)
+    assert slow.evppi(["theta1", "theta2"], tol=30.0, rng=0).method != "table"
+
+
+def _slow(p):
+    time.sleep(2e-4 * p["theta1"].size)
+    return health_benefit(p)
+
+
+def test_time_is_kept():
+    start = time.perf_counter()
+    est = NORMALS.evppi("p2", tol=1e-4, method="table", max_seconds=2.0, rng=0)
+    assert est.status == "time"
+    assert time.perf_counter() - start < 4.0  # a loaded machine is slower than its forecast
+
+
 TWO = {"a": nq.Normal(), "b": nq.Uniform()}
 
 
@@ -177,7 +243,7 @@ TWO = {"a": nq.Normal(), "b": nq.Uniform()}
             "contradict each other",
         ),
         (lambda: NORMALS.evppi("p3", tol=1), "Did you mean"),
-        (lambda: NORMALS.evppi([["p1"], ["p2"]], tol=1), "one set"),
+        (lambda: NORMALS.problem([["p1"], ["p2"]]), "one set"),
         (lambda: NORMALS.evppi(["p1", "p2"], tol=1), "Use model.evpi"),
         (lambda: NORMALS.evpi(), "neither a budget nor a tolerance"),
         (lambda: voi.Model(TWO, lambda p: p["a"]).evpi(tol=1), "at least two"),

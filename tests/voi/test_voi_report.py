@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
 import re
 import shutil
@@ -45,7 +48,8 @@ def files(folder):
 @pytest.fixture(scope="module")
 def page(tables):
     path = tables / "report.html"
-    arguments = ["voi", *files(tables), "--wtp", "10000,20000", "--pars", "theta5,theta14"]
+    arguments = ["voi", *files(tables), "--wtp", "10000", "20000", "--pars", "theta5,theta14"]
+    arguments += ["--per-year", "1000", "--horizon", "10", "--duration", "2"]
     arguments += ["--trial", "normal:theta6:0.4", "--sizes", "50,400", "--report", str(path)]
     arguments += ["--fixed-cost", "1e5", "--cost-each", "500", "--seed", "0", "--title", "A & B"]
     assert main(arguments) == 0
@@ -73,7 +77,8 @@ def test_workbook_and_files_agree(tables, capsys):
         assert main(["voi", *source, "--wtp", "10000", "--seed", "0"]) == 0
         outs.append(capsys.readouterr().out)
     assert outs[0] == outs[1]
-    assert outs[0].startswith("EVPI at £10,000: £")
+    assert outs[0].startswith("new <b>& against old at £10,000: incremental net benefit £")
+    assert "\nEVPI at £10,000: £" in outs[0]
     assert "not distinguishable from 0" in outs[0]
 
 
@@ -100,13 +105,15 @@ def test_report_is_complete_and_self_contained(page):
     outline = Outline()
     outline.feed(text)
     assert outline.links == []
-    assert "http" not in text
+    assert "http:" not in text and "https:" not in text  # noqa: PT018
     assert "<script" not in text
-    assert outline.images == 7
+    assert outline.images == 9
     for heading in (
         "A & B",
         "Decision on current information",
         "Value of perfect information",
+        "Checklist of good practice",
+        "Input and reproducibility",
         "Single parameters",
         "Groups of parameters",
         "Value of a study",
@@ -118,7 +125,42 @@ def test_report_is_complete_and_self_contained(page):
     assert "new <b>" not in text
     assert "Strong M, Oakley JE" in text
     assert "QALYs" in text
+    for name in "pce":
+        code = hashlib.sha256((page.parent / f"{name}.csv").read_bytes()).hexdigest()
+        assert code in text
+    assert text.index("Best option today") < text.index('page-end"') < text.index("<h2>")
     assert re.search(r"nestquad voi .*--seed 0", text)
+
+
+def download(page, name):
+    text = page.read_text(encoding="utf-8")
+    found = re.search(rf'download="{re.escape(name)}" href="data:[^,]*,([^"]*)"', text)
+    return io.BytesIO(base64.b64decode(found[1]))
+
+
+def test_downloads_inside_the_page(page):
+    sheets = pd.read_excel(download(page, "tables.xlsx"), sheet_name=None)
+    assert {"about", "psa", "incremental", "icers", "singles", "groups", "enbs"} <= set(sheets)
+    costs, effects = (pd.read_csv(page.parent / f"{name}.csv") for name in "ce")
+    exact = voi.incremental((costs, effects, [1e4, 2e4]))
+    np.testing.assert_allclose(sheets["incremental"].inb, exact.inb)
+    docx = pytest.importorskip("docx")
+    document = docx.Document(download(page, "submission.docx"))
+    assert document.paragraphs[0].text == "A & B"
+    assert len(document.inline_shapes) == 9
+    assert len(document.tables) >= 8
+    assert download(page, "plane.svg").read().lstrip().startswith(b"<?xml")
+    assert download(page, "plane.png").read().startswith(b"\x89PNG")
+
+
+def test_files_of_the_command(tables, tmp_path, capsys):
+    pytest.importorskip("docx")
+    asked = ["--excel", str(tmp_path / "t.xlsx"), "--word", str(tmp_path / "w.docx")]
+    asked += ["--figures", str(tmp_path / "figures")]
+    assert main(["voi", *files(tables), "--wtp", "1e4", *asked]) == 0
+    assert len(list((tmp_path / "figures").glob("*.svg"))) == 5
+    assert (tmp_path / "t.xlsx").stat().st_size > 5000
+    assert (tmp_path / "w.docx").stat().st_size > 50_000
 
 
 def test_report_without_matplotlib(tables, monkeypatch):

@@ -29,6 +29,8 @@ from nestquad.cli._arguments import (
     wrote,
 )
 from nestquad.cli._plan import add_plan
+from nestquad.cli._risk import add_risk
+from nestquad.cli._serve import add_serve
 from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
 from nestquad.pages import write_report
@@ -51,6 +53,8 @@ examples:
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
+  nestquad voi serve
+  nestquad risk model.py:problem --var 0.99 --es 0.975 --budget 1e4
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -97,7 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return WRONG_INPUT
     parser = _parser()
-    args = parser.parse_args(arguments)
+    words = arguments
+    if words[:2] == ["voi", "serve"]:  # one command of two words
+        words = ["voi serve", *words[2:]]
+    args = parser.parse_args(words)
     if args.command is None:
         parser.print_help(sys.stderr)
         return WRONG_INPUT
@@ -122,8 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _estimate(args: argparse.Namespace) -> int:
-    if args.budget is None and args.tol is None and args.rtol is None:
-        options = "neither --budget nor --tol nor --rtol"
+    if not any((args.budget, args.tol, args.rtol, args.max_seconds)):
+        options = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
     problem = load_problem(args.target)
     with _pool(args) as executor:
@@ -139,6 +146,7 @@ def _estimate(args: argparse.Namespace) -> int:
             max_seconds=args.max_seconds,
             retries=args.retries,
             certify=args.certify,
+            store_check=not args.no_store_check,
             progress=progress(args),
         )
     print(est.to_json(indent=2) if args.json else _line(est))
@@ -254,6 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"
     )
+    one.add_argument("--no-store-check", action="store_true", help="evaluate no stored point again")
     one.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
     one.add_argument(
         "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
@@ -279,6 +288,8 @@ def _parser() -> argparse.ArgumentParser:
 
     add_plan(partial(_command, commands))
     add_voi(partial(_command, commands))
+    add_serve(partial(_command, commands))
+    add_risk(partial(_command, commands))
 
     listing = _command(
         commands,

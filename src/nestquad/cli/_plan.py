@@ -106,6 +106,7 @@ def _read(path: Path) -> Plan:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         known = content["format"] == _FORMAT and content["version"] == _VERSION
+        known &= {*_SETTINGS, "id"} <= set(content) and isinstance(content["target"], str)
     except (ValueError, KeyError, TypeError, OSError):
         known = False
     if not known:

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nestquad as nq
-from nestquad.cli._arguments import Command, add_output, listed, number, progress, wrote
+from nestquad.cli._arguments import Command, add_output, new_file, number, progress, wrote
 from nestquad.result import NORMAL_95
-from nestquad.voi.report import Analysis, Audience, Study, analyze, money, write_voi_report
+from nestquad.voi.report import (
+    Analysis,
+    Audience,
+    Study,
+    analyze,
+    money,
+    save_voi_figures,
+    write_voi_document,
+    write_voi_report,
+    write_voi_workbook,
+)
 from nestquad.voi.table import (
     DISCOUNT,
     BinaryTrial,
+    CountTrial,
     Design,
     NormalTrial,
-    Outputs,
-    read_csv,
-    read_workbook,
+    Preview,
+    SurvivalTrial,
+    preview,
 )
 
 if TYPE_CHECKING:
@@ -27,12 +42,14 @@ _SUMMARY = "value of information from tables: EVPI, EVPPI, EVSI and ENBS"
 _EPILOG = """\
 examples:
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000 --report report.html
-  nestquad voi --workbook model.xlsx --wtp 20000,30000 --pars p_cure,u_well --pars c_drug,c_stay
-  nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000 \\
-      --trial binary:p_old,p_new --sizes 50,100,200,400 --fixed-cost 200000 --cost-each 2000
+  nestquad voi --workbook model.xlsx --wtp 20000 30000 --pars p_cure,u_well --pars c_drug,c_stay
+  nestquad voi --workbook model.xlsx --wtp 20000 --per-year 4000 --horizon 10 \\
+      --trial binary:p_old,p_new --sizes 50 100 200 400 --fixed-cost 200000 --cost-each 2000 \\
+      --duration 1 --duration-each 0.01 --report report.html --word submission.docx
 
 Files have one header line and one row for each draw of a probabilistic sensitivity analysis: a
-column for each parameter, and for costs and effects a column for each option, in the same order.
+column for each parameter, and for costs and effects a column for each option, matched by name.
+What is understood of them stands in the notes; --preview shows it and computes nothing.
 """
 
 
@@ -46,10 +63,15 @@ def add_voi(command: Command) -> None:
     )
     parser.add_argument(
         "--wtp",
-        type=listed(number),
-        required=True,
-        metavar="K[,K...]",
+        type=_amounts,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="K",
         help="willingness to pay for a unit of effect; the report is about the first",
+    )
+    parser.add_argument(
+        "--preview", action="store_true", help="say what is understood of the tables, and stop"
     )
     parser.add_argument(
         "--pars",
@@ -60,25 +82,46 @@ def add_voi(command: Command) -> None:
         help="a group of parameters; may be given again for others (singles are always there)",
     )
     parser.add_argument(
-        "--per-year", type=float, default=1000.0, metavar="N", help="people a year (default 1000)"
+        "--per-year", type=number, metavar="N", help="people a year, for values of a population"
     )
     parser.add_argument(
-        "--horizon", type=float, default=10.0, metavar="Y", help="years of relevance (default 10)"
+        "--horizon", type=number, metavar="Y", help="years of relevance, with --per-year"
     )
     parser.add_argument(
         "--discount", type=float, default=DISCOUNT, metavar="R", help="a year (default 0.035)"
     )
     parser.add_argument(
         "--trial",
+        action="append",
+        default=[],
         metavar="DESIGN",
-        help="a study to value: binary:P1[,P2...] (probabilities), or normal:M1[,M2...]:SD",
+        help=f"a study to value, or several by repeating: {_DESIGNS}",
     )
     parser.add_argument(
         "--sizes",
-        type=listed(number),
-        default=[25.0, 50.0, 100.0, 200.0, 400.0, 800.0],
-        metavar="N[,N...]",
-        help="participants in each arm (default 25,50,...,800)",
+        type=_sizes,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="N",
+        help="participants in each arm (default 25 50 ... 800)",
+    )
+    parser.add_argument(
+        "--ratio",
+        type=number,
+        nargs="+",
+        metavar="R",
+        help="sizes of the arms relative to N (default: equal)",
+    )
+    parser.add_argument(
+        "--duration", type=number, default=0.0, metavar="Y", help="years until results (default 0)"
+    )
+    parser.add_argument(
+        "--duration-each",
+        type=number,
+        default=0.0,
+        metavar="Y",
+        help="years more for each participant in an arm (default 0)",
     )
     parser.add_argument(
         "--fixed-cost", type=float, default=0.0, metavar="X", help="of the study (default 0)"
@@ -89,45 +132,56 @@ def add_voi(command: Command) -> None:
     parser.add_argument("--title", metavar="TEXT", help="heading of the report")
     parser.add_argument("--currency", default="£", metavar="SIGN", help="default £")
     parser.add_argument("--effect", default="QALYs", metavar="WORD", help="default QALYs")
+    for name, what in (("excel", "every table as a workbook"), ("word", "text, tables, figures")):
+        suffix = {"excel": "TABLES.xlsx", "word": "SUBMISSION.docx"}[name]
+        parser.add_argument(f"--{name}", type=new_file, metavar=suffix, help=what)
+    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="figures as SVG and PNG")
     add_output(parser)
     parser.set_defaults(seed=0)  # the same tables give the same numbers
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Read, analyze, print, and write the report."""
-    inputs, outputs = _tables(args)
-    groups = {" + ".join(names): names for names in args.pars}
-    study = None
-    if args.trial:
-        sizes = [int(n) for n in args.sizes]
-        study = Study(_design(args.trial), sizes, args.fixed_cost, args.cost_each)
+    """Read, analyze, print, and write what was asked for."""
+    seen = _tables(args)
+    if args.preview:
+        print(json.dumps(seen.to_dict(), indent=2) if args.json else seen)
+        return 2 if seen.problems else 0
+    if not [k for some in args.wtp for k in some]:
+        raise nq.InputError("--wtp", "nothing", "a willingness to pay, as --wtp 20000")
+    outputs = seen.outputs([k for some in args.wtp for k in some])
+    for note in seen.notes:
+        print(f"note: {note}", file=sys.stderr)
+    audience = _audience(args)
+    sizes = [n for some in args.sizes for n in some] or [25, 50, 100, 200, 400, 800]
+    costs = (args.fixed_cost, args.cost_each, args.duration, args.duration_each)
     analysis = analyze(
         outputs,
-        inputs,
-        groups,
-        audience=Audience(args.per_year, args.horizon, args.discount),
-        study=study,
+        seen.parameters,
+        {" + ".join(names): names for names in args.pars},
+        audience=audience,
+        study=[Study(_design(text, args.ratio), sizes, *costs) for text in args.trial],
         rng=args.seed,
         progress=progress(args),
+        files=seen.files,
+        notes=seen.notes,
     )
     if args.json:
         print(json.dumps(analysis.to_dict(), indent=2, allow_nan=False))
     else:
         _print(analysis, args)
+    words = {"title": args.title, "currency": args.currency, "effect": args.effect}
     if args.report:
-        page = write_voi_report(
-            args.report,
-            analysis,
-            title=args.title,
-            currency=args.currency,
-            effect=args.effect,
-            command=args.line,
-        )
-        wrote(args, page)
+        wrote(args, write_voi_report(args.report, analysis, **words, command=args.line))
+    if args.word:
+        wrote(args, write_voi_document(args.word, analysis, **words))
+    if args.excel:
+        wrote(args, write_voi_workbook(args.excel, analysis))
+    for path in save_voi_figures(args.figures, analysis) if args.figures else ():
+        wrote(args, path)
     return 0
 
 
-def _tables(args: argparse.Namespace) -> tuple[pd.DataFrame, Outputs]:
+def _tables(args: argparse.Namespace) -> Preview:
     kinds = ("parameters", "costs", "effects")
     given = [name for name in kinds if getattr(args, name)]
     if bool(args.workbook) == bool(given) or (given and len(given) < len(kinds)):
@@ -138,46 +192,95 @@ def _tables(args: argparse.Namespace) -> tuple[pd.DataFrame, Outputs]:
             "--parameters, --costs and --effects, or --workbook alone",
         )
     if args.workbook:
-        tables = read_workbook(args.workbook)
-    else:
-        tables = {name: read_csv(getattr(args, name), name) for name in kinds}
-    return tables["parameters"], Outputs(tables["costs"], tables["effects"], args.wtp)
+        return preview(args.workbook)
+    return preview(*(getattr(args, name) for name in kinds))
 
 
-def _design(text: str) -> Design:
-    kind, _, rest = text.partition(":")
-    pars, _, sd = rest.partition(":")
-    if kind == "binary" and pars and not sd:
-        return BinaryTrial(_names(pars))
-    if kind == "normal" and pars and sd:
-        return NormalTrial(_names(pars), _number_or_name(sd))
+def _audience(args: argparse.Namespace) -> Audience | None:
+    given = {"--per-year": args.per_year, "--horizon": args.horizon}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) == 1:
+        other = next(name for name in given if name not in missing)
+        raise nq.InputError(other, f"{other} without {missing[0]}", "both, or neither")
+    return None if missing else Audience(args.per_year, args.horizon, args.discount)
+
+
+_DESIGNS = (
+    "binary:P1[,P2...], normal:M1[,M2...]:SD, count:R1[,R2...][:TIME], "
+    "survival:L1[,L2...]:FOLLOW_UP[:SHAPE]"
+)
+
+
+def _design(text: str, ratio: list[float] | None) -> Design:
+    kind, *rest = text.split(":")
+    pars, rest = _names(rest[0]) if rest else [], [part.strip() for part in rest[1:]]
+    try:
+        if pars and kind == "binary" and not rest:
+            return BinaryTrial(pars, ratio=ratio)
+        if pars and kind == "normal" and len(rest) == 1:
+            return NormalTrial(pars, _number_or_name(rest[0]), ratio=ratio)
+        if pars and kind == "count" and len(rest) <= 1:
+            return CountTrial(pars, *map(float, rest), ratio=ratio)
+        if pars and kind == "survival" and 1 <= len(rest) <= 2:
+            return SurvivalTrial(pars, *map(float, rest), ratio=ratio)
+    except nq.InputError as error:
+        raise nq.InputError(
+            f"--{error.argument}" if error.argument == "ratio" else f"--trial {text}",
+            error.given,
+            error.expected,
+            error.advice,
+        ) from None
+    except ValueError:
+        pass
     raise nq.InputError(
-        "--trial",
-        repr(text),
-        "binary:P1[,P2...] or normal:M1[,M2...]:SD",
-        "P and M are parameters; SD is a number or a parameter.",
+        "--trial", repr(text), _DESIGNS, "P, M, R and L are parameters; SD is a number or one."
     )
 
 
 def _print(analysis: Analysis, args: argparse.Namespace) -> None:
-    for row in analysis.evpi.itertuples():
+    def cash(value: float) -> str:
+        return money(value, args.currency)
+
+    audience = analysis.audience
+    for row in analysis.incremental.itertuples():
         print(
-            f"EVPI at {money(row.wtp, args.currency)}: {money(row.evpi, args.currency)} per person "
-            f"(95 % {money(row.lower, args.currency)} to {money(row.upper, args.currency)}), "
-            f"{money(row.population, args.currency)} or {row.population_effects:,.4g} "
-            f"{args.effect} for {analysis.audience.size:,.0f} people (discounted)"
+            f"{row.option} against {row.against} at {cash(row.wtp)}: incremental net benefit "
+            f"{cash(row.inb)} ± {cash(NORMAL_95 * row.se)} (95 %), better in "
+            f"{100 * row.probability:.0f} % of draws"
+        )
+    for row in analysis.evpi.itertuples():
+        everybody = (
+            ""
+            if audience is None
+            else (
+                f", {cash(row.population)} or {row.population_effects:,.4g} "
+                f"{args.effect} for {audience.size:,.0f} people (discounted)"
+            )
+        )
+        print(
+            f"EVPI at {cash(row.wtp)}: {cash(row.evpi)} per person "
+            f"(95 % {cash(row.lower)} to {cash(row.upper)}){everybody}"
         )
     for heading, table in (("parameter", analysis.singles), ("group", analysis.groups)):
         if len(table):
-            print(f"\n{_listing(heading, table, len(args.wtp) > 1)}")
-    if analysis.enbs is not None:
-        print()
-        for row in analysis.enbs.itertuples():
-            print(
-                f"EVSI of {row.n:,} in each arm at {money(row.wtp, args.currency)}: "
-                f"{money(row.evsi, args.currency)} ± {money(NORMAL_95 * row.se, args.currency)} "
-                f"per person, ENBS {money(row.enbs, args.currency)}{' (best)' * row.optimal}"
-            )
+            print(f"\n{_listing(heading, table, len(analysis.evpi) > 1)}")
+    values = analysis.evsi if analysis.enbs is None else analysis.enbs
+    if values is None:
+        return
+    several = values["design"].nunique() > 1
+    print()
+    for _, row in values.iterrows():
+        net = f", ENBS {cash(row.enbs)}{' (best)' * row.optimal}" if "enbs" in row else ""
+        of = f"{row.design}, " if several else ""
+        print(
+            f"EVSI of {of}{row.n:,} in each arm at {cash(row.wtp)}: "
+            f"{cash(row.evsi)} ± {cash(NORMAL_95 * row.se)} per person{net}"
+        )
+    for _, row in () if analysis.best_sizes is None else analysis.best_sizes.iterrows():
+        found = f"best size {row.n:,} in each arm, ENBS {cash(row.enbs)}"
+        near = f"; within 5 % of it: {row.near_from:,} to {row.near_to:,}"
+        said = f"{found}{near}" if row.n else "no size pays"
+        print(f"{row.design} at {cash(row.wtp)}: {said}" + f" ({row.notes})" * bool(row.notes))
 
 
 def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
@@ -197,6 +300,33 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
             f"{row['flags']}".rstrip()
         )
     return "\n".join(lines)
+
+
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+
+
+def _amounts(text: str) -> list[float]:
+    """One amount, or several with commas where none can be a separator of thousands."""
+    if _THOUSANDS.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has a comma; did you mean {text.replace(',', '')}? "
+            "Several values go with spaces, or with the option again"
+        )
+    return [number(part.strip()) for part in text.split(",")]
+
+
+def _sizes(text: str) -> list[int]:
+    """Sizes with commas or one by one; 1,600 is refused, as it may be 1600."""
+    parts = [part.strip() for part in text.split(",")]
+    values = [number(part) for part in parts]
+    grouped = _THOUSANDS.fullmatch(text) is not None
+    if grouped and (len(parts[0]) == 1 or any(a >= b for a, b in pairwise(values))):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has a comma; did you mean {text.replace(',', '')}? Several go with spaces"
+        )
+    if not all(value.is_integer() and value >= 1 for value in values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return [int(value) for value in values]
 
 
 def _names(text: str) -> list[str]:

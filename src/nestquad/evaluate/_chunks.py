@@ -155,11 +155,18 @@ class Pace:
     seconds: float
     per_point: float = 0.0
     _last: tuple[int, float] = (1 << 62, 0.0)
+    _recent: tuple[float, ...] = ()
+
+    @property
+    def typical(self) -> float:
+        """Seconds a point, of the fastest of the last chunks: others were small, or disturbed."""
+        return min(self._recent, default=0.0)
 
     def observe(self, size: int, seconds: float) -> None:
         """Learn from the duration of a chunk."""
         last, self._last = self._last, (size, seconds)
         self.per_point = seconds / size
+        self._recent = (*self._recent[-3:], self.per_point)
         if 2 * size < self.points and seconds < self.seconds:
             return  # the end of a row says nothing about larger chunks
         ratio = self.seconds / max(seconds, 1e-9)

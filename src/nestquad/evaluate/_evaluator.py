@@ -106,7 +106,7 @@ class Evaluator:
     @property
     def seconds_per_evaluation(self) -> float:
         """The time that a call of g takes for each of its points; zero before the first call."""
-        return self._pace.per_point
+        return self._pace.typical
 
     def close(self) -> None:
         if self._workers is not None:

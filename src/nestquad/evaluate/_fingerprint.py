@@ -8,21 +8,22 @@ import dis
 import enum
 import functools
 import hashlib
-import numbers
 import sys
 import types
+from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
+from nestquad._checks import numbers
 from nestquad._typing import Array
 from nestquad.problem import NestedExpectation
 
 _MOST_NUMBERS = 64
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
 # Immutable values whose text says all.
-_VALUES = (numbers.Number, enum.Enum, PurePath, datetime.date, datetime.time, datetime.timedelta)
+_VALUES = (Number, enum.Enum, PurePath, datetime.date, datetime.time, datetime.timedelta)
 # Methods that make an object, whose attributes are constants afterwards.
 _MAKERS = {"__init__", "__post_init__", "__setstate__"}
 # Methods by which a function changes a list or dict.
@@ -54,10 +55,11 @@ def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str,
         return (
             "problem",
             f"one with dimensions (d_theta, d_x) = {tuple(given['dimensions'])}",
-            f"{tuple(stored.get('dimensions', ()))}, those of the store",
+            f"{stored.get('dimensions')}, those of the store",
         )
     for part, what in (("outer law", "theta"), ("inner law", "x")):
-        old, new = np.asarray(stored.get(part, ())), np.asarray(given[part])
+        old = numbers("store", stored.get(part, ()), f"numbers for the {part} in its manifest")
+        new = np.asarray(given[part])
         # Another build of NumPy or SciPy may round differently.
         if old.shape != new.shape or not np.allclose(old, new, rtol=1e-6, atol=1e-9):
             return (

@@ -50,7 +50,8 @@ def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> Ou
     """The outer points t0 … t1 - 1 of a grid."""
     law, sequence = problem.outer_law, grid.outer_points
     if isinstance(sequence, Given) and sequence.space == "native":
-        theta = sequence.uniforms(grid.outer_stream, law.base_dim, (0, 1), (t0, t1))[0]
+        dim = law.dim or law.base_dim
+        theta = sequence.uniforms(grid.outer_stream, dim, (0, 1), (t0, t1))[0]
         return OuterPoints(theta, None)
     if law.has_transport:
         dim = law.base_dim + (problem.inner_base_dim if grid.joint else 0)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._checks import shown
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError, NestquadWarning
+from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._fingerprint import difference, fingerprint
 from nestquad.evaluate._points import inner_points, outer_points
@@ -30,7 +30,7 @@ from nestquad.problem import NestedExpectation
 
 _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
-_NAME = re.compile(r"(\d+)-(\d+)x(\d+)-(\d+)\.([0-9a-f]{16})\.npy")
+_NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _CACHED = 4
 _STALE_SECONDS = 86_400.0
 _OTHER_FOLDER = "Use another folder, or delete this one."
@@ -102,6 +102,25 @@ class Store:
             "problem": fingerprint(problem),
         }
         file = folder / _MANIFEST
+        try:
+            made = cls._made(folder, file, given, rng)
+        except OSError as error:
+            raise InputError(
+                "store",
+                f"{str(folder)!r}, which cannot be written ({error.strerror})",
+                "a folder that can be written",
+            ) from error
+        if made is not None:
+            rng = made
+        stored = _manifest(file)
+        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
+        _refuse_another(folder, stored, given, stream)
+        _remove_leftovers(folder)
+        return cls(folder, problem, stream, bool(check))
+
+    @staticmethod
+    def _made(folder: Path, file: Path, given: dict[str, Any], rng: RNGLike) -> Stream | None:
+        """The stream of a store that is new; None where there is one."""
         if not file.exists():
             if any(not child.name.startswith(".tmp-") for child in folder.iterdir()):
                 raise InputError(
@@ -111,12 +130,8 @@ class Store:
                 )
             entropy = list(Stream.from_rng(rng).entropy)
             _create(file, json.dumps({**given, "stream": entropy}, indent=1))
-            rng = Stream(tuple(entropy))
-        stored = _manifest(file)
-        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
-        _refuse_another(folder, stored, given, stream)
-        _remove_leftovers(folder)
-        return cls(folder, problem, stream, bool(check))
+            return Stream(tuple(entropy))
+        return None
 
     def table(self, grid: Grid) -> StoredTable:
         """The chunks on the points of a grid."""
@@ -201,7 +216,7 @@ class StoredTable:
         if not file.exists():
             _create(file, json.dumps({**described, "first_point": first}, indent=1))
         # The same description has to mean the same points, whatever version wrote it.
-        stored = np.asarray(_json(file).get("first_point", ()), dtype=float)
+        stored = numbers("store", _json(file).get("first_point", ()), f"numbers in {str(file)!r}")
         if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
             raise InputError(
                 "store",
@@ -218,6 +233,8 @@ class StoredTable:
             found = _NAME.fullmatch(name)
             if found:
                 t0, t1, n0, n1 = map(int, found.groups()[:4])
+                if t1 <= t0 or n1 <= n0:
+                    continue
                 self._names.setdefault(Span(t0, t1, n0, n1), name)
         self._index()
 
@@ -264,7 +281,13 @@ class StoredTable:
         buffer = io.BytesIO()
         np.save(buffer, values, allow_pickle=False)
         name = f"{_corners(span)}.{_checksum(span, buffer.getbuffer())}.npy"
-        _replace(self.folder / name, buffer.getbuffer())
+        try:
+            _replace(self.folder / name, buffer.getbuffer())
+        except OSError as error:
+            raise EvaluationError(
+                f"the store in {str(self.folder.parent)!r} cannot be written ({error.strerror})",
+                advice="What is there is intact: make room, and the same call continues.",
+            ) from error
         self._names[span] = name
 
     def _load(self, chunk: Span) -> Array | None:
@@ -349,8 +372,9 @@ def _json(file: Path) -> dict[str, Any]:
 
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file)
-    entropy = content.get("stream")
-    if content.get("format") != _FORMAT or not isinstance(entropy, list):
+    entropy, problem = content.get("stream"), content.get("problem")
+    whole = isinstance(entropy, list) and all(type(one) is int and one >= 0 for one in entropy)
+    if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
         raise InputError(
             "store", f"{str(file)!r}, which is no manifest of a store", "a store", _OTHER_FOLDER
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.polynomial import polyadd, polyder, polymulx, polysub
 
-from nestquad._checks import choice, number
+from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
@@ -53,7 +53,8 @@ class Matern(DifferentiableKernel):
 
     def __post_init__(self) -> None:
         nu = number("nu", self.nu, "0.5, 1.5, 2.5 or 3.5")
-        choice("nu", nu, _POLYNOMIALS)
+        if nu not in _POLYNOMIALS:
+            raise InputError("nu", repr(self.nu), "0.5, 1.5, 2.5 or 3.5")
         object.__setattr__(self, "nu", nu)
         super().__post_init__()
 

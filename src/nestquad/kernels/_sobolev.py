@@ -8,7 +8,7 @@ from math import factorial
 
 import numpy as np
 
-from nestquad._checks import choice, number
+from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.kernels._kernel import Lengthscale, ProductKernel, accumulate, differences
@@ -27,7 +27,8 @@ class _Bernoulli(ProductKernel):
 
     def __post_init__(self) -> None:
         order = number("order", self.order, "1, 2 or 3")
-        choice("order", order, (1.0, 2.0, 3.0))
+        if order not in (1, 2, 3):
+            raise InputError("order", repr(self.order), "1, 2 or 3")
         object.__setattr__(self, "order", int(order))
         super().__post_init__()
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from nestquad._checks import choice, shown
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.auto import Auto
 from nestquad.methods.learned import CKQ, LSMC, JointLattice
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
+from nestquad.quadrature import KernelQuadrature
 
 _KINDS: tuple[type[Method[Any]], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
+# Sizes beyond this are slips: a grid of so many points is never evaluated.
+_LARGEST = 10**9
 METHODS = {kind.name: kind for kind in _KINDS}
 
 
@@ -24,6 +29,7 @@ def as_method(method: str | Method[Any]) -> Method[Any]:
     'nmc'
     """
     if isinstance(method, Method):
+        _check_settings(method)
         return method
     if isinstance(method, str):
         kinds: dict[str, type[Method[Any]]] = {Auto.name: Auto, **METHODS}
@@ -35,3 +41,22 @@ def as_method(method: str | Method[Any]) -> Method[Any]:
         f"{getattr(method, '__name__', type(method).__name__)}",
         "a name such as 'nkq', or an instance such as nq.NKQ()",
     )
+
+
+def _check_settings(method: Method[Any]) -> None:
+    """Refuse settings of another kind than their defaults: sizes, flags and recipes."""
+    if not is_dataclass(method):
+        return
+    for one in fields(method):
+        value = getattr(method, one.name)
+        default = one.default if one.default is not MISSING else None
+        if one.default_factory is not MISSING:
+            default = one.default_factory()
+        if isinstance(default, bool) or one.name == "positive":
+            choice(one.name, value, (True, False, *([None] if default is None else [])))
+        elif isinstance(default, KernelQuadrature):
+            recipes = value if isinstance(value, tuple) and value else (value,)
+            if not all(isinstance(recipe, KernelQuadrature) for recipe in recipes):
+                raise InputError(one.name, shown(value), "a nq.KernelQuadrature")
+        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST:
+            raise InputError(one.name, shown(value), f"at most {_LARGEST:,}")

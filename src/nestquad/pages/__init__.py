@@ -1,6 +1,6 @@
 """Self-contained HTML pages: their parts, and the report of an estimate or a comparison."""
 
-from nestquad.pages._html import figure, footer, grid, paragraphs, table, write_page
+from nestquad.pages._html import figure, footer, grid, paragraphs, picture, table, write_page
 from nestquad.pages._report import write_report
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "footer",
     "grid",
     "paragraphs",
+    "picture",
     "table",
     "write_page",
     "write_report",

@@ -24,20 +24,34 @@ _BEST = ' class="best"'
 
 _STYLE = """
 body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 46rem; margin: 0 auto; padding: 1rem; }
+main { max-width: 50rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.3rem; margin: .5rem 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #ddd; }
 .answer { font-size: clamp(1.5rem, 7vw, 2.6rem); font-weight: 600; margin: .5rem 0 0; }
 .answer { color: #0072b2; overflow-wrap: anywhere; line-height: 1.2; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; }
+.page-end { border-bottom: 1px solid #ddd; margin: 2rem 0; }
+table { border-collapse: collapse; font-size: .9rem; margin: 1rem 0; }
 caption { text-align: left; color: #6b6b6b; padding-bottom: .3rem; }
 th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
 tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.numbers th, .numbers td { text-align: right; white-space: nowrap; }
+.numbers td { overflow-wrap: normal; }
+.numbers td:first-child, .numbers td.words { overflow-wrap: anywhere; }
+.numbers th, .numbers td { text-align: right; }
 .numbers th:first-child, .numbers td:first-child, .numbers .words { text-align: left; }
-.numbers td.words { white-space: normal; min-width: 14rem; }
+.numbers td:first-child { min-width: 6rem; }
+.numbers td.words { min-width: 10rem; }
+@media screen and (max-width: 40rem) { /* a card for each row: nothing to scroll */
+  .numbers thead { display: none; }
+  .numbers, .numbers tbody, .numbers caption { display: block; }
+  .numbers tr { display: block; padding: .4rem 0; border-bottom: 1px solid #ccc; }
+  .numbers td, .numbers td:first-child { display: flex; justify-content: space-between; }
+  .numbers td { gap: 1rem; padding: 0; min-width: 0; }
+  .numbers td:first-child { font-weight: 600; }
+  .numbers td.words { display: block; text-align: left; }
+  .numbers td:not(.words):not(:first-child)::before { content: attr(data-name); color: #6b6b6b; }
+}
 .best { font-weight: 600; }
 figure { margin: 1rem 0; break-inside: avoid; }
 img { max-width: 100%; height: auto; }
@@ -45,8 +59,11 @@ figcaption, footer { font-size: .9rem; color: #6b6b6b; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
 @media print {
   body { font-size: 10pt; }
+  table, figcaption, footer { font-size: 9pt; }
   main { max-width: none; }
   .scroll { overflow: visible; }
+  .page-end { break-after: page; border: 0; margin: 0; }
+  .downloads, figure .files { display: none; }
   th, td { padding-right: .6rem; }
   h2 { break-after: avoid; }
   tr { break-inside: avoid; }
@@ -81,10 +98,28 @@ def figure(
     except MissingExtraError as error:
         return paragraphs([f"A figure is left out. {error}"])
     draw(ax)
-    data = base64.b64encode(to_png(drawn)).decode("ascii")
+    return picture(to_png(drawn), caption, alt)
+
+
+def picture(
+    png: bytes,
+    caption: str,
+    alt: str | None = None,
+    *,
+    svg: bytes | None = None,
+    name: str = "figure",
+) -> str:
+    """A drawn figure inside the page; with its SVG, both can be downloaded under the `name`."""
+    address = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+    files = ""
+    if svg is not None:
+        vector = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
+        links = {"svg": vector, "png": address}
+        made = [f'<a download="{name}.{k}" href="{v}">{k.upper()}</a>' for k, v in links.items()]
+        files = f' <span class="files">{" ".join(made)}</span>'
     return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{escape(alt or caption)}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f'<figure><img src="{address}" alt="{escape(alt or caption)}">'
+        f"<figcaption>{escape(caption)}{files}</figcaption></figure>"
     )
 
 
@@ -100,17 +135,28 @@ def grid(
     caption: str = "",
     best: Container[int] = (),
 ) -> str:
-    """A table with a head, numbers to the right, names and flags to the left; `best` rows bold."""
-    marks = [' class="words"' if name == "flags" else "" for name in head]
-    top = "".join(f"<th{m}>{escape(name)}</th>" for name, m in zip(head, marks, strict=True))
+    """A table with a head, numbers to the right, names and words to the left; `best` rows bold.
+
+    Columns named flags or words hold sentences; the latter name is not shown. A narrow screen
+    shows a card for each row.
+    """
+    named = ["", *(f' data-name="{escape(name)}"' for name in head[1:])]
+    marks = [
+        ' class="words"' if n in ("flags", "words") else a for n, a in zip(head, named, strict=True)
+    ]
+    shown = ["" if name == "words" else name for name in head]
+    top = "".join(f"<th{m}>{escape(name)}</th>" for name, m in zip(shown, marks, strict=True))
+    # A minus sign stays with its number.
+    lines = [[escape(cell).replace("−", "−\u2060") for cell in row] for row in rows]
     body = "\n".join(
         f"<tr{_BEST if i in best else ''}>"
-        f"{''.join(f'<td{m}>{escape(c)}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
-        for i, row in enumerate(rows)
+        f"{''.join(f'<td{m}>{c}</td>' for c, m in zip(row, marks, strict=True))}</tr>"
+        for i, row in enumerate(lines)
     )
+    top = f"<thead><tr>{top}</tr></thead>" if any(shown) else ""
     said = f"<caption>{escape(caption)}</caption>\n" if caption else ""
     return (
-        f'<div class="scroll"><table class="numbers">{said}<thead><tr>{top}</tr></thead>\n'
+        f'<div class="scroll"><table class="numbers">{said}{top}\n'
         f"<tbody>{body}</tbody></table></div>"
     )
 

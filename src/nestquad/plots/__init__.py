@@ -28,6 +28,7 @@ from nestquad.plots._style import (
     style,
     title,
     to_png,
+    to_svg,
 )
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "style",
     "title",
     "to_png",
+    "to_svg",
 ]

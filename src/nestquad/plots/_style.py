@@ -215,6 +215,16 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
+def to_svg(figure: Figure) -> bytes:
+    """The figure as SVG, the same bytes for the same figure."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "nestquad"}):
+        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return buffer.getvalue()
+
+
 MOST_ANSWERS = 4
 
 

@@ -30,7 +30,14 @@ class Ridge:
     table: ScoreTable
 
 
-def ridge(values: Array, uniform: Array, weights: Array | None = None) -> Ridge:
+def ridge(
+    values: Array,
+    uniform: Array,
+    weights: Array | None = None,
+    *,
+    max_points: int = _MOST_POINTS,
+    max_terms: int = _MOST_TERMS,
+) -> Ridge:
     """Regress values (n, p) on polynomials of uniforms (n, d), with weights (n,).
 
     Least squares that chooses its terms sees what a few of them explain. A ridge takes all terms
@@ -38,8 +45,8 @@ def ridge(values: Array, uniform: Array, weights: Array | None = None) -> Ridge:
     options, say. Coefficients shrink as generalized cross-validation says. Normal scores of all
     coordinates compete with uniform ones, however the laws are written.
     """
-    n, dim = min(len(values), _MOST_POINTS), uniform.shape[1]
-    terms = _terms(dim, min(int(_TERMS_A_POINT * n), _MOST_TERMS))
+    n, dim = min(len(values), max_points), uniform.shape[1]
+    terms = _terms(dim, min(int(_TERMS_A_POINT * n), max_terms))
     few = min(n, _CHOICE)
     known = [term for term in terms if len(terms) <= few // 2 or len(term) < 2]
     spread = values[:few].var(axis=0)

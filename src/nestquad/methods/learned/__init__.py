@@ -2,21 +2,24 @@
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import Certificate, model_of
-from nestquad.methods.learned._check import LearnedDesign
-from nestquad.methods.learned._model import ModelOfJ
+from nestquad.methods.learned._check import Check, LearnedDesign
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
-from nestquad.methods.learned.lsmc import LSMC
+from nestquad.methods.learned.lsmc import LSMC, RegressionModel
 
 __all__ = [
     "CKQ",
     "LSMC",
     "Certificate",
+    "Check",
+    "DenseSet",
     "JointLattice",
     "Learned",
     "LearnedDesign",
     "LearnedMethod",
     "ModelOfJ",
+    "RegressionModel",
     "model_of",
     "n_draws",
 ]

@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad._checks import choice
 from nestquad._typing import Array
 from nestquad.accuracy import propagated
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
@@ -87,8 +88,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
             isinstance(self.inflation, int | float) and 1 <= self.inflation <= 3
         ):
             raise InputError("inflation", repr(self.inflation), "a factor from 1 to 3, or None")
-        if self.noise not in ("fitted", "stage1"):
-            raise unknown_name("noise", self.noise, ("fitted", "stage1"))
+        choice("noise", self.noise, ("fitted", "stage1"))
 
     def sized(
         self,
@@ -247,6 +247,6 @@ class _Forecast:
 
 
 def _sequence(points: str | Sequence, dim: int) -> Sequence:
-    if points == "auto":
+    if isinstance(points, str) and points == "auto":
         return as_sequence("lattice" if dim == 1 else "sobol")
     return as_sequence(points)

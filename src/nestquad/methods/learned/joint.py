@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from nestquad._checks import choice
 from nestquad._scale import scale_of
 from nestquad.accuracy import takes
 from nestquad.errors import InputError
@@ -82,10 +83,7 @@ class JointLattice(LearnedMethod[ModelOfJ]):
                 f"an integer of at least {self.fewest}, and from {_ANY_BELOW} on a power of two or "
                 f"at most {_MOST_MISSING} short of one",
             )
-        if self.periodization not in ("auto", *PERIODIZATIONS):
-            raise InputError(
-                "periodization", repr(self.periodization), "'auto', 'tent', 'cubic' or 'quintic'"
-            )
+        choice("periodization", self.periodization, ("auto", *PERIODIZATIONS))
         if self.orders is not None and not (
             isinstance(self.orders, tuple) and self.orders and set(self.orders) <= {1, 2, 3}
         ):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from nestquad._checks import choice
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import InputError
@@ -242,8 +243,7 @@ class LSMC(LearnedMethod[RegressionModel]):
             number = getattr(self, argument)
             if number is not None and (not isinstance(number, int | np.integer) or number < least):
                 raise InputError(argument, repr(number), f"an integer of at least {least}, or None")
-        if self.link not in ("auto", "identity", "log"):
-            raise InputError("link", repr(self.link), "'auto', 'identity' or 'log'")
+        choice("link", self.link, ("auto", "identity", "log"))
         if isinstance(as_sequence(self.outer_points), Given):
             raise InputError("outer_points", "given points", "a sequence such as 'sobol' or 'iid'")
 

@@ -93,7 +93,7 @@ class MLKQ(Method[Assembled]):
             raise InputError("n_coarsest", repr(size), "an integer of at least 2")
         as_sequence(self.outer_points)
         as_sequence(self.inner_points)
-        if self.shared and self.inner.space == "native":
+        if self.shared is True and getattr(self.inner, "space", None) == "native":
             raise InputError(
                 "inner",
                 "a recipe on the native space",
@@ -195,8 +195,13 @@ class MLKQ(Method[Assembled]):
 
     def _allocation(self, problem: NestedExpectation, budget: int) -> Allocation:
         """The paper's sizes for the smallest error that the budget allows."""
-        assert self.inner.kernel is not None
-        assert self.outer.kernel is not None
+        if self.inner.kernel is None or self.outer.kernel is None:
+            raise InputError(
+                "shared",
+                "False, with recipes that choose their kernels",
+                "inner and outer recipes with kernels, on whose smoothness the sizes depend",
+                "Use MLKQ.as_published(), or shared=True.",
+            )
         theory = partial(
             allocate,
             method="mlkq",

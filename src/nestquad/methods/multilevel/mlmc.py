@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
@@ -100,8 +101,7 @@ class MLMC(Method[LevelSummary]):
                 continue
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
                 raise InputError(argument, repr(size), f"an integer of at least {least}")
-        if not (np.isreal(self.decay) and 0 < self.decay < np.inf):
-            raise InputError("decay", repr(self.decay), "a positive number")
+        number("decay", self.decay)
 
     @classmethod
     def as_published(cls, *, antithetic: bool = False, n_coarsest: int = 1) -> MLMC:

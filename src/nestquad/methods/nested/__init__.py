@@ -3,6 +3,7 @@
 from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
 from nestquad.methods.nested._events import (
     NO_VARIATION,
+    few_event_errors,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
@@ -42,6 +43,7 @@ __all__ = [
     "WeightedRule",
     "cancellation",
     "describe_rules",
+    "few_event_errors",
     "floor_directions",
     "interpolation_variance",
     "kernel_outer",

@@ -14,13 +14,14 @@ from scipy.special import ndtri, stdtrit
 
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import EvaluationError, InputError
+from nestquad.errors import EvaluationError, InputError, UnsupportedError
 from nestquad.estimate import as_budget, estimate
 from nestquad.methods import Method
 from nestquad.points import IID, Sobol, Stream
 from nestquad.problem import NestedExpectation, best_and_each, value_of_information
 from nestquad.result import Estimate, Step
 from nestquad.voi.model._joint import Joint, Split, joint_law
+from nestquad.voi.model._runs import Goal, by_table
 from nestquad.voi.table import Outputs, evsi, pandas, parameter_sets
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """A decision model: laws of its parameters, and net benefits as a function of them.
+    """A decision model: laws of its parameters, and what each option brings as a function of them.
 
     Parameters
     ----------
@@ -46,6 +47,13 @@ class Model:
         Names of the options.
     name
         For printing and plots.
+    costs_effects
+        Instead of `net_benefit`: a function that returns costs and effects, each as those.
+    wtp
+        Willingness to pay for a unit of effect, with `costs_effects`: a number or several.
+    derived
+        From names to functions of the mapping: parameters that follow from others, in order, for
+        `net_benefit` or `costs_effects` and for sets to learn.
 
     Examples
     --------
@@ -61,15 +69,26 @@ class Model:
     """
 
     parameters: Mapping[Any, Any]
-    net_benefit: Callable[[Mapping[str, Array]], Any]
+    net_benefit: Callable[[Mapping[str, Array]], Any] | None = None
     correlations: Mapping[Any, float] | None = None
     options: Sequence[str] = ()
     name: str = "model"
+    costs_effects: Callable[[Mapping[str, Array]], tuple[Any, Any]] | None = None
+    wtp: float | Sequence[float] | None = None
+    derived: Mapping[str, Callable[[Mapping[str, Array]], Any]] | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.net_benefit):
-            raise InputError("net_benefit", type(self.net_benefit).__name__, "a function")
-        _ = self.joint  # refused now, where the user can see which line did it
+        functions = {"net_benefit": self.net_benefit, "costs_effects": self.costs_effects}
+        given = {name: one for name, one in functions.items() if one is not None}
+        if len(given) != 1 or not all(map(callable, given.values())):
+            kinds = " and ".join(f"{n}: {type(one).__name__}" for n, one in given.items())
+            raise InputError("net_benefit", kinds or "nothing", "a function, or costs_effects=…")
+        if (self.wtp is None) != (self.costs_effects is None):
+            raise InputError("wtp", repr(self.wtp), "a number with costs_effects, none without")
+        known = set(self.joint.names)  # refused now, where the user can see which line did it
+        for name, one in (self.derived or {}).items():
+            if name in known or not callable(one):
+                raise InputError("derived", repr(name), "a new name and a function of the others")
 
     @cached_property
     def joint(self) -> Joint:
@@ -78,27 +97,40 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters."""
-        return self.joint.names
+        """The parameters, derived ones last."""
+        return (*self.joint.names, *(self.derived or {}))
 
-    def problem(self, pars: Any) -> NestedExpectation:
+    def _wtps(self, wtp: Any) -> list[float]:
+        if self.costs_effects is None:
+            if wtp is not None:
+                raise InputError("wtp", repr(wtp), "nothing", "The model has net benefits.")
+            return [np.nan]
+        return [float(k) for k in np.atleast_1d(np.asarray(self.wtp if wtp is None else wtp))]
+
+    def _benefit(self, wtp: Any = None) -> _Benefit:
+        return _Benefit(
+            self.net_benefit, self.costs_effects, self._wtps(wtp)[0], dict(self.derived or {})
+        )
+
+    def problem(self, pars: Any, wtp: float | None = None) -> NestedExpectation:
         """The nested expectation whose answer is the EVPPI of these parameters."""
         sets = parameter_sets(pars, self.names)
         if len(sets) != 1:
-            raise InputError(
-                "pars",
-                f"{len(sets)} sets",
-                "one set: a name, or a list of names",
-                "For many sets, draw a table with model.sample and use voi.evppi on it.",
-            )
+            raise InputError("pars", f"{len(sets)} sets", "one set: a name, or a list of names")
         ((label, members),) = sets.items()
-        if set(members) == set(self.names):
+        from_others = [name for name in members if name in (self.derived or {})]
+        if from_others:
+            raise UnsupportedError(
+                f"The law of the others given {', '.join(from_others)} is not known, as it is "
+                "derived from them. model.evppi answers from a table of runs."
+            )
+        if set(members) == set(self.joint.names):
             raise InputError("pars", "all parameters", "some of them", "Use model.evpi for all.")
         split = self.joint.split(members)
         return NestedExpectation(
             outer=split.outer,
             inner=split.inner,
-            g=_Benefits(split, self.net_benefit),
+            g=_Benefits(split, self._benefit(wtp)),
             f=best_and_each,
             combine=value_of_information,
             name=f"{self.name}, EVPPI of {label}",
@@ -106,7 +138,7 @@ class Model:
 
     def evppi(
         self,
-        pars: Any,
+        pars: Any = "all singles",
         *,
         tol: float | None = None,
         rtol: float | None = None,
@@ -116,21 +148,51 @@ class Model:
         executor: Executor | None = None,
         progress: ProgressLike = False,
         max_seconds: float | None = None,
-    ) -> Estimate:
-        """Expected value of partial perfect information about one set of parameters.
+        wtp: float | Sequence[float] | None = None,
+    ) -> Any:
+        """Expected value of partial perfect information about sets of parameters.
 
-        The unknown parameters are drawn given the known ones: exactly where they are normal or
-        log-normal, trivially where they are independent, and refused where neither holds.
+        One set is a nested expectation: the unknown parameters are drawn given the known ones,
+        exactly where they are normal or log-normal, trivially where they are independent, and
+        refused where neither holds. Several sets, several values of willingness to pay, and sets
+        with derived parameters are answered by regression on one table of runs that all of them
+        share. One set is answered so as well where the runs that its tolerance needs cost less
+        than a second, or where a table came closer in the time given.
 
         Parameters
         ----------
         pars
-            A name or a list of names.
+            A name or a list of names; several sets, or ``"all singles"``, as in `voi.evppi`.
         tol, rtol, budget, method, rng, executor, progress, max_seconds
-            As in `nestquad.estimate`; an evaluation is one run of the model.
+            As in `nestquad.estimate`; an evaluation is one run of the model. ``method="table"``
+            asks for the table.
+        wtp
+            Willingness to pay, instead of that of the model.
+
+        Returns
+        -------
+        Estimate or DataFrame
+            An estimate for one set, a table as that of `voi.evppi` for several.
         """
-        return estimate(
-            self.problem(pars),
+        sets = parameter_sets(pars, self.names)
+        wtps = self._wtps(wtp)
+        goal = Goal(tol, rtol, budget, max_seconds)
+        several = len(sets) > 1 or len(wtps) > 1
+        problem = None
+        members = next(iter(sets.values()))
+        is_law = not set(members) & set(self.derived or {})
+        if not several and method != "table" and is_law:
+            problem = self.problem(pars, None if np.isnan(wtps[0]) else wtps[0])
+        seed, tried, table = int(np.random.default_rng(rng).integers(2**31)), 0, None
+        if problem is None or (method == "auto" and executor is None and goal.may_be_cheap):
+            sample = self.sample_with(wtps)
+            table, tried = by_table(sample, sets, goal, seed, progress, decided=problem is None)
+            if table is not None and table.enough:
+                return table.frame if several else table.estimate(self.name)
+        assert problem is not None
+        left = None if max_seconds is None else max(goal.ends - time.perf_counter(), 1e-3)
+        found = estimate(
+            problem,
             tol=tol,
             rtol=rtol,
             budget=budget,
@@ -138,23 +200,49 @@ class Model:
             rng=rng,
             executor=executor,
             progress=progress,
-            max_seconds=max_seconds,
+            max_seconds=left,
         )
+        tried += found.n_evaluations
+        if table is not None and found.status != "converged":
+            rival = table.estimate(self.name)
+            if rival.std_error < found.std_error:
+                found = replace(rival, status=found.status, seconds=found.seconds + rival.seconds)
+        return replace(found, n_evaluations=tried)
 
     def evpi(
-        self, *, tol: float | None = None, budget: int | None = None, rng: RNGLike = None
+        self,
+        *,
+        tol: float | None = None,
+        budget: int | None = None,
+        rng: RNGLike = None,
+        wtp: float | None = None,
     ) -> Estimate:
         """Expected value of perfect information, to a tolerance or with a budget of model runs."""
-        benefits = _AllKnown(self.joint.split(self.names), self.net_benefit)
+        benefits = _AllKnown(self.joint.split(self.joint.names), self._benefit(wtp))
         return replace(_perfect_by_sobol(benefits, tol, budget, rng), problem=f"{self.name}, EVPI")
 
     def sample(self, n: int, rng: RNGLike = None) -> tuple[Outputs, pd.DataFrame]:
         """Outputs and inputs of n independent runs, for everything that takes tables."""
-        everything = self.joint.split(self.names)
-        draws = everything.outer.sample(n, np.random.default_rng(rng))
-        inputs = pandas().DataFrame(everything.values(draws, known=True))
-        benefits = _AllKnown(everything, self.net_benefit)(draws)
-        return Outputs(net_benefit=benefits, options=tuple(self.options)), inputs
+        return self.sample_with(self._wtps(None))(n, rng)
+
+    def sample_with(
+        self, wtps: Sequence[float]
+    ) -> Callable[[int, RNGLike], tuple[Outputs, pd.DataFrame]]:
+        """`sample` at other values of willingness to pay."""
+
+        def sampled(n: int, rng: RNGLike) -> tuple[Outputs, pd.DataFrame]:
+            everything = self.joint.split(self.joint.names)
+            draws = everything.outer.sample(n, np.random.default_rng(rng))
+            benefit = self._benefit(None if np.isnan(wtps[0]) else wtps[0])
+            table = _AllKnown(everything, benefit.outputs)(draws)
+            values = benefit.completed(everything.values(draws, known=True))
+            inputs, names = pandas().DataFrame(values), tuple(self.options)
+            if self.costs_effects is None:
+                return Outputs(net_benefit=table, options=names), inputs
+            costs, effects = np.split(table, 2, axis=-1)
+            return Outputs(costs, effects, list(wtps), options=names), inputs
+
+        return sampled
 
     def evsi(
         self,
@@ -182,16 +270,56 @@ class Model:
 
 
 @dataclass(frozen=True)
+class _Benefit:
+    """Net benefits (…, D) from parameters by name, derived ones included."""
+
+    net_benefit: Callable[[Mapping[str, Array]], Any] | None
+    costs_effects: Callable[[Mapping[str, Array]], tuple[Any, Any]] | None
+    wtp: float
+    derived: dict[str, Callable[[Mapping[str, Array]], Any]]
+
+    def completed(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """All parameters, derived ones last."""
+        found = dict(values)
+        for name, function in self.derived.items():
+            found[name] = np.asarray(function(found), dtype=float)
+        return found
+
+    def outputs(self, values: Mapping[str, Array]) -> Array:
+        """Net benefits (…, D), or costs and effects side by side (…, 2 D)."""
+        found = self.completed(values) if self.derived else values
+        if self.net_benefit is not None:
+            return _stacked(self.net_benefit(found))
+        assert self.costs_effects is not None
+        parts = [one if isinstance(one, tuple | list) else np.moveaxis(np.asarray(one), -1, 0)
+                 for one in self.costs_effects(found)]  # fmt: skip
+        if len(parts) != 2 or len(parts[0]) != len(parts[1]):
+            raise EvaluationError(
+                f"costs_effects returned {' and '.join(f'{len(p)} options' for p in parts)}",
+                advice="Return costs and effects, each a tuple with one array for each option.",
+            )
+        return _stacked([*parts[0], *parts[1]])
+
+    def __call__(self, values: Mapping[str, Array]) -> Array:
+        table = self.outputs(values)
+        if self.net_benefit is not None:
+            return table
+        costs, effects = np.split(table, 2, axis=-1)
+        benefits: Array = self.wtp * effects - costs
+        return benefits
+
+
+@dataclass(frozen=True)
 class _Benefits:
     """g of an EVPPI: net benefits (…, D) from unknown and known parameters."""
 
     split: Split
-    net_benefit: Callable[[Mapping[str, Array]], Any]
+    benefit: _Benefit
 
     def __call__(self, x: Array, theta: Array) -> Array:
         known = self.split.values(theta, known=True)
         unknown = self.split.values(x, known=False)
-        return _stacked(self.net_benefit({**known, **unknown}))
+        return self.benefit({**known, **unknown})
 
 
 @dataclass(frozen=True)
@@ -199,11 +327,11 @@ class _AllKnown:
     """Net benefits (n, D) from all parameters (n, d)."""
 
     split: Split
-    net_benefit: Callable[[Mapping[str, Array]], Any]
+    function: Callable[[Mapping[str, Array]], Array]
 
     def __call__(self, theta: Array) -> Array:
         try:
-            benefits = _stacked(self.net_benefit(self.split.values(theta, known=True)))
+            benefits = self.function(self.split.values(theta, known=True))
         except EvaluationError:
             raise
         except Exception as error:

@@ -1,15 +1,23 @@
 """Analysis of tables: results, figures and report."""
 
 from nestquad.voi.report._analysis import Analysis, Audience, Study, analyze
+from nestquad.voi.report._content import money
 from nestquad.voi.report._figures import (
     plot_ceac,
     plot_enbs,
     plot_evpi,
     plot_evsi,
+    plot_frontier,
+    plot_loss,
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.report._report import money, write_voi_report
+from nestquad.voi.report._report import (
+    save_voi_figures,
+    write_voi_document,
+    write_voi_report,
+    write_voi_workbook,
+)
 
 __all__ = [
     "Analysis",
@@ -21,7 +29,12 @@ __all__ = [
     "plot_enbs",
     "plot_evpi",
     "plot_evsi",
+    "plot_frontier",
+    "plot_loss",
     "plot_plane",
     "plot_rank",
+    "save_voi_figures",
+    "write_voi_document",
     "write_voi_report",
+    "write_voi_workbook",
 ]

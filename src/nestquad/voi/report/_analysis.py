@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,16 @@ from nestquad.voi.table import (
     DISCOUNT,
     Design,
     Outputs,
+    best_sizes,
     enbs,
     evpi,
     evppi,
     evsi,
+    expected_loss,
+    icers,
+    incremental,
+    input_table,
+    pandas,
     parameter_sets,
     people,
     population,
@@ -29,15 +36,15 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_CURVE = 13
+_CURVE, _FINE_CURVE = 13, 101
 
 
 @dataclass(frozen=True)
 class Audience:
-    """Whom the decision is for."""
+    """Whom the decision is for: people a year, years of relevance, discount rate of a year."""
 
-    per_year: float = 1000.0
-    horizon: float = 10.0
+    per_year: float
+    horizon: float
     discount: float = DISCOUNT
 
     @property
@@ -52,43 +59,92 @@ class Audience:
 
 @dataclass(frozen=True)
 class Study:
-    """A study to be valued: design, sizes and costs."""
+    """A study to be valued: design, sizes (in each arm), costs, and years until its results.
+
+    `duration` is a number of years, or a function of the size; `duration_each` years are added for
+    every participant in an arm.
+    """
 
     design: Design
     sizes: Sequence[int]
     fixed_cost: float = 0.0
     cost_per_participant: float = 0.0
+    duration: float | Callable[[int], float] = 0.0
+    duration_each: float = 0.0
+
+    def years(self, n: int) -> float:
+        """Years until the results of a study of this size."""
+        fixed = self.duration(n) if callable(self.duration) else self.duration
+        return fixed + self.duration_each * n
+
+    def net_benefit(self, values: pd.DataFrame, audience: Audience) -> pd.DataFrame:
+        """ENBS from EVSI."""
+        return enbs(
+            values,
+            **vars(audience),
+            fixed_cost=self.fixed_cost,
+            cost_per_participant=self.cost_per_participant,
+            duration=self.years,
+        )
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """All tables of an analysis. Those that end in _curve are over a range of wtp."""
+    """All tables of an analysis. Those that end in _curve are over a range of wtp.
+
+    Values for a population are there where an audience was given, ENBS and best sizes where a
+    study was given as well.
+    """
 
     outputs: Outputs
     n_parameters: int
-    audience: Audience
+    audience: Audience | None
     psa: pd.DataFrame
+    incremental: pd.DataFrame
+    icers: pd.DataFrame | None
+    loss: pd.DataFrame
     evpi: pd.DataFrame
     singles: pd.DataFrame
     groups: pd.DataFrame
     evpi_curve: pd.DataFrame
     evppi_curve: pd.DataFrame
     evsi: pd.DataFrame | None = None
+    evsi_curve: pd.DataFrame | None = None
     enbs: pd.DataFrame | None = None
+    best_sizes: pd.DataFrame | None = None
+    studies: tuple[Study, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    seed: RNGLike = 0
+    seconds: float = 0.0
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table by its name, those of a workbook."""
+        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes"
+        curves = "evpi_curve evppi_curve evsi_curve"
+        found = {name: getattr(self, name) for name in f"{names} {curves}".split()}
+        return {name: table for name, table in found.items() if table is not None and len(table)}
 
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
         tables = {
             "psa": self.psa,
+            "incremental": self.incremental,
+            "icers": self.icers,
+            "loss": self.loss,
             "evpi": self.evpi,
             "evppi": self.singles,
             "groups": self.groups,
             "evsi": self.evsi if self.enbs is None else self.enbs,
+            "best_sizes": self.best_sizes,
         }
         return {
             "n_rows": self.outputs.n_rows,
             "n_parameters": self.n_parameters,
-            "people": self.audience.size,
+            "people": None if self.audience is None else self.audience.size,
+            "files": dict(self.files),
+            "notes": list(self.notes),
             **{
                 name: None if table is None else plain(table.to_dict("records"))
                 for name, table in tables.items()
@@ -102,48 +158,102 @@ def analyze(
     groups: Mapping[str, Sequence[str]] | None = None,
     *,
     audience: Audience | None = None,
-    study: Study | None = None,
+    study: Study | Sequence[Study] | None = None,
     rng: RNGLike = 0,
     progress: ProgressLike = False,
+    files: Sequence[tuple[str, str]] = (),
+    notes: Sequence[str] | None = None,
+    curve: Sequence[float] | None = None,
+    answers: MutableMapping[Any, Any] | None = None,
 ) -> Analysis:
-    """EVPI, EVPPI of every parameter and of groups, and of a study, with curves over wtp."""
-    audience = Audience() if audience is None else audience
-    _ = audience.size  # refused now rather than after the regressions
+    """EVPI, EVPPI of every parameter and of groups, and of studies, with curves over wtp.
+
+    Parameters
+    ----------
+    outputs, inputs
+        Costs and effects or net benefits, and the table of parameters.
+    groups
+        From labels to names of parameters.
+    audience
+        Whom the decision is for; without one, values are per person.
+    study
+        A study, or several.
+    rng, progress
+        As in `evppi`.
+    files, notes
+        Names and checksums of input files and what was understood of them, as `preview` has them,
+        for the report.
+    curve
+        Willingness to pay of curves; default: 13 values up to twice the largest asked for.
+    answers
+        Answers of earlier calls with the same tables, curve and seed, as in `evppi`.
+    """
+    started = time.perf_counter()
+    studies = (study,) if isinstance(study, Study) else tuple(study or ())
+    if audience is not None:
+        _ = audience.size  # refused now rather than after the regressions
+        _ = [people(**vars(audience), start=s.years(int(n))) for s in studies for n in s.sizes]
     asked = list(outputs.wtps)
     wide = outputs
     if outputs.net_benefit is None:
-        grid = wtp_grid(outputs, _CURVE)
-        wide = outputs.at([*asked, *(k for k in grid if k not in asked)])
-    names = list(map(str, inputs.columns))
-    sets = parameter_sets("all singles", names)
-    given = parameter_sets(groups, names) if groups else {}
+        if curve is None or not set(asked) <= set(curve):
+            grid = wtp_grid(outputs, _CURVE) if curve is None else curve
+            curve = [*asked, *(k for k in grid if k not in asked)]
+        wide = outputs.at(curve)
+    inputs = input_table(outputs, inputs)
+    names, categories = list(map(str, inputs.columns)), inputs.attrs["categories"]
+    sets = parameter_sets("all singles", names, categories)
+    given = parameter_sets(groups, names, categories) if groups else {}
     # A group of one parameter is a single already.
     given = {label: members for label, members in given.items() if label not in sets}
-    found = costed = None
-    if study is not None:
-        found = evsi(outputs, inputs, study.design, study.sizes, rng=rng, progress=progress)
-        costed = enbs(
-            found,
-            **vars(audience),
-            fixed_cost=study.fixed_cost,
-            cost_per_participant=study.cost_per_participant,
-        )
-    table = evppi(wide, inputs, {**sets, **given}, rng=rng, progress=progress)
-    at = table["wtp"].isna() | table["wtp"].isin(asked)
+    how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
+    parts = [evsi(wide, inputs, s.design, s.sizes, **how) for s in studies]
+    table = evppi(wide, inputs, {**sets, **given}, **how)
     single = table["pars"].isin(list(sets))
+
+    def at(values: pd.DataFrame) -> pd.Series[bool]:
+        return values["wtp"].isna() | values["wtp"].isin(asked)
+
+    def scaled(values: pd.DataFrame) -> pd.DataFrame:
+        return values if audience is None else audience.scaled(values)
+
+    valued = costed = None
+    if parts:
+        valued = pandas().concat(parts, ignore_index=True)
+        if audience is not None:
+            pairs = zip(studies, parts, strict=True)
+            costed = pandas().concat([s.net_benefit(part, audience) for s, part in pairs])
+    told = (*outputs.notes, *(f"parameters: {note}" for note in inputs.attrs["notes"]))
     return Analysis(
         outputs=outputs,
-        n_parameters=len(names),
+        n_parameters=len(sets),
         audience=audience,
         psa=psa_summary(outputs),
-        evpi=audience.scaled(evpi(outputs)),
-        singles=_sorted(audience.scaled(table[at & single])),
-        groups=_sorted(audience.scaled(table[at & ~single])),
-        evpi_curve=evpi(wide).sort_values("wtp"),
+        incremental=incremental(outputs),
+        icers=icers(outputs) if outputs.net_benefit is None else None,
+        loss=expected_loss(outputs),
+        evpi=scaled(evpi(outputs)),
+        singles=_sorted(scaled(table[at(table) & single])),
+        groups=_sorted(scaled(table[at(table) & ~single])),
+        evpi_curve=_perfect_curve(outputs, wide.wtps),
         evppi_curve=table.sort_values("wtp", kind="stable"),
-        evsi=found,
-        enbs=costed,
+        evsi=None if valued is None else valued[at(valued)].reset_index(drop=True),
+        evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
+        enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
+        best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
+        studies=studies,
+        files=tuple(files),
+        notes=told if notes is None else tuple(notes),
+        seed=rng,
+        seconds=time.perf_counter() - started,
     )
+
+
+def _perfect_curve(outputs: Outputs, wtps: Sequence[float]) -> pd.DataFrame:
+    """EVPI over a finer range than EVPPI: it needs no regression."""
+    if outputs.net_benefit is None:
+        outputs = outputs.at(np.union1d(wtps, wtp_grid(outputs, _FINE_CURVE)))
+    return evpi(outputs).sort_values("wtp")
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:

@@ -19,14 +19,14 @@ from nestquad.plots import (
     short,
     title,
 )
-from nestquad.voi.table import as_outputs, ceac
+from nestquad.voi.table import as_outputs, ceac, expected_loss, icers, wtp_grid
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _MOST_DOTS = 2000
 _MOST_BARS = 20
-_MOST_CURVES = 7
+_MOST_CURVES = 6
 _LONGEST = 26
 
 
@@ -58,7 +58,14 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
         effects = known.effects[:, d] - known.effects[:, base]
         costs = known.costs[:, d] - known.costs[:, base]
         ax.scatter(
-            effects[rows], costs[rows], 5, color=look.color, alpha=0.25, linewidths=0, zorder=2
+            effects[rows],
+            costs[rows],
+            5,
+            color=look.color,
+            alpha=0.25,
+            linewidths=0,
+            zorder=2,
+            rasterized=True,  # two thousand dots are no small drawing
         )
         ax.plot(
             effects.mean(),
@@ -117,8 +124,77 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
     return ax
 
 
+def plot_loss(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
+    """Draw expected losses by willingness to pay; the lowest curve is EVPI.
+
+    Parameters
+    ----------
+    outputs, wtp
+        As in `ceac`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    """
+    known = as_outputs(outputs)
+    table = expected_loss(known, wtp_grid(known, 51) if wtp is None else wtp)
+    ax = axes_or_new(ax)
+    ends = []
+    for option, look in zip(known.options, series_styles(known.n_options), strict=True):
+        part = table[table.option == option]
+        ax.plot(part.wtp, part.loss, color=look.color, linestyle=look.dashes, linewidth=1.6)
+        ends.append(End(float(part.loss.iloc[-1]), short(option, _LONGEST), look.color))
+    ax.set_ylim(bottom=0.0)
+    for k in known.wtps[:1]:
+        ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+    label_ends(ax, ends)
+    _money(ax.xaxis)
+    _money(ax.yaxis)
+    ax.set_xlabel("willingness to pay")
+    ax.set_ylabel("expected loss per person")
+    title(ax, "", "Expected loss of each option")
+    return ax
+
+
+def plot_frontier(outputs: Any, ax: Any = None) -> Any:
+    """Draw mean costs and effects of the options, and the efficiency frontier.
+
+    Parameters
+    ----------
+    outputs
+        Costs and effects, as in `evpi`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    """
+    table = icers(outputs)
+    ax = axes_or_new(ax)
+    on = table[table.status == "frontier"]
+    ax.plot(on.effect, on.cost, color=INK, linewidth=1.2, zorder=2)
+    looks = series_styles(len(table))
+    for row, look in zip(table.itertuples(), looks, strict=True):
+        face = look.color if row.status == "frontier" else "white"
+        ax.plot(
+            row.effect,
+            row.cost,
+            look.marker,
+            color=look.color,
+            markerfacecolor=face,
+            markersize=8,
+            label=short(row.option, _LONGEST),
+        )
+    ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
+    _money(ax.yaxis)
+    ax.set_xlabel("mean effect  (hollow: dominated)")
+    ax.set_ylabel("mean cost")
+    title(ax, "", "Efficiency frontier")
+    return ax
+
+
 def plot_evpi(
-    evpi: pd.DataFrame, evppi: pd.DataFrame | None = None, ax: Any = None, *, mark: Any = None
+    evpi: pd.DataFrame,
+    evppi: pd.DataFrame | None = None,
+    ax: Any = None,
+    *,
+    mark: Any = None,
+    heading: str = "Value of perfect information by willingness to pay",
 ) -> Any:
     """Draw EVPI, and EVPPI of the leading sets, by willingness to pay.
 
@@ -130,6 +206,8 @@ def plot_evpi(
         Axes to draw on; None makes a figure with pyplot.
     mark
         A willingness to pay to mark.
+    heading
+        The title.
     """
     _require(evpi, "evpi")
     ax = axes_or_new(ax)
@@ -153,7 +231,7 @@ def plot_evpi(
     _money(ax.yaxis)
     ax.set_xlabel("willingness to pay")
     ax.set_ylabel("value per person (band: 95 %)")
-    title(ax, "", "Value of perfect information by willingness to pay")
+    title(ax, "", heading)
     return ax
 
 

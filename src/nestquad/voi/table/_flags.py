@@ -20,6 +20,7 @@ class Flag:
 
     NOTHING = "not distinguishable from 0"
     MISFIT = "misfit: the cross-fitted value is shown"
+    MISSED = "misfit, interactions: the value of a second fit is shown, at least this much"
     FEW_ROWS = "too few rows"
     ABOVE_EVPI = "above EVPI"
     BELOW_MEMBER = "below its member {}"
@@ -30,8 +31,10 @@ class Flag:
 FLAG_WORDS = {
     "not distinguishable from 0": "deciding by these parameters gained nothing in held-out draws "
     "beyond what chance does; the value may well be zero.",
-    "misfit": "held-out draws contradict the regression; shown is what deciding by it gained in "
+    "misfit:": "held-out draws contradict the regression; shown is what deciding by it gained in "
     "them, which is rather too low than too high.",
+    "interactions": "trees found what the splines have no columns for; shown is what deciding by "
+    "both gained in held-out draws, a lower bound, and the interval reaches up to EVPI.",
     "too few rows": "more draws are needed for a number to rely on.",
     "above EVPI": "knowing part cannot be worth more than knowing all; the excess is noise.",
     "below its member": "knowing more cannot be worth less; the difference is noise.",

@@ -11,7 +11,13 @@ import numpy as np
 
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import number_table, pandas, same_rows
+from nestquad.voi.table._tables import (
+    labelled,
+    matched_options,
+    number_table,
+    pandas,
+    same_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,14 +32,15 @@ class Outputs:
     Parameters
     ----------
     costs, effects
-        Tables (n × D), one column an option, in the same order. Effects are in units such as
-        quality-adjusted years of life, of which one is worth `wtp`.
+        Tables (n × D), one column an option. Options are matched by name; names that do not match
+        are refused, and a matrix, which has none, has them in the same order. Effects are in units
+        such as quality-adjusted years of life, of which one is worth `wtp`.
     wtp
         Willingness to pay: a number or several.
     net_benefit
         Instead of those: monetary net benefits (n × D).
     options
-        Names of the options; default: names of the columns, where costs and effects share them.
+        Names of the options, for columns in the same order; default: names of the columns.
 
     Examples
     --------
@@ -49,6 +56,8 @@ class Outputs:
     wtp: Any = None
     net_benefit: Any = None
     options: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    rows: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         parts = [name for name in ("costs", "effects", "wtp") if getattr(self, name) is not None]
@@ -66,7 +75,8 @@ class Outputs:
                 "either net_benefit, or costs, effects and wtp",
             )
         tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
-        frames = {n: number_table(n, getattr(self, n), prefix="option ") for n in tables}
+        frames = {n: number_table(n, getattr(self, n), kind=n) for n in tables}
+        notes = [f"{n}: {note}" for n, frame in frames.items() for note in frame.attrs["notes"]]
         same_rows(frames)
         for name, frame in frames.items():
             if frame.shape[1] < 2:
@@ -81,16 +91,24 @@ class Outputs:
             raise InputError(
                 "costs and effects",
                 " and ".join(f"{width} options in {name}" for name, width in widths.items()),
-                "the same options in both, in the same order",
+                "the same options in both",
             )
         width = widths.popitem()[1]
-        options = tuple(map(str, self.options)) or _names(list(frames.values()))
+        options = tuple(map(str, self.options))
+        if not options:
+            options = tuple(map(str, next(iter(frames.values())).columns))
+            if len(frames) > 1:
+                order, matched, note = matched_options(frames["costs"], frames["effects"])
+                frames["effects"], options = frames["effects"][order], tuple(matched)
+                notes += [note] if note else []
         if len(options) != width or len(set(options)) < len(options):
             raise InputError(
                 "options", f"{list(options)}", f"{width} different names, one an option"
             )
+        rows = next((f.index for f in frames.values() if labelled(f.index)), self.rows)
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
+        vars(self).update(notes=(*self.notes, *notes), rows=rows)
 
     @property
     def n_rows(self) -> int:
@@ -157,14 +175,6 @@ def as_outputs(outputs: Any) -> Outputs:
     return Outputs(net_benefit=outputs)
 
 
-def _names(frames: list[pd.DataFrame]) -> tuple[str, ...]:
-    """Column names where all tables agree on them; costs1 and effects1 are both option 1."""
-    names = [tuple(map(str, frame.columns)) for frame in frames]
-    if len(set(names)) == 1:
-        return names[0]
-    return tuple(f"option {d + 1}" for d in range(len(names[0])))
-
-
 def _wtp(wtp: ArrayLike) -> Array:
     try:
         values = np.atleast_1d(np.asarray(wtp, dtype=float))
@@ -175,93 +185,10 @@ def _wtp(wtp: ArrayLike) -> Array:
     return values
 
 
-def psa_summary(outputs: Any) -> pd.DataFrame:
-    """Means of each option with standard errors, and its probability of being the best.
-
-    Parameters
-    ----------
-    outputs
-        As in `evpi`.
-
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, cost, effect (where given),
-        net_benefit, se, and probability of being the best.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gain = np.random.default_rng(0).normal(1.0, 1.0, size=1000)
-    >>> table = psa_summary(np.column_stack((0 * gain, gain)))
-    >>> bool(0.8 < table.probability[1] < 0.9)
-    True
-    """
-    known = as_outputs(outputs)
-    rows = []
-    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
-        shares = _shares(benefits)
-        for d, option in enumerate(known.options):
-            row: dict[str, Any] = {"wtp": k, "option": option}
-            if known.net_benefit is None:
-                row |= {"cost": known.costs[:, d].mean(), "effect": known.effects[:, d].mean()}
-            row |= {
-                "net_benefit": benefits[:, d].mean(),
-                "se": benefits[:, d].std(ddof=1) / np.sqrt(known.n_rows),
-                "probability": shares[d],
-            }
-            rows.append(row)
-    return pandas().DataFrame(rows)
-
-
-def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
-    """Cost-effectiveness acceptability curves, and the frontier.
-
-    Parameters
-    ----------
-    outputs
-        Costs and effects, as in `evpi`.
-    wtp
-        Values of willingness to pay; default: from 0 to twice the largest of the outputs.
-
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, probability of being the best,
-        and frontier, true for the option with the largest mean net benefit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> table = ceac((rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), 1.0), wtp=[0.0, 1.0])
-    >>> table.groupby("wtp").probability.sum().tolist()
-    [1.0, 1.0]
-    """
-    known = as_outputs(outputs)
-    if known.net_benefit is not None:
-        raise InputError(
-            "outputs", "net benefits", "costs and effects", "A curve needs a willingness to pay."
-        )
-    swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)
-    rows = []
-    for k, benefits in zip(swept.wtps, swept.net_benefits(), strict=True):
-        shares, best = _shares(benefits), int(benefits.mean(axis=0).argmax())
-        for d, option in enumerate(swept.options):
-            rows.append(
-                {"wtp": k, "option": option, "probability": shares[d], "frontier": d == best}
-            )
-    return pandas().DataFrame(rows)
-
-
-def wtp_grid(outputs: Outputs, count: int) -> Array:
-    """Values from 0 to twice the largest willingness to pay."""
-    top = 2.0 * max(outputs.wtps)
-    return np.linspace(0.0, top if top > 0 else 50_000.0, count)
-
-
-def _shares(benefits: Array) -> Array:
-    """How often each option is the best, ties shared."""
-    best = benefits == benefits.max(axis=1, keepdims=True)
-    shares: Array = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-    return shares
+def input_table(outputs: Outputs, inputs: Any) -> pd.DataFrame:
+    """The table of parameters, row by row the draws behind the outputs."""
+    frame = number_table("inputs", inputs)
+    rows = range(outputs.n_rows)
+    index = rows if outputs.rows is None else pandas().Series(rows, index=outputs.rows)
+    same_rows({"outputs": index, "inputs": frame})
+    return frame

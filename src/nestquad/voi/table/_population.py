@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DISCOUNT = 0.035
+# Sizes within 5 % of the best are the near-optimal ones, as elsewhere in the field.
+_NEAR = 0.05
 
 
 def people(
@@ -126,9 +128,10 @@ def enbs(
     Returns
     -------
     DataFrame
-        The table with population_evsi, cost, enbs, enbs_lower, enbs_upper and optimal added. For
-        each design and willingness to pay, optimal is true for the size with the largest enbs, if
-        that is positive; otherwise no study pays.
+        The table with years (of the study), population_evsi, cost, enbs, enbs_lower, enbs_upper,
+        optimal and near_optimal added. For each design and willingness to pay, optimal is true for
+        the size with the largest enbs, if that is positive (otherwise no study pays), and
+        near_optimal for those within 5 % of it.
 
     Examples
     --------
@@ -147,6 +150,7 @@ def enbs(
     table = values.copy()
     waits = [duration(int(n)) if callable(duration) else duration for n in table["n"]]
     counts = np.array([people(per_year, horizon, discount=discount, start=w) for w in waits])
+    table["years"] = np.asarray(waits, dtype=float)
     table["population_evsi"] = table["evsi"] * counts
     table["cost"] = fixed_cost + cost_per_participant * table["participants"]
     table["enbs"] = table["population_evsi"] - table["cost"]
@@ -154,7 +158,62 @@ def enbs(
     table["enbs_upper"] = table["upper"] * counts - table["cost"]
     best = table.groupby(["design", "wtp"], dropna=False)["enbs"].transform("max")
     table["optimal"] = (table["enbs"] == best) & (best > 0)
+    table["near_optimal"] = (table["enbs"] >= (1 - _NEAR) * best) & (best > 0)
     return table
+
+
+def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
+    """The best size of each study, the range of sizes that are nearly as good, and caveats.
+
+    Parameters
+    ----------
+    values
+        What `enbs` returned.
+
+    Returns
+    -------
+    DataFrame
+        A row for each design and willingness to pay: design, wtp, n (0 where no size pays),
+        enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the best),
+        years, and notes, for instance that the best size is the largest tried.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"design": "trial", "n": [10, 50, 100], "participants": [20, 100, 200],
+    ...                       "wtp": 1.0, "evsi": [1.0, 1.4, 1.5], "lower": 0.9, "upper": 2.0})
+    >>> found = best_sizes(enbs(table, per_year=1000, horizon=1, cost_per_participant=1))
+    >>> found[["n", "near_from", "near_to"]].values.tolist()
+    [[50, 50, 100]]
+    """
+    rows = []
+    for (design, k), part in values.groupby(["design", "wtp"], dropna=False, sort=False):
+        best = part.loc[part["enbs"].idxmax()]
+        near = part["n"][part["near_optimal"]]
+        notes = []
+        if not best["optimal"]:
+            notes.append("no size that was tried is worth its cost")
+        elif len(part) > 1 and best["n"] == part["n"].max():
+            notes.append("the best size is the largest tried: a larger one may be better")
+        elif len(part) > 1 and best["n"] == part["n"].min():
+            notes.append("the best size is the smallest tried: a smaller one may be better")
+        if best["optimal"] and best["enbs_lower"] <= 0:
+            notes.append("that it pays is not certain: its interval reaches below 0")
+        if (part["years"] == 0).all():
+            notes.append("results are taken as immediate: no duration was given")
+        rows.append(
+            {
+                "design": design,
+                "wtp": k,
+                "n": int(best["n"]) if best["optimal"] else 0,
+                **{name: float(best[name]) for name in ("enbs", "enbs_lower", "enbs_upper")},
+                "near_from": int(near.min()) if len(near) else 0,
+                "near_to": int(near.max()) if len(near) else 0,
+                "years": float(best["years"]),
+                "notes": "; ".join(notes),
+            }
+        )
+    return pandas().DataFrame(rows)
 
 
 def _is_number(value: object) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.linalg import cholesky, eigh
 
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.errors import InputError
 from nestquad.voi.table._fit import Fit, Moments, Scales, draw, fit
 
@@ -41,6 +41,8 @@ class Regression:
         The same by the other four fifths of the rows.
     held_out_means
         Means of the outputs over those four fifths.
+    fold
+        The fifth of each row (n,).
     """
 
     outputs: Array
@@ -49,6 +51,7 @@ class Regression:
     fitted: Array
     held_out: Array
     held_out_means: Array
+    fold: Indices
 
     def draws(self, count: int, rng: np.random.Generator) -> Iterator[Array]:
         """Conditional means from their posterior, one (n, q) after the other.
@@ -110,7 +113,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
             moments = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
             one = fit(moments, basis.scales, whole.logs, _HELD_OUT_TOLERANCE)
             held_out[inside, j] = means[j] + at_y[j] + (part - at) @ one.coefficients
-    return Regression(outputs, basis, fits, fitted, held_out, held_out_means)
+    return Regression(outputs, basis, fits, fitted, held_out, held_out_means, fold)
 
 
 def _factor(residuals: Array) -> Array:

@@ -1,10 +1,14 @@
-"""Tables of numbers from data frames, matrices and files; errors name the cell."""
+"""Tables of numbers from data frames and matrices: cells, names and shapes that people use.
+
+What is understood beyond plain numbers is noted, what is unclear is refused, and errors name the
+cell.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +20,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST_ROWS = 20
+_PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
+_CURRENCY = re.compile(r"([-+]?)\s*([£$€¥])\s*([-+]?[\d.,]+)|([-+]?[\d.,]+)\s*([£$€¥])")
+# A point after the groups, or a second group, says that commas are thousands.
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+# Names that number draws and nothing else, and names that may also be those of an option.
+_DRAW_NAMES = re.compile(
+    r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
+    r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?))?",
+    re.IGNORECASE,
+)
+_ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
+# A column of nothing but bad cells needs no more examples.
+_MOST_PROBLEMS = 100
+_KIND_WORDS = {
+    "costs": r"(total[ _.]*)?(costs?|c)",
+    "effects": r"(total[ _.]*)?(effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)|e|u|q)",
+}
 
 
 def pandas() -> Any:
@@ -25,36 +46,93 @@ def pandas() -> Any:
     return optional_module("pandas", "Value of information", "voi")
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Why a table cannot be used, and the cell where it is one: rows count from 1."""
+
+    table: str
+    error: InputError
+    column: str = ""
+    row: int | None = None
+    line: int | None = None
+    cell: str = ""
+
+    def __str__(self) -> str:
+        return str(self.error)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A table of floats, what was understood to get it, and what prevents its use."""
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
 def number_table(
-    argument: str, table: Any, *, prefix: str, first_line: int | None = None
+    argument: str, table: Any, *, kind: str = "parameters", first_line: int | None = None
 ) -> pd.DataFrame:
     """A table of floats with distinct text names, from a DataFrame or a matrix.
 
-    Columns without names are called by the prefix and a number. Errors name the `argument` and, for
-    a table from a file, the line: `first_line` is that of the first row.
+    `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
+    names get a word and a number. Errors name the `argument` and, for a table from a file, the
+    line: `first_line` is that of the first row. Notes and categories are in ``attrs``.
     """
-    frame = _as_frame(argument, table, prefix)
-    _check_names(argument, frame)
-    if len(frame) < FEWEST_ROWS:
-        raise InputError(
-            argument,
-            f"{len(frame)} rows",
-            f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
-            "A thousand draws or more give useful answers.",
-        )
-    numbers = {}
+    found = clean(argument, table, kind=kind, first_line=first_line)
+    if found.problems:
+        raise found.problems[0].error
+    return found.frame
+
+
+def clean(
+    argument: str, table: Any, *, kind: str = "parameters", first_line: int | None = None
+) -> Cleaned:
+    """`number_table` with all bad cells instead of an error for the first."""
+    try:
+        frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
+        if "notes" in frame.attrs:  # it came from here
+            return Cleaned(frame, frame.attrs["notes"])
+        _check_names(argument, frame)
+        notes: list[str] = []
+        frame = _reshaped(argument, frame, kind, notes)
+        frame = _one_kind(frame, kind, notes)
+        frame = _without_row_names(argument, frame, kind, notes)
+        _check_names(argument, frame)
+        if len(frame) < FEWEST_ROWS:
+            raise InputError(
+                argument,
+                f"{len(frame)} rows",
+                f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
+                "A thousand draws or more give useful answers.",
+            )
+    except InputError as error:
+        return Cleaned(pandas().DataFrame(), problems=(Problem(argument, error),))
+    numbers: dict[str, Array] = {}
+    problems: list[Problem] = []
+    categories: dict[str, tuple[str, ...]] = {}
     for name in frame.columns:
         column = frame[name]
-        values = _as_floats(column)
+        levels = _levels(column) if kind == "parameters" else ()
+        if len(levels) > 1:
+            shown = {f"{name} = {level}": level for level in levels[1:]}
+            numbers |= {label: (column == x).to_numpy(float) for label, x in shown.items()}
+            categories[name] = tuple(shown)
+            notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
+            continue
+        values, note = _as_floats(column)
+        notes += [f"{name!r} {note}"] if note else []
         bad = np.flatnonzero(~np.isfinite(values))
-        if bad.size:
-            raise _bad_cells(argument, name, column, bad, first_line)
+        for row in map(int, bad[:_MOST_PROBLEMS]):
+            problems.append(_bad_cell(argument, name, column, row, bad.size, first_line))
         numbers[name] = values
-    return pandas().DataFrame(numbers)
+    cleaned = pandas().DataFrame(numbers, index=frame.index)
+    cleaned.attrs = {"notes": tuple(notes), "categories": categories}
+    return Cleaned(cleaned, tuple(notes), tuple(problems))
 
 
-def same_rows(tables: dict[str, Any]) -> int:
-    """The number of rows that all tables have."""
+def same_rows(tables: Mapping[str, Any]) -> int:
+    """The number of rows that all tables have; labels of rows, where there are any, agree."""
     counts = {name: len(table) for name, table in tables.items()}
     if len(set(counts.values())) > 1:
         raise InputError(
@@ -63,7 +141,168 @@ def same_rows(tables: dict[str, Any]) -> int:
             "the same number of rows in each: row i of every table is the same draw",
             "Was a header line or the last draw lost, or are the tables from different runs?",
         )
+    labels = {n: t.index for n, t in tables.items() if hasattr(t, "index") and labelled(t.index)}
+    for (one, first), (other, second) in zip(
+        labels.items(), list(labels.items())[1:], strict=False
+    ):
+        if not first.equals(second) and set(first) == set(second):
+            at = int(np.flatnonzero(first.to_numpy() != second.to_numpy())[0])
+            raise InputError(
+                f"{one} and {other}",
+                f"rows in a different order: row {at + 1:,} is {first[at]} and {second[at]}",
+                "the same draw in row i of every table",
+                "Sort both by their labels of rows.",
+            )
     return next(iter(counts.values()))
+
+
+def labelled(index: Any) -> bool:
+    return not isinstance(index, pandas().RangeIndex)
+
+
+def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
+    """Columns of effects in the order of costs, names of the options, and a note.
+
+    Names are compared as they are, then without case, punctuation and words such as cost and
+    effect: ``cost_A`` and ``qaly_A`` are both A.
+    """
+    c, e = list(map(str, costs.columns)), list(map(str, effects.columns))
+    unnamed = [f"option {j + 1}" for j in range(len(c))]
+    if c in (e, unnamed) or e == unnamed:  # a matrix has no names to disagree
+        return e, (e if c == unnamed else c), ""
+    if sorted(c) == sorted(e):
+        return c, c, "options of effects are in the order of costs, by name"
+    plain_c, plain_e = ([name.casefold() for name in names] for names in (c, e))
+    if sorted(plain_c) != sorted(plain_e):
+        plain_c, plain_e = _plain(c, "costs"), _plain(e, "effects")
+    if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
+        order = [e[plain_e.index(name)] for name in plain_c]
+        pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
+        options = [f"option {name}" if name.isdigit() else name for name in plain_c]
+        return order, options, f"options matched by name: {pairs}"
+    raise InputError(
+        "costs and effects",
+        f"the options {', '.join(map(repr, c))} in costs and {', '.join(map(repr, e))} in effects",
+        "the same names in both, in any order",
+        "Rename the columns, one name for each option.",
+    )
+
+
+def _plain(names: Sequence[str], kind: str) -> list[str]:
+    """Names without case, punctuation and the word for costs or effects before or after them."""
+    word = _KIND_WORDS[kind]
+    found = []
+    for name in names:
+        text = re.sub(r"[\s_.\-()]+", " ", name).strip().casefold()
+        short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text).strip()
+        found.append(short or text)
+    return found
+
+
+def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
+    """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
+    if kind not in _KIND_WORDS:
+        return frame
+    long_words = {"costs": r"costs?", "effects": r"(effects?|qalys?)"}
+    of = {
+        one: [c for c in frame.columns if re.search(rf"(^|[\s_.]){word}([\s_.\d]|$)", c, re.I)]
+        for one, word in long_words.items()
+    }
+    others = [c for one in of if one != kind for c in of[one]]
+    if not others or len(of[kind]) < 2:
+        return frame
+    notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
+    return frame[[c for c in frame.columns if c not in others]]
+
+
+def _without_row_names(
+    argument: str, frame: pd.DataFrame, kind: str, notes: list[str]
+) -> pd.DataFrame:
+    """Columns that name the rows become the index; what merely may be one is refused."""
+    for name in list(frame.columns):
+        column = frame[name]
+        named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
+        values = _as_floats(column)[0]
+        text = bool(np.isnan(values).all()) and bool(column.notna().all())
+        whole, steps = bool(np.all(values == np.round(values))), np.diff(values)
+        counts = bool(values.size) and bool(np.all(steps == 1)) and values[0] in (0.0, 1.0)
+        labels = column.is_unique and (
+            (text and (named or name == frame.columns[0]))
+            or (whole and (numbers or (named and bool(np.all(steps > 0)))))
+        )
+        if (named and counts) or labels:
+            shown = "" if name == "" or name.startswith("Unnamed") else f" {name!r}"
+            what = "counts the rows" if counts else "names the rows"
+            notes.append(f"the column{shown} {what} and is left out")
+            frame = frame.drop(columns=name)
+            if not counts:
+                frame.index = pandas().Index(column, name=name or None)
+        elif kind != "parameters" and (counts or numbers):
+            raise InputError(
+                argument,
+                f"the column {name!r}, which "
+                + ("counts the rows" if counts else "does not number the rows, as its name says"),
+                "a column for each option and nothing else",
+                "If it numbers the draws, call it Iteration, with each number once, or remove it.",
+            )
+    return frame
+
+
+def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
+    """A table in long format (draw, option, value) as one with a column for each option."""
+    texts = [c for c in frame.columns if len(_levels(frame[c], few=len(frame))) > 1]
+    numeric = [c for c in frame.columns if c not in texts]
+    if len(texts) != 1 or not numeric:
+        return frame
+    names = frame[texts[0]]
+    counts = names.value_counts()
+    draws = [c for c in numeric if _ROW_NAMES.fullmatch(c) and frame[c].nunique() < len(frame)]
+    values = [c for c in numeric if c not in draws and not _ROW_NAMES.fullmatch(c)]
+    if kind in _KIND_WORDS and len(values) > 1:
+        values = [c for c in values if re.search(_KIND_WORDS[kind], c, re.I)][:1]
+    wide_enough = counts.min() >= FEWEST_ROWS and len(values) == 1
+    if not wide_enough or (kind == "parameters" and not draws):
+        return frame
+    if counts.nunique() > 1:
+        raise InputError(
+            argument,
+            f"a table in long format with {counts.iloc[0]:,} rows of {counts.index[0]!r} and "
+            f"{counts.iloc[-1]:,} of {counts.index[-1]!r}",
+            f"as many rows for each {texts[0]}",
+        )
+    draw = frame[draws[0]] if draws else frame.groupby(names).cumcount()
+    if pandas().MultiIndex.from_arrays([draw, names]).has_duplicates:
+        raise InputError(
+            argument,
+            f"the same {draws[0]} and {texts[0]} in two rows",
+            "one row for each draw and option",
+        )
+    wide = frame.assign(**{"": draw}).pivot(index="", columns=texts[0], values=values[0])
+    wide = wide[list(dict.fromkeys(names))]
+    wide.columns = [str(c).strip() for c in wide.columns]
+    notes.append(
+        f"long format: {values[0]!r} by {texts[0]!r}, draws "
+        + (f"by {draws[0]!r}" if draws else "in the order of rows")
+    )
+    ordered = not draws or bool(draw.drop_duplicates().is_monotonic_increasing)
+    return wide.reset_index(drop=True) if ordered else wide
+
+
+def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
+    """Levels of a column of texts, most frequent first; none where cells are numbers or missing.
+
+    A level needs ten rows on average for its mean to be an estimate.
+    """
+    if column.dtype.kind in "fiub" or bool(column.isna().any()):
+        return ()
+    distinct = column.astype(str).str.strip().value_counts()
+    if len(distinct) > (len(column) // 10 if few is None else few // 2):
+        return ()
+    levels = tuple(map(str, distinct.index))
+    # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
+    named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
+    missing = {"na", "n/a", "nan", "null", "none", "inf", "-inf"} & {x.casefold() for x in levels}
+    return levels if named and not missing and not any(map(_is_number, levels)) else ()
 
 
 def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
@@ -71,7 +310,7 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
     if isinstance(table, pd.Series):
         table = table.to_frame(table.name if table.name is not None else f"{prefix}1")
     if isinstance(table, pd.DataFrame):
-        frame = table.reset_index(drop=True)
+        frame = table.copy(deep=False)
         frame.columns = [str(name).strip() for name in frame.columns]
         return frame
     if isinstance(table, dict):
@@ -116,46 +355,75 @@ def _enumerated(names: Sequence[str]) -> bool:
     return any(list(names) == [str(k + first) for k in range(len(names))] for first in (0, 1))
 
 
-def _as_floats(column: pd.Series[Any]) -> Array:
+def _as_floats(column: pd.Series[Any]) -> tuple[Array, str]:
+    """Numbers, NaN for what is none, and a note where cells have signs.
+
+    A column with % in some cells and not in others is not converted: is 5 five percent?
+    """
+    note = ""
     if column.dtype.kind not in "fiub":
-        column = pandas().to_numeric(column, errors="coerce")
+        numbers = pandas().to_numeric(column, errors="coerce")
+        if bool(numbers.isna().any()) and bool(column.notna().all()):
+            text = column.astype(str).str.strip()
+            if text.str.endswith("%").all():
+                parsed = pandas().to_numeric(text.str[:-1], errors="coerce") / 100.0
+                numbers, note = parsed, "is in %, divided by 100"
+            else:
+                signs = {sign for sign in "£$€¥" if text.str.contains(sign, regex=False).any()}
+                if len(signs) == 1:
+                    numbers = text.map(_money)
+                    note = f"is in {signs.pop()}"
+        column = numbers
     values: Array = column.to_numpy(dtype=float, na_value=np.nan)
-    return values
+    return values, note if np.isfinite(values).all() else ""
 
 
-def _bad_cells(
-    argument: str,
-    name: str,
-    column: pd.Series[Any],
-    bad: np.ndarray[Any, np.dtype[np.intp]],
-    first_line: int | None,
-) -> InputError:
-    row = int(bad[0])
+def _money(text: str) -> float:
+    """An amount with or without a sign of currency; NaN where the separators leave a doubt."""
+    found = _CURRENCY.fullmatch(text)
+    amount = text if found is None else (found[1] or "") + found[3] if found[3] else found[4]
+    bare = amount.lstrip("+-")
+    grouped = _GROUPED.fullmatch(bare)
+    english = grouped and ("." in bare or bare.count(",") > 1 or set("£$") & set(text))
+    return float(amount.replace(",", "")) if english or _is_number(amount) else np.nan
+
+
+def _bad_cell(
+    argument: str, name: str, column: pd.Series[Any], row: int, count: int, first_line: int | None
+) -> Problem:
+    line = None if first_line is None else row + first_line
     where = f"column {name!r}, row {row + 1:,}"
-    if first_line is not None:
-        where += f" (line {row + first_line:,} of the file)"
+    where += "" if line is None else f" (line {line:,} of the file)"
     cell = column.iloc[row]
     text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
-    more = f" and {bad.size - 1:,} more like it in this column" if bad.size > 1 else ""
+    more = f" and {count - 1:,} more like it in this column" if count > 1 else ""
     if not text:
-        kind, advice = (
+        what, advice = (
             "a missing value (an empty cell, or an error such as #N/A)",
             "Remove the whole draw from all tables, or find out why the model has no value there.",
         )
-    elif _SEPARATED.fullmatch(text) or _DECIMAL_COMMA.fullmatch(text):
-        kind, advice = (
+    elif _SEPARATED.fullmatch(text.strip("£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text):
+        what, advice = (
             f"{text!r}, a number with separators",
             "Write numbers without separators of thousands and with a decimal point, as 1234.5 "
             "(in a spreadsheet: number format “General”).",
         )
+    elif text.endswith("%"):
+        what, advice = (
+            f"{text!r} beside cells without %",
+            "Write the whole column with % or without.",
+        )
     elif text.lower().lstrip("+-") in ("inf", "infinity"):
-        kind, advice = "an infinite number", "Find out why the model divides by zero there."
+        what, advice = "an infinite number", "Find out why the model divides by zero there."
     else:
-        kind, advice = (
+        what, advice = (
             f"the text {text!r}",
             "Spreadsheet errors such as #DIV/0! and notes beside the numbers have to go.",
         )
-    return InputError(argument, f"{kind} in {where}{more}", "a finite number in every cell", advice)
+    error = InputError(
+        argument, f"{what} in {where}{more}", "a finite number in every cell", advice
+    )
+    return Problem(argument, error, name, row + 1, line, text)
 
 
 def _is_number(text: str) -> bool:
@@ -164,149 +432,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-_SHEETS = ("parameters", "costs", "effects")
-_PREFIXES = {"parameters": "parameter ", "costs": "option ", "effects": "option "}
-# Cells stay as they are written, so that errors can show them.
-_RAW: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
-
-
-def read_csv(path: str | Path, kind: str) -> pd.DataFrame:
-    """A table of numbers from a file with one header line.
-
-    Parameters
-    ----------
-    path
-        Separated by commas, semicolons or tabs. With semicolons or tabs, commas may be decimal
-        commas. A column of row numbers without a name, as R writes it, is left out.
-    kind
-        ``"parameters"``, ``"costs"`` or ``"effects"``, for messages.
-    """
-    pd, path = pandas(), Path(path)
-    name = f"{kind} ({path.name})"
-    encoding, head = _opening(name, path)
-    separator = max(",;\t", key=lambda one: head[0].count(one)) if head else ","
-    decimal = "," if separator != "," and any("," in line for line in head[1:]) else "."
-    try:
-        frame = pd.read_csv(
-            path,
-            sep=separator,
-            decimal=decimal,
-            encoding=encoding,
-            header=None,
-            skiprows=1,
-            low_memory=False,
-            **_RAW,
-        )
-        header = pd.read_csv(
-            path, sep=separator, encoding=encoding, header=None, nrows=1, dtype=str, **_RAW
-        )
-    except pd.errors.EmptyDataError:
-        raise InputError(name, "no rows", "a header line and one line for each draw") from None
-    except pd.errors.ParserError as error:
-        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise InputError(
-            name,
-            f"lines of different lengths ({reason}, counted after the header)",
-            "as many cells in every line as in the header",
-            "Is there a comma inside a name or a number? Put it in quotes, or take it out.",
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError(name, "a file that is not text", "a .csv file") from None
-    except MemoryError:
-        raise _too_large(name, path) from None
-    return _cleaned(name, kind, header.iloc[0].tolist(), frame)
-
-
-def read_workbook(path: str | Path) -> dict[str, pd.DataFrame]:
-    """Parameters, costs and effects from an .xlsx workbook.
-
-    Sheets are found by name (parameters, costs, effects, in any case, or names that begin so);
-    a workbook of exactly three sheets without such names has them in that order.
-    """
-    pd, path = pandas(), Path(path)
-    optional_module("openpyxl", "Reading a workbook", "voi")
-    if not path.is_file():
-        raise InputError("workbook", f"{str(path)!r}, which is not a file", "an .xlsx file")
-    try:
-        sheets = pd.read_excel(path, sheet_name=None, header=None, engine="openpyxl", **_RAW)
-    except MemoryError:
-        raise _too_large("workbook", path) from None
-    except Exception as error:  # openpyxl has no common error of its own
-        raise InputError(
-            "workbook",
-            f"{path.name}, which cannot be read ({type(error).__name__}: {error})",
-            "an .xlsx workbook",
-            "Older .xls files: save as .xlsx.",
-        ) from None
-    found = {
-        kind: next((s for s in sheets if s.strip().lower().startswith(kind[:5])), None)
-        for kind in _SHEETS
-    }
-    if None in found.values():
-        if len(sheets) != len(_SHEETS) or any(found.values()):
-            raise InputError(
-                "workbook",
-                f"the sheets {', '.join(map(repr, sheets))}",
-                "sheets named parameters, costs and effects",
-            )
-        found = dict(zip(_SHEETS, sheets, strict=True))
-    tables = {}
-    for kind, sheet in found.items():
-        frame = sheets[sheet]
-        if len(frame) < 1:
-            raise InputError(f"sheet {sheet!r}", "no rows", "a header and one row for each draw")
-        tables[kind] = _cleaned(f"sheet {sheet!r}", kind, frame.iloc[0].tolist(), frame.iloc[1:])
-    return tables
-
-
-def _opening(name: str, path: Path) -> tuple[str, list[str]]:
-    """Encoding and the first lines of a text file."""
-    with open(path, "rb") as file:
-        raw = file.read(65536)
-    if b"\0" in raw or raw[:2] == b"PK":
-        advice = "For an .xlsx workbook use --workbook." if raw[:2] == b"PK" else ""
-        raise InputError(name, "a file that is not text", "a .csv file", advice)
-    encoding = "utf-8-sig"
-    try:
-        text = raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        # The end may cut a character in two; anything earlier is another encoding.
-        if error.start < len(raw) - 4:
-            encoding = "cp1252"
-        text = raw.decode(encoding, errors="replace")
-    return encoding, [line for line in text.splitlines()[:6] if line.strip()]
-
-
-def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> pd.DataFrame:
-    """Names on top, row numbers and empty margins away, and every cell a number."""
-    labels = ["" if cell is None or cell != cell else str(cell).strip() for cell in header]
-    width = max(len(labels), frame.shape[1])
-    labels += [""] * (width - len(labels))
-    frame = frame.reindex(columns=range(width)).reset_index(drop=True)
-    full = np.flatnonzero(~frame.isna().all(axis=1).to_numpy())
-    frame = frame.iloc[: full[-1] + 1 if full.size else 0]
-    kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
-    if kept and not labels[kept[0]]:  # row numbers, as R writes them
-        values = _as_floats(frame[kept[0]])
-        if values.size and np.all(np.diff(values) == 1):
-            kept = kept[1:]
-    nameless = [j for j in kept if not labels[j]]
-    if nameless:
-        raise InputError(
-            name, f"column {nameless[0] + 1} without a name", "a name above each column"
-        )
-    frame = frame[kept]
-    frame.columns = [labels[j] for j in kept]
-    return number_table(name, frame, prefix=_PREFIXES[kind], first_line=2)
-
-
-def _too_large(name: str, path: Path) -> InputError:
-    size = path.stat().st_size / 1e9
-    return InputError(
-        name,
-        f"a file of {size:.1f} GB, more than fits into memory",
-        "a smaller one",
-        "100,000 draws are plenty: keep the first ones of each file.",
-    )

@@ -1,0 +1,135 @@
+"""``nestquad risk``: measures of risk of a problem, or from a table of nested simulations."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nestquad import risk
+from nestquad.cli._arguments import (
+    TARGET,
+    Command,
+    add_output,
+    count,
+    listed,
+    load_problem,
+    number,
+    progress,
+    wrote,
+)
+from nestquad.errors import InputError
+
+_SUMMARY = "value at risk, expected shortfall and exceedance of E[loss | scenario]"
+_EPILOG = """\
+examples:
+  nestquad risk model.py:book --var 0.99 --es 0.975 --exceed 100 --budget 1e4 --report risk.html
+  nestquad risk model.py:problem --var 0.95,0.99 --rtol 0.02 --json
+  nestquad risk model.py:swaps --exposure --outputs 0.5,1,2 --default-curve 0.02 --budget 1e4
+  nestquad risk simulation.csv --scenario scenario --loss desk_a,desk_b --var 0.99
+
+A CSV has a header and a row for each inner draw: its scenario, and losses in one or more columns.
+
+exit codes:
+  0  done; where a tolerance was asked for, it was met
+  2  wrong input
+  3  a tolerance was asked for and not met
+"""
+
+
+def add_risk(command: Command) -> None:
+    """Add ``risk``."""
+    parser = command("risk", _run, _SUMMARY, _EPILOG)
+    parser.add_argument("target", metavar="TARGET", help=f"{TARGET}; or FILE.csv")
+    levels, thresholds = "P[,P...]", "C[,C...]"
+    parser.add_argument("--var", type=listed(number), metavar=levels, help="default 0.99")
+    parser.add_argument("--es", type=listed(number), metavar=levels, help="default 0.975")
+    parser.add_argument("--exceed", type=listed(number), default=[], metavar=thresholds)
+    parser.add_argument("--outputs", type=listed(str), metavar="A,B", help="names, or dates")
+    parser.add_argument("--exposure", action="store_true", help="outputs of g are dates")
+    parser.add_argument("--default-curve", type=listed(number), metavar="H", help="hazard rate")
+    parser.add_argument("--recovery", type=float, default=0.4, metavar="R", help="default 0.4")
+    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
+    parser.add_argument("--tol", type=float, metavar="X", help="95 %% half-width of each measure")
+    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
+    )
+    parser.add_argument("--store", metavar="DIR", help="keep values of g there")
+    parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    parser.add_argument("--retries", type=int, default=0, metavar="N", help="where g fails")
+    parser.add_argument("--scenario", default="scenario", metavar="COLUMN", help="of a CSV")
+    parser.add_argument("--loss", type=listed(str), default=["loss"], metavar="COLUMN[,COLUMN...]")
+    add_output(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    measures: dict[str, Any] = {"exceed": args.exceed}
+    measures |= {k: getattr(args, k) for k in ("var", "es") if getattr(args, k) is not None}
+    if args.target.lower().endswith(".csv"):
+        loss = args.loss[0] if len(args.loss) == 1 else args.loss
+        report = risk.from_table(
+            _read(Path(args.target), (args.scenario, *args.loss)),
+            scenario=args.scenario,
+            loss=loss,
+            rng=args.seed,
+            name=Path(args.target).stem,
+            **measures,
+        )
+    else:
+        report = _measured(args, measures)
+    print(report.to_json(indent=2) if args.json else report)
+    if args.report:
+        wrote(args, report.save(args.report, command=args.line))
+    asked = args.tol is not None or args.rtol is not None
+    return 0 if not asked or report.status == "converged" else 3
+
+
+def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskReport:
+    if args.budget is None and args.tol is None and args.rtol is None and args.max_seconds is None:
+        given = "neither --budget nor --tol nor --rtol nor --max-seconds"
+        raise InputError("risk", given, "at least one of them", "For instance --budget 1e4.")
+    problem, curve = load_problem(args.target), args.default_curve
+    pool: Any = nullcontext()
+    if args.workers is not None:
+        pool = ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
+    with pool as executor:
+        return risk.measure(
+            problem,
+            **measures,
+            outputs=args.outputs,
+            exposure=args.exposure,
+            default_curve=curve[0] if curve is not None and len(curve) == 1 else curve,
+            recovery=args.recovery,
+            budget=args.budget,
+            tol=args.tol,
+            rtol=args.rtol,
+            rng=args.seed,
+            executor=executor,
+            store=args.store,
+            max_seconds=args.max_seconds,
+            retries=args.retries,
+            progress=progress(args),
+        )
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns of a CSV, as text; losses become numbers where they are used."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        there = rows.fieldnames or []
+        missing = [name for name in columns if name not in there]
+        if missing:
+            raise InputError(
+                "TARGET",
+                f"{path.name} without a column {missing[0]!r}",
+                f"one of {', '.join(map(repr, there))}",
+                "Name the columns by --scenario and --loss.",
+            )
+        found = list(rows)
+    return {name: np.array([row[name] for row in found]) for name in columns}

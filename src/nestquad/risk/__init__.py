@@ -1,0 +1,16 @@
+"""Risk: value at risk, expected shortfall, exceedance and exposure of J(θ) = E[loss | θ]."""
+
+from nestquad.risk._contributions import Contributions
+from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._measure import measure
+from nestquad.risk._report import Exposure, RiskReport
+from nestquad.risk._table import from_table
+
+__all__ = [
+    "Contributions",
+    "Exposure",
+    "LossDistribution",
+    "RiskReport",
+    "from_table",
+    "measure",
+]

@@ -1,0 +1,109 @@
+"""Distribution of the loss J with a band: quantiles, probabilities, samples, exceedance curve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from nestquad._typing import Array, ArrayLike, RNGLike
+from nestquad.errors import InputError
+from nestquad.plots import axes_or_new, series_styles
+from nestquad.risk._law import CorrectedLaw
+
+# Losses at which the distribution is tabulated, evenly in normal scores, and draws for its error.
+_PLACES, _DRAWS = 300, 32
+
+
+@dataclass(frozen=True, eq=False)
+class LossDistribution:
+    """The law of J, tabulated with its standard error.
+
+    Attributes
+    ----------
+    losses, probability, std_error
+        Losses in increasing order, P(J ≤ loss), and the standard errors of these.
+
+    Examples
+    --------
+    >>> law = LossDistribution(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2))
+    >>> law.quantile(0.25), law.cdf(0.5)
+    (0.25, 0.5)
+    """
+
+    losses: Array
+    probability: Array
+    std_error: Array
+
+    def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
+        """P(J ≤ loss), and its standard error if asked for."""
+        at = np.asarray(loss, dtype=float)
+        value = np.interp(at, self.losses, self.probability, left=0.0, right=1.0)
+        return _both(value, np.interp(at, self.losses, self.std_error), return_std)
+
+    def quantile(self, p: ArrayLike, return_std: bool = False) -> Any:
+        """The loss that J stays below with probability p, and its standard error if asked for.
+
+        The error is that of the probability over the density.
+        """
+        level = np.asarray(p, dtype=float)
+        if not ((level > 0) & (level < 1)).all():
+            raise InputError("p", repr(p), "probabilities strictly between 0 and 1")
+        value = np.interp(level, self.probability, self.losses)
+        rising = np.maximum.accumulate(self.probability) + 1e-12 * np.arange(len(self.losses))
+        errors = self.std_error * np.abs(np.gradient(self.losses, rising))
+        return _both(value, np.interp(level, self.probability, errors), return_std)
+
+    def sample(self, n: int, rng: RNGLike = None) -> Array:
+        """n independent losses J."""
+        return np.asarray(self.quantile(np.random.default_rng(rng).random(n)))
+
+    def band(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper ends of intervals for P(J ≤ loss) at each of `losses`."""
+        if not 0 < level < 1:
+            raise InputError("level", repr(level), "a probability strictly between 0 and 1")
+        half = ndtri(0.5 + level / 2) * self.std_error
+        return np.clip(self.probability - half, 0, 1), np.clip(self.probability + half, 0, 1)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw P(J > loss) on a logarithmic scale with its 95 % band; returns the axes."""
+        ax = axes_or_new(ax)
+        low, high = self.band()
+        above = 1.0 - self.probability
+        shown = (above > 2e-4) & (above < 0.999)
+        look = series_styles(1)[0]
+        x = self.losses[shown]
+        floor = np.maximum(1.0 - high[shown], 1e-5)
+        ax.fill_between(x, floor, 1.0 - low[shown], color=look.color, alpha=0.25, linewidth=0)
+        ax.plot(x, above[shown], color=look.color, linewidth=1.6)
+        ax.set_yscale("log")
+        ax.set_ylim(2e-4, 1.2)
+        ax.set_xlabel("loss")
+        ax.set_ylabel("probability of a larger loss")
+        return ax
+
+
+def _both(value: Array, error: Array, return_std: bool) -> Any:
+    def plain(one: Array) -> Any:
+        return float(one) if one.ndim == 0 else one
+
+    value, error = np.asarray(value), np.asarray(error)
+    return (plain(value), plain(error)) if return_std else plain(value)
+
+
+def tabulated(law: CorrectedLaw, widening: float) -> LossDistribution:
+    """The distribution of a corrected law; errors of the correction are widened."""
+    few = slice(0, 1 + _DRAWS)
+    order = np.argsort(law.m[0], kind="stable")
+    m, e = law.m[0, order], law.e[0, order]
+    reach = float(np.abs(law.z).max())
+    rank = np.cumsum(law.weights[order])
+    levels = ndtr(np.linspace(-reach, reach, _PLACES))
+    losses = np.interp(levels, rank, m) + np.linspace(-2.0, 2.0, _PLACES) * float(e.mean())
+    losses = np.maximum.accumulate(losses)
+    found = np.stack([law.survival(np.full(1 + _DRAWS, c), few) for c in losses])
+    drawn = widening * np.sqrt(((found[:, 1:] - found[:, :1]) ** 2).mean(axis=1))
+    dense = [float(np.sqrt((law.replicate_survival(c) ** 2).sum())) for c in losses]
+    return LossDistribution(losses, 1.0 - found[:, 0], np.hypot(drawn, dense))

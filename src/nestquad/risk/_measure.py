@@ -1,0 +1,222 @@
+"""Front door: measures of risk from a problem, and from a table of nested simulations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nestquad._progress import ProgressLike
+from nestquad._typing import Array, ArrayLike, RNGLike
+from nestquad.errors import InputError
+from nestquad.estimate import solved
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
+from nestquad.risk._contributions import contributions_of
+from nestquad.risk._distribution import tabulated
+from nestquad.risk._method import RiskState, TailSampling, widening
+from nestquad.risk._report import Exposure, RiskReport, scalar
+from nestquad.risk._targets import Targets, label
+
+DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
+
+
+def measure(
+    problem: NestedExpectation,
+    *,
+    var: float | Sequence[float] = (0.99,),
+    es: float | Sequence[float] = (0.975,),
+    exceed: float | Sequence[float] = (),
+    outputs: Sequence[Any] | None = None,
+    exposure: bool = False,
+    default_curve: DefaultCurve | None = None,
+    recovery: float = 0.4,
+    budget: int | None = None,
+    tol: float | None = None,
+    rtol: float | None = None,
+    rng: RNGLike = None,
+    executor: Executor | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: ProgressLike = False,
+    max_seconds: float | None = None,
+    retries: int = 0,
+    store_check: bool = True,
+) -> RiskReport:
+    """Measure the risk of J(θ) = E[g(x, θ) | θ]: value at risk, shortfall, exceedance.
+
+    Parameters
+    ----------
+    problem
+        A problem without f: θ is the scenario, g the loss, x what is still open given θ. Several
+        outputs of g (positions, desks, lines) are summed.
+    var, es
+        Levels of value at risk and of expected shortfall, such as 0.99.
+    exceed
+        Thresholds c of P(J > c).
+    outputs
+        Names of the outputs of g; with `exposure`, their dates in years.
+    exposure
+        Whether the outputs of g are values of a netting set at dates, to be analyzed each: expected
+        exposures, and potential future exposure at the levels `var`.
+    default_curve
+        For CVA, with `exposure`: a flat hazard rate, cumulative default probabilities at the dates,
+        or a function from dates to these. Values of g are discounted ones.
+    recovery
+        Share that is recovered on default.
+    budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
+        As in :func:`nestquad.estimate`; tolerances hold for each measure.
+
+    Returns
+    -------
+    RiskReport
+        Measures with intervals, the law of J, contributions, exposure.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad import risk
+    >>> problem = nq.NestedExpectation(
+    ...     nq.Normal(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0]
+    ... )
+    >>> report = risk.measure(problem, var=0.99, budget=1000, rng=0)
+    >>> bool(abs(report.var[0.99].value - 2.3263) < 0.01)
+    True
+    """
+    if isinstance(problem, NestedExpectation) and not (
+        problem.f is None and problem.combine is None
+    ):
+        raise InputError(
+            "problem",
+            "one with f or combine",
+            "one without: g is the loss",
+            "Measures of risk stand in place of f.",
+        )
+    targets = Targets.exposure(var) if exposure else Targets.of(var, es, exceed)
+    if default_curve is not None and not exposure:
+        raise InputError("default_curve", "a curve without exposure", "exposure=True")
+    found, turn = solved(
+        problem,
+        budget=budget,
+        tol=tol,
+        rtol=rtol,
+        method=TailSampling(targets, each=exposure),
+        rng=rng,
+        executor=executor,
+        store=store,
+        progress=progress,
+        max_seconds=max_seconds,
+        retries=retries,
+        store_check=store_check,
+    )
+    state: RiskState = turn.state
+    notes = tuple(found.diagnostics["notes"])
+    if exposure:
+        return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
+    shares = None
+    if state.parts is not None and state.n_pairs:
+        names = _names(outputs, state.values.shape[2])
+        shares = contributions_of(state, targets, found, names)
+    return RiskReport(
+        problem.label,
+        **by_kind(targets, found),
+        distribution=tabulated(state.laws[0], widening(state.n_pairs)),
+        contributions=shares,
+        exposure=None,
+        estimate=found,
+        labels=tuple(label(*key) for key in targets.keys),
+        notes=notes,
+    )
+
+
+def by_kind(targets: Targets, found: Estimate) -> dict[str, dict[float, Estimate]]:
+    """Estimates by kind of measure and level."""
+    out: dict[str, dict[float, Estimate]] = {"var": {}, "es": {}, "exceed": {}}
+    for i, (kind, level) in enumerate(targets.keys):
+        out[kind][level] = scalar(found, i)
+    return out
+
+
+def _exposures(
+    found: Estimate,
+    targets: Targets,
+    state: RiskState,
+    outputs: Sequence[Any] | None,
+    curve: DefaultCurve | None,
+    recovery: float,
+    notes: tuple[str, ...],
+) -> RiskReport:
+    n, k = len(state.laws), len(targets.keys)
+    dates = _dates(outputs, n)
+    columns = [scalar(found, np.arange(i, n * k, k)) for i in range(k)]
+    ee, ene = columns[:2]
+    pfe = {level: one for (_, level), one in zip(targets.keys[2:], columns[2:], strict=True)}
+    steps = np.diff(dates, prepend=0.0)
+    epe = _combined(ee, steps / steps.sum())
+    cva = None
+    if curve is not None:
+        if not 0 <= recovery <= 1:
+            raise InputError("recovery", repr(recovery), "a share between 0 and 1")
+        defaults = np.diff(_default(curve, dates), prepend=0.0)
+        cva = _combined(ee, (1.0 - recovery) * defaults)
+    names = [f"{label(*key)} at {date:g}" for date in dates for key in targets.keys]
+    nothing: dict[float, Estimate] = {}
+    return RiskReport(
+        found.problem,
+        nothing,
+        nothing,
+        nothing,
+        None,
+        None,
+        Exposure(dates, ee, ene, pfe, epe, cva),
+        found,
+        tuple(names),
+        notes,
+    )
+
+
+def _combined(one: Estimate, weights: Array) -> Estimate:
+    """A weighted sum of answers, whose errors are correlated."""
+    covariance = np.atleast_2d(np.asarray(one.covariance))
+    error = float(np.sqrt(max(float(weights @ covariance @ weights), 0.0)))
+    return replace(one, value=float(weights @ one.value), std_error=error, covariance=None)
+
+
+def _names(outputs: Sequence[Any] | None, n: int) -> list[str]:
+    names = [f"output {k + 1}" for k in range(n)] if outputs is None else list(map(str, outputs))
+    if len(names) != n:
+        raise InputError("outputs", f"{len(names)} names", f"{n}, one for each output of g")
+    return names
+
+
+def _dates(outputs: Sequence[Any] | None, n: int) -> Array:
+    if outputs is None:
+        return np.arange(1.0, n + 1.0)
+    try:
+        dates = np.asarray(outputs, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError("outputs", repr(outputs), "dates in years") from error
+    if dates.shape != (n,) or not (np.diff(dates, prepend=0.0) >= 0).all() or dates[-1] <= 0:
+        raise InputError("outputs", repr(outputs), f"{n} dates in years, in increasing order")
+    return dates
+
+
+def _default(curve: DefaultCurve, dates: Array) -> Array:
+    """Cumulative default probabilities at the dates."""
+    if callable(curve):
+        found = np.asarray(curve(dates), dtype=float)
+    elif np.ndim(curve) == 0:
+        found = -np.expm1(-np.asarray(curve, dtype=float) * dates)
+    else:
+        found = np.asarray(curve, dtype=float)
+    good = found.shape == dates.shape and ((found >= 0) & (found <= 1)).all()
+    if not good or (np.diff(found) < 0).any():
+        raise InputError(
+            "default_curve",
+            f"{found}",
+            f"a hazard rate, or {len(dates)} cumulative default probabilities that do not fall",
+        )
+    return found

@@ -1,0 +1,352 @@
+"""Tail sampling: learn J, draw pairs of x where the measures depend on J, correct its law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from nestquad._threads import one_blas_thread
+from nestquad._typing import Array
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
+from nestquad.methods.learned import Check, DenseSet, RegressionModel
+from nestquad.methods.nested import NO_VARIATION, few_event_errors
+from nestquad.points import IID
+from nestquad.problem import NestedExpectation
+from nestquad.result import Estimate
+from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
+from nestquad.risk._scenarios import REPLICATES, PairPoints, Scenarios, scenarios_of
+from nestquad.risk._targets import Targets
+
+# Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
+# which a model is chosen; their fewest and most.
+_LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
+# Evaluations of the first turn towards a tolerance.
+_START = 1024
+# Share of the pairs whose θ come from their law, wherever the answer is.
+_EVERYWHERE = 0.15
+# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
+_NUMBERS, _ROWS = 1 << 30, 4096
+# Bars from m pairs are wider by _WIDER √(1 + _FEW/m): on even seeds of the families of studies,
+# draws of the correction alone cover in 80–90 %.
+_WIDER, _FEW = 1.3, 20.0
+# Fewer hits beyond a threshold than this are few, and three more are possible.
+_HITS = 20.0
+FEWEST = 128
+
+
+@dataclass(frozen=True, eq=False)
+class RiskState:
+    """State of tail sampling.
+
+    Attributes
+    ----------
+    scenarios, models, parts
+        Where θ comes from, models of the losses, and one of each output of g.
+    kept, dense, laws
+        Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
+        each loss.
+    n_pairs
+        Number of pairs.
+    coordinates, inner, values, weights
+        The pairs: θ and x, outputs of g (m, 2, p), and weights (m,).
+    """
+
+    scenarios: Scenarios
+    models: list[ModelOfJ]
+    parts: ModelOfJ | None
+    kept: tuple[int, ...]
+    dense: DenseSet
+    laws: tuple[CorrectedLaw, ...]
+    coordinates: Array
+    inner: Array
+    values: Array
+    weights: Array
+
+    @property
+    def model(self) -> ModelOfJ:
+        return self.models[self.kept[0]]
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True)
+class TailSampling(Method[RiskState]):
+    """Two stages: a model Ĵ from one x for each θ, then pairs of x where the measures depend on J.
+
+    Pairs show the mean and the variance of J given Ĵ, which correct the law of Ĵ over dense θ.
+    They are fresh, so that the error bar does not rest on what the model says of itself.
+    """
+
+    name: ClassVar[str] = "tail sampling"
+    sequential: ClassVar[bool] = True
+
+    targets: Targets
+    each: bool = False
+    """Whether the outputs of g are analyzed each, as exposures by date, or their sum."""
+
+    def lines(self, values: Array) -> Array:
+        return values if self.each else values.sum(axis=-1, keepdims=True)
+
+    # Plan.
+
+    def plan(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[RiskState] | None = None
+    ) -> Design | None:
+        if last is None:
+            scenarios = scenarios_of(problem, goal.stream)
+            n = int(_LEARNING * (goal.budget or _START / _LEARNING))
+            n = min(n, _START) if goal.adaptive else n
+            if (goal.budget or FEWEST) < FEWEST:
+                raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
+            design = scenarios.design(n, goal, None)
+            return None if design is None else LearnedDesign.of(design, ())
+        assert isinstance(last.design, LearnedDesign)
+        learning, state = last.design.learning, last.state
+        left = np.inf if goal.budget is None else goal.budget - last.design.n_evaluations
+        present = 2 * state.n_pairs
+        n_learned = learning.n_evaluations
+        if not present:
+            total = n_learned / _LEARNING if goal.adaptive else goal.budget or 0
+            wanted = np.clip(_CHOOSING * total, 2 * _FEWEST_PAIRS, 2 * _MOST_CHOOSING)
+        elif not goal.adaptive:
+            wanted = left
+        elif present >= 0.6 * n_learned:
+            larger = state.scenarios.design(2 * n_learned, goal, learning)
+            if larger is not None and n_learned < larger.n_evaluations <= n_learned + left:
+                return LearnedDesign.of(larger, last.design.checks)
+            wanted = present
+        else:
+            wanted = max(present, 0.6 * n_learned - present)
+        affordable = _affordable(state.model, state.model.dim + state.inner.shape[2])
+        n = int(min(wanted, left, max(affordable - present, 0.0))) // 2
+        if n < _FEWEST_PAIRS:
+            return None
+        grid = self._pairs(state, n, goal)
+        return LearnedDesign.of(learning, (*last.design.checks, grid))
+
+    def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
+        """n θ with two x each: some from the law, others where the measures depend on J."""
+        stream = goal.stream.child(7, len(state.weights))
+        dense = state.dense
+        mass = dense.weights / dense.weights.sum()
+        # Where either model has an answer, until one is chosen.
+        share = np.zeros(len(mass))
+        for c, law in enumerate(state.laws):
+            found = self.targets.interest(law, dense.j[:, c])
+            share += mass * found / max(float(mass @ found), 1e-300)
+        share = share / share.sum() if share.any() else mass
+        chance = _EVERYWHERE * mass + (1.0 - _EVERYWHERE) * share
+        upper = np.cumsum(chance)
+        at = np.searchsorted(upper[:-1], upper[-1] * stream.generator().random(n), "right")
+        points = DenseSet(dense.uniform[at], mass[at] / chance[at], dense.j[at], at)
+        return Grid(n, 2, state.scenarios.given(points), IID(), None, stream)
+
+    # Analyze.
+
+    def analyze(
+        self, evaluations: Evaluations, last: Turn[RiskState] | None = None
+    ) -> Turn[RiskState]:
+        problem, design = evaluations.problem, evaluations.design
+        assert isinstance(design, LearnedDesign)
+        stream = design.grids[0].stream
+        learning = Evaluations(evaluations.evaluator, design.learning)
+        raw = learning.values(design.grids[0].n_outer)
+        scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
+        pairs = self._drawn(scenarios, evaluations, design)
+        with one_blas_thread():
+            same = last is not None and last.design.grids[0] == design.grids[0]
+            if same and last is not None:
+                models, parts = last.state.models, last.state.parts
+            else:
+                models = scenarios.fit(learning, self.lines)
+                parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
+            kept = self._kept(models, pairs)
+            if last is not None and same and kept[0] == last.state.kept[0]:
+                dense = last.state.dense
+            else:
+                dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
+            state = RiskState(scenarios, models, parts, kept, dense, (), *pairs)
+            estimate, laws = self._estimate(problem, state, raw, design)
+        return Turn(design, estimate, replace(state, laws=laws))
+
+    def _drawn(
+        self, scenarios: Scenarios, evaluations: Evaluations, design: LearnedDesign
+    ) -> tuple[Array, Array, Array, Array]:
+        found: list[tuple[Array, ...]] = []
+        for level in range(len(design.grids) - design.n_checks, len(design.grids)):
+            try:
+                theta, inner, values = scenarios.draws(evaluations, level)
+            except OutOfTimeError:
+                break
+            points = design.grids[level].outer_points
+            assert isinstance(points, PairPoints)
+            found.append((theta, inner, values, points.weights[: len(values)]))
+        if not found:
+            empty = np.empty((0, 2, 0))
+            return np.empty((0, 0)), empty, empty, np.empty(0)
+        theta, inner, values, weights = (np.concatenate(one) for one in zip(*found, strict=True))
+        return theta, inner, values, weights
+
+    def _kept(
+        self, models: list[ModelOfJ], pairs: tuple[Array, Array, Array, Array]
+    ) -> tuple[int, ...]:
+        """Models that the first pairs do not refute; first the one with the smallest bar.
+
+        Its square is that of what the model leaves of g, over the pairs that it can afford.
+        """
+        theta, inner, values, weights = (one[:_MOST_CHOOSING] for one in pairs)
+        if len(models) < 2 or not len(values):
+            return (len(models) - 1,)
+        check = Check(theta, weights, inner, self.lines(values))
+        dim = theta.shape[1] + inner.shape[2]
+        left = [
+            float((check.residuals(model) ** 2).mean())
+            / min(_affordable(model, dim), (1.0 / _LEARNING - 1.0) * models[0].n_points)
+            for model in models
+        ]
+        return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
+
+    def _estimate(
+        self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
+    ) -> tuple[Estimate, tuple[CorrectedLaw, ...]]:
+        dense, model = state.dense, state.model
+        assert dense.owner is not None
+        laws = [nodes_of(s, dense.weights, dense.owner) for s in dense.j.T]
+        notes = [str(note) for note in model.describe()["notes"]]
+        found: list[tuple[Array, dict[str, Array]]] = []
+        if state.n_pairs:
+            s, r, expected = model.mean(state.coordinates), self._residuals(state), _expected(state)
+            for c, law in enumerate(laws):
+                pairs = Pairs(s[:, c], r[:, :, c], state.weights, expected[:, c])
+                # The same stream for all: errors of dates go together.
+                laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
+                found.append(self._measured(laws[c], pairs, len(raw), model.dim))
+            notes.append(_said(state, laws[0]))
+        else:
+            for law in laws:
+                values = self.targets.values(law)[:, 0]
+                found.append((values, {"unknown": np.full((len(values), 1), np.inf)}))
+            notes.append("no fresh draws yet: the error is unknown")
+        learned = self.lines(raw[:, 0].reshape(len(raw), -1))
+        constant = np.ptp(learned, axis=0) == 0
+        if state.n_pairs:
+            constant &= np.ptp(self.lines(state.values), axis=(0, 1)) == 0
+        if constant.any():
+            notes.append(NO_VARIATION)
+        for c, (values, parts) in enumerate(found):
+            parts["constant"] = np.full((len(values), 1), np.inf if constant[c] else 0.0)
+        estimate = Estimate.from_directions(
+            np.concatenate([values for values, _ in found]),
+            np.concatenate([np.concatenate(list(parts.values()), axis=1) for _, parts in found]),
+            problem=problem.label,
+            diagnostics={
+                "model": type(model).__name__,
+                "error_parts": {
+                    name: np.concatenate([np.linalg.norm(p[name], axis=1) for _, p in found])
+                    for name in found[0][1]
+                },
+                "notes": notes,
+            },
+            n_evaluations=design.n_evaluations,
+            n_outer=len(raw) + state.n_pairs,
+            n_inner=1,
+            method=self.name,
+        )
+        return estimate, tuple(laws)
+
+    def _measured(
+        self, law: CorrectedLaw, pairs: Pairs, n_learned: int, dim: int
+    ) -> tuple[Array, dict[str, Array]]:
+        """Measures (k,) of one loss, and directions (k, ·) of their errors by cause."""
+        targets, n = self.targets, len(pairs.s)
+        found = targets.values(law)
+        values = found[:, 0]
+        drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
+        bare, heavy = (
+            targets.values(one)[:, 0] for one in (law.without_variance(), law.heavy_tailed())
+        )
+        # On few coordinates, the θ at a level are few, and the error of Ĵ is the same at them.
+        local = 2.0 ** (1.0 - dim) * targets.local_errors(law, values)
+        mean = pairs.r.mean(axis=1)[:, None]
+        events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
+        columns = {
+            # J given Ĵ is normal only roughly: half of the effect of its variance, and its tails.
+            "variance": 0.5 * (values - bare),
+            "tails": heavy - values,
+            "local": targets.shifted(law, values, local),
+            "events": targets.shifted(law, values, events),
+            "hits": self._unseen(law, pairs, values, n_learned),
+        }
+        return values, {
+            "correction": widening(n) * drawn,
+            "average": targets.dense_errors(law, values),
+            **{name: column[:, None] for name, column in columns.items()},
+        }
+
+    def _residuals(self, state: RiskState) -> Array:
+        model, n = state.model, state.n_pairs
+        lines = self.lines(state.values)
+        out = np.empty_like(lines)
+        for start in range(0, n, _ROWS):
+            some = slice(start, start + _ROWS)
+            for k in (0, 1):
+                g = model.at(state.coordinates[some], state.inner[some, k])
+                out[some, k] = lines[some, k] - g
+        return out
+
+    def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
+        """Errors (k,) of probabilities whose event few scenarios have shown, or none.
+
+        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h.
+        """
+        out = np.zeros(len(values))
+        for i, (kind, c) in enumerate(self.targets.keys):
+            if kind == "exceed":
+                hits = int((np.interp(pairs.s, law.s, law.m[0]) > c).sum())
+                if hits < _HITS:
+                    out[i] = np.sqrt(max(values[i] * n, 0.0) + 3.0) / (n + len(pairs.s))
+        return out
+
+
+def widening(n_pairs: int) -> float:
+    """Of a bar from few pairs."""
+    return _WIDER * float(np.sqrt(1.0 + _FEW / max(n_pairs, 1)))
+
+
+def _expected(state: RiskState) -> Array:
+    """Squares (m, L) of errors of Ĵ that are expected before values of the pairs are seen.
+
+    Those that the model expects itself, and half the square of its distance to another that no
+    pair refutes: either of them may be right.
+    """
+    found = []
+    for start in range(0, state.n_pairs, _ROWS):
+        some = state.coordinates[start : start + _ROWS]
+        square = state.model.sd(some) ** 2
+        for k in state.kept[1:]:
+            square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
+        found.append(square)
+    return np.concatenate(found)
+
+
+def _said(state: RiskState, law: CorrectedLaw) -> str:
+    rest = float(law.weights @ law.v[0])
+    share = rest / max(rest + law.variance, 1e-300)
+    text = (
+        f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the variance "
+        "of the loss unexplained, which the law of the loss accounts for"
+    )
+    if share > 0.5:
+        text += "; other coordinates of the scenario, in which the loss is smoother, would help"
+    return text
+
+
+def _affordable(model: ModelOfJ, dim: int) -> float:
+    """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
+    return np.inf if isinstance(model, RegressionModel) else _NUMBERS / (model.n_points * dim)

@@ -1,0 +1,240 @@
+"""Report of risk: measures with intervals, the law of the loss, contributions, exposure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, optional_module
+from nestquad.plots import INK, SOFT, axes_or_new, series_styles, title
+from nestquad.result import NORMAL_95, Estimate, plain
+from nestquad.risk._contributions import Contributions
+from nestquad.risk._distribution import LossDistribution
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Exposure by date of a value J_t, positive where the counterparty owes.
+
+    Attributes
+    ----------
+    dates
+        In years, or 1, 2, ….
+    ee, ene
+        Expected exposure E max(J_t, 0) and expected negative exposure E max(−J_t, 0), by date.
+    pfe
+        Potential future exposure by level: quantiles of J_t by date.
+    epe
+        Expected positive exposure, the average of `ee` over time.
+    cva
+        Credit valuation adjustment, None without a default curve.
+    """
+
+    dates: Array
+    ee: Estimate
+    ene: Estimate
+    pfe: Mapping[float, Estimate]
+    epe: Estimate
+    cva: Estimate | None = None
+
+    def to_frame(self) -> Any:
+        """One row a date; needs the extra ``frames``."""
+        return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
+
+    def rows(self) -> list[dict[str, float]]:
+        columns = {"EE": self.ee, "ENE": self.ene}
+        columns |= {f"PFE {100 * p:g} %": one for p, one in self.pfe.items()}
+        rows = []
+        for i, date in enumerate(self.dates):
+            row = {"date": float(date)}
+            for name, one in columns.items():
+                row[name] = float(np.atleast_1d(one.value)[i])
+                row[f"{name} se"] = float(np.atleast_1d(one.std_error)[i])
+            rows.append(row)
+        return rows
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw exposures against dates with 95 % bands; returns the axes."""
+        ax = axes_or_new(ax)
+        drawn = [
+            ("expected exposure", self.ee, 1.0),
+            ("expected negative exposure", self.ene, -1.0),
+        ]
+        drawn += [(f"PFE {100 * p:g} %", one, 1.0) for p, one in self.pfe.items()]
+        for (name, one, sign), look in zip(drawn, series_styles(len(drawn)), strict=True):
+            value, half = sign * np.asarray(one.value), NORMAL_95 * np.asarray(one.std_error)
+            ax.fill_between(self.dates, value - half, value + half, color=look.color, alpha=0.2)
+            ax.plot(self.dates, value, label=name, markersize=3, **look.line)
+        ax.set_xlabel("date")
+        ax.set_ylabel("exposure")
+        ax.legend(frameon=False, fontsize=8)
+        return ax
+
+
+@dataclass(frozen=True, eq=False)
+class RiskReport:
+    """Measures of the risk of J(θ) = E[loss | scenario θ].
+
+    Attributes
+    ----------
+    problem
+        Its name.
+    var, es
+        Value at risk and expected shortfall by level, each an `Estimate`.
+    exceed
+        P(J > c) by threshold c.
+    distribution
+        The law of J with a band; None for exposures.
+    contributions
+        Euler contributions by output; None where there is one output.
+    exposure
+        By date, with ``exposure=True``; otherwise None.
+    estimate
+        All measures as one `Estimate`, in the order in which they are printed.
+    labels
+        Their names.
+    notes
+        How the answer was found, and what would improve it.
+    """
+
+    problem: str
+    var: Mapping[float, Estimate]
+    es: Mapping[float, Estimate]
+    exceed: Mapping[float, Estimate]
+    distribution: LossDistribution | None
+    contributions: Contributions | None
+    exposure: Exposure | None
+    estimate: Estimate
+    labels: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_evaluations(self) -> int:
+        return self.estimate.n_evaluations
+
+    @property
+    def status(self) -> str:
+        return self.estimate.status
+
+    @property
+    def seconds(self) -> float:
+        return self.estimate.seconds
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each measure: value, standard error, 95 % interval."""
+        rows = []
+        for name, one in zip(self.labels, _each(self.estimate), strict=True):
+            low, high = interval(name, one)
+            rows.append(
+                {
+                    "measure": name,
+                    "value": one.value,
+                    "std_error": one.std_error,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        return rows
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; needs the extra ``frames``."""
+        return optional_module("pandas", "RiskReport.to_frame", "frames").DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the distribution, as plain Python objects."""
+        return {
+            "problem": self.problem,
+            "measures": plain(self.rows()),
+            "contributions": plain(self.contributions.rows()) if self.contributions else None,
+            "exposure": plain(self.exposure.rows()) if self.exposure else None,
+            "n_evaluations": self.n_evaluations,
+            "status": self.status,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def __str__(self) -> str:
+        head = f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}, "
+        width = max(map(len, self.labels))
+        lines = [f"{head}{self.seconds:.2g} s", f"{'':<{width}}  {'value':>12}   95 % interval"]
+        for row in self.rows():
+            ends = f"{row['low']:.5g} … {row['high']:.5g}"
+            lines.append(f"{row['measure']:<{width}}  {row['value']:>12.5g}   {ends}")
+        if self.contributions is not None:
+            lines += ["", str(self.contributions)]
+        return "\n".join(lines)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the exceedance curve of J with its band, VaR and shortfall; returns the axes.
+
+        Exposures are drawn by date.
+        """
+        if self.exposure is not None:
+            ax = self.exposure.plot(ax)
+            title(ax, self.problem, f"{self.n_evaluations:,} evaluations")
+            return ax
+        assert self.distribution is not None
+        ax = self.distribution.plot(ax)
+        marks: list[tuple[str, float | None, Estimate]] = [
+            (f"VaR {100 * p:g} %", 1.0 - p, one) for p, one in self.var.items()
+        ]
+        marks += [(f"ES {100 * p:g} %", None, one) for p, one in self.es.items()]
+        for name, height, one in marks:
+            value, half = float(one.value), NORMAL_95 * float(one.std_error)
+            if height is None:
+                ax.axvline(value, color=SOFT, linewidth=1.0, linestyle=(0, (2, 2)))
+            elif np.isfinite(half):
+                ax.errorbar(value, height, xerr=half, fmt="o", color=INK, markersize=4, capsize=3)
+            at = (value, height or 0.6)
+            offset = {"xytext": (5, 5), "textcoords": "offset points"}
+            ax.annotate(name, at, fontsize=8, color=INK, **offset)
+        for c, one in self.exceed.items():
+            value, half = float(one.value), NORMAL_95 * float(one.std_error)
+            if value > 0 and np.isfinite(half):
+                low = min(half, 0.999 * value)
+                ax.errorbar(c, value, yerr=[[low], [half]], fmt="s", color=INK, markersize=3)
+        title(ax, self.problem, f"{self.n_evaluations:,} evaluations")
+        return ax
+
+    def save(self, path: str | Path, *, command: str | None = None) -> Path:
+        """Write the report as one self-contained HTML page; returns the file."""
+        from nestquad.risk._page import write_risk_page
+
+        if Path(path).suffix.lower() not in (".html", ".htm"):
+            raise InputError("path", repr(str(path)), "a file name that ends with .html")
+        return write_risk_page(path, self, command)
+
+
+def interval(name: str, one: Estimate) -> tuple[float, float]:
+    """The 95 % interval, within [0, 1] for a probability."""
+    low, high = one.interval()
+    return (max(low, 0.0), min(high, 1.0)) if name.startswith("P(") else (low, high)
+
+
+def _each(estimate: Estimate) -> list[Estimate]:
+    return [scalar(estimate, i) for i in range(np.size(estimate.value))]
+
+
+def scalar(estimate: Estimate, which: Any) -> Estimate:
+    """One of several answers, or some of them, as an estimate of its own."""
+    value, error = (np.atleast_1d(one)[which] for one in (estimate.value, estimate.std_error))
+    single = np.ndim(value) == 0
+    covariance = None
+    if not single and estimate.covariance is not None:
+        covariance = estimate.covariance[np.ix_(which, which)]
+    return replace(
+        estimate,
+        value=float(value) if single else value,
+        std_error=float(error) if single else error,
+        covariance=covariance,
+        trace=(),
+    )

@@ -1,0 +1,252 @@
+"""Scenarios θ and models of J on them: a lattice in (θ, x), or a ridge on coordinates of θ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from math import comb
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from nestquad._scale import scale_of
+from nestquad._typing import Array, Indices
+from nestquad.distributions import Empirical
+from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
+from nestquad.methods.learned import DenseSet, RegressionModel
+from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
+from nestquad.problem import NestedExpectation
+from nestquad.regression import Regression, ridge
+from nestquad.result import Estimate
+
+# Independently shifted sets of dense θ, whose spread is the error of their average.
+REPLICATES = 16
+# Limits of time and memory: numbers that are computed for all dense θ (a second), base-2 logarithms
+# of the number of θ of a replicate, scenarios drawn from a law that can only be sampled.
+_NUMBERS, _FEWEST, _MOST, _CLOUD = 1 << 26, 10, 14, 1 << 16
+# Points and terms of a ridge: its Gram matrix takes a second.
+_RIDGE_POINTS, _RIDGE_TERMS = 1 << 14, 500
+# Outputs for which a lattice model is fitted, which takes a second for each; a ridge takes more.
+_JOINT_OUTPUTS = 6
+
+Lines = Callable[[Array], Array]
+"""The losses (…, L) to analyze from the outputs (…, p) of g: their sum, or each."""
+
+
+class Scenarios(ABC):
+    """Where θ comes from, and how J is learned over it.
+
+    A model sees θ by coordinates in the unit cube: the uniforms behind θ, or ranks.
+    """
+
+    def __init__(self, problem: NestedExpectation, stream: Stream) -> None:
+        self.problem, self.stream = problem, stream
+
+    @abstractmethod
+    def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
+        """A design of about n evaluations to learn from that contains the last one."""
+
+    @abstractmethod
+    def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
+        """Models of the losses, from the evaluations of a design; draws will choose."""
+
+    @abstractmethod
+    def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
+        """θ as coordinates with Ĵ, in n replicates."""
+
+    @abstractmethod
+    def given(self, points: DenseSet) -> Given:
+        """Scenarios at coordinates, as points of a design."""
+
+    def parts(self, evaluations: Evaluations) -> ModelOfJ:
+        """A ridge of each output of g."""
+        return self._ridge(evaluations, lambda values: values)
+
+    def draws(self, evaluations: Evaluations, level: int) -> tuple[Array, Array, Array]:
+        """Coordinates (m, d) of θ and of x (m, 2, d_x), and values (m, 2, p), of pairs of draws."""
+        grid = evaluations.design.grids[level]
+        values = evaluations.values(grid.n_outer, level)
+        rows = len(values)
+        assert isinstance(grid.outer_points, PairPoints)
+        inner = self._inner(evaluations, rows, level)
+        return grid.outer_points.coordinates[:rows], inner, values.reshape(rows, 2, -1)
+
+    def _inner(self, evaluations: Evaluations, rows: int, level: int) -> Array:
+        theta = evaluations.outer(level).theta[:rows]
+        n_inner = evaluations.design.grids[level].n_inner
+        if not self.problem.inner_law(theta[:1]).has_transport:
+            return np.empty((rows, n_inner, 0))
+        uniform = evaluations.inner(theta, (0, rows), level).uniform
+        assert uniform is not None
+        return uniform
+
+    def _ridge(self, evaluations: Evaluations, lines: Lines) -> ModelOfJ:
+        grid = evaluations.design.grids[0]
+        raw = evaluations.values(grid.n_outer)
+        values = lines(raw[:, 0].reshape(len(raw), -1))
+        theta = self._learned(evaluations)[: len(raw)]
+        points = np.concatenate([theta, self._inner(evaluations, len(raw), 0)[:, 0]], axis=1)
+        weights = None
+        if isinstance(grid.outer_points, PeriodicLattice):
+            kind = grid.outer_points.periodization
+            weights = density(kind, periodic(kind, points))
+        scales = scale_of(values)
+        # Polynomials of low degree in scores of θ, and of x as control variates. A ridge shrinks
+        # all alike: the fewer degrees, the less noise, if they explain g as well.
+        dim = points.shape[1]
+        tried = [
+            ridge(values / scales, points, weights, max_points=_RIDGE_POINTS, max_terms=most)
+            for most in sorted({min(comb(dim + k, k), _RIDGE_TERMS) for k in range(1, 5)})
+        ]
+        found = min(tried, key=lambda one: sum(fit.loo for fit in one.fits))
+        n, dim = found.table.n_points, theta.shape[1]
+        return RegressionModel(
+            tuple(
+                Regression(one, one.coefficients, "identity", dim, float(scale))
+                for one, scale in zip(found.fits, scales, strict=True)
+            ),
+            points[:n],
+            values[:n],
+            found.table,
+            dim,
+            self.stream.child(4),
+            None if weights is None else weights[:n],
+        )
+
+    @abstractmethod
+    def _learned(self, evaluations: Evaluations) -> Array:
+        """Coordinates of the θ that are learned from."""
+
+
+class PairPoints(Given):
+    """θ at which pairs of x are drawn, with coordinates (m, d) and weights (m,)."""
+
+    coordinates: Array
+    weights: Array
+
+    def __init__(self, theta: Array, space: str, points: DenseSet) -> None:
+        super().__init__(theta, space)
+        object.__setattr__(self, "coordinates", points.uniform)
+        object.__setattr__(self, "weights", points.weights)
+
+
+_NOTHING = Estimate(np.nan, np.inf, 0, 0, 0, "none")  # a lattice grows by its design alone
+
+
+class LawScenarios(Scenarios):
+    """θ from a transport of uniforms, which are its coordinates."""
+
+    @cached_property
+    def _joint(self) -> bool:
+        middle = np.full((1, self.problem.outer_law.base_dim), 0.5)
+        theta = self.problem.outer_law.from_uniform(middle)
+        return self.problem.inner_law(theta).has_transport
+
+    def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
+        if self._joint:
+            before: Turn[Any] | None = None if last is None else Turn(last, _NOTHING, None)
+            own = goal if goal.adaptive else replace(goal, budget=n)
+            return JointLattice().sized(self.problem, own, n, before)
+        return Design((Grid(n, 1, Sobol(), IID(), None, goal.stream),))
+
+    def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
+        found = [self._ridge(evaluations, lines)]
+        outputs = found[0].sketch.j.shape[1]
+        if self._joint and outputs <= _JOINT_OUTPUTS:
+            summed = _Lines(evaluations.evaluator, evaluations.design, lines)
+            found.insert(0, JointLattice().fit(summed, None).model)
+        return found
+
+    def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
+        affordable = (_NUMBERS // (n * max(model.cost, 1))).bit_length() - 1
+        parts = list(model.replicates(n, int(np.clip(affordable, _FEWEST, _MOST)), stream))
+        columns = zip(*((p.uniform, p.weights, p.j, p.owner) for p in parts), strict=True)
+        return DenseSet(*(np.concatenate(column) for column in columns))
+
+    def given(self, points: DenseSet) -> Given:
+        clipped = np.clip(points.uniform, 1e-15, 1.0 - 1e-15)
+        return PairPoints(clipped, "uniform", replace(points, uniform=clipped))
+
+    def _learned(self, evaluations: Evaluations) -> Array:
+        uniform = evaluations.outer().uniform
+        assert uniform is not None
+        return uniform
+
+
+class _Lines(Evaluations):
+    """Evaluations of the losses to analyze."""
+
+    def __init__(self, evaluator: object, design: Design, lines: Lines) -> None:
+        super().__init__(evaluator, design)  # type: ignore[arg-type]
+        self.lines = lines
+
+    def values(self, rows: int, level: int = 0) -> Array:
+        found = super().values(rows, level)
+        return self.lines(found.reshape(*found.shape[:2], -1))
+
+
+class GivenScenarios(Scenarios):
+    """Weighted scenarios, given or sampled once; their coordinates are ranks."""
+
+    @cached_property
+    def cloud(self) -> tuple[Array, Array]:
+        """θ (K, d) and their probabilities (K,)."""
+        law = self.problem.outer_law
+        if isinstance(law, Empirical):
+            return law.samples, law.weights
+        theta = law.sample(_CLOUD, self.stream.child(3).generator())
+        return theta, np.full(_CLOUD, 1.0 / _CLOUD)
+
+    @cached_property
+    def coordinates(self) -> Array:
+        ranks = rankdata(self.cloud[0], axis=0)
+        return np.asarray((ranks - 0.5) / len(ranks))
+
+    @cached_property
+    def _order(self) -> Indices:
+        """Scenarios to learn from, evenly by weight, for any number of them."""
+        steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, _CLOUD))[0, :, 0]
+        total = np.cumsum(self.cloud[1])
+        return np.asarray(np.searchsorted(total[:-1], steps * total[-1], "right"))
+
+    def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
+        grid = Grid(min(n, _CLOUD), 1, self._points(self._order), IID(), None, goal.stream)
+        return Design((grid,))
+
+    def _points(self, rows: Indices, pairs: DenseSet | None = None) -> Given:
+        points, space = self.cloud[0][rows], "native"
+        if isinstance(self.problem.outer_law, Empirical):  # by the one uniform that drives it
+            upper = np.cumsum(self.cloud[1])
+            points, space = (upper - 0.5 * self.cloud[1])[rows, None], "uniform"
+        return Given(points, space) if pairs is None else PairPoints(points, space, pairs)
+
+    def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
+        return [self._ridge(evaluations, lines)]
+
+    def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
+        j = np.concatenate([model.mean(block) for block in _blocks(self.coordinates)])
+        owner = np.zeros(len(j), dtype=np.intp)
+        if not isinstance(self.problem.outer_law, Empirical):  # a sample has an error, given θ not
+            owner = np.arange(len(j)) % n
+        return DenseSet(self.coordinates, self.cloud[1], j, owner)
+
+    def given(self, points: DenseSet) -> Given:
+        assert points.owner is not None
+        return self._points(points.owner, points)
+
+    def _learned(self, evaluations: Evaluations) -> Array:
+        return np.asarray(self.coordinates[self._order])
+
+
+def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:
+    law = problem.outer_law
+    listed = isinstance(law, Empirical) or not law.has_transport
+    return (GivenScenarios if listed else LawScenarios)(problem, stream)
+
+
+def _blocks(points: Array) -> list[Array]:
+    return np.array_split(points, -(-len(points) // (1 << 13)))

@@ -1,0 +1,609 @@
+"""Content of a report: headings, texts, tables and figures, whatever file they are written to."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from nestquad.plots import new_axes, to_png, to_svg
+from nestquad.result import NORMAL_95
+from nestquad.voi.report._analysis import Analysis
+from nestquad.voi.report._figures import (
+    plot_ceac,
+    plot_enbs,
+    plot_evpi,
+    plot_evsi,
+    plot_frontier,
+    plot_loss,
+    plot_plane,
+    plot_rank,
+)
+from nestquad.voi.table import FLAG_WORDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The headline."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    items: Sequence[str]
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: `name` is that of its file, `draw` takes the axes."""
+
+    name: str
+    draw: Callable[[Any], Any]
+    caption: str
+    height: float = 3.5
+
+    @cached_property
+    def png(self) -> bytes:
+        """Drawn once, for every file that shows it."""
+        return to_png(self._figure)
+
+    @cached_property
+    def svg(self) -> bytes:
+        return to_svg(self._figure)
+
+    @cached_property
+    def _figure(self) -> Any:
+        figure, (ax,) = new_axes(5.6, self.height)
+        self.draw(ax)
+        return figure
+
+
+@dataclass(frozen=True)
+class PageEnd:
+    pass
+
+
+Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
+
+
+def money(value: float, currency: str = "") -> str:
+    """An amount of money, rounded for reading.
+
+    Examples
+    --------
+    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123)
+    ('£1,234,568', '−£12.3', '0.0123')
+    """
+    size = abs(value)
+    text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
+    return f"{'−' if value < 0 and float(text.replace(',', '')) else ''}{currency}{text}"
+
+
+class Content:
+    """Blocks of a report: one page of summary, then details."""
+
+    def __init__(self, analysis: Analysis, currency: str = "£", effect: str = "QALYs") -> None:
+        self.data, self.currency, self.effect = analysis, currency, effect
+        self.wtp = analysis.outputs.wtps[0]
+        self.has_effects = analysis.outputs.net_benefit is None
+        self.at = f" at a willingness to pay of {self.money(self.wtp)}" if self.has_effects else ""
+        self.whom = self.discount = ""
+        if (audience := analysis.audience) is not None:
+            self.whom = f"{audience.per_year:,.0f} people a year over {audience.horizon:g} years"
+            self.discount = f"discounted at {100 * audience.discount:g} % a year"
+
+    def blocks(self) -> Iterator[Block]:
+        yield from self.summary()
+        yield PageEnd()
+        yield from self.decision()
+        yield from self.perfect()
+        yield from self.partial()
+        if self.data.evsi is not None:
+            yield from self.studies(self.data.evsi)
+        yield from self.submission()
+        yield from self.methods()
+        yield from self.checklist()
+        yield from self.provenance()
+
+    def money(self, value: float) -> str:
+        return money(value, self.currency)
+
+    def interval(self, row: Any, low: str = "lower", high: str = "upper") -> str:
+        return f"{self.money(row[low])} to {self.money(row[high])}"
+
+    def _first(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows at the first willingness to pay."""
+        return table if np.isnan(self.wtp) else table[table["wtp"] == self.wtp]
+
+    def summary(self) -> Iterator[Block]:
+        """The answers on one page, and what limits them."""
+        data = self.data
+        evpi = data.evpi.iloc[0]
+        yield Answer(f"EVPI {self.money(evpi.evpi)} per person")
+        yield Text(f"95 % interval {self.interval(evpi)}{self.at}.")
+        rows = [["Best option today", self._best_today()]]
+        limit = f"{self.money(evpi.evpi)} ({self.interval(evpi)})"
+        rows.append(["Knowing everything (EVPI), per person", limit])
+        if self.whom:
+            gained = (
+                f", or {money(evpi.population_effects)} {self.effect}" if self.has_effects else ""
+            )
+            said = f"{self.money(evpi.population)}{gained}; research that costs more cannot pay"
+            rows.append([f"Knowing everything, for {self.whom} ({self.discount})", said])
+        for what, table in (("parameters", data.singles), ("groups", data.groups)):
+            if len(table):
+                rows.append([f"Most valuable {what}", self._leading(self._first(table))])
+        for _, best in () if data.best_sizes is None else self._first(data.best_sizes).iterrows():
+            rows.append([str(best.design).capitalize(), self._best_size(best)])
+        yield Table(["", "words"], rows)
+        caveats = list(self._caveats())
+        if caveats:
+            yield Text("Read with care:")
+            yield Bullets(caveats)
+        if self.has_effects:
+            yield Drawing(
+                "evpi",
+                partial(plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp),
+                "Value of perfect information by willingness to pay; the dashed line is the one "
+                "reported.",
+            )
+
+    def _best_today(self) -> str:
+        table = self._first(self.data.psa)
+        best = table.loc[table.net_benefit.idxmax()]
+        others = table[table.option != best.option]
+        second = others.loc[others.net_benefit.idxmax()].option
+        rival = self._increment(str(best.option), str(second))
+        return (
+            f"{best.option}, by {rival} over {second}; the best in {100 * best.probability:.0f} % "
+            "of draws"
+        )
+
+    def _increment(self, option: str, against: str) -> str:
+        outputs = self.data.outputs
+        d, base = outputs.options.index(option), outputs.options.index(against)
+        benefits = outputs.net_benefits()[0]
+        gain = benefits[:, d] - benefits[:, base]
+        half = NORMAL_95 * gain.std(ddof=1) / np.sqrt(len(gain))
+        return f"{self.money(gain.mean())} ± {self.money(half)}"
+
+    def _leading(self, table: pd.DataFrame) -> str:
+        seen = table[~table["flags"].str.contains("not distinguishable")].head(3)
+        if not len(seen):
+            return "none is worth knowing by itself, as far as these draws tell"
+        return "; ".join(
+            f"{r.pars} {self.money(r.evppi)} ({self._share(r['evppi/evpi'])} of EVPI)"
+            for _, r in seen.iterrows()
+        )
+
+    def _best_size(self, best: Any) -> str:
+        if not best.n:
+            return f"no size that was tried is worth its cost{self._after(best.notes)}"
+        near = "" if best.near_from == best.near_to else f"{best.near_from:,} to {best.near_to:,}"
+        years = f"results after {best.years:g} years; " if best.years else ""
+        return (
+            f"best size {best.n:,} in each arm, {years}expected net benefit "
+            f"{self.money(best.enbs)} ({self.interval(best, 'enbs_lower', 'enbs_upper')})"
+            + (f"; sizes within 5 % of it: {near}" if near else "")
+            + self._after(best.notes)
+        )
+
+    @staticmethod
+    def _after(notes: str) -> str:
+        return f". Note: {notes}" if notes else ""
+
+    @staticmethod
+    def _share(value: float) -> str:
+        return "–" if np.isnan(value) else f"{100 * value:.0f} %"
+
+    def _caveats(self) -> Iterator[str]:
+        data = self.data
+        tables = [data.singles, data.groups, *([] if data.evsi is None else [data.evsi])]
+        for words, meaning in FLAG_WORDS.items():
+            if words in ("constant column", "repeats", "not distinguishable from 0"):
+                continue
+            flagged = [
+                str(row["pars"] if "pars" in row else f"n = {row['n']}")
+                for table in tables
+                for _, row in self._first(table).iterrows()
+                if words in row["flags"]
+            ]
+            if flagged:
+                names = ", ".join(flagged[:4]) + (", …" if len(flagged) > 4 else "")
+                yield f"{words} ({len(flagged)}: {names}): {meaning}"
+        yield from (f"Input, {note}." for note in data.notes)
+
+    def decision(self) -> Iterator[Block]:
+        """Means, increments, dominance and acceptability."""
+        data, outputs = self.data, self.data.outputs
+        yield Heading("Decision on current information")
+        table = self._first(data.psa)
+        loss = self._first(data.loss).set_index("option")
+        head = ["option", "net benefit", "best in", "expected loss"]
+        rows = [
+            [
+                r.option,
+                self.money(r.net_benefit),
+                f"{100 * r.probability:.0f} %",
+                self.money(loss.loss[r.option]),
+            ]
+            for r in table.itertuples()
+        ]
+        if self.has_effects:
+            head[1:1] = ["mean cost", f"mean effect ({self.effect})"]
+            for row, r in zip(rows, table.itertuples(), strict=True):
+                row[1:1] = [self.money(r.cost), f"{r.effect:.5g}"]
+        yield Table(head, rows, f"{outputs.n_rows:,} draws{self.at}")
+        increments = self._first(data.incremental)
+        rows = [
+            [
+                f"{r.option} against {r.against}",
+                f"{self.money(r.inb)} ± {self.money(NORMAL_95 * r.se)}",
+                f"{100 * r.probability:.0f} %",
+            ]
+            for r in increments.itertuples()
+        ]
+        yield Table(
+            ["comparison", "incremental net benefit", "better in"],
+            rows,
+            "Differences draw by draw, ± 95 %: what options have in common cancels.",
+        )
+        if data.icers is not None:
+            yield from self._ratios(data.icers)
+            yield Drawing(
+                "plane",
+                partial(plot_plane, outputs),
+                "Incremental costs and effects of each draw, and their means. Draws below the "
+                "dashed line favor the option.",
+            )
+            yield Drawing(
+                "ceac",
+                partial(plot_ceac, outputs),
+                "Acceptability: how likely each option is the best, by willingness to pay; the "
+                "wide band is the frontier and follows the option that is best on average.",
+            )
+            yield Drawing(
+                "loss",
+                partial(plot_loss, outputs),
+                "Expected loss of each option; the lowest curve is EVPI.",
+            )
+
+    def _ratios(self, table: pd.DataFrame) -> Iterator[Block]:
+        def amount(value: float) -> str:
+            return "–" if np.isnan(value) else self.money(value)
+
+        rows = [
+            [
+                r.option,
+                amount(r.incremental_cost),
+                "–" if np.isnan(r.incremental_effect) else f"{r.incremental_effect:.4g}",
+                amount(r.icer),
+                r.status,
+            ]
+            for r in table.itertuples()
+        ]
+        head = ["option", "more cost", f"more {self.effect}", "ICER", "words"]
+        yield Table(head, rows, "By mean cost; each against the one before it on the frontier.")
+        if len(table) > 2:
+            yield Drawing(
+                "frontier",
+                partial(plot_frontier, self.data.outputs),
+                "Mean costs and effects, and the efficiency frontier.",
+            )
+
+    def perfect(self) -> Iterator[Block]:
+        """EVPI by willingness to pay."""
+        if len(self.data.evpi) < 2 and not self.whom:
+            return
+        yield Heading("Value of perfect information")
+        head = ["willingness to pay", "EVPI per person", "95 % interval"]
+        rows = [
+            [
+                "–" if np.isnan(r.wtp) else self.money(r.wtp),
+                self.money(r.evpi),
+                self.interval(r),
+                *self._population(r),
+            ]
+            for _, r in self.data.evpi.iterrows()
+        ]
+        yield Table([*head, *self._population_head()], rows)
+
+    def _population_head(self) -> list[str]:
+        effects = [f"population, {self.effect}"] if self.has_effects else []
+        return ["population", *effects] if self.whom else []
+
+    def _population(self, row: Any) -> list[str]:
+        effects = [money(row.population_effects)] if self.whom and self.has_effects else []
+        return [self.money(row.population), *effects] if self.whom else []
+
+    def partial(self) -> Iterator[Block]:
+        """EVPPI of parameters and groups."""
+        evpi = float(self.data.evpi.evpi.iloc[0])
+        for what, table in (("parameter", self.data.singles), ("group", self.data.groups)):
+            if not len(table):
+                continue
+            yield Heading("Single parameters" if what == "parameter" else "Groups of parameters")
+            first = self._first(table)
+            yield Drawing(
+                f"{what}s",
+                partial(plot_rank, first, evpi=evpi),
+                f"EVPPI of {what}s, with 95 % intervals. Hollow bars cannot be told from 0.",
+                height=max(2.0, 0.9 + 0.22 * min(len(first), 20)),
+            )
+            yield self._ranked(table, what)
+        flags = " ".join([*self.data.singles["flags"], *self.data.groups["flags"]])
+        words = [f"{k}: {v}" for k, v in FLAG_WORDS.items() if k in flags]
+        if words:
+            yield Text("Flags:")
+            yield Bullets(words)
+
+    def _ranked(self, table: pd.DataFrame, what: str) -> Table:
+        several = len(self.data.outputs.wtps) > 1
+        head = [what, *(["wtp"] if several else []), "EVPPI", "95 % interval", "of EVPI", "flags"]
+        rows = [
+            [
+                r.pars,
+                *([self.money(r.wtp)] if several else []),
+                self.money(r.evppi),
+                self.interval(r),
+                self._share(r["evppi/evpi"]),
+                r["flags"],
+            ]
+            for _, r in table.iterrows()
+        ]
+        return _without_empty_flags(Table(head, rows, "per person"))
+
+    def studies(self, evsi: pd.DataFrame) -> Iterator[Block]:
+        """EVSI and, for a population, ENBS."""
+        yield Heading("Value of a study" if evsi["design"].nunique() == 1 else "Value of studies")
+        data = self.data
+        for index, design in enumerate(evsi["design"].unique(), start=1):
+            values = self._first(evsi[evsi["design"] == design])
+            net = None
+            said = str(design).capitalize() + "."
+            if data.enbs is not None and data.best_sizes is not None:
+                net = self._first(data.enbs[data.enbs["design"] == design])
+                best = self._first(data.best_sizes[data.best_sizes["design"] == design]).iloc[0]
+                text = self._best_size(best)
+                said += f" {text[0].upper()}{text[1:]}."
+            yield Text(said)
+            yield Drawing(
+                f"evsi-{index}",
+                partial(plot_evsi, values),
+                "EVSI per person by size of the study, with 95 % intervals.",
+            )
+            if net is not None:
+                yield Drawing(
+                    f"enbs-{index}",
+                    partial(plot_enbs, net),
+                    "Expected net benefit of sampling: value for the population that is left when "
+                    "results are there, less costs of the study.",
+                )
+            yield self._sizes(values if net is None else net)
+            if self.has_effects and data.evsi_curve is not None:
+                swept = data.evsi_curve[data.evsi_curve["design"] == design]
+                curves = swept.assign(pars=[f"n = {n:,}" for n in swept.n], evppi=swept.evsi)
+                yield Drawing(
+                    f"evsi-wtp-{index}",
+                    partial(
+                        plot_evpi,
+                        data.evpi_curve,
+                        curves,
+                        mark=self.wtp,
+                        heading="Value of the study by willingness to pay",
+                    ),
+                    "EVSI by willingness to pay, for each size, below EVPI.",
+                )
+
+    def _sizes(self, table: pd.DataFrame) -> Table:
+        head = ["size", "EVSI per person", "95 % interval"]
+        net = "enbs" in table
+        head += ["results after", "population", "cost", "ENBS"] if net else []
+        rows = []
+        for _, r in table.iterrows():
+            row = [f"{r.n:,.0f} in each arm", self.money(r.evsi), self.interval(r)]
+            if net:
+                row += [f"{r.years:g} years", *map(self.money, (r.population_evsi, r.cost, r.enbs))]
+            rows.append([*row, r["flags"]])
+        return _without_empty_flags(Table([*head, "flags"], rows))
+
+    def submission(self) -> Iterator[Block]:
+        """The table of a submission."""
+        yield Heading("Table for a submission")
+        evpi = self.data.evpi.iloc[0]
+        head = ["Information about", "Per person (95 % CI)", "% of EVPI", *self._population_head()]
+        rows = [self._line("All parameters (EVPI)", evpi.evpi, evpi, 1.0)]
+        for table in (self.data.groups, self.data.singles):
+            rows += [
+                self._line(r.pars, r.evppi, r, r["evppi/evpi"])
+                for _, r in self._first(table).iterrows()
+                if not r["flags"].startswith("constant column")
+            ]
+        whom = f"; population: {self.whom}, {self.discount}" if self.whom else ""
+        yield Table(
+            head,
+            rows,
+            f"Expected value of perfect and of partial perfect information{self.at}{whom}. "
+            "*: not distinguishable from 0. Parameters that do not vary are left out.",
+        )
+
+    def _line(self, name: str, value: float, row: Any, share: float) -> list[str]:
+        star = "*" if "not distinguishable" in str(row.get("flags", "")) else ""
+        return [
+            name,
+            f"{self.money(value)}{star} ({self.interval(row)})",
+            self._share(share).removesuffix(" %"),
+            *self._population(row),
+        ]
+
+    def methods(self) -> Iterator[Block]:
+        """Text of a methods section, and references."""
+        from nestquad import __version__
+
+        text = _METHODS.format(
+            n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
+        )
+        text += _BOOST_METHODS if _version("scikit-learn") else ""
+        if self.data.evsi is not None:
+            text += _EVSI_METHODS
+        if self.whom:
+            text += f"Values for the population are for {self.whom}, {self.discount}."
+        yield Heading("Methods")
+        yield Text(" ".join(text.split()))
+        cited = _REFERENCES if self.data.evsi is not None else _REFERENCES[:-1]
+        yield Bullets(cited, numbered=True)
+
+    def checklist(self) -> Iterator[Block]:
+        """Good practice, as far as the analysis can answer for itself."""
+        data = self.data
+        n, p = data.outputs.n_rows, data.n_parameters
+        largest = float((NORMAL_95 * self._first(data.singles).se).max())
+        grid = data.evpi_curve["wtp"]
+        swept = f"curves from {self.money(grid.min())} to {self.money(grid.max())}"
+        trials = "; ".join(dict.fromkeys(data.evsi["design"])) if data.evsi is not None else ""
+        horizon = (
+            f"{self.whom}, {self.discount}" if self.whom else "no population given: per person only"
+        )
+        open_ = "to be answered by the analyst"
+        rows = [
+            [
+                "Uncertainty of parameters as distributions, with their dependence",
+                f"{p} parameters in {n:,} joint draws; {open_}: the choice of distributions",
+            ],
+            ["Structural uncertainty described, and included where possible", open_],
+            [
+                "Probabilistic analysis with enough draws",
+                f"{n:,} draws; EVPI ± {self.money(NORMAL_95 * data.evpi.se.iloc[0])}, EVPPI of "
+                f"single parameters ± {self.money(largest)} at most",
+            ],
+            [
+                "A method of EVPPI that fits the model, with its error",
+                "regression, cross-validated; standard errors, intervals and flags with each "
+                "number",
+            ],
+            [
+                "A method of EVSI that fits the study",
+                f"regression on summaries of simulated data: {trials}" if trials else "no study",
+            ],
+            ["Population, time horizon and discounting stated", horizon],
+            [
+                "Costs and duration of the research in its net benefit",
+                "; ".join(map(self._study_costs, data.studies)) if data.studies else "no study",
+            ],
+            [
+                "Results for the willingness to pay of the decision, and a range",
+                swept if self.has_effects else "net benefits at one willingness to pay",
+            ],
+            ["Software, version and seed", f"{_software()}; seed {data.seed}"],
+        ]
+        yield Heading("Checklist of good practice")
+        yield Table(
+            ["", "words"],
+            rows,
+            "After the recommendations of ISPOR’s task force on value of information (reports 1 "
+            "and 2, Value in Health 2020; 23: 139–150 and 277–286), in our words.",
+        )
+
+    def _study_costs(self, study: Any) -> str:
+        years = {study.years(int(n)) for n in study.sizes}
+        span = "–".join(f"{year:g}" for year in sorted({min(years), max(years)}))
+        return (
+            f"{self.money(study.fixed_cost)} and {self.money(study.cost_per_participant)} a "
+            f"participant, results after {span} years"
+        )
+
+    def provenance(self) -> Iterator[Block]:
+        """Files, notes, versions and seed."""
+        yield Heading("Input and reproducibility")
+        data = self.data
+        rows = [[name, f"SHA-256 {code}"] for name, code in data.files]
+        rows += [["Understood of the input", note] for note in data.notes]
+        rows += [["Software", _software()], ["Seed", str(data.seed)]]
+        rows.append(["Computing time", f"{data.seconds:.1f} s"])
+        yield Table(["", "words"], rows)
+
+
+def _without_empty_flags(table: Table) -> Table:
+    """A table without its last column, where nothing is in it."""
+    if any(row[-1] for row in table.rows):
+        return table
+    return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _software() -> str:
+    from nestquad import __version__
+
+    found = {name: _version(name) for name in ("numpy", "scipy", "pandas", "scikit-learn")}
+    others = ", ".join(f"{name} {number}" for name, number in found.items() if number)
+    return f"nestquad {__version__}, Python {platform.python_version()}, {others}"
+
+
+_METHODS = """\
+Values of information were estimated from {n} draws of a probabilistic sensitivity analysis with
+{p} parameters by nestquad {version}. The expected value of perfect information (EVPI) is the mean
+over draws of the largest net benefit, less the largest mean net benefit. The expected value of
+partial perfect information (EVPPI) is by nonparametric regression [1, 2]: conditional means of
+incremental costs and effects given the parameters of interest were estimated by Gaussian-process
+regression with noise on cubic-spline eigenfunctions of each parameter and products of them (an
+ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
+the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
+intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
+tells values that cannot be distinguished from zero, and fits that held-out draws contradict. \
+"""
+_BOOST_METHODS = """\
+Sets of parameters were checked by gradient-boosted trees [5] fitted to other draws: what deciding
+by them gains in held-out draws is a lower bound, which replaces the estimate where it is
+significantly larger. """
+_EVSI_METHODS = """\
+The expected value of sample information (EVSI) is by the same regression on summaries of one
+simulated data set for each draw [6]; the expected net benefit of sampling (ENBS) is its value for
+the population that is treated after the results, less the costs of the study. """
+_REFERENCES = (
+    "Strong M, Oakley JE, Brennan A. Estimating multiparameter partial expected value of perfect "
+    "information from a probabilistic sensitivity analysis sample: a nonparametric regression "
+    "approach. Medical Decision Making 2014; 34: 311–326.",
+    "Heath A, Manolopoulou I, Baio G. A review of methods for analysis of the expected value of "
+    "information. Medical Decision Making 2017; 37: 747–758.",
+    "Wahba G. Spline models for observational data. Philadelphia: SIAM, 1990.",
+    "Rubin DB. The Bayesian bootstrap. Annals of Statistics 1981; 9: 130–134.",
+    "Friedman JH. Greedy function approximation: a gradient boosting machine. Annals of "
+    "Statistics 2001; 29: 1189–1232.",
+    "Strong M, Oakley JE, Brennan A, Breeze P. Estimating the expected value of sample information "
+    "using the probabilistic sensitivity analysis sample: a fast, nonparametric regression-based "
+    "method. Medical Decision Making 2015; 35: 570–583.",
+)

@@ -1,0 +1,221 @@
+"""The application: routes, and what every request has to pass."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nestquad.errors import InputError, NestquadError
+from nestquad.voi.serve._example import example
+from nestquad.voi.serve._limits import MOST_BYTES
+from nestquad.voi.serve._pages import STATIC, analysis_page, message_page, start_page
+from nestquad.voi.serve._workspace import Work, Workspace
+
+# Reading takes a second: a page that has the answer at once is better than one that waits for it.
+_PATIENCE = 8.0
+_HEADERS = {
+    # Scripts and styles from here alone, and nothing from anywhere else.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+# The report: no scripts, no origin, inside our page or by itself.
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; sandbox allow-downloads allow-popups allow-modals"
+)
+
+
+def application(workspace: Workspace, token: str, port: int) -> ASGIApp:
+    """The page as an ASGI application, for requests to 127.0.0.1 at this port with this token."""
+    pages, one = _Routes(workspace), "/analyses/{name}"
+    routes = [
+        Route("/", pages.start),
+        Route("/static/{file}", pages.static),
+        Route("/analyses", pages.upload, methods=["POST"]),
+        Route("/example", pages.example, methods=["POST"]),
+        Route(f"{one}/", pages.analysis),
+        Route(f"{one}/state", pages.state),
+        Route(f"{one}/data", pages.data),
+        Route(f"{one}/settings", pages.settings, methods=["POST"]),
+        Route(f"{one}/cancel", pages.cancel, methods=["POST"]),
+        Route(f"{one}/remove", pages.remove, methods=["POST"]),
+        Route(f"{one}/files/{{file}}", pages.file),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        workspace.close()
+
+    return _Gate(
+        Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _message}),
+        token,
+        port,
+    )
+
+
+class _Gate:
+    """Checks of every request: host, token, origin and size; and headers of every answer.
+
+    Other pages of the browser reach this port, too. They do not know the token, which is the first
+    part of every path; a name that was made to point here is not our host; and what they post says
+    where it comes from.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app, self._token = app, token.encode()
+        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                for name, value in _HEADERS.items():
+                    MutableHeaders(scope=message).setdefault(name, value)
+            await send(message)
+
+        given, _, path = scope["path"].removeprefix("/").partition("/")
+        refused = self._refusal(scope, given)
+        if refused is None:
+            scope = {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}
+        answer = self._app if refused is None else _page(message_page(refused[1]), refused[0])
+        await answer(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope, token: str) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        if scope["type"] != "http" or headers.get("host") not in self._hosts:
+            return 421, "This address is not served here."
+        if not hmac.compare_digest(token.encode(), self._token):
+            return 403, "Open the address that “nestquad voi serve” printed: it has a token."
+        if scope["method"] in ("GET", "HEAD"):
+            return None
+        if headers.get("origin", f"http://{headers['host']}") != f"http://{headers['host']}":
+            return 403, "Only pages from here may send anything."
+        length = headers.get("content-length", "")
+        if not length.isdigit() or "transfer-encoding" in headers:
+            return 411, "The size of what is sent has to be known."
+        if int(length) > MOST_BYTES:
+            return 413, (
+                f"{int(length) / 1e6:,.0f} MB are more than the {MOST_BYTES / 1e6:,.0f} MB that "
+                "can be sent. 100,000 draws are plenty: keep the first rows of each table."
+            )
+        return None
+
+
+class _Routes:
+    """What each address answers."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def start(self, request: Request) -> Response:
+        return _page(start_page(self.workspace))
+
+    def static(self, request: Request) -> Response:
+        name = request.path_params["file"]
+        if name not in ("style.css", "page.js"):
+            raise HTTPException(404)
+        return FileResponse(STATIC / name)
+
+    async def upload(self, request: Request) -> Response:
+        async with request.form(max_files=8, max_fields=20) as form:
+            sent = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.size}
+            files = {name: (one.filename or name, one.file) for name, one in sent.items()}
+            given = {name: value for name, value in form.items() if isinstance(value, str)}
+            return await run_in_threadpool(
+                self._begin, lambda: self.workspace.upload(files, given), given
+            )
+
+    def example(self, request: Request) -> Response:
+        return self._begin(lambda: self.workspace.upload(*example()), {})
+
+    def _begin(self, begin: Callable[[], Work], given: dict[str, str]) -> Response:
+        """Start an analysis, wait a little for the tables, and go to its page."""
+        try:
+            work = begin()
+        except NestquadError as error:
+            return _page(start_page(self.workspace, str(error), given), 422)
+        work.wait(_PATIENCE)
+        return RedirectResponse(f"analyses/{work.name}/", 303)
+
+    def analysis(self, request: Request) -> Response:
+        work = self._work(request)
+        work.advance()
+        return _page(analysis_page(work))
+
+    def state(self, request: Request) -> Response:
+        work = self._work(request)
+        work.advance()
+        return JSONResponse(work.state())
+
+    def data(self, request: Request) -> Response:
+        work = self._work(request)
+        return JSONResponse({"seen": work.seen(), "results": work.results()})
+
+    async def settings(self, request: Request) -> Response:
+        try:
+            given = await request.json()
+        except ValueError:
+            given = None
+        return await run_in_threadpool(self._settings, self._work(request), given)
+
+    def _settings(self, work: Work, given: Any) -> Response:
+        try:
+            if not isinstance(given, dict):
+                raise InputError("settings", "something else", "a JSON object")
+            work.change(given)
+        except NestquadError as error:
+            return JSONResponse({"error": str(error)}, 422)
+        return JSONResponse(work.state())
+
+    def cancel(self, request: Request) -> Response:
+        work = self._work(request)
+        work.cancel()
+        return JSONResponse(work.state())
+
+    def remove(self, request: Request) -> Response:
+        self.workspace.remove(self._work(request))
+        return RedirectResponse("../../", 303)
+
+    def file(self, request: Request) -> Response:
+        path = self._work(request).download(request.path_params["file"])
+        if path is None:
+            raise HTTPException(404)
+        shown = path.suffix == ".html" and "download" not in request.query_params
+        own = {"content-security-policy": _REPORT_POLICY} if path.suffix == ".html" else None
+        return FileResponse(path, filename=None if shown else path.name, headers=own)
+
+    def _work(self, request: Request) -> Work:
+        work = self.workspace.get(request.path_params["name"])
+        if work is None:
+            raise HTTPException(404)
+        return work
+
+
+def _page(html: str, status: int = 200) -> HTMLResponse:
+    return HTMLResponse(html, status)
+
+
+def _message(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    words = "There is no such page. It may have been removed." if status == 404 else str(error)
+    return _page(message_page(words), status)

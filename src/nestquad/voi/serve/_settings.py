@@ -1,0 +1,188 @@
+"""Settings of an analysis, from a form or a saved file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from nestquad.errors import InputError
+from nestquad.voi.report import Audience, Study
+from nestquad.voi.table import (
+    DISCOUNT,
+    BinaryTrial,
+    CountTrial,
+    NormalTrial,
+    SurvivalTrial,
+)
+
+# A slider with so many steps is fine enough for the eye, and its answers take seconds.
+_STEPS = 40
+_DESIGNS: dict[str, Any] = {
+    "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
+}  # fmt: skip
+_DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
+_SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked of the tables."""
+
+    wtp: float
+    title: str = "Value of information"
+    currency: str = "£"
+    effect: str = "QALYs"
+    files: Mapping[str, str] = field(default_factory=dict)
+    match: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    per_year: float | None = None
+    horizon: float | None = None
+    discount: float = DISCOUNT
+    study: Mapping[str, Any] | None = None
+    center: float | None = None
+    """The willingness to pay in the middle of the slider; `wtp` is one of its positions."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """Settings from plain objects, whoever sent them: every value is checked or made text."""
+        try:
+            return cls._of(given)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError("settings", str(error), "settings as the page sends them") from None
+
+    @classmethod
+    def _of(cls, given: Mapping[str, Any]) -> Settings:
+        wtp, study = amount("wtp", given.get("wtp")), given.get("study")
+        center = _optional("center", given.get("center"))
+        return cls(
+            wtp=wtp,
+            # The range of the slider stays while one of its positions is asked for.
+            center=center if center is not None and wtp in cls(center).curve else wtp,
+            title=_text(given.get("title") or cls.title),
+            currency=_text(given.get("currency", cls.currency)),
+            effect=_text(given.get("effect") or cls.effect),
+            files={_text(k): _text(name) for k, name in (given.get("files") or {}).items()},
+            match=_names(given.get("match") or []),
+            groups={_text(k): _names(g) for k, g in (given.get("groups") or {}).items()},
+            per_year=_optional("people a year", given.get("per_year")),
+            horizon=_optional("years", given.get("horizon")),
+            discount=amount("discount", given.get("discount", DISCOUNT)),
+            study=None if study is None else _study(study),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def changed(self, given: Mapping[str, Any]) -> Settings:
+        """With the values that a page may change."""
+        allowed = {one.name for one in fields(self)} - {"files"}
+        new = Settings.of({**self.to_dict(), **{k: v for k, v in given.items() if k in allowed}})
+        new.audience(), new.the_study()  # refused now, not by the job
+        return new
+
+    @property
+    def curve(self) -> list[float]:
+        """Positions of the slider: round numbers up to twice the center, and the center itself.
+
+        Examples
+        --------
+        >>> Settings(20_000.0).curve[:3], len(Settings(20_000.0).curve)
+        ([0.0, 1000.0, 2000.0], 41)
+        """
+        center = self.wtp if self.center is None else self.center
+        top = 2.0 * center or 50_000.0
+        power = 10.0 ** math.floor(math.log10(top / _STEPS))
+        step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= top / _STEPS * (1 - 1e-9))
+        count = math.ceil(top / step - 1e-9)
+        return sorted({center, *(round(step * i, 12) for i in range(count + 1))})
+
+    def audience(self) -> Audience | None:
+        """The people of the decision, where they were given."""
+        if self.per_year is None and self.horizon is None:
+            return None
+        if self.per_year is None or self.horizon is None:
+            raise InputError("population", "one number", "people a year and years, or neither")
+        return Audience(self.per_year, self.horizon, self.discount)
+
+    def the_study(self) -> Study | None:
+        """The study to be valued, where one was given."""
+        if self.study is None:
+            return None
+        if self.audience() is None:
+            raise InputError(
+                "study",
+                "no population",
+                "people a year and years of relevance",
+                "A study is worth its cost to somebody: say how many people decide.",
+            )
+        one = dict(self.study)
+        kind, pars, detail = one.pop("kind"), one.pop("pars"), one.pop("detail")
+        design = _DESIGNS[kind](pars) if detail is None else _DESIGNS[kind](pars, detail)
+        return Study(design, **one)
+
+
+def amount(name: str, given: Any) -> float:
+    """A number that is not negative; what could mean two numbers is refused."""
+    text = str("" if given is None else given).strip().lstrip("£$€").strip()
+    if _SEPARATED.fullmatch(text):
+        digits = re.sub(r"\D", "", text)
+        raise InputError(name, repr(text), "a number without separators", f"Did you mean {digits}?")
+    if not _is_number(text) or not 0 <= float(text) < math.inf:
+        raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
+    return float(text)
+
+
+def _optional(name: str, given: Any) -> float | None:
+    return None if given is None or given == "" else amount(name, given)
+
+
+def _text(given: Any) -> str:
+    return str(given).strip()[:200]
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple):
+        raise InputError("names", repr(given), "a list of names")
+    return tuple(map(_text, given))
+
+
+def _study(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Kind, parameters and detail of a design, and the arguments of `Study`."""
+    kind, detail, sizes = given["kind"], given.get("detail"), given["sizes"]
+    if kind not in _DESIGNS or not given["pars"]:
+        raise InputError(
+            "study",
+            f"{kind} of {len(given['pars'])} parameters",
+            f"one of {', '.join(_DESIGNS)}, and the parameter that each arm measures",
+        )
+    if kind == "binary":
+        detail = None
+    elif kind != "normal" or not detail or _is_number(str(detail)):
+        detail = amount(_DETAILS[kind], detail)
+    counts = [
+        amount("sizes", n)
+        for n in (sizes.replace(",", " ").split() if isinstance(sizes, str) else sizes)
+    ]
+    if not counts or not all(n.is_integer() and n >= 1 for n in counts):
+        raise InputError("sizes", repr(sizes), "whole numbers of at least 1", "As 50 100 200.")
+    numbers = ("fixed_cost", "cost_per_participant", "duration", "duration_each")
+    return {
+        "kind": kind,
+        "pars": _names(given["pars"]),
+        "detail": detail,
+        "sizes": sorted({int(n) for n in counts}),
+        **{one: amount(one.replace("_", " "), given.get(one) or 0) for one in numbers},
+    }
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text

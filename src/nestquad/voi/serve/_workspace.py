@@ -1,0 +1,208 @@
+"""Analyses of one server, each a folder in a private temporary folder that is removed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nestquad.errors import InputError
+from nestquad.voi.serve._jobs import Job
+from nestquad.voi.serve._limits import check_archive, is_zip
+from nestquad.voi.serve._settings import Settings
+from nestquad.voi.serve._work import (
+    ANSWERS,
+    KINDS,
+    RESULTS,
+    SEEN,
+    SETTINGS,
+    compute,
+    load_settings,
+    read,
+    write_json,
+)
+
+MOST_ANALYSES = 50
+SAVED = "analysis.nestquad.zip"
+DOWNLOADS = {
+    "report.html": "Report",
+    "report.docx": "Word document",
+    "tables.xlsx": "Excel tables",
+    "figures.zip": "Figures",
+    SAVED: "Save analysis",
+}
+_PORTABLE = (SETTINGS, ANSWERS, *KINDS)
+
+
+class Work:
+    """One analysis: its folder, and the job that runs on it."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.job: Job | None = None
+        # Two tabs may show the same analysis.
+        self._lock = threading.RLock()
+
+    @property
+    def settings(self) -> Settings:
+        return load_settings(self.folder)
+
+    def seen(self) -> Any:
+        """What was understood of the tables; None before they were read."""
+        return self._json(SEEN)
+
+    def results(self) -> Any:
+        return self._json(RESULTS)
+
+    def change(self, given: Mapping[str, Any]) -> None:
+        """Compute with other settings; another match or range concerns the tables themselves."""
+        with self._lock:
+            before, after = self.settings, self.settings.changed(given)
+            reading = (before.match, before.curve) != (after.match, after.curve)
+            self.start(after, reading=reading or self.seen() is None)
+
+    def start(self, settings: Settings, *, reading: bool) -> None:
+        """Start reading or computing; what runs is cancelled."""
+        with self._lock:
+            self._stop()
+            write_json(self.folder / SETTINGS, settings.to_dict())
+            if reading:
+                (self.folder / SEEN).unlink(missing_ok=True)
+            what, function = ("Reading", read) if reading else ("Computing", compute)
+            self.job = Job(what, function, self.folder)
+
+    def advance(self) -> None:
+        """Begin to compute once the tables were read and nothing is wrong with them."""
+        with self._lock:
+            job, seen = self.job, self.seen()
+            done = job is not None and job.what == "Reading" and not job.running and not job.error
+            if done and seen is not None and not seen["problems"]:
+                self.start(self.settings, reading=False)
+
+    def wait(self, seconds: float) -> None:
+        if self.job is not None:
+            self.job.wait(seconds)
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._stop()
+
+    def state(self) -> dict[str, Any]:
+        job = self.job
+        files = (self.folder / name for name in (SEEN, RESULTS))
+        return {
+            "job": job.state() if job is not None and job.running else None,
+            "error": None if job is None or job.running else job.error,
+            "stamp": [path.stat().st_mtime_ns if path.is_file() else 0 for path in files],
+            "settings": self.settings.to_dict(),
+            "files": {name: word for name, word in DOWNLOADS.items() if self._has(name)},
+        }
+
+    def download(self, name: str) -> Path | None:
+        """A file to download, where there is one; nothing else of the folder can be had."""
+        if name not in DOWNLOADS or not self._has(name):
+            return None
+        if name == SAVED:
+            with zipfile.ZipFile(self.folder / SAVED, "w", zipfile.ZIP_DEFLATED) as archive:
+                for part in _PORTABLE:
+                    if (self.folder / part).is_file():
+                        archive.write(self.folder / part, part)
+        return self.folder / name
+
+    def _has(self, name: str) -> bool:
+        return name == SAVED or (self.folder / name).is_file()
+
+    def _stop(self) -> None:
+        if self.job is not None and self.job.running:
+            self.job.cancel()
+
+    def _json(self, name: str) -> Any:
+        path = self.folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+class Workspace:
+    """All analyses of a server."""
+
+    def __init__(self) -> None:
+        # Readable by this user alone, as `mkdtemp` promises.
+        self.folder = Path(tempfile.mkdtemp(prefix="nestquad-voi-"))
+        self._works: dict[str, Work] = {}
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Work]:
+        return iter(list(self._works.values()))
+
+    def get(self, name: str) -> Work | None:
+        return self._works.get(name)
+
+    def upload(self, files: Mapping[str, tuple[str, BinaryIO]], given: Mapping[str, Any]) -> Work:
+        """A new analysis of files by kind, each a name and its content; or one that was saved."""
+        if "saved" in files:
+            return self._saved(files["saved"][1])
+        if list(files) == ["parameters"] and is_zip(files["parameters"][1]):
+            files = {"workbook": files["parameters"]}
+        if sorted(files) not in (["workbook"], sorted(KINDS[:3])):
+            raise InputError(
+                "upload",
+                " and ".join(files) or "no file",
+                "parameters, costs and effects, or one workbook with all three",
+            )
+        names = {kind: Path(name).name[-100:] for kind, (name, _) in files.items()}
+        settings = Settings.of({**given, "files": names})
+        return self._new({kind: content for kind, (_, content) in files.items()}, settings)
+
+    def remove(self, work: Work) -> None:
+        work.cancel()
+        with self._lock:
+            self._works.pop(work.name, None)
+        shutil.rmtree(work.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """End all jobs and remove all files."""
+        for work in self:
+            self.remove(work)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _saved(self, content: BinaryIO) -> Work:
+        """An analysis that was saved: data alone, each part by its known name."""
+        try:
+            with zipfile.ZipFile(content) as archive:
+                check_archive("saved analysis", archive)
+                settings = Settings.of(json.loads(archive.read(SETTINGS)))
+                names = [name for name in _PORTABLE if name in archive.NameToInfo]
+                return self._new({name: archive.open(name) for name in names}, settings)
+        except InputError:
+            raise
+        except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, RuntimeError):
+            raise InputError(
+                "saved analysis",
+                "a file that is none",
+                f"a file that the button “{DOWNLOADS[SAVED]}” made",
+            ) from None
+
+    def _new(self, parts: Mapping[str, Any], settings: Settings) -> Work:
+        if len(self._works) >= MOST_ANALYSES:
+            raise InputError(
+                "upload",
+                f"{MOST_ANALYSES} analyses already",
+                "fewer",
+                "Save those that you need, and remove some.",
+            )
+        name = secrets.token_urlsafe(9)
+        folder = self.folder / name
+        folder.mkdir(mode=0o700)
+        for part, content in parts.items():
+            with open(folder / part, "wb") as file:
+                shutil.copyfileobj(content, file)
+        work = Work(name, folder)
+        with self._lock:
+            self._works[name] = work
+        work.start(settings, reading=True)
+        return work

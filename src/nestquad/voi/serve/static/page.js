@@ -1,0 +1,286 @@
+// Text from outside enters the page by textContent alone.
+"use strict";
+const $ = (id) => document.getElementById(id);
+const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c8c00"];
+
+for (const button of document.querySelectorAll("[data-send]"))
+  button.onclick = () => $(button.dataset.send).submit();
+for (const input of document.querySelectorAll("[data-sends]")) input.onchange = () => input.form.submit();
+
+// The server refuses what is too large, but a browser that is still sending may not show its answer.
+for (const form of document.querySelectorAll("[data-most]")) form.onsubmit = () => {
+  const size = [...form.querySelectorAll("[type=file]")].flatMap((i) => [...i.files]).reduce((sum, file) => sum + file.size, 0);
+  $("large").hidden = size <= Number(form.dataset.most);
+  return $("large").hidden;
+};
+
+// ---- elements
+function make(tag, attributes = {}, ...children) {
+  const svg = ["svg", "path", "line", "rect", "circle", "text", "title", "g"].includes(tag);
+  const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes))
+    if (name.startsWith("on")) node[name] = value;
+    else if (value !== undefined && value !== false) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+const minus = (text) => text.replace("-", "−");
+function number(x) {
+  if (x === null || !isFinite(x)) return "–";
+  const size = Math.abs(x);
+  if (size >= 99.95) return minus(Math.round(x).toLocaleString("en-GB"));
+  return minus(Number(x.toPrecision(3)).toLocaleString("en-GB", {maximumSignificantDigits: 3}));
+}
+const money = (x) => (x < 0 ? "−" : "") + (state.settings.currency || "") + number(Math.abs(x));
+function compact(x) {
+  const size = Math.abs(x), unit = [[1e9, "bn"], [1e6, "m"], [1e3, "k"]].find(([u]) => size >= u);
+  return minus(unit ? Number((x / unit[0]).toPrecision(3)) + unit[1] : String(Number(x.toPrecision(3))));
+}
+const short = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
+const share = (p) => `${Math.round(100 * p)} %`;
+
+// ---- charts
+function ticks(low, high, count) {
+  const raw = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+  const first = Math.ceil(low / step - 1e-9), many = Math.floor(high / step + 1e-9) - first + 1;
+  return Array.from({length: many}, (_, i) => (first + i) * step);
+}
+// Lines over x, bands, dots; `mark` is a vertical line. Labels stand at the ends of lines.
+function chart(id, {x, y, lines, mark, dots = [], clouds = [], xname = "", format = compact, yformat = compact, cut}) {
+  const box = $(id), width = Math.max(box.clientWidth, 240), height = Math.min(300, 150 + width / 3);
+  const names = lines.filter((l) => l.name).map((l) => short(l.name, 18));
+  const right = Math.min(width * .34, 14 + 6.6 * Math.max(0, ...names.map((n) => n.length)));
+  const left = 52, bottom = 38, top = 8, w = width - left - right, h = height - top - bottom;
+  const px = (v) => left + w * (v - x[0]) / (x[1] - x[0] || 1), py = (v) => top + h * (1 - (v - y[0]) / (y[1] - y[0] || 1));
+  const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": box.parentNode.querySelector("h2")?.textContent || id});
+  for (const v of ticks(y[0], y[1], 5))
+    svg.append(make("line", {x1: left, x2: left + w, y1: py(v), y2: py(v), stroke: v ? "#e9edf0" : "#9aa5ad"}),
+      make("text", {x: left - 7, y: py(v) + 4, "text-anchor": "end"}, yformat(v)));
+  for (const v of ticks(x[0], x[1], Math.max(2, Math.floor(w / 75))))
+    svg.append(make("text", {x: px(v), y: height - 20, "text-anchor": "middle"}, format(v)));
+  svg.append(make("text", {x: left + w / 2, y: height - 3, "text-anchor": "middle"}, xname));
+  if (mark !== undefined) svg.append(make("line", {x1: px(mark), x2: px(mark), y1: top, y2: top + h, stroke: "#1d2730", "stroke-dasharray": "4 3"}));
+  const clip = (v) => cut ? Math.min(Math.max(v, y[0]), y[1]) : v;
+  const path = (xs, ys) => xs.map((v, i) => ys[i] === null ? "" : `${i && ys[i - 1] !== null ? "L" : "M"}${px(v).toFixed(1)} ${py(clip(ys[i])).toFixed(1)}`).join("");
+  for (const l of lines) {
+    if (l.low) svg.append(make("path", {fill: l.color, "fill-opacity": .13, d: path([...l.x, ...[...l.x].reverse()], [...l.low, ...[...l.high].reverse()]) + "Z"}));
+    svg.append(make("path", {fill: "none", stroke: l.color, "stroke-width": l.wide || 2, "stroke-opacity": l.wide ? .3 : 1, "stroke-dasharray": l.dashes, d: path(l.x, l.y)}));
+  }
+  // A cloud is one path of points: a thousand elements would slow the slider.
+  for (const c of clouds) svg.append(make("path", {d: c.points.map((p) => `M${px(p[0]).toFixed(1)} ${py(p[1]).toFixed(1)}h0`).join(""), stroke: c.color, "stroke-width": 3.4, "stroke-linecap": "round", "stroke-opacity": .35}));
+  for (const d of dots) svg.append(make("circle", {cx: px(d.x), cy: py(d.y), r: 6, fill: d.color, stroke: "#fff"}));
+  const ends = lines.filter((l) => l.name).map((l) => ({at: py(clip(l.y.at(-1))), l})).sort((a, b) => a.at - b.at);
+  ends.forEach((e, i) => { e.at = Math.max(e.at, i ? ends[i - 1].at + 14 : top + 4); });
+  for (let i = ends.length - 1, low = top + h; i >= 0; i--, low -= 14) ends[i].at = low = Math.min(ends[i].at, low);
+  for (const {at, l} of ends)
+    svg.append(make("text", {x: left + w + 7, y: at + 4, fill: l.color}, make("title", {}, l.name), short(l.name, 18)));
+  box.replaceChildren(svg);
+}
+function bars(id, rows) {
+  const box = $(id), width = Math.max(box.clientWidth, 240), step = 25, narrow = width < 520;
+  const left = Math.min(width * .36, 20 + 6.6 * Math.max(...rows.map((r) => short(r.label, 28).length))), right = narrow ? 62 : width > 800 ? 250 : 190;
+  const most = Math.max(...rows.map((r) => r.upper), 1e-12), w = width - left - right, px = (v) => left + w * v / most;
+  const height = rows.length * step + 24;
+  const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "EVPPI by set"});
+  for (const v of ticks(0, most, Math.max(2, Math.floor(w / 90))))
+    svg.append(make("line", {x1: px(v), x2: px(v), y1: 0, y2: height - 20, stroke: "#e9edf0"}),
+      make("text", {x: px(v), y: height - 4, "text-anchor": "middle"}, compact(v)));
+  rows.forEach((r, i) => {
+    const y = i * step + 12, hollow = r.flags.includes("not distinguishable"), color = r.group ? "#009e73" : "#0072b2";
+    svg.append(make("g", {},
+      make("title", {}, `${r.label}: ${money(r.value)}, 95 % ${money(r.lower)} to ${money(r.upper)}${r.flags ? "; " + r.flags : ""}`),
+      make("text", {x: left - 8, y: y + 4, "text-anchor": "end", class: "ink"}, short(r.label, narrow ? Math.floor(left / 6.8) : 28)),
+      make("rect", {x: left, y: y - 7, width: Math.max(px(r.value) - left, 1), height: 14, fill: hollow ? "#fff" : color, stroke: color, rx: 1.5}),
+      make("line", {x1: px(r.lower), x2: px(r.upper), y1: y, y2: y, stroke: "#1d2730", "stroke-width": 1.4}),
+      make("text", {x: width - right + 10, y: y + 4, class: "ink"}, money(r.value)),
+      ...(narrow ? [] : [make("text", {x: width - right + 72, y: y + 4}, short(r.flags || share(r.of) + " of EVPI", width > 800 ? 30 : 20))])));
+  });
+  box.replaceChildren(svg);
+}
+function table(id, head, rows, best = -1) {
+  const cells = (tag, row) => row.map((cell) => make(tag, {}, cell));
+  $(id).replaceChildren(make("div", {class: "scroll"}, make("table", {class: "numbers"}, make("tr", {}, ...cells("th", head)),
+    ...rows.map((row, i) => make("tr", {class: i === best ? "best" : ""}, ...cells("td", row))))));
+}
+
+// ---- one analysis
+let state = null, data = null, stamp = "", at = 0;
+const picked = {group: new Set(), study: new Set()};
+const extent = (values, zero = true) => {
+  const low = Math.min(...values, ...(zero ? [0] : [])), high = Math.max(...values, ...(zero ? [0] : []));
+  const pad = .05 * (high - low || 1);
+  return [low < 0 || !zero ? low - pad : low, high + pad];
+};
+
+function redraw() {
+  const now = data.seen.now, grid = now.grid, k = grid[at], results = data.results, set = state.settings;
+  const best = now.net[at].indexOf(Math.max(...now.net[at])), evpi = now.evpi.value[at];
+  const sets = (results ? results.sets : []).filter((s) => !s.group || s.label in set.groups);
+  const rows = sets.map((s) => ({label: s.label, group: s.group, value: s.value[at], lower: s.lower[at], upper: s.upper[at], flags: s.flags[at], of: evpi > 0 ? s.value[at] / evpi : 0}))
+    .sort((a, b) => b.value - a.value);
+  $("at").textContent = `${money(k)} per ${set.effect.replace(/s$/, "")}`;
+  const card = (head, value, note) => make("div", {class: "card"}, make("span", {}, head), make("b", {class: value.length > 12 ? "long" : ""}, value), make("span", {}, note));
+  const found = rows.find((r) => !r.group && !r.flags.includes("not distinguishable"));
+  const cards = [card("EVPI per person", money(evpi), `95 % ${money(now.evpi.lower[at])} to ${money(now.evpi.upper[at])}`),
+    card("Best on current information", now.options[best], `the best in ${share(now.probability[at][best])} of ${now.rows.toLocaleString("en-GB")} draws`)];
+  if (results?.people) cards.push(card("EVPI for the population", money(evpi * results.people), k > 0 ? `or ${number(evpi * results.people / k)} ${set.effect}` : ""));
+  if (results) cards.push(found ? card("Most worth knowing", found.label, `${money(found.value)}, ${share(found.of)} of EVPI`) : card("Most worth knowing", "–", "no parameter by itself"));
+  $("cards").replaceChildren(...cards);
+  if (rows.length) bars("rank", rows.slice(0, 20)); else $("rank").replaceChildren(make("p", {class: "quiet"}, "EVPPI is being computed."));
+  // The same sets and colors wherever the slider is.
+  const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
+  const wtp = {x: [grid[0], grid.at(-1)], mark: k, xname: "willingness to pay"};
+  chart("curves", {...wtp, y: [0, 1.05 * Math.max(...now.evpi.upper, 1e-9)], cut: true, lines: [
+    {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: "#1d2730", name: "EVPI"},
+    ...shown.map((s, i) => ({x: grid, y: s.value, low: s.lower, high: s.upper, color: COLORS[i], name: s.label}))]});
+  const tops = now.net.map((row) => row.indexOf(Math.max(...row)));
+  chart("ceac", {...wtp, y: [0, 1], yformat: share, lines: now.options.flatMap((name, d) => {
+    const y = now.probability.map((row) => row[d]), color = COLORS[d % COLORS.length];
+    return [{x: grid, y: y.map((v, i) => tops[i] === d ? v : null), color, wide: 8}, {x: grid, y, color, name}];
+  })});
+  const others = now.plane.slice(1), flat = others.flat(), xs = extent(flat.map((p) => p[0])), ys = extent(flat.map((p) => p[1]));
+  const line = [Math.max(xs[0], k ? ys[0] / k : xs[0]), Math.min(xs[1], k ? ys[1] / k : xs[1])];
+  chart("plane", {x: xs, y: ys, xname: `incremental ${set.effect}`, format: number, lines: [
+    {x: line, y: line.map((v) => k * v), color: "#1d2730", dashes: "5 4"},
+    ...others.map((_, i) => ({x: [xs[1]], y: [now.cost[i + 1] - now.cost[0]], color: COLORS[(i + 1) % COLORS.length], name: now.options[i + 1]}))],
+  clouds: others.map((points, i) => ({points, color: COLORS[(i + 1) % COLORS.length]})),
+  dots: others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], color: COLORS[(i + 1) % COLORS.length]}))});
+  const gains = [null, ...now.gain[at]], range = (low, high) => `${money(low)} to ${money(high)}`;
+  table("options", ["option", "cost", set.effect, "net benefit", "incremental", "best"], now.options.map((name, d) => [name, money(now.cost[d]), number(now.effect[d]), money(now.net[at][d]),
+    gains[d] ? make("span", {}, money(gains[d][0]), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
+  drawStudy(results?.study, wtp.mark);
+  $("again").hidden = !results || results.wtp === k;
+  $("again").textContent = `Make the report at ${money(k)}`;
+}
+function drawStudy(study) {
+  $("studied").hidden = !study || !state.settings.study;
+  if ($("studied").hidden) return;
+  const sizes = study.sizes, best = study.best[at], n = sizes.map((s) => s.n), top = n.indexOf(best.n), values = sizes.map((s) => s.enbs[at]);
+  const near = best.near_to > best.near_from ? ` Sizes from ${number(best.near_from)} to ${number(best.near_to)} come within 5 % of it.` : "";
+  $("said").textContent = `${study.design[0].toUpperCase()}${study.design.slice(1)}: ` + (top < 0 ? "" : `the best size is ${number(best.n)} in each arm, with an expected net benefit of ${money(best.enbs)}.${near} `)
+    + (best.notes ? `Note: ${best.notes}.` : "");
+  chart("enbs", {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", format: number,
+    lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: "#0072b2", name: "ENBS"}],
+    dots: top >= 0 ? [{x: n[top], y: values[top], color: "#d55e00"}] : []});
+  table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
+}
+
+async function post(path, body) {
+  const answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
+  const content = await answer.json();
+  if (content.error && !answer.ok) return show({...state, error: content.error});
+  show(content);
+  poll();
+}
+let waiting = null, unread = false; // whether the page was made before the tables were read
+async function poll() {
+  clearTimeout(waiting);
+  try {
+    const answer = await fetch("state");
+    if (!answer.ok) throw new Error("This analysis was removed.");
+    const fresh = await answer.json();
+    if (!fresh.stamp[0] && fresh.job) { show(fresh); waiting = setTimeout(poll, 300); unread = true; return; }
+    if (unread) return location.reload();
+    if (!fresh.stamp[0]) return;
+    const changed = String(fresh.stamp) !== stamp;
+    if (changed) { data = await (await fetch("data")).json(); stamp = String(fresh.stamp); }
+    if (changed && data.seen.now) arrange(fresh);
+    show(fresh);
+    if (changed && data.seen.now) redraw();
+    if (fresh.job) waiting = setTimeout(poll, 400);
+  } catch (problem) {
+    show({...state, job: null, error: `No answer from nestquad: is it still running? (${problem.message})`});
+  }
+}
+function show(fresh) {
+  state = fresh;
+  const job = state.job;
+  $("job").hidden = !job;
+  if (job) {
+    $("job").querySelector("b").textContent = job.what;
+    $("job").querySelector("span").textContent = `${job.message} ${job.total > 1 ? `(${job.done} of ${job.total})` : ""} · ${Math.round(job.seconds)} s`;
+    const bar = $("job").querySelector("progress");
+    if (job.total > 1) { bar.max = job.total; bar.value = job.done; } else bar.removeAttribute("value");
+  }
+  $("error").hidden = !state.error;
+  $("error").textContent = state.error || "";
+  $("files").replaceChildren(...Object.entries(state.files).map(([name, word]) =>
+    make("a", {href: `files/${name}?download`, download: name}, word)));
+  const report = $("report"), source = `files/report.html?${stamp}`;
+  report.hidden = !("report.html" in state.files);
+  if (!report.hidden && !job && report.getAttribute("src") !== source) report.src = source;
+  if ($("listed")) $("listed").replaceChildren(...Object.entries(state.settings.groups).map(([label, members]) =>
+    make("li", {}, make("span", {}, make("b", {}, label), " ", make("small", {}, members.join(", "))),
+      make("button", {type: "button", class: "plain", onclick: () => {
+        const groups = {...state.settings.groups};
+        delete groups[label];
+        post("settings", {groups});
+      }}, "Remove"))));
+}
+// Once for each range of the slider.
+let arranged = "";
+function arrange(fresh) {
+  const grid = data.seen.now.grid, set = fresh.settings;
+  state = fresh;
+  $("app").hidden = false;
+  if (arranged === String(grid)) return;
+  arranged = String(grid);
+  at = grid.indexOf(set.wtp);
+  Object.assign($("wtp"), {max: grid.length - 1, value: at});
+  $("least").textContent = money(grid[0]);
+  $("most").textContent = money(grid.at(-1));
+  for (const box of document.querySelectorAll("[data-chips]")) {
+    const chosen = picked[box.dataset.chips];
+    if (box.dataset.chips === "study") for (const name of set.study?.pars || []) chosen.add(name);
+    box.replaceChildren(...data.seen.parameters.map((name) => make("button", {
+      type: "button", "aria-pressed": String(chosen.has(name)), onclick: (event) => {
+        if (!chosen.delete(name)) chosen.add(name);
+        event.target.setAttribute("aria-pressed", String(chosen.has(name)));
+      }}, name)));
+  }
+  for (const input of document.querySelectorAll("[data-set]")) input.value = set[input.dataset.set] ?? "";
+  for (const input of document.querySelectorAll("[data-study]"))
+    if (set.study) input.value = [].concat(set.study[input.dataset.study]).join(" ");
+  detail();
+}
+function detail() {
+  const words = {normal: "Standard deviation (number or parameter)", count: "Observation time of each", survival: "Follow-up of each"};
+  const word = words[document.querySelector("[data-study=kind]").value];
+  $("detail").hidden = !word;
+  $("detail").querySelector("span").textContent = word || "";
+}
+const population = () => Object.fromEntries([...document.querySelectorAll("[data-set]")].map((i) => [i.dataset.set, i.value]));
+
+if ($("app")) {
+  let frame = 0;
+  $("wtp").oninput = () => { at = Number($("wtp").value); cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); };
+  window.onresize = () => { if (data?.seen.now) { cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); } };
+  $("cancel").onclick = () => post("cancel");
+  $("add").onclick = () => {
+    const members = [...picked.group];
+    if (members.length < 2) return show({...state, error: "A group has two parameters or more: click them first."});
+    post("settings", {groups: {...state.settings.groups, [$("label").value.trim() || members.join(" + ")]: members}});
+    picked.group.clear();
+    $("label").value = "";
+    for (const chip of document.querySelectorAll("[data-chips=group] button")) chip.setAttribute("aria-pressed", "false");
+  };
+  $("count").onclick = () => post("settings", population());
+  $("value").onclick = () => {
+    const fields = [...document.querySelectorAll("[data-study]")].map((i) => [i.dataset.study, i.value]);
+    post("settings", {...population(), study: {...Object.fromEntries(fields), pars: [...picked.study]}});
+  };
+  document.querySelector("[data-study=kind]").onchange = detail;
+  $("exact").onchange = () => {
+    const place = data.seen.now.grid.indexOf(Number($("exact").value));
+    if (place < 0) { unread = true; return post("settings", {wtp: $("exact").value}); }
+    $("wtp").value = place;
+    $("wtp").oninput();
+  };
+  $("again").onclick = () => post("settings", {wtp: data.seen.now.grid[at]});
+  if ($("matched")) $("matched").onclick = () => {
+    unread = true;
+    post("settings", {match: [...document.querySelectorAll("[data-match]")].map((s) => s.value)});
+  };
+  poll();
+}

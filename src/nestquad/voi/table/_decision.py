@@ -1,0 +1,258 @@
+"""The decision on current information: means, increments, dominance, losses, acceptability."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import InputError, unknown_name
+from nestquad.result import NORMAL_95
+from nestquad.voi.table._outputs import Outputs, as_outputs
+from nestquad.voi.table._tables import pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def psa_summary(outputs: Any) -> pd.DataFrame:
+    """Means of each option with standard errors, and its probability of being the best.
+
+    Parameters
+    ----------
+    outputs
+        As in `evpi`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each willingness to pay and option: wtp, option, cost, effect (where given),
+        net_benefit, se, and probability of being the best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gain = np.random.default_rng(0).normal(1.0, 1.0, size=1000)
+    >>> table = psa_summary(np.column_stack((0 * gain, gain)))
+    >>> bool(0.8 < table.probability[1] < 0.9)
+    True
+    """
+    known = as_outputs(outputs)
+    rows = []
+    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
+        shares = _shares(benefits)
+        for d, option in enumerate(known.options):
+            row: dict[str, Any] = {"wtp": k, "option": option}
+            if known.net_benefit is None:
+                row |= {"cost": known.costs[:, d].mean(), "effect": known.effects[:, d].mean()}
+            row |= {
+                "net_benefit": benefits[:, d].mean(),
+                "se": benefits[:, d].std(ddof=1) / np.sqrt(known.n_rows),
+                "probability": shares[d],
+            }
+            rows.append(row)
+    return pandas().DataFrame(rows)
+
+
+def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
+    """Incremental net benefit of each option against one of them, with its own error.
+
+    What the options have in common cancels draw by draw, so that the error is much smaller than
+    those of the two means.
+
+    Parameters
+    ----------
+    outputs
+        As in `evpi`.
+    reference
+        The option to compare with; default: the first.
+
+    Returns
+    -------
+    DataFrame
+        A row for each willingness to pay and other option: wtp, option, against, cost, effect
+        (increments, where given), inb, se, lower, upper (95 %), and the probability of being
+        better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> common = rng.normal(0.0, 1000.0, 500)
+    >>> table = incremental(np.column_stack((common, common + rng.normal(2.0, 1.0, 500))))
+    >>> bool(abs(table.inb[0] - 2.0) < 3 * table.se[0] < 0.2)
+    True
+    """
+    known = as_outputs(outputs)
+    name = known.options[0] if reference is None else reference
+    if name not in known.options:
+        raise unknown_name("reference", name, known.options)
+    base = known.options.index(name)
+    rows = []
+    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
+        for d, option in enumerate(known.options):
+            if d == base:
+                continue
+            row: dict[str, Any] = {"wtp": k, "option": option, "against": name}
+            if known.net_benefit is None:
+                for what, table in (("cost", known.costs), ("effect", known.effects)):
+                    row[what] = float((table[:, d] - table[:, base]).mean())
+            gain = benefits[:, d] - benefits[:, base]
+            better = float(np.mean(gain > 0) + np.mean(gain == 0) / 2)
+            rows.append({**row, **_mean("inb", gain), "probability": better})
+    return pandas().DataFrame(rows)
+
+
+def _mean(name: str, values: Array) -> dict[str, float]:
+    """A mean with standard error and 95 % interval."""
+    mean, se = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    half = NORMAL_95 * se
+    return {name: mean, "se": se, "lower": mean - half, "upper": mean + half}
+
+
+def icers(outputs: Any) -> pd.DataFrame:
+    """Incremental cost-effectiveness ratios, dominance and the efficiency frontier.
+
+    Returns
+    -------
+    DataFrame
+        Options by increasing mean cost: option, cost, effect, status (``"frontier"``,
+        ``"dominated"`` by a cheaper option that is as good, or ``"extendedly dominated"`` by a
+        mixture of two); and for those on the frontier incremental_cost, incremental_effect and
+        icer against the one before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = np.ones((30, 1))
+    >>> costs, effects = one * [0.0, 10.0, 20.0, 30.0], one * [1.0, 0.9, 1.1, 2.0]
+    >>> table = icers((costs, effects, 1.0))
+    >>> table.status.tolist()
+    ['frontier', 'dominated', 'extendedly dominated', 'frontier']
+    >>> float(table.icer[3])
+    30.0
+    """
+    known = _with_effects(outputs)
+    pairs = zip(known.costs.T, known.effects.T, strict=True)
+    means = [(float(c.mean()), float(e.mean())) for c, e in pairs]
+    order = sorted(range(known.n_options), key=lambda d: (means[d][0], -means[d][1]))
+    best = np.maximum.accumulate([means[d][1] for d in order])
+    rising = [d for i, d in enumerate(order) if i == 0 or means[d][1] > best[i - 1]]
+    frontier: list[int] = []
+    for d in rising:
+        while len(frontier) > 1 and _ratio(means, frontier[-1], d) <= _ratio(means, *frontier[-2:]):
+            frontier.pop()
+        frontier.append(d)
+    rows = []
+    for d in order:
+        status = "frontier" if d in frontier else "extendedly " * (d in rising) + "dominated"
+        row = {
+            "option": known.options[d],
+            "cost": means[d][0],
+            "effect": means[d][1],
+            "status": status,
+        }
+        row |= dict.fromkeys(("incremental_cost", "incremental_effect", "icer"), np.nan)
+        if d in frontier[1:]:
+            last = frontier[frontier.index(d) - 1]
+            row["incremental_cost"] = means[d][0] - means[last][0]
+            row["incremental_effect"] = means[d][1] - means[last][1]
+            row["icer"] = _ratio(means, last, d)
+        rows.append(row)
+    return pandas().DataFrame(rows)
+
+
+def _ratio(means: list[tuple[float, float]], one: int, other: int) -> float:
+    return (means[other][0] - means[one][0]) / (means[other][1] - means[one][1])
+
+
+def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
+    """Expected loss of each option: what choosing it forgoes on average; the smallest is EVPI.
+
+    Parameters
+    ----------
+    outputs
+        As in `evpi`.
+    wtp
+        Values of willingness to pay instead of those of the outputs.
+
+    Returns
+    -------
+    DataFrame
+        A row for each willingness to pay and option: wtp, option, loss, se, lower, upper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nestquad import voi
+    >>> benefits = np.random.default_rng(0).normal([0.0, 1.0], 1.0, size=(100, 2))
+    >>> bool(expected_loss(benefits).loss.min() == voi.evpi(benefits).evpi[0])
+    True
+    """
+    known = as_outputs(outputs)
+    known = known if wtp is None else known.at(wtp)
+    rows = []
+    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
+        losses = benefits.max(axis=1, keepdims=True) - benefits
+        for option, loss in zip(known.options, losses.T, strict=True):
+            rows.append({"wtp": k, "option": option, **_mean("loss", loss)})
+    return pandas().DataFrame(rows)
+
+
+def _with_effects(outputs: Any) -> Outputs:
+    known = as_outputs(outputs)
+    if known.net_benefit is not None:
+        raise InputError(
+            "outputs", "net benefits", "costs and effects", "A curve needs a willingness to pay."
+        )
+    return known
+
+
+def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
+    """Cost-effectiveness acceptability curves, and the frontier.
+
+    Parameters
+    ----------
+    outputs
+        Costs and effects, as in `evpi`.
+    wtp
+        Values of willingness to pay; default: from 0 to twice the largest of the outputs.
+
+    Returns
+    -------
+    DataFrame
+        A row for each willingness to pay and option: wtp, option, probability of being the best,
+        and frontier, true for the option with the largest mean net benefit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> table = ceac((rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), 1.0), wtp=[0.0, 1.0])
+    >>> table.groupby("wtp").probability.sum().tolist()
+    [1.0, 1.0]
+    """
+    known = _with_effects(outputs)
+    swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)
+    rows = []
+    for k, benefits in zip(swept.wtps, swept.net_benefits(), strict=True):
+        shares, best = _shares(benefits), int(benefits.mean(axis=0).argmax())
+        for d, option in enumerate(swept.options):
+            rows.append(
+                {"wtp": k, "option": option, "probability": shares[d], "frontier": d == best}
+            )
+    return pandas().DataFrame(rows)
+
+
+def wtp_grid(outputs: Outputs, count: int) -> Array:
+    """Values from 0 to twice the largest willingness to pay."""
+    top = 2.0 * max(outputs.wtps)
+    return np.linspace(0.0, top if top > 0 else 50_000.0, count)
+
+
+def _shares(benefits: Array) -> Array:
+    """How often each option is the best, ties shared."""
+    best = benefits == benefits.max(axis=1, keepdims=True)
+    shares: Array = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+    return shares

@@ -1,0 +1,371 @@
+"""Designs of studies: what their data would be, and statistics that summarize them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.errors import EvaluationError, InputError, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, init=False)
+class _Trial:
+    """A trial with an arm for each of its parameters."""
+
+    pars: tuple[str, ...]
+    ratio: tuple[float, ...]
+
+    kind: ClassVar[str]
+
+    def __init__(self, pars: str | Iterable[str], *, ratio: Sequence[float] | None = None) -> None:
+        names = (pars,) if isinstance(pars, str) else tuple(pars)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise InputError("pars", repr(pars), "a parameter's name, or one for each arm")
+        shares = (1.0,) * len(names) if ratio is None else tuple(ratio)
+        if len(shares) != len(names) or not all(_positive(share) for share in shares):
+            raise InputError(
+                "ratio", repr(ratio), f"{len(names)} positive numbers, one an arm", "As (2, 1)."
+            )
+        self._set(pars=names, ratio=shares)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        uneven = len(set(self.ratio)) > 1
+        shares = f", {' : '.join(f'{share:g}' for share in self.ratio)}" if uneven else ""
+        return f"{self.kind} trial of {' and '.join(self.pars)}{shares}"
+
+    def participants(self, n: int) -> int:
+        """People in all arms; n times its share of the ratio in each."""
+        return sum(self._arm_sizes(n))
+
+    def _arm_sizes(self, n: int) -> list[int]:
+        return [max(round(n * share), 1) for share in self.ratio]
+
+    def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
+        """Statistics (rows, k) of one simulated data set for each row."""
+        arms = zip(
+            self.pars, self._arm_sizes(n), [rng, *rng.spawn(len(self.pars) - 1)], strict=True
+        )
+        return np.column_stack(
+            [self._arm(inputs, j, name, size, own) for j, (name, size, own) in enumerate(arms)]
+        )
+
+    def _arm(
+        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
+    ) -> Array:
+        raise NotImplementedError
+
+
+class BinaryTrial(_Trial):
+    """A trial that counts events: of n people in each arm, how many respond.
+
+    Parameters
+    ----------
+    pars
+        The parameter that is the probability of an event; several for several arms.
+    ratio
+        Sizes of the arms relative to n, as (2, 1); default: equal.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> trial = BinaryTrial(["p1", "p2"])
+    >>> inputs = pd.DataFrame({"p1": [0.0, 1.0], "p2": [1.0, 0.0]})
+    >>> trial.summaries(inputs, 10, np.random.default_rng(0)).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+
+    kind = "binary"
+
+    def _arm(
+        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
+    ) -> Array:
+        """Share of events: sufficient for the probability."""
+        from scipy.stats import binom
+
+        p = _column(inputs, name, "probabilities between 0 and 1", 0.0, 1.0)
+        # Quantiles, so that the same uniforms serve every size and curves over n are smooth.
+        share: Array = binom.ppf(rng.uniform(size=len(p)), size, p) / size
+        return share
+
+
+@dataclass(frozen=True, init=False)
+class NormalTrial(_Trial):
+    """A trial that measures a normal outcome: its mean over n people in each arm.
+
+    Parameters
+    ----------
+    pars
+        The parameter that is the mean of the outcome; several for several arms.
+    sd
+        Standard deviation between people: a number, or the name of a parameter; one for each
+        arm, or one for all.
+    ratio
+        Sizes of the arms relative to n, as (2, 1); default: equal.
+
+    Examples
+    --------
+    >>> NormalTrial("effect", sd=2.0).name
+    'normal trial of effect'
+    """
+
+    sd: tuple[float | str, ...]
+
+    kind = "normal"
+
+    def __init__(
+        self,
+        pars: str | Iterable[str],
+        sd: float | str | Sequence[float | str],
+        *,
+        ratio: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(pars, ratio=ratio)
+        spreads = tuple(sd) if isinstance(sd, list | tuple) else (sd,) * len(self.pars)
+        good = all(isinstance(s, str) or _positive(s) for s in spreads)
+        if len(spreads) != len(self.pars) or not good:
+            count = len(self.pars)
+            raise InputError(
+                "sd", repr(sd), f"a positive number or a parameter's name, or {count} of them"
+            )
+        self._set(sd=spreads)
+
+    def _arm(
+        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
+    ) -> Array:
+        """The mean; sufficient where the standard deviation is known."""
+        mean, sd = _column(inputs, name), self.sd[j]
+        spread = _column(inputs, sd, "standard deviations", 0.0) if isinstance(sd, str) else sd
+        measured: Array = mean + spread * rng.standard_normal(len(mean)) / np.sqrt(size)
+        return measured
+
+
+@dataclass(frozen=True, init=False)
+class CountTrial(_Trial):
+    """A trial that counts events which may recur (Poisson), over a time of observation.
+
+    Parameters
+    ----------
+    pars
+        The parameter that is the rate of events of a person in a unit of time; several for arms.
+    time
+        Observation of each person.
+    ratio
+        Sizes of the arms relative to n, as (2, 1); default: equal.
+
+    Examples
+    --------
+    >>> CountTrial(["relapses_old", "relapses_new"], time=2.0).participants(50)
+    100
+    """
+
+    time: float
+
+    kind = "count"
+
+    def __init__(
+        self,
+        pars: str | Iterable[str],
+        time: float = 1.0,
+        *,
+        ratio: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(pars, ratio=ratio)
+        if not _positive(time):
+            raise InputError("time", repr(time), "a positive number")
+        self._set(time=float(time))
+
+    def _arm(
+        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
+    ) -> Array:
+        """Events in a unit of time: sufficient for the rate."""
+        from scipy.stats import poisson
+
+        rate = _column(inputs, name, "rates that are not negative", 0.0)
+        seen = size * self.time
+        # A quantile needs a positive mean.
+        mean = np.maximum(seen * rate, np.finfo(float).tiny)
+        events: Array = poisson.ppf(rng.uniform(size=len(rate)), mean) / seen
+        return events
+
+
+@dataclass(frozen=True, init=False)
+class SurvivalTrial(_Trial):
+    """A trial that waits for an event: exponential or Weibull times, censored at its end.
+
+    Parameters
+    ----------
+    pars
+        The parameter λ of the survival function S(t) = exp(−λ t^shape), the hazard rate where the
+        shape is 1; several for several arms.
+    follow_up
+        Time of observation of each person, in the unit of time of the rate.
+    shape
+        The Weibull shape, a number; 1 is the exponential.
+    ratio
+        Sizes of the arms relative to n, as (2, 1); default: equal.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> trial = SurvivalTrial("hazard", follow_up=2.0)
+    >>> inputs = pd.DataFrame({"hazard": [0.5] * 4})
+    >>> events, time = trial.summaries(inputs, 10_000, np.random.default_rng(0)).T
+    >>> bool(np.allclose(events, 1 - np.exp(-1), atol=0.02))
+    True
+    """
+
+    follow_up: float
+    shape: float
+
+    kind = "survival"
+
+    def __init__(
+        self,
+        pars: str | Iterable[str],
+        follow_up: float,
+        shape: float = 1.0,
+        *,
+        ratio: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(pars, ratio=ratio)
+        for name, value in (("follow_up", follow_up), ("shape", shape)):
+            if not _positive(value):
+                raise InputError(name, repr(value), "a positive number")
+        self._set(follow_up=float(follow_up), shape=float(shape))
+
+    def _arm(
+        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
+    ) -> Array:
+        """Share of events and mean of t^shape: together sufficient for λ.
+
+        t^shape is exponential with rate λ and censored at follow_up^shape.
+        """
+        rate = _column(inputs, name, "rates that are not negative", 0.0)
+        end = self.follow_up**self.shape
+        events, time = np.zeros(len(rate)), np.zeros(len(rate))
+        # Person by person, so that a larger study has the people of a smaller one.
+        with np.errstate(divide="ignore"):
+            for _ in range(size):
+                waited = rng.standard_exponential(len(rate)) / rate
+                events += waited <= end
+                time += np.minimum(waited, end)
+        return np.column_stack((events, time)) / size
+
+
+@dataclass(frozen=True, init=False)
+class Combined:
+    """Several studies at once: what the data of all of them are worth together.
+
+    Parameters
+    ----------
+    *designs
+        Trials, or functions as in `evsi`; each has n people in each of its arms.
+
+    Examples
+    --------
+    >>> both = Combined(BinaryTrial("p"), NormalTrial("u", sd=0.2))
+    >>> both.name, both.participants(100)
+    ('binary trial of p with normal trial of u', 200)
+    """
+
+    designs: tuple[Any, ...]
+
+    def __init__(self, *designs: Any) -> None:
+        if len(designs) < 2:
+            raise InputError("designs", f"{len(designs)} design(s)", "two or more")
+        object.__setattr__(self, "designs", tuple(map(as_design, designs)))
+
+    @property
+    def name(self) -> str:
+        return " with ".join(one.name for one in self.designs)
+
+    def participants(self, n: int) -> int:
+        return sum(one.participants(n) for one in self.designs)
+
+    def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
+        """Summaries of all studies side by side."""
+        parts = zip(self.designs, [rng, *rng.spawn(len(self.designs) - 1)], strict=True)
+        return np.column_stack([one.summaries(inputs, n, own) for one, own in parts])
+
+
+@dataclass(frozen=True)
+class _UserStudy:
+    """A study by the user's own sampler ``(inputs, n, rng) -> (rows,) or (rows, k)``."""
+
+    sampler: Callable[[pd.DataFrame, int, np.random.Generator], Any]
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.sampler, "__name__", "study")).replace("<lambda>", "study")
+
+    def participants(self, n: int) -> int:
+        return n
+
+    def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
+        """Validated summaries from the sampler."""
+        try:
+            values = np.asarray(self.sampler(inputs, n, rng), dtype=float)
+        except Exception as error:
+            raise EvaluationError(
+                f"design raised {type(error).__name__}: {error} for n = {n}",
+                advice="A sampler takes (inputs, n, rng): the table of parameters, the number of "
+                "participants in an arm and a numpy generator.",
+            ) from error
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or len(values) != len(inputs) or not np.isfinite(values).all():
+            raise EvaluationError(
+                f"design returned shape {values.shape} for {len(inputs):,} rows of parameters"
+                + ("" if np.isfinite(values).all() else ", some of it not finite"),
+                advice="Return one summary, or k summaries, of a data set for each row: (rows, k).",
+            )
+        return values
+
+
+Design: TypeAlias = _Trial | Combined | _UserStudy
+
+
+def as_design(design: Any) -> Design:
+    """A design, or the user's sampler made one."""
+    if isinstance(design, Design):
+        return design
+    if callable(design):
+        return _UserStudy(design)
+    raise InputError(
+        "design",
+        repr(design),
+        "voi.BinaryTrial(…), another design, or a function (inputs, n, rng) -> summaries",
+    )
+
+
+def _column(
+    inputs: pd.DataFrame,
+    name: str,
+    expected: str = "",
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> Array:
+    """A parameter's values, all within bounds."""
+    if name not in inputs.columns:
+        raise unknown_name("design", name, map(str, inputs.columns))
+    values: Array = inputs[name].to_numpy(dtype=float)
+    outside = np.flatnonzero((values < low) | (values > high))
+    if outside.size:
+        row = int(outside[0])
+        raise InputError("design", f"{name} = {values[row]:g} in row {row + 1:,}", expected)
+    return values
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < np.inf

@@ -1,0 +1,222 @@
+"""Tables from files: text of any separator, and workbooks."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from nestquad.errors import InputError, optional_module
+from nestquad.voi.table._tables import Cleaned, Problem, clean, pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS = ("parameters", "costs", "effects")
+Source: TypeAlias = "str | Path | tuple[str, bytes]"
+"""A path, or a file in memory: its name and its bytes."""
+
+# Names of sheets: the first pattern that exactly one sheet matches decides.
+_SHEETS = {
+    "parameters": (r"param\w*|psa[ _]?(inputs?|param\w*)|inputs?", r".*(param|input).*", r"psa.*"),
+    "costs": (r"costs?", r".*cost.*"),
+    "effects": (r"effects?|qalys?", r".*(effect|qaly|outcome|daly|utilit).*", r".*benefit.*"),
+}
+# Cells stay as they are written, so that errors can show them.
+_RAW: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+
+
+def read_csv(path: Source, kind: str) -> pd.DataFrame:
+    """A table of numbers from a file with one header line.
+
+    Parameters
+    ----------
+    path
+        Separated by commas, semicolons, tabs or spaces. With semicolons or tabs, commas may be
+        decimal commas. Cells may have % or a sign of currency; columns of text are categories of
+        a parameter. Columns that count or name the rows are left out, long format (draw, option,
+        value) is made wide; ``attrs["notes"]`` says so. A file in memory is its name and bytes.
+    kind
+        ``"parameters"``, ``"costs"`` or ``"effects"``.
+    """
+    return _or_raise(clean_csv(path, kind))
+
+
+def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
+    """Parameters, costs and effects from an .xlsx workbook.
+
+    Sheets are found by names that people use (parameters, PSA inputs, costs, effects, QALYs, in
+    any case); a workbook of exactly three sheets without such names has them in that order.
+    """
+    return {kind: _or_raise(found) for kind, found in clean_workbook(path).items()}
+
+
+def checksum(source: Source) -> tuple[str, str]:
+    """Name and SHA-256 of a file."""
+    name, data = _opened(source)
+    return name, hashlib.sha256(data).hexdigest()
+
+
+def _or_raise(found: Cleaned) -> pd.DataFrame:
+    if found.problems:
+        raise found.problems[0].error
+    return found.frame
+
+
+def _opened(source: Source) -> tuple[str, bytes]:
+    return source if isinstance(source, tuple) else (Path(source).name, Path(source).read_bytes())
+
+
+def clean_csv(source: Source, kind: str) -> Cleaned:
+    """`read_csv` with all bad cells instead of an error for the first."""
+    file, data = _opened(source)
+    name = f"{kind} ({file})"
+    try:
+        header, frame = _parsed(name, data)
+        return _cleaned(name, kind, header, frame)
+    except InputError as error:
+        return Cleaned(pandas().DataFrame(), problems=(Problem(name, error),))
+
+
+def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame]:
+    pd = pandas()
+    encoding, head = _opening(name, data)
+    separator = max(",;\t", key=lambda one: head[0].count(one)) if head else ","
+    if head and separator not in head[0] and len(head) > 1 and " " in head[1].strip():
+        separator = r"\s+"
+    decimal = "," if separator != "," and any("," in line for line in head[1:]) else "."
+    options = {"sep": separator, "encoding": encoding, "header": None, **_RAW}
+    try:
+        frame = pd.read_csv(
+            io.BytesIO(data), decimal=decimal, skiprows=1, low_memory=False, **options
+        )
+        header = pd.read_csv(io.BytesIO(data), nrows=1, dtype=str, **options)
+    except pd.errors.EmptyDataError:
+        raise InputError(name, "no rows", "a header line and one line for each draw") from None
+    except pd.errors.ParserError as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise InputError(
+            name,
+            f"lines of different lengths ({reason}, counted after the header)",
+            "as many cells in every line as in the header",
+            "Is there a comma inside a name or a number? Put it in quotes, or take it out.",
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(name, "a file that is not text", "a .csv file") from None
+    except MemoryError:
+        raise _too_large(name, data) from None
+    labels = header.iloc[0].tolist()
+    if separator == r"\s+" and frame.shape[1] == len(labels) + 1:
+        labels = [None, *labels]  # R's write.table has no name above the names of rows
+    return labels, frame
+
+
+def clean_workbook(source: Source) -> dict[str, Cleaned]:
+    """`read_workbook` with all bad cells instead of an error for the first."""
+    pd = pandas()
+    optional_module("openpyxl", "Reading a workbook", "voi")
+    if not isinstance(source, tuple) and not Path(source).is_file():
+        raise InputError("workbook", f"{str(source)!r}, which is not a file", "an .xlsx file")
+    file, data = _opened(source)
+    try:
+        sheets = pd.read_excel(
+            io.BytesIO(data), sheet_name=None, header=None, engine="openpyxl", **_RAW
+        )
+    except MemoryError:
+        raise _too_large("workbook", data) from None
+    except Exception as error:  # openpyxl has no common error of its own
+        raise InputError(
+            "workbook",
+            f"{file}, which cannot be read ({type(error).__name__}: {error})",
+            "an .xlsx workbook",
+            "Older .xls files: save as .xlsx.",
+        ) from None
+    tables = {}
+    for kind, sheet in _found_sheets(list(sheets)).items():
+        frame = sheets[sheet]
+        name = f"sheet {sheet!r}"
+        if len(frame) < 1:
+            empty = InputError(name, "no rows", "a header and one row for each draw")
+            tables[kind] = Cleaned(frame, problems=(Problem(name, empty),))
+            continue
+        try:
+            tables[kind] = _cleaned(name, kind, frame.iloc[0].tolist(), frame.iloc[1:])
+        except InputError as problem:
+            tables[kind] = Cleaned(pd.DataFrame(), problems=(Problem(name, problem),))
+    return tables
+
+
+def _found_sheets(names: list[str]) -> dict[str, str]:
+    """The sheet of each kind of table."""
+    found: dict[str, str] = {}
+    for kind in ("costs", "effects", "parameters"):
+        for pattern in _SHEETS[kind]:
+            fits = [
+                n
+                for n in names
+                if n not in found.values() and re.fullmatch(pattern, n.strip(), re.I)
+            ]
+            if len(fits) == 1:
+                found[kind] = fits[0]
+                break
+    if not found and len(names) == len(KINDS):
+        return dict(zip(KINDS, names, strict=True))
+    if len(found) < len(KINDS):
+        missing = [kind for kind in KINDS if kind not in found]
+        raise InputError(
+            "workbook",
+            f"the sheets {', '.join(map(repr, names))}, none or several of which look like "
+            f"{' and '.join(missing)}",
+            "sheets named parameters, costs and effects",
+        )
+    return found
+
+
+def _opening(name: str, data: bytes) -> tuple[str, list[str]]:
+    """Encoding and the first lines of a text file."""
+    raw = data[:65536]
+    if b"\0" in raw or raw[:2] == b"PK":
+        advice = "For an .xlsx workbook use --workbook." if raw[:2] == b"PK" else ""
+        raise InputError(name, "a file that is not text", "a .csv file", advice)
+    encoding = "utf-8-sig"
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        # The end may cut a character in two; anything earlier is another encoding.
+        if error.start < len(raw) - 4:
+            encoding = "cp1252"
+        text = raw.decode(encoding, errors="replace")
+    return encoding, [line for line in text.splitlines()[:6] if line.strip()]
+
+
+def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> Cleaned:
+    """Names on top, empty margins away, and every cell a number."""
+    labels = ["" if cell is None or cell != cell else str(cell).strip() for cell in header]
+    width = max(len(labels), frame.shape[1])
+    labels += [""] * (width - len(labels))
+    frame = frame.reindex(columns=range(width)).reset_index(drop=True)
+    full = np.flatnonzero(~frame.isna().all(axis=1).to_numpy())
+    frame = frame.iloc[: full[-1] + 1 if full.size else 0]
+    kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
+    frame = frame[kept]
+    frame.columns = [labels[j] for j in kept]
+    found = clean(name, frame, kind=kind, first_line=2)
+    if "" in found.frame.columns or (
+        any(p.column == "" and p.row is not None for p in found.problems)
+    ):
+        at = kept[[labels[j] for j in kept].index("")]
+        raise InputError(name, f"column {at + 1} without a name", "a name above each column")
+    return found
+
+
+def _too_large(name: str, data: bytes) -> InputError:
+    return InputError(
+        name,
+        f"a file of {len(data) / 1e9:.1f} GB, more than fits into memory",
+        "a smaller one",
+        "100,000 draws are plenty: keep the first ones of each file.",
+    )

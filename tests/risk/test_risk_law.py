@@ -1,0 +1,66 @@
+"""The corrected law of J against normal laws with known biases and variances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+from scipy.stats import norm
+
+from nestquad.risk._law import Pairs, corrected, nodes_of
+
+
+def _law(bias: float, sd: float, noise: float, m: int = 4000, seed: int = 0):
+    """Ĵ is standard normal, J = Ĵ + bias + sd N, seen by pairs with noise."""
+    rng = np.random.default_rng(seed)
+    n = 1 << 14
+    s = ndtri((np.arange(n) + 0.5) / n)
+    law = nodes_of(s, np.ones(n), np.arange(n) % 16)
+    at = np.concatenate([rng.normal(size=m // 4), rng.uniform(1.0, 3.0, m - m // 4)])
+    j = at + bias + sd * rng.normal(size=m)
+    r = (j - at)[:, None] + noise * rng.normal(size=(m, 2))
+    pairs = Pairs(at, r, np.ones(m), np.full(m, max(sd, 0.01) ** 2))
+    return corrected(law, pairs, rng)
+
+
+def test_law_without_correction_is_exact():
+    n = 1 << 15
+    s = ndtri((np.arange(n) + 0.5) / n)
+    law = nodes_of(s, np.ones(n), np.zeros(n, dtype=int))
+    for p in (0.01, 0.5, 0.95, 0.99, 0.999):
+        assert law.quantile(p)[0] == pytest.approx(norm.ppf(p), abs=1e-3)
+        assert law.survival(norm.ppf(p))[0] == pytest.approx(1 - p, rel=2e-3)
+    assert law.excess(1.0)[0] == pytest.approx(norm.pdf(1) - norm.sf(1), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("bias", "sd", "noise"), [(0.3, 0.5, 1.0), (-0.2, 0.0, 0.2), (0.0, 0.3, 0.0)]
+)
+def test_correction_finds_bias_and_variance(bias, sd, noise):
+    law = _law(bias, sd, noise)
+    exact = bias + np.hypot(1.0, sd) * norm.ppf(0.99)
+    value = law.quantile(0.99)
+    error = float(value[1:].std())
+    assert abs(value[0] - exact) < 4 * error + 0.01
+    assert error < 0.1
+
+
+def test_correction_vanishes_where_the_model_is_exact():
+    law = _law(0.0, 0.0, 1e-6)
+    assert law.quantile(0.99)[0] == pytest.approx(norm.ppf(0.99), abs=1e-3)
+    assert law.quantile(0.99)[1:].std() < 1e-4
+
+
+def test_conditional_means_add_up():
+    law = _law(0.2, 0.4, 0.5)
+    c = float(law.quantile(0.975, slice(0, 1))[0])
+    beyond = float(law.beyond(c) @ (law.m[0] + law.residual_beyond(c)))
+    assert beyond == pytest.approx(c + law.excess(c)[0] / 0.025, rel=1e-6)
+
+
+def test_heavy_tails_keep_the_variance():
+    law = _law(0.0, 0.5, 0.1)
+    heavy = law.heavy_tailed()
+    of = lambda one: float(one.weights @ (one.m[0] ** 2 + one.e[0] ** 2))  # noqa: E731
+    assert of(heavy) == pytest.approx(of(law), rel=1e-3)
+    assert heavy.survival(4.5)[0] > law.survival(4.5)[0]

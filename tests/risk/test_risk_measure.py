@@ -1,0 +1,221 @@
+"""risk.measure against closed forms: normal books, options, given scenarios, exposures."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import norm
+
+import nestquad as nq
+from nestquad import risk
+
+
+def _linear(dim: int = 2, noise: float = 1.0, several: bool = False) -> nq.NestedExpectation:
+    """J = Σ (k + 1) θ_k, a normal variable."""
+    sizes = np.arange(1.0, dim + 1.0)
+
+    def g(x, theta):
+        parts = sizes * theta + noise * x
+        return parts if several else parts.sum(axis=-1)
+
+    law = nq.Normal(np.zeros(dim), 1.0)
+    return nq.NestedExpectation(law, law, g, name="linear")
+
+
+def _holds(estimate: nq.Estimate, exact: float, times: float = 1.5) -> bool:
+    return bool(
+        abs(estimate.value - exact) <= times * 1.96 * estimate.std_error + 1e-3 * abs(exact)
+    )
+
+
+def test_normal_book():
+    sd = np.sqrt(5.0)
+    report = risk.measure(_linear(), var=(0.95, 0.99), es=0.975, exceed=4.0, budget=1000, rng=0)
+    assert report.var[0.99].value == pytest.approx(sd * norm.ppf(0.99), rel=5e-3)
+    assert report.var[0.95].value == pytest.approx(sd * norm.ppf(0.95), rel=5e-3)
+    assert report.es[0.975].value == pytest.approx(sd * norm.pdf(norm.ppf(0.975)) / 0.025, rel=5e-3)
+    assert report.exceed[4.0].value == pytest.approx(norm.sf(4.0 / sd), rel=0.03)
+    assert report.n_evaluations <= 1000
+    law = report.distribution
+    assert law.quantile(0.5) == pytest.approx(0.0, abs=0.03)
+    assert law.cdf(law.quantile(0.9)) == pytest.approx(0.9, abs=1e-6)
+    assert law.sample(20_000, rng=0).std() == pytest.approx(sd, rel=0.03)
+
+
+def _call(z_dim: int = 1) -> tuple[nq.NestedExpectation, np.ndarray]:
+    """A short call, revalued after a tenth of a year: a kinked payoff, J by Black–Scholes."""
+    s, h, left, k = 0.3, 0.1, 0.4, 100.0
+
+    def spot(z):
+        return 100.0 * np.exp(s * np.sqrt(h) * z - s * s * h / 2)
+
+    def g(x, theta):
+        end = spot(theta[..., 0]) * np.exp(s * np.sqrt(left) * x[..., 0] - s * s * left / 2)
+        return np.maximum(end - k, 0.0)
+
+    z = norm.ppf((np.arange(100_000) + 0.5) / 100_000)
+    d = (np.log(spot(z) / k) + s * s * left / 2) / (s * np.sqrt(left))
+    return nq.NestedExpectation(nq.Normal(), nq.Normal(), g, name="call"), (
+        spot(z) * ndtr(d) - k * ndtr(d - s * np.sqrt(left))
+    )
+
+
+def test_call_option_on_a_line():
+    problem, j = _call()
+    report = risk.measure(problem, exceed=np.quantile(j, 0.99), budget=1000, rng=0)
+    assert report.var[0.99].value == pytest.approx(np.quantile(j, 0.99), rel=0.02)
+    assert _holds(report.var[0.99], float(np.quantile(j, 0.99)))
+    (probability,) = report.exceed.values()
+    assert probability.value == pytest.approx(0.01, rel=0.1)
+
+
+def test_uniform_and_normal_drivers_agree():
+    problem = _linear(3)
+
+    def written(base):
+        to = norm.ppf if base == "uniform" else (lambda v: v)
+        return nq.Transport(to, dim=3, out_dim=3, base=base)
+
+    exact = np.sqrt(14.0) * norm.ppf(0.99)
+    for base in ("uniform", "normal"):
+        other = nq.NestedExpectation(written(base), written(base), problem.g)
+        assert risk.measure(other, budget=2000, rng=0).var[0.99].value == pytest.approx(
+            exact, rel=0.01
+        )
+
+
+def test_inner_law_that_can_only_be_sampled():
+    law = nq.Normal(np.zeros(2), 1.0)
+
+    def inner(theta):
+        return nq.Sampler(
+            lambda n, rng: rng.standard_normal((len(theta), n, 2)), dim=2, batch=len(theta)
+        )
+
+    problem = nq.NestedExpectation(law, inner, _linear().g)
+    found = risk.measure(problem, budget=4000, rng=0).var[0.99]
+    assert found.value == pytest.approx(np.sqrt(5.0) * norm.ppf(0.99), rel=0.06)
+    assert _holds(found, float(np.sqrt(5.0) * norm.ppf(0.99)))
+
+
+def test_given_scenarios_with_weights():
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal((400, 2))
+    weights = rng.uniform(size=400)
+    problem = nq.NestedExpectation(
+        nq.Empirical(theta, weights), nq.Normal(np.zeros(2), 1.0), _linear().g
+    )
+    j = theta @ [1.0, 2.0]
+    order = np.argsort(j)
+    exact = j[order][np.searchsorted(np.cumsum(weights[order]) / weights.sum(), 0.95)]
+    found = risk.measure(problem, var=0.95, budget=3000, rng=0).var[0.95]
+    assert found.value == pytest.approx(exact, abs=0.15)
+
+
+def test_scenarios_that_can_only_be_sampled():
+    outer = nq.Sampler(lambda n, rng: rng.standard_normal((n, 2)), dim=2)
+    problem = nq.NestedExpectation(outer, nq.Normal(np.zeros(2), 1.0), _linear().g)
+    found = risk.measure(problem, budget=1000, rng=0).var[0.99]
+    assert found.value == pytest.approx(np.sqrt(5.0) * norm.ppf(0.99), rel=0.03)
+    assert _holds(found, float(np.sqrt(5.0) * norm.ppf(0.99)))
+
+
+def test_contributions_add_up_and_match_euler():
+    report = risk.measure(_linear(3, several=True), budget=2000, rng=0, outputs=["a", "b", "c"])
+    sd = np.sqrt(14.0)
+    for found, whole, factor in (
+        (report.contributions.var[0.99], report.var[0.99], norm.ppf(0.99)),
+        (report.contributions.es[0.975], report.es[0.975], norm.pdf(norm.ppf(0.975)) / 0.025),
+    ):
+        assert found.value.sum() == pytest.approx(whole.value, rel=1e-9)
+        exact = factor * np.array([1.0, 4.0, 9.0]) / sd
+        assert np.abs(found.value - exact).max() < 0.15
+        assert (np.abs(found.value - exact) <= 4 * found.std_error + 0.02).all()
+    assert report.contributions.names == ("a", "b", "c")
+
+
+def test_exposure_of_a_forward():
+    dates = np.array([0.5, 1.0, 2.0])
+    sd = 0.2 * np.sqrt(dates)
+
+    def g(x, theta):
+        return 100.0 * np.exp(sd * theta - sd**2 / 2 + 0.1 * x - 0.005) - 100.0
+
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), g, name="forward")
+    report = risk.measure(
+        problem, exposure=True, outputs=dates, var=0.95, default_curve=0.02, budget=2000, rng=0
+    )
+    found = report.exposure
+    call = 100.0 * (ndtr(sd / 2) - ndtr(-sd / 2))
+    assert found.ee.value == pytest.approx(call, rel=5e-3)
+    assert found.ene.value == pytest.approx(call, rel=5e-3)
+    pfe = 100.0 * np.exp(sd * norm.ppf(0.95) - sd**2 / 2) - 100.0
+    assert found.pfe[0.95].value == pytest.approx(pfe, rel=5e-3)
+    defaults = np.diff(-np.expm1(-0.02 * dates), prepend=0.0)
+    assert found.cva.value == pytest.approx(0.6 * call @ defaults, rel=5e-3)
+    assert found.epe.value == pytest.approx(call @ np.diff(dates, prepend=0.0) / 2.0, rel=5e-3)
+
+
+def test_no_hit_is_a_bound_and_not_zero():
+    report = risk.measure(_linear(), exceed=100.0, budget=1000, rng=0)
+    found = report.exceed[100.0]
+    low, high = found.interval()
+    assert low <= 0.0 < 1.5 / 1000 < high < 10 / 1000
+    tight = risk.measure(_linear(), var=(), es=(), exceed=100.0, rtol=0.1, budget=3000, rng=0)
+    assert tight.status != "converged"
+
+
+def test_constant_loss_has_no_finite_bar():
+    law = nq.Normal()
+    problem = nq.NestedExpectation(law, law, lambda x, theta: 0.0 * (x + theta)[..., 0])
+    report = risk.measure(problem, budget=400, rng=0)
+    assert not np.isfinite(report.var[0.99].std_error)
+    assert any("same value" in note for note in report.notes)
+
+
+def test_tolerance():
+    problem, j = _call()
+    report = risk.measure(problem, var=0.99, es=(), rtol=0.03, rng=0)
+    assert report.status == "converged"
+    assert report.var[0.99].value == pytest.approx(np.quantile(j, 0.99), rel=0.03)
+
+
+def test_same_seed_same_bits_whatever_the_executor(tmp_path):
+    problem = _linear()
+    first = risk.measure(problem, budget=300, rng=5)
+    with ThreadPoolExecutor(2) as pool:
+        second = risk.measure(problem, budget=300, rng=5, executor=pool)
+    stored = risk.measure(problem, budget=300, rng=5, store=tmp_path / "s")
+    again = risk.measure(problem, budget=300, rng=5, store=tmp_path / "s")
+    for other in (second, stored, again):
+        assert np.array_equal(first.estimate.value, other.estimate.value)
+        assert np.array_equal(first.estimate.std_error, other.estimate.std_error)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"var": 1.5}, "var"),
+        ({"es": "high"}, "es"),
+        ({"var": (), "es": ()}, "var, es, exceed"),
+        ({"budget": 20}, "budget"),
+        ({"default_curve": 0.02}, "default_curve"),
+    ],
+)
+def test_bad_input(options, argument):
+    with pytest.raises(nq.InputError, match=argument):
+        risk.measure(_linear(), **{"budget": 1000, **options})
+
+
+def test_f_is_refused():
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), lambda x, theta: x, lambda j: j)
+    with pytest.raises(nq.InputError, match="without"):
+        risk.measure(problem, budget=1000)
+
+
+def test_wrong_number_of_names():
+    with pytest.raises(nq.InputError, match="outputs"):
+        risk.measure(_linear(2, several=True), budget=400, rng=0, outputs=["a"])

@@ -1,0 +1,125 @@
+"""Tables of nested simulations, reports, and the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import nestquad as nq
+from nestquad import risk
+from nestquad.cli import main
+
+
+def _table(n: int = 3000, seed: int = 0, noise: float = 3.0) -> dict[str, np.ndarray]:
+    """Two desks; J = 2 z_0 + z_1 for each scenario, with 4 to 20 inner draws."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, 2))
+    scenario = np.repeat(np.arange(n), rng.integers(4, 21, n))
+    a = 2 * z[scenario, 0] + noise * rng.standard_normal(len(scenario))
+    b = z[scenario, 1] + rng.standard_normal(len(scenario))
+    return {"scenario": scenario, "loss": a + b, "a": a, "b": b}
+
+
+def test_table_removes_the_noise_of_inner_draws():
+    table, exact = _table(), np.sqrt(5.0) * norm.ppf(0.99)
+    means = np.bincount(table["scenario"], table["loss"]) / np.bincount(table["scenario"])
+    found = risk.from_table(table, exceed=(5.0, 50.0)).var[0.99]
+    assert np.quantile(means, 0.99) > exact + 0.2
+    assert abs(found.value - exact) <= 1.5 * 1.96 * found.std_error
+    assert found.std_error < 0.35
+
+
+def test_table_covers():
+    exact = np.sqrt(5.0) * norm.ppf(0.95)
+    hits = 0
+    for seed in range(0, 24, 2):
+        low, high = risk.from_table(_table(500, seed), var=0.95).var[0.95].interval()
+        hits += low <= exact <= high
+    assert hits >= 10
+
+
+def test_table_without_hits_and_without_scenarios():
+    report = risk.from_table(_table(200), var=0.999, exceed=50.0)
+    low, high = report.exceed[50.0].interval()
+    assert low <= 0 < 3 / 200 < high + 1e-3
+    assert not np.isfinite(report.var[0.999].std_error)
+    assert any("3,000 scenarios" in note for note in report.notes)
+
+
+def test_table_contributions():
+    report = risk.from_table(_table(), loss=["a", "b"])
+    found = report.contributions.es[0.975]
+    assert found.value.sum() == pytest.approx(report.es[0.975].value)
+    assert found.value[0] / found.value.sum() == pytest.approx(0.8, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": "lost"}, "no column 'lost'"),
+        ({"scenario": "row"}, "at most 1"),
+    ],
+)
+def test_bad_tables(change, message):
+    table = _table(50)
+    table["row"] = np.arange(len(table["loss"]))
+    with pytest.raises(nq.InputError, match=message):
+        risk.from_table(table, **change)
+    table["loss"][7] = np.nan
+    with pytest.raises(nq.InputError, match="row 7"):
+        risk.from_table(table)
+
+
+def test_report_prints_frames_and_saves(tmp_path):
+    report = risk.from_table(_table(300), loss=["a", "b"], exceed=5.0, name="two <desks>")
+    assert "VaR 99 %" in str(report)
+    assert list(report.to_frame()["measure"]) == ["VaR 99 %", "ES 97.5 %", "P(J > 5)"]
+    assert len(report.contributions.to_frame()) == 4
+    page = report.save(tmp_path / "risk.html").read_text(encoding="utf-8")
+    assert "two &lt;desks&gt;" in page
+    assert "data:image/png" in page
+    assert "<script" not in page
+    with pytest.raises(nq.InputError, match="html"):
+        report.save(tmp_path / "risk.pdf")
+    low, high = report.distribution.band()
+    assert (low <= high).all()
+
+
+_MODEL = """
+import nestquad as nq
+import numpy as np
+law = nq.Normal(np.zeros(2), 1.0)
+book = nq.NestedExpectation(law, law, lambda x, theta: theta + x)
+"""
+
+
+def test_command_line(tmp_path, capsys):
+    file = tmp_path / "model.py"
+    file.write_text(_MODEL)
+    line = ["risk", f"{file}:book", "--var", "0.95,0.99", "--budget", "600", "--seed", "0"]
+    page = tmp_path / "page.html"
+    assert main([*line, "--outputs", "a,b", "--report", str(page), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["measure"] for one in found["measures"]] == ["VaR 95 %", "VaR 99 %", "ES 97.5 %"]
+    exact = np.sqrt(2.0) * norm.ppf(0.99)
+    assert found["measures"][1]["value"] == pytest.approx(exact, rel=0.02)
+    assert {row["output"] for row in found["contributions"]} == {"a", "b"}
+    assert "nestquad risk" in page.read_text(encoding="utf-8")
+    assert main(["risk", f"{file}:book"]) == 2
+    assert "--budget" in capsys.readouterr().err
+
+
+def test_command_line_with_a_table(tmp_path, capsys):
+    table = _table(300)
+    path = tmp_path / "simulation.csv"
+    rows = zip(table["scenario"], table["loss"], strict=True)
+    path.write_text("scenario,loss\n" + "\n".join(f"s{k},{x}" for k, x in rows))
+    assert main(["risk", str(path), "--var", "0.95", "--exceed", "5", "--seed", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "simulation" in out
+    assert "VaR 95 %" in out
+    assert main(["risk", str(path), "--loss", "pnl", "--seed", "0"]) == 2
+    assert "'pnl'" in capsys.readouterr().err

@@ -1,0 +1,323 @@
+"""No wrong answer in silence: tables as people have them are understood, noted or refused."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nestquad as nq
+from nestquad import voi
+from nestquad.cli import main
+
+N = 60
+RNG = np.random.default_rng(0)
+P = pd.DataFrame(RNG.normal(size=(N, 2)).round(3), columns=["p", "q"])
+COSTS = pd.DataFrame({"SoC": 100.0 + P.p, "Drug": 900.0 + 50 * P.q}).round(3)
+EFFECTS = pd.DataFrame({"SoC": 1.0 + 0 * P.p, "Drug": 1.04 + 0.05 * P.q}).round(4)
+WTP = 20_000
+TRUTH = float(voi.evpi((COSTS, EFFECTS, WTP)).evpi[0])
+
+
+def evpi_of(costs, effects, **kwargs):
+    return float(voi.evpi(voi.Outputs(costs, effects, WTP, **kwargs)).evpi[0])
+
+
+def file(name, frame_or_text, **kwargs):
+    text = frame_or_text
+    if isinstance(text, pd.DataFrame):
+        text = text.to_csv(index=False, **kwargs)
+    return name, text.encode()
+
+
+# Options by name.
+
+
+def test_options_are_matched_by_name():
+    swapped = EFFECTS[["Drug", "SoC"]]
+    assert evpi_of(COSTS, swapped) == pytest.approx(TRUTH)
+    outputs = voi.Outputs(COSTS, swapped, WTP)
+    assert outputs.options == ("SoC", "Drug")
+    assert "by name" in outputs.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("costs", "effects", "options"),
+    [
+        (["cost_SoC", "cost_Drug"], ["qaly_Drug", "qaly_SoC"], ("soc", "drug")),
+        (["SoC cost", "Drug cost"], ["Drug QALYs", "SoC QALYs"], ("soc", "drug")),
+        (["costs1", "costs2"], ["effects2", "effects1"], ("option 1", "option 2")),
+        (["c.SoC", "c.Drug"], ["e.Drug", "e.SoC"], ("soc", "drug")),
+        (["soc", "DRUG"], ["Drug", "SoC"], ("soc", "drug")),
+    ],
+)
+def test_options_are_matched_without_prefixes_and_case(costs, effects, options):
+    one, other = COSTS.set_axis(costs, axis=1), EFFECTS[["Drug", "SoC"]].set_axis(effects, axis=1)
+    assert evpi_of(one, other) == pytest.approx(TRUTH)
+    assert voi.Outputs(one, other, WTP).options == options
+
+
+def test_names_that_do_not_match_are_refused_with_both_lists():
+    other = EFFECTS.set_axis(["Usual", "Drug"], axis=1)
+    with pytest.raises(nq.InputError) as caught:
+        voi.Outputs(COSTS, other, WTP)
+    for word in ("'SoC', 'Drug' in costs", "'Usual', 'Drug' in effects"):
+        assert word in str(caught.value)
+    assert evpi_of(COSTS, other, options=("a", "b")) == pytest.approx(TRUTH)  # said by the user
+    assert evpi_of(COSTS, EFFECTS.to_numpy()) == pytest.approx(TRUTH)
+
+
+# Columns that count or name the rows.
+
+COUNTS = {
+    "Iteration": np.arange(1, N + 1),
+    "Sim": np.arange(N),
+    "X": np.arange(1, N + 1),
+    "Unnamed: 0": np.arange(N),
+    "sim_id": 5 * np.arange(N) + 3,
+    "": [f"row {k}" for k in range(N)],
+    "draw": [f"d{k}" for k in range(N)],
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_row_numbers_are_no_option(name):
+    def numbered(frame):
+        return pd.concat([pd.Series(COUNTS[name], name=name), frame], axis=1)
+
+    outputs = voi.Outputs(numbered(COSTS), numbered(EFFECTS), WTP)
+    assert outputs.options == ("SoC", "Drug")
+    assert float(voi.evpi(outputs).evpi[0]) == pytest.approx(TRUTH)
+    assert sum("the rows and is left out" in note for note in outputs.notes) == 2
+    table = voi.read_csv(file("c.csv", numbered(COSTS)), "costs")
+    assert table.columns.tolist() == ["SoC", "Drug"]
+    parameters = voi.read_csv(file("p.csv", numbered(P)), "parameters")
+    assert parameters.columns.tolist() == ["p", "q"]
+
+
+def test_r_row_names(tmp_path):
+    table = COSTS.rename(index=lambda k: str(k + 1))
+    text = table.to_csv(sep=" ", quoting=2).replace('"" ', "", 1)  # as write.table
+    found = voi.read_csv(file("c.txt", text), "costs")
+    pd.testing.assert_frame_equal(found, COSTS)
+
+
+def test_a_column_that_may_count_rows_is_refused():
+    odd = COSTS.assign(Other=np.arange(1, N + 1))
+    with pytest.raises(nq.InputError, match="'Other', which counts the rows"):
+        voi.Outputs(odd, EFFECTS.assign(Other=1.0), WTP)
+    chains = COSTS.assign(Iteration=np.tile(np.arange(N // 2), 2))
+    with pytest.raises(nq.InputError, match="'Iteration', which does not number the rows"):
+        voi.Outputs(chains, EFFECTS.assign(Iteration=1.0), WTP)
+
+
+def test_an_option_may_be_called_x_or_no():
+    rng = np.random.default_rng(3)
+    costs = pd.DataFrame(rng.permutation(10 * N)[: 2 * N].reshape(N, 2), columns=["X", "No"])
+    outputs = voi.Outputs(costs, EFFECTS.set_axis(["No", "X"], axis=1), WTP)
+    assert outputs.options == ("X", "No")
+
+
+def test_rows_in_another_order_are_refused():
+    ids = 10 * np.arange(N) + 7
+    one = COSTS.assign(Iteration=ids)
+    other = EFFECTS.assign(Iteration=ids).iloc[::-1]
+    with pytest.raises(nq.InputError, match="rows in a different order: row 1 is 7 and 597"):
+        voi.Outputs(one, other, WTP)
+    outputs = voi.Outputs(one, EFFECTS.assign(Iteration=ids), WTP)
+    with pytest.raises(nq.InputError, match="different order"):
+        voi.evppi(outputs, P.assign(Iteration=ids).iloc[::-1])
+
+
+# Cells.
+
+
+def test_percent_currency_and_categories():
+    frame = pd.DataFrame(
+        {
+            "share": [f"{k}%" for k in range(N)],
+            "pounds": [f"£{1000 + k:,}.50" for k in range(N)],
+            "euros": [f"{k}.25 €" for k in range(N)],
+            "line": ["first", "second", "third"] * (N // 3),
+        }
+    )
+    found = voi.read_csv(file("p.csv", frame), "parameters")
+    np.testing.assert_allclose(found["share"], np.arange(N) / 100)
+    np.testing.assert_allclose(found["pounds"], 1000.5 + np.arange(N))
+    np.testing.assert_allclose(found["euros"], 0.25 + np.arange(N))
+    assert found.columns.tolist()[3:] == ["line = second", "line = third"]
+    np.testing.assert_allclose(found["line = second"], (frame.line == "second").astype(float))
+    assert len(found.attrs["notes"]) == 4
+
+
+def test_a_category_is_one_parameter():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 3, 3000)
+    gain = np.array([-1.0, 0.5, 0.6])[levels] + rng.normal(size=3000)
+    inputs = pd.DataFrame({"site": np.array(["a", "b", "c"])[levels], "z": rng.normal(size=3000)})
+    table = voi.evppi(np.column_stack((0 * gain, gain)), inputs).set_index("pars")
+    assert table.index.tolist() == ["site", "z"]
+    exact = 1.1 / 3 - 0.1 / 3  # E max(0, mean by level) less the better option
+    assert abs(table.evppi["site"] - exact) < 3 * table.se["site"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["5%", "0.05"], "'5%' beside cells without %"),
+        (["£5", "$5"], "the text '£5'"),
+        (["€1,234", "€1,235"], "'€1,234', a number with separators"),
+        (["yes", "1"], "the text 'yes'"),
+    ],
+)
+def test_unclear_cells_are_refused(cells, words):
+    frame = P.assign(r=[cells[k % 2] for k in range(N)])
+    with pytest.raises(nq.InputError) as caught:
+        voi.read_csv(file("p.csv", frame), "parameters")
+    assert words in str(caught.value)
+
+
+# Shapes of files.
+
+
+@pytest.mark.parametrize("separator", ["\t", " ", ";"])
+def test_separators(separator):
+    found = voi.read_csv(file("c.txt", COSTS, sep=separator), "costs")
+    pd.testing.assert_frame_equal(found, COSTS)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_long_format(numbered):
+    long = pd.DataFrame(
+        {
+            "Iteration": np.repeat(np.arange(1, N + 1), 2),
+            "Strategy": ["SoC", "Drug"] * N,
+            "Cost": COSTS.to_numpy().ravel(),
+            "QALY": EFFECTS.to_numpy().ravel(),
+        }
+    )
+    long = long if numbered else long.drop(columns="Iteration")
+    if numbered:
+        long = long.sort_values(["Strategy", "Iteration"])
+    costs, effects = (voi.read_csv(file("l.csv", long), kind) for kind in ("costs", "effects"))
+    assert evpi_of(costs, effects) == pytest.approx(TRUTH)
+    assert "long format" in costs.attrs["notes"][0]
+    with pytest.raises(nq.InputError, match="long format"):
+        voi.read_csv(file("l.csv", long.iloc[1:]), "costs")
+
+
+def test_one_file_of_costs_and_effects():
+    both = pd.concat([COSTS.add_prefix("cost_"), EFFECTS.add_prefix("qaly_")], axis=1)
+    costs, effects = (voi.read_csv(file("o.csv", both), kind) for kind in ("costs", "effects"))
+    assert evpi_of(costs, effects) == pytest.approx(TRUTH)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("PSA", "Costs", "QALYs"),
+        ("PSA inputs", "Total costs", "Effects"),
+        ("Parameter draws", "cost", "Outcomes"),
+    ],
+)
+def test_sheets_by_the_names_people_use(names):
+    file = io.BytesIO()
+    with pd.ExcelWriter(file) as writer:
+        pd.DataFrame({"note": ["made by us"]}).to_excel(writer, sheet_name="ReadMe", index=False)
+        for name, frame in zip(names, (P, COSTS, EFFECTS), strict=True):
+            frame.to_excel(writer, sheet_name=name, index=False)
+    seen = voi.preview(("m.xlsx", file.getvalue()))
+    assert not seen.problems
+    pd.testing.assert_frame_equal(seen.parameters, P, check_dtype=False)
+    assert float(voi.evpi(seen.outputs(WTP)).evpi[0]) == pytest.approx(TRUTH)
+    assert seen.files[0][0] == "m.xlsx"
+
+
+# Preview.
+
+
+def test_preview_names_every_bad_cell():
+    costs, effects = COSTS.astype(object), EFFECTS.astype(object)
+    costs.iloc[3, 0], costs.iloc[5, 1], effects.iloc[8, 0] = "abc", "", "1,250.00"
+    seen = voi.preview(file("p.csv", P), file("c.csv", costs), file("e.csv", effects))
+    cells = [(p.table, p.column, p.row, p.line, p.cell) for p in seen.problems]
+    assert cells == [
+        ("costs (c.csv)", "SoC", 4, 5, "abc"),
+        ("costs (c.csv)", "Drug", 6, 7, ""),
+        ("effects (e.csv)", "SoC", 9, 10, "1,250.00"),
+    ]
+    assert seen.options == ("SoC", "Drug")
+    with pytest.raises(nq.InputError, match="abc"):
+        seen.outputs(WTP)
+    import json
+
+    told = json.loads(json.dumps(seen.to_dict()))
+    assert told["tables"]["parameters"]["rows"] == N
+    assert told["problems"][0]["message"].startswith("costs (c.csv): got the text 'abc'")
+    assert "problem: " in str(seen)
+
+
+def test_preview_says_what_is_wrong_between_tables():
+    seen = voi.preview(P, COSTS, EFFECTS.iloc[1:])
+    assert "60 rows of costs, 59 rows of effects" in str(seen.problems[0])
+    seen = voi.preview(P, COSTS, EFFECTS.set_axis(["a", "b"], axis=1))
+    assert "in any order" in str(seen.problems[0])
+    assert "nothing" in str(voi.preview(P, COSTS).problems[0])
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    found = ["voi"]
+    for name, frame in (("parameters", P), ("costs", COSTS), ("effects", EFFECTS)):
+        frame.to_csv(folder / f"{name}.csv", index=False)
+        found += [f"--{name}", str(folder / f"{name}.csv")]
+    return found
+
+
+@pytest.mark.parametrize(("text", "meant"), [("20,000", "20000"), ("1,234,567.5", "1234567.5")])
+def test_thousands_are_no_list(arguments, text, meant, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--wtp", text])
+    assert caught.value.code == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "several", [["--wtp", "10000", "20000"], ["--wtp", "10000", "--wtp", "20000"]]
+)
+def test_several_values_of_wtp(arguments, several, capsys):
+    assert main([*arguments, *several]) == 0
+    out = capsys.readouterr().out
+    assert "EVPI at £10,000" in out
+    assert "EVPI at £20,000" in out
+
+
+def test_nobody_is_counted_whom_nobody_named(arguments, capsys, tmp_path):
+    page = tmp_path / "page.html"
+    assert main([*arguments, "--wtp", "20000", "--report", str(page)]) == 0
+    assert "people" not in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert "people a year" not in text
+    assert main([*arguments, "--wtp", "20000", "--per-year", "100"]) == 2
+    assert "--horizon" in capsys.readouterr().err
+    assert main([*arguments, "--wtp", "20000", "--per-year", "100", "--horizon", "5"]) == 0
+    assert "for 467 people" in capsys.readouterr().out
+
+
+def test_a_study_that_takes_years(arguments, capsys):
+    trial = ["--wtp", "20000", "--trial", "normal:q:1", "--sizes", "10", "40", "160"]
+    whom = ["--per-year", "1000", "--horizon", "5"]
+    assert main([*arguments, *trial, *whom]) == 0
+    said = capsys.readouterr().out
+    assert "largest tried" in said
+    assert "immediate" in said
+    assert main([*arguments, *trial, *whom, "--duration", "1", "--duration-each", "0.1"]) == 0
+    said = capsys.readouterr().out
+    assert "largest tried" not in said
+    assert "immediate" not in said
