@@ -4,7 +4,8 @@ A script begins with a docstring, whose first line is the title and whose rest i
 ``# %%`` starts a cell, and comments after it are Markdown. Output, figures and HTML
 representations of a last expression stand below their cell. A script may be downloaded as a
 notebook. Scripts run in processes of their own; results are kept in ``.cache/gallery`` until the
-script or the package changes. A line ``<!-- cards: name … -->`` in any page becomes pictures that
+script or the package changes. Scripts that import a module which is not there are left out, with a
+message. A line ``<!-- cards: name … -->`` in any page becomes pictures that
 lead to these scripts; those of ``gallery/index.md`` make the menu.
 
 ``python docs/gallery_pages.py run SCRIPT FOLDER`` runs one script.
@@ -16,6 +17,7 @@ import ast
 import contextlib
 import hashlib
 import html
+import importlib.util
 import io
 import json
 import os
@@ -81,9 +83,24 @@ def _cell(part: str) -> Cell:
 
 
 def scripts() -> list[Script]:
-    """All of them, in the order of the gallery's first page."""
+    """All that can run here, in the order of the gallery's first page."""
     index = (SCRIPTS / "index.md").read_text(encoding="utf-8")
-    return [read(SCRIPTS / f"{n}.py") for names in _CARDS.findall(index) for n in names.split()]
+    names = [name for group in _CARDS.findall(index) for name in group.split()]
+    found = [read(SCRIPTS / f"{name}.py") for name in names]
+    return [script for script in found if not missing(script)]
+
+
+def missing(script: Script) -> list[str]:
+    """Modules that a script imports and that are not there."""
+    names = set()
+    for node in ast.walk(ast.parse(script.path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "nestquad":
+            names |= {f"nestquad.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
 # Running one script, in a process of its own.
@@ -176,7 +193,7 @@ def _one_line(text: str) -> str:
 def cards(names: list[str], prefix: str) -> str:
     """Pictures with titles that lead to the pages of scripts."""
     items = []
-    for script, result in (_found[name] for name in names):
+    for script, result in (_found[name] for name in names if name in _found):
         figures = [name for output in result["outputs"] for name in output["figures"]]
         picture = f'<img src="{prefix}{figures[-1]}" alt="">' if figures else ""
         items.append(
@@ -217,6 +234,9 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     _found.clear()
+    for path in sorted(SCRIPTS.glob("*.py")):
+        if lacks := missing(read(path)):
+            print(f"gallery: {path.name} is left out, for it needs {', '.join(lacks)}")
     for script in scripts():
         result, folder = executed(script, CACHE)
         _found[script.name] = (script, result)
