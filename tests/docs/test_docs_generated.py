@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 from types import ModuleType
 
 import doc_pages as pages
@@ -15,6 +16,8 @@ import nestquad as nq
 from nestquad.cli import load_problem, main
 from nestquad.compare import Comparison, Row
 from nestquad.methods import METHODS
+
+sys.path.insert(0, str(pages.ROOT / "docs"))  # scripts may use each other
 
 
 def script(name: str) -> ModuleType:
