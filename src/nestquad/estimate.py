@@ -449,7 +449,7 @@ class Loop:
                 target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
             steady = turn.final or np.all(before <= _STEADY * growth * target)
-            if steady and np.all(self._half <= target):
+            if steady and not turn.tentative and np.all(self._half <= target):
                 return "converged"
             if self._aimed:
                 self.goal = replace(self.goal, half_width=self._seen(target))
@@ -534,7 +534,7 @@ class CertifiedLoop(Loop):
         n = spent if total is None or self.goal.adaptive else total - spent
         n = max(n, Certificate.fewest)
         while True:
-            certificate.draw(certificate.levels(n if total is None else min(n, total - spent)))
+            certificate.draw(n if total is None else min(n, total - spent))
             found = self.evaluator.units.natural(certificate.estimate())
             spent = self.evaluator.n_evaluations
             room = 0 if total is None or not self._aimed else total - spent

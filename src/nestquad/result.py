@@ -194,7 +194,10 @@ class Estimate:
         half, value = np.max(self.half_width), np.max(np.abs(self.value))
         if not np.isfinite(half):
             return False
-        return self.sample is None or bool(half <= max(self.sample.spread, 0.1 * value))
+        if self.sample is None:
+            return True
+        rounding = 1e-14 * float(np.abs(self.sample.j).max())
+        return bool(half <= max(self.sample.spread, 0.1 * value, rounding))
 
     @property
     def status_text(self) -> str:
