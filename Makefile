@@ -33,7 +33,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m studies risk --out docs
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Wheel and sdist; the wheel with numpy and scipy alone in a fresh environment of each interpreter.
 dist: $(VENV)/.dist

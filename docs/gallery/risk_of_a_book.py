@@ -42,7 +42,7 @@ book = nq.NestedExpectation(
 report = risk.measure(
     book, var=(0.95, 0.99), es=0.975, exceed=20.0, outputs=["calls", "puts"], budget=2_000, rng=0
 )
-print(report)
+report
 
 # %%
 # Contributions add up to the measure; a hedge has a negative one.

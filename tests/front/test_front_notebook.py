@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
+from nestquad import risk
 from nestquad.plots import new_axes
 
 
@@ -113,3 +114,13 @@ def test_one_of_several_coordinates_varies():
     assert mean.shape == (5, 2)
     _, (ax,) = new_axes()
     assert "θ_2" in learned.plot(ax, coordinate=1).get_xlabel()
+
+
+def test_a_risk_report_is_a_table():
+    book = nq.NestedExpectation(
+        nq.Normal(), nq.Normal(), lambda x, theta: theta[..., 0] + x[..., 0], name="book"
+    )
+    report = risk.measure(book, var=0.9, es=(), budget=256, rng=0)
+    shown = text(report)
+    assert "VaR 90 %" in shown
+    assert f"{report.var[0.9].value:.5g}" in shown
