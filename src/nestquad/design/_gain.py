@@ -1,0 +1,569 @@
+"""Expected information gain as a nested expectation with a proposal for the posterior.
+
+With weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s, normalized at each y,
+
+    KL(posterior ‖ prior) = E_post[log q] − E_post[log p(θ)] + KL(posterior ‖ q)
+
+and KL(w ‖ r) over the draws estimates the last term without noise of first order: it vanishes where
+q is the posterior. E[log p(θ)] is known. E[log q] comes from simulated pairs (route A), or from
+draws of q at simulated data and Σ (w − r) log q (route B); both cost no likelihood, and the
+combination of least variance is the answer. Route A without the last term is a lower bound
+(Barber and Agakov, 2003).
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nestquad._progress import ProgressLike
+from nestquad._typing import Array, RNGLike
+from nestquad.design._experiment import Experiment
+from nestquad.design._proposal import NormalProposal, Proposal, fit_proposal
+from nestquad.distributions import Empirical, Law, Transport
+from nestquad.errors import InputError, NestquadWarning
+from nestquad.estimate import as_budget, estimate
+from nestquad.methods import NQMC
+from nestquad.points import Sobol, Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95, Estimate
+
+# Simulations by default: half of them for the fit, half for E[log q].
+SIMULATIONS = 2**15
+# Pairs at which the likelihood is evaluated to find the size of log p(y): a regression on two
+# features needs no more, and they check the user's function before the budget is spent.
+_PAIRS = 32
+_BLOCKS = 16  # of a Sobol sequence, whose means show the error of simulated averages
+_DRAWS = 4  # of q at each simulated y, for its entropy: the spread over y counts more
+_LARGEST = 300.0  # log weights are cut there: squares stay below the largest number
+# Inner points: enough for two halves of which each has a meaning, doubled where a pilot of an
+# eighth of the budget shows a bias.
+_N_INNER, _PILOT = 16, 0.125
+_FEWEST_PILOT = 512
+_LOW_SAMPLE_SIZE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A posterior that the gain is made of: of all parameters given y, or of nuisance given ψ, y.
+
+    `own` are the latent coordinates that it is about; the others belong to its data.
+    """
+
+    proposal: Proposal
+    own: tuple[int, ...]
+    sign: float
+    offset: Array
+
+    def data(self, others: Array, y: Array) -> Array:
+        return y if others.shape[1] == 0 else np.concatenate([others, y], axis=1)
+
+    def log_evidence(self, data: Array) -> Array:
+        """log p(y) up to a few units, (T,)."""
+        return np.asarray(self.offset[0] + self.offset[1] * self.proposal.log_evidence(data))
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """An experiment under one design, with proposals learned from its simulations."""
+
+    experiment: Experiment
+    design: Any
+    targets: tuple[int, ...]
+    blocks: tuple[Block, ...]
+    stream: Stream
+    n_fit: int
+    n_pairs: int
+
+    @property
+    def nuisance(self) -> bool:
+        return len(self.blocks) > 1
+
+    def others(self, block: Block, latent: Array) -> Array:
+        """Latent coordinates that are data of a block, (T, ·)."""
+        return latent[:, list(self.targets)] if block.sign < 0 else latent[:, :0]
+
+    def outer(self) -> Law:
+        """The law of simulated data: (ψ, y, log p(y) of each block)."""
+        experiment, d = self.experiment, self.design
+
+        def fn(u: Array) -> Array:
+            flat = u.reshape(-1, u.shape[-1])
+            latent, y = experiment.simulated(flat, d)
+            known = latent[:, list(self.targets)] if self.nuisance else latent[:, :0]
+            sizes = [b.log_evidence(b.data(self.others(b, latent), y)) for b in self.blocks]
+            rows = np.concatenate([known, y, np.stack(sizes, axis=1)], axis=1)
+            return rows.reshape(*u.shape[:-1], -1)
+
+        return Transport(fn, dim=experiment.dim)
+
+    @cached_property
+    def n_known(self) -> int:
+        return len(self.targets) if self.nuisance else 0
+
+    def inner(self, rows: Array) -> Law:
+        """Draws of each block's proposal, side by side."""
+        known, y = rows[:, : self.n_known], rows[:, self.n_known : -len(self.blocks)]
+        sizes = [block.proposal.base_dim for block in self.blocks]
+        starts = np.cumsum([0, *sizes])
+
+        def fn(u: Array) -> Array:
+            parts = []
+            for block, start, size in zip(self.blocks, starts, sizes, strict=False):
+                data = block.data(known if block.sign < 0 else known[:, :0], y)
+                parts.append(block.proposal.draws(data, u[..., start : start + size]))
+            return np.concatenate(parts, axis=-1)
+
+        return Transport(fn, dim=int(starts[-1]), batch=len(rows))
+
+    def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
+        """For each block latent parameters, log weight, log r, log q: only here are likelihoods."""
+        known = rows[..., : self.n_known]
+        y = rows[..., self.n_known : -len(self.blocks)]
+        found, start = [], 0
+        for i, block in enumerate(self.blocks):
+            k = len(block.own)
+            own, (log_ratio, log_r, log_q) = (
+                x[..., start : start + k],
+                np.moveaxis(x[..., start + k : start + k + 3], -1, 0),
+            )
+            start += k + 3
+            latent = own
+            if block.sign < 0:
+                shape = np.broadcast_shapes(own.shape[:-1], known.shape[:-1])
+                latent = np.empty((*shape, k + self.n_known))
+                latent[..., list(block.own)] = own
+                latent[..., list(self.targets)] = known
+            likelihood = self.experiment.log_likelihood(y, latent, self.design)
+            size = rows[..., len(rows[0, 0] if rows.ndim == 3 else rows[0]) - len(self.blocks) + i]
+            log_w = np.clip(likelihood + log_ratio - size, -_LARGEST, _LARGEST)
+            found.append((latent, log_w, log_r, log_q))
+        return found
+
+    def g(self, x: Array, rows: Array) -> Array:
+        """w, w log(w/r), r, w log q, r log q and w² of each block."""
+        outputs = []
+        for _, log_w, log_r, log_q in self.weighted(x, rows):
+            w, r = np.exp(log_w), np.exp(log_r)
+            outputs += [w, w * (log_w - log_r), r, w * log_q, r * log_q, w * w]
+        return np.stack(outputs, axis=-1)
+
+    def f(self, j: Array) -> Array:
+        """Routes A and B, and the effective sample size of a draw."""
+        first, second, size = 0.0, 0.0, 1.0
+        for i, block in enumerate(self.blocks):
+            w, ws, r, wq, rq, ww = np.moveaxis(j[..., 6 * i : 6 * i + 6], -1, 0)
+            gap = ws / w - np.log(w / r)
+            first = first + block.sign * gap
+            second = second + block.sign * (gap + wq / w - rq / r)
+            size = np.minimum(size, w * w / ww)
+        return np.stack([first, second, size], axis=-1)
+
+    def problem(self) -> NestedExpectation:
+        name = self.experiment.name or "information gain"
+        return NestedExpectation(self.outer(), self.inner, self.g, self.f, name=name)
+
+    def base(self, n: int) -> tuple[Array, Array, Array]:
+        """Mean E[log q] − E[log p] of both routes (2,), their covariance, and the lower bound.
+
+        From n simulations that no fit has seen. The lower bound comes with its standard error.
+        """
+        u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
+        latent, y = self.experiment.simulated(u, self.design)
+        routes = np.zeros((n, 2))
+        for i, block in enumerate(self.blocks):
+            proposal, data = block.proposal, block.data(self.others(block, latent), y)
+            stream = self.stream.child(3, i)
+            inside = Sobol().uniforms(stream, proposal.base_dim, (0, n), (0, _DRAWS))
+            pair = [
+                proposal.log_density(latent[:, list(block.own)], data),
+                proposal.negative_entropy(data, inside),
+            ]
+            routes += block.sign * (np.stack(pair, axis=1) - proposal.log_prior_mean)
+        bound = routes[:, 0]
+        if self.nuisance:
+            whole = self.blocks[0].proposal
+            assert isinstance(whole, NormalProposal)
+            prior = -0.5 * len(self.targets) * (1.0 + np.log(2.0 * np.pi))
+            bound = whole.log_marginal(latent, y, self.targets) - prior
+        means = np.stack([part.mean(axis=0) for part in np.array_split(routes, _BLOCKS)])
+        covariance = np.cov(means, rowvar=False) / _BLOCKS * _student(_BLOCKS)
+        blocks = [part.mean() for part in np.array_split(bound, _BLOCKS)]
+        error = np.std(blocks, ddof=1) * np.sqrt(_student(_BLOCKS) / _BLOCKS)
+        return routes.mean(axis=0), covariance, np.array([bound.mean(), error])
+
+
+def _student(n: int) -> float:
+    """Square of Student's factor at 95 %: a variance from n values is itself uncertain."""
+    return float(stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
+
+
+def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream) -> Learned:
+    """Simulate, and fit the proposals; a few likelihoods find their size."""
+    if experiment.targets is not None:
+        experiment, targets = experiment.split
+    else:
+        targets = ()
+    points, dim = Sobol(), experiment.dim
+
+    @lru_cache(maxsize=1)
+    def simulated(n: int) -> tuple[Array, Array]:
+        """Latent coordinates and data."""
+        return experiment.simulated(points.uniforms(stream.child(1), dim, (0, 1), (0, n))[0], design)
+
+    simulated(2)  # a look at what the user's function returns
+    prior = experiment.prior_law if isinstance(experiment.prior_law, Empirical) else None
+    most = simulations // 2
+
+    def pairs(n: int) -> tuple[Array, Array]:
+        latent, y = simulated(n)
+        return (latent if prior is None else experiment.theta(latent)), y
+
+    proposal, n_fit = fit_proposal(pairs, most, prior)
+    everything = tuple(range(proposal.base_dim))
+    if experiment.log_prob is None:
+        if targets:
+            chosen = list(targets)
+            proposal, n_fit = fit_proposal(
+                lambda n: (simulated(n)[0][:, chosen], simulated(n)[1]), most
+            )
+            everything = targets
+        blocks = [Block(proposal, everything, 1.0, np.zeros(2))]
+        return Learned(experiment, design, targets, tuple(blocks), stream, n_fit, 0)
+    blocks = [Block(proposal, everything, 1.0, np.zeros(2))]
+    if targets:
+        rest = tuple(i for i in everything if i not in targets)
+
+        def conditional(n: int) -> tuple[Array, Array]:
+            latent, y = simulated(n)
+            return latent[:, rest], np.concatenate([latent[:, list(targets)], y], axis=1)
+
+        second, more = fit_proposal(conditional, most)
+        blocks.append(Block(second, rest, -1.0, np.zeros(2)))
+        n_fit = max(n_fit, more)
+    found = Learned(experiment, design, targets, tuple(blocks), stream, n_fit, _PAIRS)
+    latent, y = (part[:_PAIRS] for part in simulated(n_fit))
+    likelihood = experiment.log_likelihood(y, latent, design)
+    if np.isneginf(likelihood).any():
+        at = int(np.argmax(np.isneginf(likelihood)))
+        raise InputError(
+            "log_prob",
+            f"-inf for data that simulate made, y = {y[at]}",
+            "a finite log likelihood there",
+            "simulate and log_prob have to describe the same experiment.",
+        )
+    sized = []
+    for block in blocks:
+        data, own = block.data(found.others(block, latent), y), latent[:, list(block.own)]
+        proposal = block.proposal
+        size = likelihood + proposal.log_prior_at(own) - proposal.log_density(own, data)
+        shape = proposal.log_evidence(data)
+        # Slope 1 where the data enter the mixture as they are; the intercept holds the units.
+        slope = float(np.clip(np.polyfit(shape, size, 1)[0], 0.0, 1.0)) if np.ptp(shape) else 0.0
+        sized.append(replace(block, offset=np.array([np.mean(size - slope * shape), slope])))
+    return replace(found, blocks=tuple(sized))
+
+
+def eig(
+    experiment: Experiment,
+    design: Any,
+    *,
+    budget: int | None = None,
+    tol: float | None = None,
+    rtol: float | None = None,
+    max_seconds: float | None = None,
+    simulations: int | None = None,
+    rng: RNGLike = None,
+    executor: Executor | None = None,
+    progress: ProgressLike = False,
+) -> Estimate:
+    """Expected information gain of an experiment under a design, in nats.
+
+    It is the mutual information of data and parameters (of the targets, if there are any): the
+    expected divergence of posterior from prior.
+
+    Parameters
+    ----------
+    experiment, design
+        The experiment, and the design that its functions are called with.
+    budget
+        The most evaluations of `log_prob`.
+    tol, rtol
+        Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the gain.
+    max_seconds
+        Start no evaluations after this time. Alone, it asks for the best answer in that time.
+    simulations
+        The most simulations, which are not counted by `budget`; default 32,768.
+    rng
+        Anything that ``numpy.random.default_rng`` takes. The same seed gives the same bits, and
+        common random numbers for different designs.
+    executor, progress
+        As in `nestquad.estimate`.
+
+    Returns
+    -------
+    Estimate
+        Its `diagnostics` have ``lower_bound`` and its standard error, the ``effective_sample_size``
+        of the inner draws as a share, ``components`` of the proposal, ``simulations``, and
+        ``routes``, the two ways to the same number. An experiment without `log_prob` gets the lower
+        bound itself, with the status ``"lower bound"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nestquad as nq
+    >>> from nestquad import design
+    >>> coin = design.Experiment(
+    ...     prior=nq.Uniform(0, 1),
+    ...     log_prob=lambda y, p, n: (y * np.log(p) + (n - y) * np.log1p(-p))[..., 0],
+    ...     simulate=lambda p, u, n: (u < p).sum(axis=-1, keepdims=True),
+    ...     noise=nq.Uniform(np.zeros(3), 1.0),
+    ... )
+    >>> est = design.eig(coin, 3, budget=2000, rng=0)
+    >>> bool(abs(est.value - 0.5217) < 0.02)
+    True
+    """
+    started = time.perf_counter()
+    n_simulations = check_simulations(simulations)
+    stream = Stream.from_rng(rng)
+    if experiment.log_prob is None:
+        return _bound(learn(experiment, design, n_simulations, stream), n_simulations, started)
+    if budget is not None:
+        budget = as_budget(budget)
+    elif tol is None and rtol is None and max_seconds is None:
+        raise InputError(
+            "budget",
+            "neither a budget nor a tolerance nor a time",
+            "one of them",
+            "For instance budget=10_000, tol=0.01 or max_seconds=10.",
+        )
+    learned = learn(experiment, design, n_simulations, stream)
+    run = _Run(
+        learned, budget, max_seconds, started, executor, progress, n_simulations
+    )
+    found = run.estimated(tol, rtol)
+    for text in found.warnings:
+        warnings.warn(text, NestquadWarning, stacklevel=2)
+    return found
+
+
+def check_simulations(simulations: int | None) -> int:
+    if simulations is None:
+        return SIMULATIONS
+    if isinstance(simulations, bool) or not isinstance(simulations, int | np.integer):
+        raise InputError("simulations", repr(simulations), "a whole number")
+    if simulations < 512:
+        raise InputError(
+            "simulations",
+            str(simulations),
+            "at least 512",
+            "The proposal is learned from a half of them.",
+        )
+    return int(simulations)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One estimation with proposals that are learned."""
+
+    learned: Learned
+    budget: int | None
+    max_seconds: float | None
+    started: float
+    executor: Executor | None
+    progress: ProgressLike
+    simulations: int = SIMULATIONS
+
+    @cached_property
+    def base(self) -> tuple[Array, Array, Array]:
+        return self.learned.base(self.simulations - self.learned.n_fit)
+
+    @property
+    def each(self) -> int:
+        """Likelihoods of one evaluation of g."""
+        return len(self.learned.blocks)
+
+    def estimated(self, tol: float | None, rtol: float | None) -> Estimate:
+        problem, spent = self.learned.problem(), self.learned.n_pairs
+        room = None if self.budget is None else (self.budget - spent) // self.each
+        if room is not None and room < 2 * _N_INNER:
+            least = 2 * _N_INNER * self.each + spent
+            raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
+        adaptive = tol is not None or rtol is not None or self.budget is None
+        pilot, n_inner = None, _N_INNER
+        if adaptive or (room is not None and room * _PILOT >= _FEWEST_PILOT):
+            size = _FEWEST_PILOT if room is None else min(room, max(int(room * _PILOT), _FEWEST_PILOT))
+            pilot = self._nested(problem, 1, _N_INNER, budget=size)
+            spent += pilot.n_evaluations * self.each
+            if room is not None:
+                room -= pilot.n_evaluations
+                n_inner = _inner_size(pilot, room)
+        if not adaptive or (room is not None and room < 2 * _N_INNER):
+            found = pilot if room is not None and room < 2 * _N_INNER else None
+            if found is None:
+                found = self._nested(problem, 0, n_inner, budget=room)
+                spent += found.n_evaluations * self.each
+            share = self._share(found)
+            return self._assembled(found, found, share, spent)
+        assert pilot is not None
+        share = self._share(pilot)
+        mix = np.array([1.0 - share, share])
+        value = float(mix @ (self.base[0] + np.asarray(pilot.value)[:2]))
+        goal = None
+        if tol is not None or rtol is not None:
+            goal = max(tol or 0.0, (rtol or 0.0) * abs(value))
+            spare = NORMAL_95 * float(np.sqrt(mix @ self.base[1] @ mix))
+            # Errors add up by squares; a tenth of the tolerance is the least to aim at.
+            goal = float(np.sqrt(max(goal**2 - spare**2, 0.01 * goal**2)))
+        combined = replace(problem, combine=lambda answers: mix @ answers[:2])
+        found = self._nested(combined, 0, None, budget=room, tol=goal)
+        spent += found.n_evaluations * self.each
+        return self._assembled(found, pilot, share, spent, tol, rtol)
+
+    def _nested(
+        self,
+        problem: NestedExpectation,
+        child: int,
+        n_inner: int | None,
+        *,
+        budget: int | None = None,
+        tol: float | None = None,
+    ) -> Estimate:
+        left = None
+        if self.max_seconds is not None:
+            left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
+        return estimate(
+            problem,
+            budget=budget,
+            tol=tol,
+            method=NQMC(n_inner=n_inner, jackknife=True),
+            rng=self.learned.stream.child(4, child),
+            executor=self.executor,
+            progress=self.progress,
+            max_seconds=left,
+        )
+
+    def _share(self, found: Estimate) -> float:
+        """Share of route B in the answer of least variance."""
+        assert found.sample is not None
+        # By single θ: the covariance of a few blocks would be small by luck for some share.
+        rows = found.sample.f[:, :2]
+        (a, c), (_, b) = np.cov(rows, rowvar=False) / found.n_outer + self.base[1]
+        spread = a + b - 2.0 * c
+        return float(np.clip((a - c) / spread, 0.0, 1.0)) if spread > 0 else 1.0
+
+    def _assembled(
+        self,
+        found: Estimate,
+        routes: Estimate,
+        share: float,
+        spent: int,
+        tol: float | None = None,
+        rtol: float | None = None,
+    ) -> Estimate:
+        """The answer, from `found` or from its two `routes`."""
+        mix = np.array([1.0 - share, share])
+        base, base_covariance, (bound, bound_error) = self.base
+        both = base + np.asarray(routes.value)[:2]
+        assert routes.covariance is not None
+        covariance = routes.covariance[:2, :2] + base_covariance
+        if found is routes:
+            value, variance = float(mix @ both), float(mix @ covariance @ mix)
+        else:
+            value = float(mix @ base) + float(found.value)
+            variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
+        notes, warned = list(found.diagnostics.get("notes", [])), list(found.warnings)
+        # Both routes estimate the same number if simulate and log_prob describe one experiment.
+        apart = abs(float(both[1] - both[0]))
+        allowed = NORMAL_95 * float(np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 0.0)))
+        variance += max(apart - 2.0 * allowed, 0.0) ** 2
+        if apart > 2.0 * allowed + 1e-9:
+            warned.append(
+                f"simulated pairs and likelihoods disagree about the gain, {both[0]:.4g} and "
+                f"{both[1]:.4g}: simulate and log_prob may not describe the same experiment, or the "
+                "proposal misses a part of the posterior; the interval is widened"
+            )
+        size = float(np.asarray(routes.value)[2])
+        if size < _LOW_SAMPLE_SIZE:
+            notes.append(
+                f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal "
+                "is far from the posterior; more simulations, fewer parameters or data that say "
+                "less would help"
+            )
+        status = found.status
+        half = NORMAL_95 * float(np.sqrt(variance))
+        if tol is not None or rtol is not None:
+            met = half <= 1.0001 * max(tol or 0.0, (rtol or 0.0) * abs(value))
+            status = "converged" if met else "limit" if status == "converged" else status
+            if not met and found.status == "converged":
+                notes.append("the error of simulated averages exceeds the tolerance: raise simulations")
+        return replace(
+            found,
+            value=value,
+            std_error=float(np.sqrt(variance)),
+            covariance=None,
+            n_evaluations=spent,
+            method="importance",
+            status=status,
+            seconds=time.perf_counter() - self.started,
+            warnings=tuple(warned),
+            diagnostics={
+                "lower_bound": float(bound),
+                "lower_bound_error": float(bound_error),
+                "effective_sample_size": size,
+                "components": self.learned.blocks[0].proposal.components,
+                "simulations": self.simulations + found.n_outer,
+                "routes": both,
+                "share_of_route_b": share,
+                "error_inner": found.diagnostics.get("error_inner"),
+                "error_outer": found.diagnostics.get("error_outer"),
+                "error_simulations": float(np.sqrt(mix @ base_covariance @ mix)),
+                "notes": notes,
+            },
+        )
+
+
+def _inner_size(pilot: Estimate, room: int) -> int:
+    """N whose bias, which falls like 1/N, and variance, which needs many θ, are least together."""
+    bias, spread = float(pilot.diagnostics["error_inner"]), float(pilot.diagnostics["error_outer"])
+    scale = np.sqrt(pilot.n_evaluations / max(room, 1))
+
+    def error(n: int) -> float:
+        return (bias * _N_INNER / n) ** 2 + (spread * scale) ** 2 * n / _N_INNER
+
+    return min((_N_INNER << i for i in range(5) if room >= 16 * (_N_INNER << i) or i == 0), key=error)
+
+
+def _bound(learned: Learned, simulations: int, started: float) -> Estimate:
+    """The lower bound of a simulator without likelihood."""
+    n = simulations - learned.n_fit
+    _, _, (value, error) = learned.base(n)
+    return Estimate(
+        value=float(value),
+        std_error=float(error),
+        n_evaluations=0,
+        n_outer=n,
+        n_inner=1,
+        method="lower bound",
+        status="lower bound",
+        seconds=time.perf_counter() - started,
+        problem=learned.experiment.name or "information gain",
+        diagnostics={
+            "lower_bound": float(value),
+            "lower_bound_error": float(error),
+            "components": learned.blocks[0].proposal.components,
+            "simulations": simulations,
+            "notes": [
+                "a lower bound of the gain (Barber and Agakov): without log_prob nothing is known "
+                "about the distance; the interval is that of the bound"
+            ],
+        },
+    )
