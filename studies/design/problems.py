@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -307,6 +307,6 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def case(name: str) -> Case:
     return CASES[name]()

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.distributions import Empirical, Independent, Law, Normal, as_law
+from nestquad.distributions import Empirical, Law, Normal, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
 
@@ -77,13 +77,17 @@ class Experiment:
             )
         if self.log_prob is not None and not callable(self.log_prob):
             raise InputError(
-                "log_prob", type(self.log_prob).__name__, "a function log_prob(y, theta, d), or None"
+                "log_prob",
+                type(self.log_prob).__name__,
+                "a function log_prob(y, theta, d), or None",
             )
         for argument, law in (("prior", self.prior_law), ("noise", self.noise_law)):
             if law.batch is not None or not law.has_transport:
                 raise InputError(
                     argument,
-                    "a batch of laws" if law.batch is not None else "a law that can only be sampled",
+                    "a batch of laws"
+                    if law.batch is not None
+                    else "a law that can only be sampled",
                     "one law that is a transport",
                     "Give samples: prior=law.sample(4096, rng)." if argument == "prior" else "",
                 )
@@ -145,7 +149,7 @@ class Experiment:
         if isinstance(law, Normal) and law.cov is not None:
             order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
             back = np.argsort(order)
-            first = Normal(law.loc[order], cov=law.cov[np.ix_(order, order)])
+            reordered_law = Normal(law.loc[order], cov=law.cov[np.ix_(order, order)])
 
             def reordered(function: Callable[..., Any], at: int) -> Callable[..., Any]:
                 def call(*arguments: Any) -> Any:
@@ -158,29 +162,26 @@ class Experiment:
             assert self.simulate is not None
             moved = replace(
                 self,
-                prior=first,
+                prior=reordered_law,
                 simulate=reordered(self.simulate, 0),
                 log_prob=None if self.log_prob is None else reordered(self.log_prob, 1),
                 target=tuple(range(len(self.targets))),
             )
             return moved, tuple(range(len(self.targets)))
-        parts = law.laws if isinstance(law, Independent) else (law,)
-        start, own = 0, []
-        for part in parts:
-            size = part.dim or 0
-            inside = [i for i in self.targets if start <= i < start + size]
-            single = type(part).__name__ in ("Uniform", "LogNormal", "ScipyLaw") or (
-                isinstance(part, Normal) and part.cov is None
+        # Other normals of the nuisance parameters must leave the targets as they are.
+        z = np.random.default_rng(0).standard_normal((2, 16, law.base_dim))
+        own = law.base_dim == p
+        if own:
+            z[1][:, list(self.targets)] = z[0][:, list(self.targets)]
+            first, second = (self.theta(one)[:, list(self.targets)] for one in z)
+            own = bool(np.array_equal(first, second))
+        if not own:
+            raise InputError(
+                "target",
+                f"{self.target!r} with the prior {law!r}",
+                "a prior of independent parameters, or a normal one",
+                "Each parameter of interest needs a driving variable of its own.",
             )
-            if not single and 0 < len(inside) < size or part.base_dim != part.dim:
-                raise InputError(
-                    "target",
-                    f"{self.target!r} with the prior {law!r}",
-                    "a prior of independent parameters, or a normal one",
-                    "Each parameter of interest needs driving variables of its own.",
-                )
-            own += inside
-            start += size
         return self, self.targets
 
     def theta(self, latent: Array) -> Array:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -36,8 +35,8 @@ from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
-# Simulations by default: half of them for the fit, half for E[log q].
-SIMULATIONS = 2**15
+# Simulations by default: at most half of them for the fit, half for E[log q].
+SIMULATIONS = 2**16
 # Pairs at which the likelihood is evaluated to find the size of log p(y): a regression on two
 # features needs no more, and they check the user's function before the budget is spent.
 _PAIRS = 32
@@ -46,9 +45,10 @@ _DRAWS = 4  # of q at each simulated y, for its entropy: the spread over y count
 _LARGEST = 300.0  # log weights are cut there: squares stay below the largest number
 # Inner points: enough for two halves of which each has a meaning, doubled where a pilot of an
 # eighth of the budget shows a bias.
-_N_INNER, _PILOT = 16, 0.125
+N_INNER, _PILOT = 16, 0.125
 _FEWEST_PILOT = 512
 _LOW_SAMPLE_SIZE = 0.1
+_NEGLIGIBLE = 0.01  # nats by which routes may differ without a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,8 @@ class Learned:
         """For each block latent parameters, log weight, log r, log q: only here are likelihoods."""
         known = rows[..., : self.n_known]
         y = rows[..., self.n_known : -len(self.blocks)]
-        found, start = [], 0
+        found: list[tuple[Array, ...]] = []
+        start = 0
         for i, block in enumerate(self.blocks):
             k = len(block.own)
             own, (log_ratio, log_r, log_q) = (
@@ -143,7 +144,7 @@ class Learned:
                 latent[..., list(block.own)] = own
                 latent[..., list(self.targets)] = known
             likelihood = self.experiment.log_likelihood(y, latent, self.design)
-            size = rows[..., len(rows[0, 0] if rows.ndim == 3 else rows[0]) - len(self.blocks) + i]
+            size = rows[..., i - len(self.blocks)]
             log_w = np.clip(likelihood + log_ratio - size, -_LARGEST, _LARGEST)
             found.append((latent, log_w, log_r, log_q))
         return found
@@ -183,11 +184,8 @@ class Learned:
             proposal, data = block.proposal, block.data(self.others(block, latent), y)
             stream = self.stream.child(3, i)
             inside = Sobol().uniforms(stream, proposal.base_dim, (0, n), (0, _DRAWS))
-            pair = [
-                proposal.log_density(latent[:, list(block.own)], data),
-                proposal.negative_entropy(data, inside),
-            ]
-            routes += block.sign * (np.stack(pair, axis=1) - proposal.log_prior_mean)
+            logs = proposal.mean_logs(latent[:, list(block.own)], data, inside)
+            routes += block.sign * (logs - proposal.log_prior_mean)
         bound = routes[:, 0]
         if self.nuisance:
             whole = self.blocks[0].proposal
@@ -217,7 +215,9 @@ def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream)
     @lru_cache(maxsize=1)
     def simulated(n: int) -> tuple[Array, Array]:
         """Latent coordinates and data."""
-        return experiment.simulated(points.uniforms(stream.child(1), dim, (0, 1), (0, n))[0], design)
+        return experiment.simulated(
+            points.uniforms(stream.child(1), dim, (0, 1), (0, n))[0], design
+        )
 
     simulated(2)  # a look at what the user's function returns
     prior = experiment.prior_law if isinstance(experiment.prior_law, Empirical) else None
@@ -301,7 +301,7 @@ def eig(
     max_seconds
         Start no evaluations after this time. Alone, it asks for the best answer in that time.
     simulations
-        The most simulations, which are not counted by `budget`; default 32,768.
+        The most simulations, which are not counted by `budget`; default 65,536.
     rng
         Anything that ``numpy.random.default_rng`` takes. The same seed gives the same bits, and
         common random numbers for different designs.
@@ -346,13 +346,20 @@ def eig(
             "For instance budget=10_000, tol=0.01 or max_seconds=10.",
         )
     learned = learn(experiment, design, n_simulations, stream)
-    run = _Run(
-        learned, budget, max_seconds, started, executor, progress, n_simulations
-    )
+    run = _Run(learned, budget, max_seconds, started, executor, progress, n_simulations)
     found = run.estimated(tol, rtol)
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=2)
     return found
+
+
+def _n_base(learned: Learned, simulations: int) -> int:
+    """Simulations for E[log q]: the largest power of two, as Sobol points are best in those."""
+    n = simulations - learned.n_fit
+    law = learned.experiment.prior_law
+    if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
+        n = min(n, max(2**24 // len(law.samples), 512))
+    return 1 << (n.bit_length() - 1)
 
 
 def check_simulations(simulations: int | None) -> int:
@@ -384,7 +391,11 @@ class _Run:
 
     @cached_property
     def base(self) -> tuple[Array, Array, Array]:
-        return self.learned.base(self.simulations - self.learned.n_fit)
+        return self.learned.base(self.n_base)
+
+    @property
+    def n_base(self) -> int:
+        return _n_base(self.learned, self.simulations)
 
     @property
     def each(self) -> int:
@@ -394,20 +405,22 @@ class _Run:
     def estimated(self, tol: float | None, rtol: float | None) -> Estimate:
         problem, spent = self.learned.problem(), self.learned.n_pairs
         room = None if self.budget is None else (self.budget - spent) // self.each
-        if room is not None and room < 2 * _N_INNER:
-            least = 2 * _N_INNER * self.each + spent
+        if room is not None and room < 2 * N_INNER:
+            least = 2 * N_INNER * self.each + spent
             raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
         adaptive = tol is not None or rtol is not None or self.budget is None
-        pilot, n_inner = None, _N_INNER
+        pilot, n_inner = None, N_INNER
         if adaptive or (room is not None and room * _PILOT >= _FEWEST_PILOT):
-            size = _FEWEST_PILOT if room is None else min(room, max(int(room * _PILOT), _FEWEST_PILOT))
-            pilot = self._nested(problem, 1, _N_INNER, budget=size)
+            size = (
+                _FEWEST_PILOT if room is None else min(room, max(int(room * _PILOT), _FEWEST_PILOT))
+            )
+            pilot = self._nested(problem, 1, N_INNER, budget=size)
             spent += pilot.n_evaluations * self.each
             if room is not None:
                 room -= pilot.n_evaluations
                 n_inner = _inner_size(pilot, room)
-        if not adaptive or (room is not None and room < 2 * _N_INNER):
-            found = pilot if room is not None and room < 2 * _N_INNER else None
+        if not adaptive or (room is not None and room < 2 * N_INNER):
+            found = pilot if room is not None and room < 2 * N_INNER else None
             if found is None:
                 found = self._nested(problem, 0, n_inner, budget=room)
                 spent += found.n_evaluations * self.each
@@ -483,12 +496,14 @@ class _Run:
         notes, warned = list(found.diagnostics.get("notes", [])), list(found.warnings)
         # Both routes estimate the same number if simulate and log_prob describe one experiment.
         apart = abs(float(both[1] - both[0]))
-        allowed = NORMAL_95 * float(np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 0.0)))
+        allowed = NORMAL_95 * float(
+            np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 0.0))
+        )
         variance += max(apart - 2.0 * allowed, 0.0) ** 2
-        if apart > 2.0 * allowed + 1e-9:
+        if apart > 2.0 * allowed + _NEGLIGIBLE:
             warned.append(
                 f"simulated pairs and likelihoods disagree about the gain, {both[0]:.4g} and "
-                f"{both[1]:.4g}: simulate and log_prob may not describe the same experiment, or the "
+                f"{both[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
         size = float(np.asarray(routes.value)[2])
@@ -504,9 +519,16 @@ class _Run:
             met = half <= 1.0001 * max(tol or 0.0, (rtol or 0.0) * abs(value))
             status = "converged" if met else "limit" if status == "converged" else status
             if not met and found.status == "converged":
-                notes.append("the error of simulated averages exceeds the tolerance: raise simulations")
+                notes.append(
+                    "the error of simulated averages exceeds the tolerance: raise simulations"
+                )
+        sample = found.sample
+        if sample is not None:
+            rows = sample.f[:, :2] @ mix[:, None] + mix @ base
+            sample = replace(sample, f=rows, weights=sample.weights[:, :1])
         return replace(
             found,
+            sample=sample,
             value=value,
             std_error=float(np.sqrt(variance)),
             covariance=None,
@@ -520,7 +542,7 @@ class _Run:
                 "lower_bound_error": float(bound_error),
                 "effective_sample_size": size,
                 "components": self.learned.blocks[0].proposal.components,
-                "simulations": self.simulations + found.n_outer,
+                "simulations": self.learned.n_fit + self.n_base + found.n_outer,
                 "routes": both,
                 "share_of_route_b": share,
                 "error_inner": found.diagnostics.get("error_inner"),
@@ -537,14 +559,14 @@ def _inner_size(pilot: Estimate, room: int) -> int:
     scale = np.sqrt(pilot.n_evaluations / max(room, 1))
 
     def error(n: int) -> float:
-        return (bias * _N_INNER / n) ** 2 + (spread * scale) ** 2 * n / _N_INNER
+        return float((bias * N_INNER / n) ** 2 + (spread * scale) ** 2 * n / N_INNER)
 
-    return min((_N_INNER << i for i in range(5) if room >= 16 * (_N_INNER << i) or i == 0), key=error)
+    return min((N_INNER << i for i in range(5) if room >= 16 * (N_INNER << i) or i == 0), key=error)
 
 
 def _bound(learned: Learned, simulations: int, started: float) -> Estimate:
     """The lower bound of a simulator without likelihood."""
-    n = simulations - learned.n_fit
+    n = _n_base(learned, simulations)
     _, _, (value, error) = learned.base(n)
     return Estimate(
         value=float(value),

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
@@ -58,7 +58,7 @@ class Summary:
         features = blank._features(y)
         gram = features.T @ features
         gram += 1e-9 * len(y) * np.eye(len(gram))
-        coefficients = np.linalg.solve(gram, features.T @ latent)
+        coefficients = np.asarray(np.linalg.solve(gram, features.T @ latent), dtype=np.float64)
         residual = latent - features @ coefficients
         spread = np.maximum(residual.std(axis=0), 1e-9)
         return cls(counts, center, scale, coefficients, spread)
@@ -133,8 +133,8 @@ class Proposal(ABC):
         """log q (T,) at one θ for each row of data."""
 
     @abstractmethod
-    def negative_entropy(self, y: Array, uniform: Array) -> Array:
-        """E_q[log q] (T,) for each row of data, by draws or exactly."""
+    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
+        """log q at one θ, and E_q[log q] by draws or exactly, for each row of data: (T, 2)."""
 
     def log_evidence(self, y: Array) -> Array:
         """The mixture's own log density of the data, (T,): log p(y) up to a map of y."""
@@ -149,9 +149,9 @@ class Proposal(ABC):
     def _factors(self) -> tuple[Array, Array, Array]:
         """Lower factors (K, k, k) of the components, their inverses and log determinants."""
         factor = np.linalg.cholesky(self.conditional.law.covariances)
-        factor = self.summary.spread[:, None] * factor
+        factor = np.asarray(self.summary.spread[:, None] * factor, dtype=np.float64)
         logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-        return factor, np.linalg.inv(factor), logs
+        return np.asarray(factor), np.asarray(np.linalg.inv(factor)), np.asarray(logs)
 
 
 class NormalProposal(Proposal):
@@ -173,7 +173,9 @@ class NormalProposal(Proposal):
         z = self._drawn(weights, means, uniform, PRIOR_SHARE, STRETCH)
         log_q, log_wide = self._log_densities(z, weights, means)
         log_prior = log_normal(z)
-        sampled = np.logaddexp(math.log1p(-PRIOR_SHARE) + log_wide, math.log(PRIOR_SHARE) + log_prior)
+        sampled = np.logaddexp(
+            math.log1p(-PRIOR_SHARE) + log_wide, math.log(PRIOR_SHARE) + log_prior
+        )
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
@@ -189,13 +191,15 @@ class NormalProposal(Proposal):
         white = whitened(inverse, latent[:, None, kept] - means[:, :, kept])
         return np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1))
 
-    def negative_entropy(self, y: Array, uniform: Array) -> Array:
+    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
         weights, means = self._parts(y)
+        at = self._log_densities(latent[:, None], weights, means)[0][:, 0]
         if self.components == 1:
-            exact = -self._factors[2][0] + self.log_prior_mean
-            return np.full(len(y), exact)
+            return np.stack(
+                [at, np.full(len(y), self.log_prior_mean - self._factors[2][0])], axis=1
+            )
         z = self._drawn(weights, means, uniform, 0.0, 1.0)
-        return np.asarray(self._log_densities(z, weights, means)[0].mean(axis=1))
+        return np.stack([at, self._log_densities(z, weights, means)[0].mean(axis=1)], axis=1)
 
     def _drawn(
         self, weights: Array, means: Array, uniform: Array, share: float, stretch: float
@@ -214,7 +218,8 @@ class NormalProposal(Proposal):
         s = ndtri(np.concatenate([first[..., None], u[..., 1:]], axis=-1))
         factors = np.concatenate([np.eye(k)[None], stretch * self._factors[0]])
         centers = np.concatenate([np.zeros((rows, 1, k)), means], axis=1)
-        return whitened(factors[chosen], s) + np.take_along_axis(centers, chosen[..., None], axis=1)
+        centers = np.take_along_axis(centers, chosen[..., None], axis=1)
+        return np.asarray(whitened(factors[chosen], s) + centers)
 
     def _log_densities(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array]:
         """log q and log of the stretched q at z (T, N, k), one component at a time."""
@@ -234,7 +239,8 @@ class SampleProposal(Proposal):
     """For a prior of weighted samples: probabilities of the samples given data.
 
     They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
-    The latent coordinate is a sample's number.
+    The latent coordinate is a sample's number. Log probabilities are relative to p̂, as those of a
+    density: entropies then do not follow how dense the samples are.
     """
 
     prior: Empirical
@@ -247,10 +253,10 @@ class SampleProposal(Proposal):
 
     @property
     def log_prior_mean(self) -> float:
-        return float(self.prior.weights @ np.maximum(self.log_prior, -1e300))
+        return float(self.prior.weights @ (self.log_prior + self.log_cloud))
 
     def log_prior_at(self, latent: Array) -> Array:
-        return np.asarray(self.log_prior[latent[:, 0].astype(int)])
+        return np.asarray((self.log_prior + self.log_cloud)[latent[:, 0].astype(int)])
 
     def draws(self, y: Array, uniform: Array) -> Array:
         parts = [
@@ -269,23 +275,20 @@ class SampleProposal(Proposal):
         log_q, log_sampled = (
             np.take_along_axis(one, index, axis=1) for one in (log_q, np.log(sampled))
         )
-        columns = [self.log_prior[index] - log_sampled, log_q - log_sampled, log_q]
+        density = log_q + self.log_cloud[index]
+        columns = [self.log_prior[index] - log_sampled, log_q - log_sampled, density]
         return np.stack([index, *columns], axis=-1)
 
     def log_density(self, latent: Array, y: Array) -> Array:
-        found, index = np.empty(len(y)), latent[:, 0].astype(int)
-        for i in range(0, len(y), _ROWS):
-            rows = slice(i, i + _ROWS)
-            found[rows] = np.take_along_axis(
-                self._log_probabilities(y[rows]), index[rows, None], axis=1
-            )[:, 0]
-        return found
+        return self.mean_logs(latent, y, np.empty(0))[:, 0]
 
-    def negative_entropy(self, y: Array, uniform: Array) -> Array:
+    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
         parts = []
         for i in range(0, len(y), _ROWS):
             log_q = self._log_probabilities(y[i : i + _ROWS])
-            parts.append((np.exp(log_q) * np.maximum(log_q, -700.0)).sum(axis=1))
+            density = log_q + self.log_cloud
+            at = np.take_along_axis(density, latent[i : i + _ROWS].astype(int), axis=1)[:, 0]
+            parts.append(np.stack([at, (np.exp(log_q) * density).sum(axis=1)], axis=1))
         return np.concatenate(parts)
 
     def _log_probabilities(self, y: Array) -> Array:
@@ -300,7 +303,8 @@ class SampleProposal(Proposal):
             square -= 2.0 * np.einsum("ti,ni->tn", center, sample)
             parts.append(weights[:, None, c] - logs[c] - 0.5 * square)
         total = logsumexp(parts, axis=0) + self.log_prior - self.log_cloud
-        return np.asarray(total - logsumexp(total, axis=1, keepdims=True))
+        # A probability of zero has no entropy: exp(−700) stands for it.
+        return np.asarray(np.maximum(total - logsumexp(total, axis=1, keepdims=True), -700.0))
 
 
 def fit_proposal(
@@ -350,14 +354,12 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
     mean = float((joint - given).mean() - np.log(summary.spread).sum())
     if prior is None:
         return _Fitted(NormalProposal(summary, conditional, mean), mixture)
-    with np.errstate(divide="ignore"):
-        log_prior = np.log(prior.weights)
-    proposal = SampleProposal(
-        summary, conditional, mean, prior, log_prior, _cloud(prior)
-    )
+    log_prior = np.log(np.maximum(prior.weights, 1e-300))
+    proposal = SampleProposal(summary, conditional, mean, prior, log_prior, _cloud(prior))
     return _Fitted(proposal, mixture)
 
 
+@lru_cache(maxsize=4)
 def _cloud(prior: Empirical) -> Array:
     """Log density (n,) of weighted samples by a mixture of eight normals, in their own units."""
     mean = prior.weights @ prior.samples
