@@ -28,6 +28,7 @@ from nestquad.cli._arguments import (
     progress,
     wrote,
 )
+from nestquad.cli._design import add_design
 from nestquad.cli._plan import add_plan
 from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
@@ -51,6 +52,7 @@ examples:
   nestquad plan model.py:problem --budget 1e3 --out points.csv
   nestquad analyze points.plan.json values.csv
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
+  nestquad design trial.py:experiment --designs designs.csv --budget 2e4
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -279,6 +281,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_plan(partial(_command, commands))
     add_voi(partial(_command, commands))
+    add_design(partial(_command, commands))
 
     listing = _command(
         commands,
