@@ -68,6 +68,7 @@ DOORS = (
             ("plots", "figures"),
             ("pages", "HTML reports"),
             ("voi", "table, model, report"),
+            ("design", "gain, search, sequence"),
             ("botorch", "sampler, look-ahead"),
             ("cli", "nestquad …"),
         ),

@@ -35,7 +35,9 @@ def add_design(command: Command) -> None:
         metavar="TARGET",
         help="FILE.py:name or module:name of a nestquad.design.Experiment",
     )
-    parser.add_argument("--designs", required=True, metavar="FILE.csv", help="a row for each design")
+    parser.add_argument(
+        "--designs", required=True, metavar="FILE.csv", help="a row for each design"
+    )
     parser.add_argument("--budget", type=count, metavar="N", help="at most N likelihoods in all")
     parser.add_argument(
         "--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X for each design"
@@ -55,7 +57,9 @@ def add_design(command: Command) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     if args.budget is None and args.tol is None:
-        raise InputError("design", "neither --budget nor --tol", "one", "For instance --budget 2e4.")
+        raise InputError(
+            "design", "neither --budget nor --tol", "one", "For instance --budget 2e4."
+        )
     file, _, name = args.target.rpartition(":")
     if not file:
         raise InputError("TARGET", repr(args.target), "FILE.py:name or module:name")
@@ -93,7 +97,11 @@ def _designs(file: str) -> tuple[list[str] | None, Array]:
     try:
         rows = np.array(numbers, dtype=float)
     except ValueError as error:
-        raise InputError("--designs", f"{file} ({error})", "rows of numbers under a header") from None
+        raise InputError(
+            "--designs", f"{file} ({error})", "rows of numbers under a header"
+        ) from None
     if rows.ndim != 2 or not rows.size:
-        raise InputError("--designs", f"{file} without designs", "a header and a row for each design")
+        raise InputError(
+            "--designs", f"{file} without designs", "a header and a row for each design"
+        )
     return labels, rows

@@ -13,7 +13,8 @@ import numpy as np
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment
-from nestquad.design._gain import N_INNER, Learned, check_simulations, learn
+from nestquad.design._gain import N_INNER, check_simulations
+from nestquad.design._learned import learn
 from nestquad.errors import InputError
 from nestquad.estimate import estimate
 from nestquad.methods import NQMC
@@ -115,7 +116,7 @@ def _expected(
     if experiment.log_prob is None:
         raise InputError("log_prob", "None", "a likelihood", "Only eig has a bound without one.")
     started, stream = time.perf_counter(), Stream.from_rng(rng)
-    learned: Learned = learn(
+    learned = learn(
         replace(experiment, target=None), design, check_simulations(simulations), stream
     )
 
