@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad.methods import Certificate
 from nestquad.plots import AVERAGE, INK, method_styles, new_axes
@@ -38,13 +39,14 @@ from studies.runner.study import Settings, Study, run_studies
 _MOST_EVALUATIONS = 1_000_000
 _MOST_SECONDS = 120.0
 _KINDS = ("tol", "rtol")
-# What issue and documentation promise; rare events and noise may need more than a million.
+# What the documentation promises; rare events and noise may need more than a million.
 _COVERAGE, _LEAST_COVERAGE, _ENOUGH_RUNS = 0.93, 0.80, 20
 _KEPT, _CONVERGED, _HARD = 0.95, 0.80, ("rare", "noisy")
 _BESIDE_BEST, _WORST_BESIDE_BEST = 1.5, 4.0
 _NARROWER, _PLAIN = 5.0, ("nqmc", "mlmc")
 _TOGETHER = f"all but {' and '.join(_HARD)}"
 _SHOWN_WORST, _SHOWN_STATES = 15, 4
+_LEVELS = (50, 80, 90, 95, 99)  # per cent
 _OURS = ("auto", CERTIFIED)
 METHODS = (*_OURS, *ALL_METHODS[1:])
 _MOST_RATIO = 1e6  # of an error to its half-width, which may be zero
@@ -198,6 +200,17 @@ def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ())
             tuple(row for row in budgets if row["method"] in _OURS),
         ),
         Table(
+            "levels",
+            "Quantiles of |error| / half-width over all runs of `auto`, beside those of a Student "
+            "variable with one degree of freedom, which intervals at levels other than 95 % "
+            "assume for learned models.",
+            columns(
+                "goal = evaluations: cell; runs: count; "
+                + "; ".join(f"q{level} = {level} %: error" for level in _LEVELS)
+            ),
+            _level_rows(runs, selection.budgets),
+        ),
+        Table(
             "certified",
             "Half-widths of plain methods over the certified half-width at equal budgets, which "
             "is by how much the certified interval is narrower: geometric means over problems of "
@@ -260,6 +273,23 @@ def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ())
         notes=notes_of(cells),
         **provenance(runs),
     )
+
+
+def _level_rows(runs: list[Run], budgets: Iterable[float]) -> tuple[dict[str, Any], ...]:
+    """Quantiles of errors in units of the half-width, by budget, and those that are assumed."""
+    rows: list[dict[str, Any]] = []
+    for budget in budgets:
+        mine = [run for run in runs if (run.method, run.goal) == ("auto", budget)]
+        done = [run for run in mine if run.half_width > 0 and not run.failed]
+        if done:
+            found = np.percentile([run.error / run.half_width for run in done], _LEVELS)
+            row = {"goal": f"{budget:,.0f}", "runs": len(done)}
+            rows.append(row | {f"q{k}": float(q) for k, q in zip(_LEVELS, found, strict=True)})
+    if not rows:
+        return ()
+    assumed = stdtrit(1.0, 0.5 + np.array(_LEVELS) / 200.0) / stdtrit(1.0, 0.975)
+    student = {f"q{k}": float(q) for k, q in zip(_LEVELS, assumed, strict=True)}
+    return (*rows, {"goal": "Student", "runs": 0} | student)
 
 
 def _cells(runs: Iterable[Run]) -> dict[Key, Cell]:

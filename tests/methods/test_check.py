@@ -95,7 +95,7 @@ def checked(f, model, seed=0, n=400, problem=None):
     design = LearnedDesign.of(Design(()), (check_grid(average, model, n, stream.child(7)),))
     check = Check.of(Evaluations(Evaluator(problem, keep=True), design), design)
     answers = average.f(model.sketch.j).mean(axis=0)
-    return check, Examination(check, model, average, answers, stream.child(8))
+    return check, Examination(check, model, average, answers)
 
 
 def verdict(f, model, seed=0, n=400):

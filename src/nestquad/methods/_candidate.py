@@ -124,8 +124,6 @@ def credible(standing: list[Candidate]) -> list[Candidate]:
     A bar vanishes by accident where all points missed a feature that others saw. So an interval
     that contradicts a wider one is not believed, if that one has half as many evaluations or more.
     """
-    # Measured on g = θ + 100·1{x > 0.99}, f = max(J, 0), ten seeds: 7 and 9 runs are covered at
-    # 1,000 and 5,000 evaluations; 0 and 2 were when the smallest bar won.
     enough = [candidate for candidate in standing if not is_pilot(candidate, standing)]
 
     def refuted(one: Candidate, other: Candidate) -> bool:

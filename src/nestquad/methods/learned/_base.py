@@ -23,12 +23,11 @@ from nestquad.methods.learned._check import (
     Examination,
     LearnedDesign,
     Verdict,
-    Witness,
     check_grid,
+    unseen_errors,
 )
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.nested import NO_VARIATION, floor_directions, unseen_value_errors
-from nestquad.points import Stream
+from nestquad.methods.nested import NO_VARIATION
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
 
@@ -41,8 +40,6 @@ _NUMBERS, _ENOUGH_DRAWS = 1 << 27, 64
 # Errors of models are small or large: over even seeds of the families, errors in units of the
 # half-width are those of a Student variable with one degree of freedom (half of them below 0.08).
 _DOF = 1.0
-# Share of the spread of g beyond which a residual may be an event.
-_STANDS_OUT = 0.1
 # Share of the variance of J beyond which it is hardly learned.
 _MOST = 0.5
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
@@ -176,7 +173,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         unchecked = last.state.check is None and goal.adaptive and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
-            return LearnedDesign.of(learning, present.checks, present.witnesses)
+            return LearnedDesign.of(learning, present.checks)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
         share = max(n_draws(problem, n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
@@ -184,11 +181,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         wanted = min(left, most_draws(problem, n) if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
-        return (
-            None
-            if learning is None
-            else LearnedDesign.of(learning, present.checks, present.witnesses)
-        )
+        return None if learning is None else LearnedDesign.of(learning, present.checks)
 
     def checked(
         self,
@@ -205,9 +198,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         stream = present.grids[0].stream.child(7, present.n_checks)
         average = DenseAverage(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
-        return LearnedDesign.of(
-            learning or present.learning, (*present.checks, grid), present.witnesses
-        )
+        return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
 
     def _larger(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
@@ -248,13 +239,12 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         for level, grid in enumerate(learning.grids):
             evaluations.values(grid.n_outer, level)  # with as many threads as g likes
         check = Check.of(evaluations, design)
-        witnesses = [Witness.of(evaluations.evaluator, grid) for grid in design.witnesses]
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             if before is not None and before.design == learning:
                 fit = before.state.fit
             else:
                 fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
-            found = self._chosen(problem, fit, check, witnesses, stream)
+            found = _chosen(DenseAverage(problem, fit.scalar, stream), fit, check)
         parts = found.parts
         if not fit.reliable:
             parts["unreliable"] = np.full((len(parts["average"]), 1), np.inf)
@@ -286,88 +276,37 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             estimate.diagnostics["notes"].append(AVERAGING)
         return Turn(design, estimate, state, final)
 
-    def _chosen(
-        self,
-        problem: NestedExpectation,
-        fit: Fit[M],
-        check: Check | None,
-        witnesses: list[Witness],
-        stream: Stream,
-    ) -> _Answer[M]:
-        """The answer with the smallest bar, of the models that the check does not refute."""
-        models = (fit.model,) if check is None else fit.models
-        kept = [0] if check is None else check.unrefuted(models)
-        found: list[_Answer[M]] = []
-        failure: OutsideDomainError | None = None
-        for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
-            if k not in kept and found:
-                break
-            try:
-                found.append(self._answer(problem, fit, models[k], check, witnesses, stream))
-            except OutsideDomainError as error:  # f cannot take what the model predicts
-                failure = failure or error
-        if failure is not None and not found:
-            raise failure
-        return min(found, key=lambda answer: answer.size)
 
-    def _unseen(
-        self,
-        fit: Fit[M],
-        model: M,
-        check: Check | None,
-        witnesses: list[Witness],
-        average: DenseAverage,
-        answers: Array,
-    ) -> Array:
-        """Directions of the error from values of g that no point has shown."""
-        rest = [model.unexplained()]
-        if check is not None:
-            rest.append((check.residuals(model), check.weights))
-        rest += [(one.residuals(model), one.weights) for one in witnesses]
-        values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
-        shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
-        base, f = model.sketch, average.f(model.sketch.j)
-        # Rare events stand out. Small residuals are errors of interpolation, however uneven.
-        limit = _STANDS_OUT * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
-        values = [
-            np.where(share[:, None] * np.abs(left) > limit, left, 0.0)
-            for share, left in zip(shares, values, strict=True)
-        ]
-        if not any(left.any() for left in values) and np.ptp(base.j, axis=0).any():
-            return np.zeros((average.final(answers).size, 1))
-        weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
-        j = base.j[:, 0] if fit.scalar else base.j
-        errors = unseen_value_errors(
-            average.problem,
-            np.concatenate(values),
-            j,
-            f,
-            weights,
-            value_weights=np.concatenate(shares) / sum(map(len, values)),
-        )
-        return floor_directions(average.problem, answers, errors)
+def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> _Answer[M]:
+    """The answer with the smallest bar, of the models that the check does not refute."""
+    models = (fit.model,) if check is None else fit.models
+    kept = [0] if check is None else check.unrefuted(models)
+    found: list[_Answer[M]] = []
+    failure: OutsideDomainError | None = None
+    for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
+        if k not in kept and found:
+            break
+        try:
+            found.append(_answer(average, models[k], check))
+        except OutsideDomainError as error:  # f cannot take what the model predicts
+            failure = failure or error
+    if failure is not None and not found:
+        raise failure
+    return min(found, key=lambda answer: answer.size)
 
-    def _answer(
-        self,
-        problem: NestedExpectation,
-        fit: Fit[M],
-        model: M,
-        check: Check | None,
-        witnesses: list[Witness],
-        stream: Stream,
-    ) -> _Answer[M]:
-        average = DenseAverage(problem, fit.scalar, stream)
-        bar = ErrorBar(average, model)
-        parts, rate = bar.parts(stream.child(5).generator())
-        verdict = None
-        if check is not None:
-            examination = Examination(check, model, average, bar.answers, stream.child(8))
-            verdict = examination.verdict()
-            parts |= {"paths": verdict.factor * parts["paths"], **verdict.parts}
-        parts["unseen"] = self._unseen(fit, model, check, witnesses, average, bar.answers)
-        by_replicate = average.of(model, max(map(size_of, parts.values())))
-        parts["average"] = average.errors(by_replicate)
-        return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)
+
+def _answer(average: DenseAverage, model: M, check: Check | None) -> _Answer[M]:
+    """The average of one model, with its bar."""
+    bar = ErrorBar(average, model)
+    parts, rate = bar.parts(average.stream.child(5).generator())
+    verdict = None
+    if check is not None:
+        verdict = Examination(check, model, average, bar.answers).verdict()
+        parts |= {"paths": verdict.factor * parts["paths"], **verdict.parts}
+    parts["unseen"] = unseen_errors(model, check, average, bar.answers)
+    by_replicate = average.of(model, max(map(size_of, parts.values())))
+    parts["average"] = average.errors(by_replicate)
+    return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)
 
 
 def most_draws(problem: NestedExpectation, n: float) -> int:

@@ -11,19 +11,22 @@ import numpy as np
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.accuracy import propagated
-from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set
-from nestquad.points import IID, Given, PeriodicLattice, Stream, density, periodic
+from nestquad.methods.nested import floor_directions, unseen_value_errors
+from nestquad.points import IID, Given, Stream
 from nestquad.result import NORMAL_95
 
 # θ on which the effect of errors of Ĵ is felt, and bootstrap samples of the draws.
 _FELT, _BOOTSTRAP = 2048, 32
 # Most θ among which those where f is sensitive are sought.
 _POOL = 1 << 14
+# Share of the spread of g beyond which a residual may be an event.
+_STANDS_OUT = 0.1
 # A score that is worse by this many standard errors refutes a model.
-_REFUTED = 1.5
+_REFUTED = 2.0
 
 
 class FreshPoints(Given):
@@ -38,14 +41,9 @@ class FreshPoints(Given):
 
 @dataclass(frozen=True)
 class LearnedDesign(Design):
-    """Grids from which a model is learned, and after them those by which it is checked.
-
-    Witnesses are lattices in (θ, x) that another method was learned from. Their values are there
-    already, and may show events that this method's points have missed.
-    """
+    """Grids from which a model is learned, and after them those by which it is checked."""
 
     n_checks: int = 0
-    witnesses: tuple[Grid, ...] = ()
 
     @property
     def learning(self) -> Design:
@@ -56,46 +54,14 @@ class LearnedDesign(Design):
         return self.grids[len(self.grids) - self.n_checks :]
 
     @classmethod
-    def of(
-        cls, learning: Design, checks: tuple[Grid, ...], witnesses: tuple[Grid, ...] = ()
-    ) -> LearnedDesign:
-        return cls((*learning.grids, *checks), len(checks), witnesses)
+    def of(cls, learning: Design, checks: tuple[Grid, ...]) -> LearnedDesign:
+        return cls((*learning.grids, *checks), len(checks))
 
 
 def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
     """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
     points = sensitive_set(average, model, n // 2, stream.child(2), size=_pool(model))
     return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
-
-
-@dataclass(frozen=True, eq=False)
-class Witness:
-    """Points (n, d_θ) and (n, d_x) of another method, weights (n,), and g there (n, p)."""
-
-    uniform: Array
-    inner: Array
-    weights: Array
-    values: Array
-
-    @classmethod
-    def of(cls, evaluator: Evaluator, grid: Grid) -> Witness:
-        evaluations = Evaluations(evaluator, Design((grid,)))
-        values = evaluations.values(grid.n_outer)[:, 0]
-        outer = evaluations.outer()
-        inner = evaluations.inner(outer.theta[: len(values)], (0, len(values))).uniform
-        assert outer.uniform is not None
-        assert inner is not None
-        both = np.concatenate([outer.uniform[: len(values)], inner[:, 0]], axis=1)
-        weights = np.ones(len(values))
-        if isinstance(grid.outer_points, PeriodicLattice):
-            kind = grid.outer_points.periodization
-            weights = density(kind, periodic(kind, both))
-        return cls(
-            both[:, : outer.uniform.shape[1]], inner[:, 0], weights, values.reshape(len(values), -1)
-        )
-
-    def residuals(self, model: ModelOfJ) -> Array:
-        return np.asarray(self.values - model.at(self.uniform, self.inner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,28 +164,36 @@ class Examination:
     model: ModelOfJ
     average: DenseAverage
     answers: Array
-    stream: Stream
 
     def verdict(self) -> Verdict:
         weights, scale = self.check.weights / self.check.weights.sum(), self.check.scale
         rest = self._residuals / scale
-        square = weights @ (rest**2).mean(axis=1)
         # What rounding leaves of values is no error.
         least = 1e-24 * ((self.check.values / scale) ** 2).mean(axis=(0, 1)) + np.finfo(float).tiny
+        # Draws count equally where a model is judged: half of them are where f is sensitive. A
+        # ratio that chance explains is no evidence, so its lower limit counts (one standard error).
+        equal = np.full(len(weights), 1.0 / len(weights))
+        square, doubt = _mean((rest**2).mean(axis=1), equal)
         expected = (self.model.expected_rms() / scale) ** 2
-        ratio = float(np.max(square / np.maximum(expected, least)))
+        ratio = float(np.max((square - doubt) / np.maximum(expected, least)))
         # Two independent x at a θ: the mean product of their residuals is that of (J − Ĵ)².
         products = rest[:, 0] * rest[:, 1]
-        error = weights @ products
-        doubt = np.sqrt(weights**2 @ (products - error) ** 2)
+        error, doubt = _mean(products, equal)
+        claimed = ((self.model.sd(self.check.uniform) / scale) ** 2).mean(axis=0)
+        excess = float(np.max((error - doubt) / np.maximum(claimed, least)))
+        error, doubt = _mean(products, weights)
         lower, upper = (np.maximum(error + k * doubt, 0.0) for k in (-1.0, 2.0))
-        claimed = weights @ (self.model.sd(self.check.uniform) / scale) ** 2
-        excess = float(np.max(lower / np.maximum(claimed, least)))
         variance = (self.model.sketch.j / scale).var(axis=0)
         share = float(np.max(lower / np.maximum(lower + variance, least)))
+        # Doubt rises from none to full while the ratio goes from one to two, or the share from 1 %
+        # to 10 %, and further for a model that explains little.
         logs = np.log2(max(ratio, 1e-3)), 2.0 + np.log10(max(share, 1e-3))
         doubted = float(np.clip(max(logs), 0.0, 1.0)) * (1.0 + share)
+        # The bar of a model that predicts g worse than a constant would is an opinion.
+        if (square > (self.check.values / scale).var(axis=(0, 1))).any():
+            doubted = 1.0 + share
         effect, spread = self._effects()
+        # An effect of three standard errors is a fact, whatever is thought of the model.
         known = np.where(np.abs(effect) > 3.0 * spread, max(doubted, 1.0), doubted)
         parts = {
             "check": np.stack([known * effect, doubted * spread], axis=1),
@@ -268,13 +242,15 @@ class Examination:
         J given Ĵ = s has the mean s + m(s), a line for each output, and a covariance V, both of
         which the pairs of residuals estimate without bias. Draws are resampled for the error.
         """
+        stream = self.average.stream.child(8)
         felt = sensitive_set(
-            self.average, self.model, _FELT, self.stream.child(0), size=_pool(self.model)
+            self.average, self.model, _FELT, stream.child(0), size=_pool(self.model)
         )
-        rng = self.stream.child(1).generator()
+        rng = stream.child(1).generator()
         noise = rng.standard_normal(felt.j.shape)
         center, spread = felt.j.mean(axis=0), felt.j.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
+        # A line is not trusted beyond four standard deviations.
         known = np.clip((self.model.mean(self.check.uniform) - center) / spread, -4.0, 4.0)
         places = np.clip((felt.j - center) / spread, -4.0, 4.0)
         base = self.average.f(felt.j)
@@ -304,6 +280,42 @@ class Examination:
         resampled = [change(rng.integers(m, size=m)) for _ in range(_BOOTSTRAP)]
         scale = scale_of(np.array(resampled))
         return found, scale * np.std(resampled / scale, axis=0)
+
+
+def unseen_errors(
+    model: ModelOfJ, check: Check | None, average: DenseAverage, answers: Array
+) -> Array:
+    """Directions (k, m) of the error from values of g that no point has shown."""
+    rest = [model.unexplained()]
+    if check is not None:
+        rest.append((check.residuals(model), check.weights))
+    values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
+    shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
+    base, f = model.sketch, average.f(model.sketch.j)
+    # Rare events stand out. Small residuals are errors of interpolation, however uneven.
+    limit = _STANDS_OUT * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
+    values = [
+        np.where(share[:, None] * np.abs(left) > limit, left, 0.0)
+        for share, left in zip(shares, values, strict=True)
+    ]
+    if not any(left.any() for left in values) and np.ptp(base.j, axis=0).any():
+        return np.zeros((average.final(answers).size, 1))
+    weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
+    errors = unseen_value_errors(
+        average.problem,
+        np.concatenate(values),
+        base.j[:, 0] if average.scalar else base.j,
+        f,
+        weights,
+        value_weights=np.concatenate(shares) / sum(map(len, values)),
+    )
+    return floor_directions(average.problem, answers, errors)
+
+
+def _mean(values: Array, weights: Array) -> tuple[Array, Array]:
+    """Weighted mean of independent draws (m, p), and its standard error."""
+    mean = weights @ values
+    return mean, np.sqrt(weights**2 @ (values - mean) ** 2)
 
 
 def _line(x: Array, y: Array) -> tuple[float, float]:
