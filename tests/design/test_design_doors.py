@@ -161,7 +161,7 @@ def test_pyro_counts_and_positive_parameters():
         np.array([1, 3, 3, 1]) * p[:, None] ** np.arange(4) * (1 - p[:, None]) ** (3 - np.arange(4))
     )
     exact = np.log(4) + w @ (table * np.log(table)).sum(axis=1)
-    assert abs(est.value - exact) <= est.half_width < 0.03
+    assert abs(est.value - exact) <= est.half_width < 0.1
 
 
 FILE = """

@@ -50,6 +50,7 @@ def smaller(line: str) -> list[str]:
         "demo": ["--tol", "2.0"],
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
+        "design": [] if len(arguments) > 1 else ["--help"],
         "voi": [] if len(arguments) > 1 else ["--help"],
     }
     return arguments + extra.get(arguments[0], [])
@@ -69,6 +70,16 @@ def write_tables() -> None:
     page = pages.ROOT / "docs" / "voi-from-a-table.md"
     (makes,) = (b.text for b in pages.blocks(page, "python") if b.text.startswith("# tables.py"))
     exec(compile(makes.replace("5_000", "400"), str(page), "exec"), {"__name__": "__page__"})
+
+
+def write_trial() -> None:
+    """The experiment and the designs of the page about the command line."""
+    page = pages.ROOT / "docs" / "command-line.md"
+    (trial,) = (b.text for b in pages.blocks(page, "python") if b.text.startswith("# trial.py"))
+    (rows,) = (b.text for b in pages.blocks(page, "text") if b.text.startswith("name,"))
+    for name, text in (("trial.py", trial), ("designs.csv", rows)):
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def test_there_are_commands_to_test():
@@ -96,6 +107,8 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
         write_values()
     if line.startswith("nestquad voi"):
         write_tables()
+    if line.startswith("nestquad design"):
+        write_trial()
     if "demo" in line:  # which has no options for this
         quick = partial(nq.compare, methods=["nmc", "nkq"], replicates=2)
         monkeypatch.setattr(nq, "compare", quick)

@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
     settings = {} if args.tol is None else {"tol": args.tol}
     found = design.compare(
         experiment,
-        rows,
+        list(rows),
         budget=args.budget,
         simulations=args.simulations,
         criterion=_CRITERIA[args.criterion],

@@ -89,7 +89,7 @@ def eig(
     ...     noise=nq.Uniform(np.zeros(3), 1.0),
     ... )
     >>> est = design.eig(coin, 3, budget=2000, rng=0)
-    >>> bool(abs(est.value - 0.5217) < 0.02)
+    >>> bool(abs(est.value - 0.4356) < 0.02)
     True
     """
     started = time.perf_counter()

@@ -22,6 +22,9 @@ from nestquad.distributions import Empirical
 # Share of the prior among draws, and stretch of components: both bound the weights of importance
 # where the mixture misses a part of the posterior, and cost a tenth of the draws.
 PRIOR_SHARE, STRETCH = 0.1, 1.15
+# Shares of the prior in q itself, of which held-out simulations choose: where data say little about
+# one side, as no success says about small chances, the posterior has the tail of the prior.
+_SHARES = (0.0, 0.01, 0.03, 0.1)
 # Twice as many components have to raise the held-out log density by this. A draw's effective number
 # is about exp(−2 KL): less than 2 % of the draws are at stake.
 _WORTHWHILE = 0.01
@@ -100,6 +103,7 @@ class Proposal(ABC):
 
     summary: Summary
     conditional: Conditional
+    share: float
     score: float
 
     @property
@@ -189,16 +193,17 @@ class NormalProposal(Proposal):
         law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
         inverse, logs = law.inverse
         white = whitened(inverse, latent[:, None, kept] - means[:, :, kept])
-        return np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1))
+        log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1))
+        return with_share(self.share, log_q, log_normal(latent[:, kept]))
 
     def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
         weights, means = self._parts(y)
         at = self._log_densities(latent[:, None], weights, means)[0][:, 0]
-        if self.components == 1:
+        if self.components == 1 and self.share == 0:
             return np.stack(
                 [at, np.full(len(y), self.log_prior_mean - self._factors[2][0])], axis=1
             )
-        z = self._drawn(weights, means, uniform, 0.0, 1.0)
+        z = self._drawn(weights, means, uniform, self.share, 1.0)
         return np.stack([at, self._log_densities(z, weights, means)[0].mean(axis=1)], axis=1)
 
     def _drawn(
@@ -231,7 +236,8 @@ class NormalProposal(Proposal):
             constant = weights[:, None, c] - logs[c] - 0.5 * self.n_latent * LOG_2PI
             plain.append(square + constant)
             wide.append(square / STRETCH**2 + constant - self.n_latent * math.log(STRETCH))
-        return np.asarray(logsumexp(plain, axis=0)), np.asarray(logsumexp(wide, axis=0))
+        log_q = with_share(self.share, np.asarray(logsumexp(plain, axis=0)), log_normal(z))
+        return log_q, np.asarray(logsumexp(wide, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,8 +309,15 @@ class SampleProposal(Proposal):
             square -= 2.0 * np.einsum("ti,ni->tn", center, sample)
             parts.append(weights[:, None, c] - logs[c] - 0.5 * square)
         total = logsumexp(parts, axis=0) + self.log_prior - self.log_cloud
-        # A probability of zero has no entropy: exp(−700) stands for it.
-        return np.asarray(np.maximum(total - logsumexp(total, axis=1, keepdims=True), -700.0))
+        log_q = np.asarray(total - logsumexp(total, axis=1, keepdims=True))
+        return with_share(self.share, log_q, self.log_prior)
+
+
+def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
+    """Log of a mixture of q and a share of the prior."""
+    if share == 0:
+        return log_q
+    return np.logaddexp(math.log1p(-share) + log_q, math.log(share) + log_prior)
 
 
 def fit_proposal(
@@ -351,12 +364,18 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
     conditional = Conditional.of(mixture, latent.shape[1])
     joint = logsumexp(mixture.log_parts_fast(x[n:]), axis=1)
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
-    mean = float((joint - given).mean() - np.log(summary.spread).sum())
-    if prior is None:
-        return _Fitted(NormalProposal(summary, conditional, mean), mixture)
-    log_prior = np.log(np.maximum(prior.weights, 1e-300))
-    proposal = SampleProposal(summary, conditional, mean, prior, log_prior, _cloud(prior))
-    return _Fitted(proposal, mixture)
+    log_q = joint - given - np.log(summary.spread).sum()
+    if prior is not None:
+        log_prior, share = np.log(np.maximum(prior.weights, 1e-300)), _SHARES[1]
+        sampled = SampleProposal(
+            summary, conditional, share, float(log_q.mean()), prior, log_prior, _cloud(prior)
+        )
+        return _Fitted(sampled, mixture)
+    # One normal may be the posterior itself. Where it is not, tails that few simulations show count.
+    shares = _SHARES if mixture.size == 1 else _SHARES[1:]
+    scores = {x: float(with_share(x, log_q, log_normal(latent[n:])).mean()) for x in shares}
+    share = max(scores, key=lambda x: scores[x])
+    return _Fitted(NormalProposal(summary, conditional, share, scores[share]), mixture)
 
 
 @lru_cache(maxsize=4)
