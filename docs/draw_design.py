@@ -12,7 +12,7 @@ from nestquad.plots import End, label_ends, new_axes, save, series_styles
 
 FIGURES = Path(__file__).parent / "figures"
 SD = 0.5
-STEPS, REPLICATES = 10, 6
+STEPS, REPLICATES = 10, 3
 
 
 def signal(theta, d):
@@ -61,13 +61,13 @@ def walk(rule: str, seed: int) -> np.ndarray:
     """Negative entropy of the normal law with the posterior's moments, after each step."""
     rng = np.random.default_rng([seed, 7])
     truth = rng.standard_normal(4)
-    grid = np.stack(np.meshgrid(*[np.linspace(-2, 2, 5)] * 2), axis=-1).reshape(-1, 2)
-    fixed = grid[[12, 6, 18, 8, 16, 0, 24, 4, 20, 2]]
-    sequence = design.Sequential(SOURCES, rng=seed, particles=2048)
+    grid = np.stack(np.meshgrid(*[np.linspace(-1.5, 1.5, 3)] * 2), axis=-1).reshape(-1, 2)
+    fixed = grid[[4, 0, 8, 2, 6, 1, 7, 3, 5, 4]]
+    sequence = design.Sequential(SOURCES, rng=seed, particles=1024)
     gained = []
     for step in range(STEPS):
         if rule == "adaptive":
-            d = sequence.next(grid, budget=128 * len(grid), simulations=1024)
+            d = sequence.next(grid, budget=256 * len(grid), simulations=1024)
         else:
             d = fixed[step] if rule == "fixed" else grid[rng.integers(len(grid))]
         y = signal(truth, d) + SD * np.random.default_rng([seed, step]).standard_normal(1)
@@ -90,7 +90,9 @@ def draw_sequence() -> None:
         runs = np.array([walk(rule, 2 * seed) for seed in range(REPLICATES)])
         steps = np.arange(1, STEPS + 1)
         mean, error = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(REPLICATES)
-        ax.fill_between(steps, mean - error, mean + error, color=look.color, alpha=0.15, linewidth=0)
+        ax.fill_between(
+            steps, mean - error, mean + error, color=look.color, alpha=0.15, linewidth=0
+        )
         ax.plot(steps, mean, color=look.color)
         ends.append(End(float(mean[-1]), rule, look.color))
         print(rule, mean.round(2), flush=True)

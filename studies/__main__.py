@@ -1,4 +1,4 @@
-"""Studies of nestquad: ``python -m studies paper``, ``promises``, ``families``, ``seconds``, ``design``."""
+"""Studies: ``python -m studies paper``, ``promises``, ``families``, ``seconds``, ``design``."""
 
 from __future__ import annotations
 

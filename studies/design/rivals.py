@@ -214,8 +214,9 @@ def _pyro(rival: str, problem: str, case: Case, budget: int, seed: int) -> tuple
             return auto(pyro.poutine.block(model, hide=["y"]))(*arguments)
 
         steps = 200
-        value = laplace_eig(model, d, "y", "theta", laplace_guide, steps, max(2, budget // steps // 10),
-                            pyro.optim.Adam({"lr": 0.05}), Trace_ELBO())  # fmt: skip
+        draws, optimizer = max(2, budget // steps // 10), pyro.optim.Adam({"lr": 0.05})
+        value = laplace_eig(model, d, "y", "theta", laplace_guide, steps, draws, optimizer,
+                            Trace_ELBO())  # fmt: skip
         return float(value), 0.0, budget
     finally:
         torch.set_default_dtype(torch.float32)

@@ -173,7 +173,8 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             "Tolerances, at most a million likelihoods.",
             columns(
                 "goal = tolerance: cell; problem; runs: count; converged: percent; kept: percent; "
-                "error = mean error: error; evaluations = likelihoods: count; seconds = CPU: seconds"
+                "error = mean error: error; evaluations = likelihoods: count; "
+                "seconds = CPU: seconds"
             ),
             tuple(tolerances),
         ),
@@ -221,7 +222,8 @@ _HEAD = (
 )
 _ABOUT = """
 `nestquad.design.eig` on six experiments and on random families of linear, logistic, binomial and
-nonlinear-regression experiments, whose gain is known by closed form, enumeration or dense quadrature
-(`studies/design/problems.py`, `studies/design/families.py`). Each run has simulations, a proposal and
-random numbers of its own. Likelihoods are counted; simulations are not, and are at most 65,536 a run.
+nonlinear-regression experiments, whose gain is known by closed form, enumeration or dense
+quadrature (`studies/design/problems.py`, `studies/design/families.py`). Each run has simulations, a
+proposal and random numbers of its own. Likelihoods are counted; simulations are not, and are at
+most 65,536 a run.
 """

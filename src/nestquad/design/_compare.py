@@ -121,6 +121,7 @@ class DesignComparison:
         for i, row in enumerate(self.rows()):
             mark = " ←" if i == self.best else ""
             behind = f"{row['behind_best']:.4f} ± {NORMAL_95 * row['behind_best_error']:.4f}"
+            behind = "–" if i == self.best else behind
             lines.append(
                 f"{row['design']:<{width}}  {row['value']:>9.4f}  "
                 f"{NORMAL_95 * row['std_error']:>8.2g}  {behind:>18}  "

@@ -30,6 +30,7 @@ SIMULATIONS = 2**16
 N_INNER, _PILOT = 16, 0.125
 _FEWEST_PILOT = 512
 _LOW_SAMPLE_SIZE = 0.1
+_FEWEST_DATA = 16  # that can tell whether routes disagree: blocks of two
 _NEGLIGIBLE = 0.01  # nats by which routes may differ without a warning
 
 
@@ -274,7 +275,7 @@ class _Run:
             np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 0.0))
         )
         variance += max(apart - 2.0 * allowed, 0.0) ** 2
-        if apart > 2.0 * allowed + _NEGLIGIBLE:
+        if apart > 2.0 * allowed + _NEGLIGIBLE and routes.n_outer >= _FEWEST_DATA:
             warned.append(
                 f"simulated pairs and likelihoods disagree about the gain, {both[0]:.4g} and "
                 f"{both[1]:.4g}: simulate and log_prob may not describe one experiment, or the "

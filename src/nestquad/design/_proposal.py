@@ -371,7 +371,7 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
             summary, conditional, share, float(log_q.mean()), prior, log_prior, _cloud(prior)
         )
         return _Fitted(sampled, mixture)
-    # One normal may be the posterior itself. Where it is not, tails that few simulations show count.
+    # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
     scores = {x: float(with_share(x, log_q, log_normal(latent[n:])).mean()) for x in shares}
     share = max(scores, key=lambda x: scores[x])

@@ -13,11 +13,11 @@ from nestquad.result import NORMAL_95
 _HEAD = ("design", "gain", "± 95 %", "behind the best", "P(best)", "draws used", "flags")
 _READ = (
     "The gain is the expected information about the parameters in nats: the expected divergence of "
-    "what is known after the experiment from what is known before. One nat is what halves the "
-    "uncertainty of a normal parameter about 1.4 times.",
-    "All designs were estimated with the same random numbers, so that differences are better known "
-    "than values. P(best) is the probability that a design is the best of the table, as far as "
-    "these estimates know. Draws used is the effective share of the inner draws: below 10 % the "
+    "what is known after the experiment from what is known before. For a normal parameter, "
+    "a gain of one nat leaves 37 % of the standard deviation.",
+    "All designs were estimated with the same random numbers, so that a part of their "
+    "errors cancels in differences. P(best) is the probability that a design is the best of the "
+    "table, as far as these estimates know. Draws used is the effective share of the inner draws: below 10 % the "
     "proposal is far from the posterior, and intervals are wide.",
 )
 
@@ -44,13 +44,15 @@ def write_design_report(
                 row["design"],
                 f"{row['value']:.4f}",
                 f"{est.half_width:.2g}",
-                f"{row['behind_best']:.4f} ± {half:.2g}",
+                f"{row['behind_best']:.4f} ± {half:.2g}" if half > 0 else "–",
                 f"{row['prob_best']:.2f}",
                 "–" if size is None else f"{100 * size:.0f} %",
                 "; ".join(est.warnings)
                 or ("" if est.status in ("done", "converged") else est.status),
             )
         )
+    head = _HEAD if any(row[-1] for row in cells) else _HEAD[:-1]
+    shown = [row[: len(head)] for row in cells]
     low, high = comparison.estimates[best].interval()
     simulations = sum(int(row["simulations"] or 0) for row in comparison.rows())
     notes = comparison.to_dict()["notes"]
@@ -72,7 +74,7 @@ def write_design_report(
             height=max(3.0, 0.25 * len(cells)),
         ),
         "<h2>All designs</h2>",
-        grid(_HEAD, cells, "", [best]),
+        grid(head, shown, "", [best]),
         "<h2>How to read this</h2>",
         paragraphs(_READ),
     ]
