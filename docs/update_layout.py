@@ -43,6 +43,7 @@ ORDER = (
     "plots",
     "pages",
     "voi",
+    "design",
     "botorch",
     "reproduce.py",
     "cli",

@@ -17,8 +17,8 @@ _READ = (
     "a gain of one nat leaves 37 % of the standard deviation.",
     "All designs were estimated with the same random numbers, so that a part of their "
     "errors cancels in differences. P(best) is the probability that a design is the best of the "
-    "table, as far as these estimates know. Draws used is the effective share of the inner draws: below 10 % the "
-    "proposal is far from the posterior, and intervals are wide.",
+    "table, as far as these estimates know. Draws used is the effective share of the inner "
+    "draws: below 10 % the proposal is far from the posterior, and intervals are wide.",
 )
 
 
