@@ -208,15 +208,17 @@ def _pyro(rival: str, problem: str, case: Case, budget: int, seed: int) -> tuple
             value = vnmc_eig(model, d, ["y"], ["theta"], (draws, inner), steps, guide, optimizer,
                              final_num_samples=final)  # fmt: skip
             return float(value), 0.0, steps * draws * (inner + 1) + final[0] * (final[1] + 1)
-        auto = pyro.infer.autoguide.AutoMultivariateNormal
 
-        def laplace_guide(*arguments: Any) -> Any:
-            return auto(pyro.poutine.block(model, hide=["y"]))(*arguments)
+        def modes(design: Any, *_: Any) -> None:
+            start = torch.zeros(*design.shape[: design.dim() - d.dim()], k)
+            mode = pyro.param("mode", start)
+            with pyro.plate_stack("guide", mode.shape[:-1]):
+                pyro.sample("theta", dist.Delta(mode).to_event(1))
 
         steps = 200
-        draws, optimizer = max(2, budget // steps // 10), pyro.optim.Adam({"lr": 0.05})
-        value = laplace_eig(model, d, "y", "theta", laplace_guide, steps, draws, optimizer,
-                            Trace_ELBO())  # fmt: skip
+        draws, optimizer = max(2, budget // steps), pyro.optim.Adam({"lr": 0.05})
+        value = laplace_eig(model, d, "y", "theta", modes, Trace_ELBO().differentiable_loss,
+                            optimizer, steps, draws)  # fmt: skip
         return float(value), 0.0, budget
     finally:
         torch.set_default_dtype(torch.float32)
