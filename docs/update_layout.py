@@ -44,6 +44,7 @@ ORDER = (
     "pages",
     "voi",
     "risk",
+    "design",
     "botorch",
     "reproduce.py",
     "cli",
