@@ -36,7 +36,12 @@ ROWS = (
     ("synthetic10", "smooth benchmark, 10 + 10 dimensions", "nested quasi-Monte Carlo", "nqmc"),
 )
 MANY = 100_000
-DOORS = {"voi": "evppi_from_a_table", "risk": "risk_of_a_book", "botorch": "look_ahead"}
+DOORS = {
+    "voi": "evppi_from_a_table",
+    "risk": "risk_of_a_book",
+    "design": "information_gain",
+    "botorch": "look_ahead",
+}
 
 
 def errors() -> dict[tuple[str, str], dict[int, float]]:

@@ -48,6 +48,7 @@ ORDER = (
     "pages",
     "voi",
     "risk",
+    "design",
     "botorch",
     "reproduce.py",
     "cli",
