@@ -52,7 +52,7 @@ from distributed import Client
 
 with (
     tempfile.TemporaryDirectory() as folder,
-    Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as client,
+    Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as client,
 ):
     executor = client.get_executor()
     options = dict(budget=1_000, rng=0, method="nqmc", executor=executor, store=folder)
