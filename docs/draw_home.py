@@ -154,7 +154,7 @@ def _label_inside(ax, ends) -> None:
             end.text,
             color=end.color,
             fontsize=9,
-            va="center",
+            va="top" if end is order[-1] else "center",  # below the curve that goes on
             weight=bold,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )
