@@ -140,6 +140,7 @@ def _label_inside(ax, ends) -> None:
     heights = [np.log10(end.y) for end in order]
     low, high = np.log10(ax.get_ylim())
     gap = 0.043 * (high - low)
+    heights[-1] -= 1.5 * gap  # below the curve that goes on
     for _ in range(200):
         for i in range(len(heights) - 1):
             lack = gap - (heights[i + 1] - heights[i])
@@ -154,7 +155,7 @@ def _label_inside(ax, ends) -> None:
             end.text,
             color=end.color,
             fontsize=9,
-            va="top" if end is order[-1] else "center",  # below the curve that goes on
+            va="center",
             weight=bold,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )
