@@ -217,7 +217,7 @@ class NestedRule(Method[NestedState]):
             sides.reverse()
         # A side whose growth changed nothing waits, and one with too few points goes first.
         sides.sort(key=lambda side: side == last.state.stalled)
-        sides.sort(key=lambda side: getattr(grid, f"n_{side}") >= _FEWEST)
+        sides.sort(key=lambda side: side not in self._short(grid))
         for side in sides:
             size, points = 2 * getattr(grid, f"n_{side}"), getattr(grid, f"{side}_points")
             most = min(points.max_points or size, self.most_points or size)
@@ -227,6 +227,15 @@ class NestedRule(Method[NestedState]):
             if goal.budget is None or grown.span.size <= goal.budget:
                 return Design((grown,))
         return None
+
+    def _short(self, grid: Grid) -> list[str]:
+        """Free sides with fewer points than in the first turn towards a tolerance: a pilot's."""
+        outer, inner = self.start
+        short = {
+            "outer": grid.n_outer < outer and self._fixed("outer") is None,
+            "inner": grid.n_inner < inner and self._fixed("inner") is None,
+        }
+        return [side for side, few in short.items() if few]
 
     # Analysis.
 
@@ -313,11 +322,7 @@ class NestedRule(Method[NestedState]):
                 self.name, inner=inner.sum_abs_weights, outer=outer.sum_abs_weights
             ),
         )
-        sides: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
-        free = [getattr(grid, f"n_{side}") for side in sides if self._fixed(side) is None]
-        return Turn(
-            evaluations.design, estimate, state, tentative=min(free, default=_FEWEST) < _FEWEST
-        )
+        return Turn(evaluations.design, estimate, state, tentative=bool(self._short(grid)))
 
 
 def _inner_directions(
