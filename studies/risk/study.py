@@ -203,6 +203,10 @@ def _door(case: risk.Case, task: Task) -> Outcome:
         covered.append(low - truth.error <= truth.value <= high + truth.error)
         states.add(one.status)
         used = max(used, one.n_evaluations)
+    trace["parts"] = {
+        cause: [float(f"{size:.3g}") for size in sizes]
+        for cause, sizes in found.estimate.diagnostics["error_parts"].items()
+    }
     return Outcome(
         max(errors),
         used,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import norm
+from scipy.stats import norm, qmc
 
 import nestquad as nq
 from nestquad import risk
@@ -85,6 +85,57 @@ def test_uniform_and_normal_drivers_agree():
         assert risk.measure(other, budget=2000, rng=0).var[0.99].value == pytest.approx(
             exact, rel=0.01
         )
+
+
+@pytest.fixture(scope="module")
+def book_of_60():
+    """60 calls and puts on five correlated assets: g, log-prices, J at dense scenarios."""
+    rng, n, near, far = np.random.default_rng(0), 5, 0.2, 0.7
+    vol, where = rng.uniform(0.15, 0.5, n), rng.integers(n, size=60)
+    size, strike, call = rng.normal(0.3, 1.0, 60), rng.uniform(80, 120, 60), rng.random(60) < 0.5
+    root = np.linalg.cholesky(0.4 + 0.6 * np.eye(n))
+
+    def g(x, theta):
+        away = np.where(call, 1.0, -1.0) * (x[..., where] - strike)
+        return -np.maximum(away, 0.0) @ size
+
+    def prices(start, time, normals):
+        """Prices after some time, at normals (…, n, 5) for starts (…, 5)."""
+        mean = np.log(start) - vol**2 * time / 2
+        return np.exp(mean[..., None, :] + np.sqrt(time) * vol * (normals @ root.T))
+
+    z = norm.ppf(qmc.Sobol(n, rng=0).random_base2(16))
+    spot, sd = prices(np.full(n, 100.0), near, z)[:, where], np.sqrt(far) * vol[where]
+    d = np.log(spot / strike) / sd + sd / 2
+    values = spot * ndtr(d) - strike * ndtr(d - sd)
+    values = np.where(call, values, values - spot + strike)
+    return g, prices, (near, far), np.sort(-values @ size)
+
+
+@pytest.mark.parametrize("base", ["uniform", "normal"])
+def test_drivers_of_a_book_may_be_uniform_or_normal(book_of_60, base):
+    g, prices, (near, far), j = book_of_60
+    to = norm.ppf if base == "uniform" else (lambda v: v)
+    outer = nq.Transport(
+        lambda v: prices(np.full(5, 100.0), near, to(v)), dim=5, out_dim=5, base=base
+    )
+
+    def inner(theta):
+        return nq.Transport(
+            lambda v: prices(theta, far, to(v)), dim=5, out_dim=5, base=base, batch=len(theta)
+        )
+
+    c = float(np.quantile(j, 0.99))
+    report = risk.measure(nq.NestedExpectation(outer, inner, g), exceed=c, budget=10_000, rng=0)
+    tail = j[j > np.quantile(j, 0.975)].mean()
+    for found, exact, limit in (
+        (report.var[0.99], c, 0.02),
+        (report.es[0.975], tail, 0.02),
+        (report.exceed[c], 0.01, 0.1),
+    ):
+        assert found.value == pytest.approx(exact, rel=limit)
+        assert found.std_error < limit * abs(exact)
+        assert _holds(found, exact)
 
 
 def test_inner_law_that_can_only_be_sampled():
