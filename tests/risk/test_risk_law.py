@@ -49,18 +49,3 @@ def test_correction_vanishes_where_the_model_is_exact():
     law = _law(0.0, 0.0, 1e-6)
     assert law.quantile(0.99)[0] == pytest.approx(norm.ppf(0.99), abs=1e-3)
     assert law.quantile(0.99)[1:].std() < 1e-4
-
-
-def test_conditional_means_add_up():
-    law = _law(0.2, 0.4, 0.5)
-    c = float(law.quantile(0.975, slice(0, 1))[0])
-    beyond = float(law.beyond(c) @ (law.m[0] + law.residual_beyond(c)))
-    assert beyond == pytest.approx(c + law.excess(c)[0] / 0.025, rel=1e-6)
-
-
-def test_heavy_tails_keep_the_variance():
-    law = _law(0.0, 0.5, 0.1)
-    heavy = law.heavy_tailed()
-    of = lambda one: float(one.weights @ (one.m[0] ** 2 + one.e[0] ** 2))  # noqa: E731
-    assert of(heavy) == pytest.approx(of(law), rel=1e-3)
-    assert heavy.survival(4.5)[0] > law.survival(4.5)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -30,9 +31,8 @@ _START = 1024
 _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
-# Bars from m pairs are wider by _WIDER √(1 + _FEW/m): on even seeds of the families of studies,
-# draws of the correction alone cover in 80–90 %.
-_WIDER, _FEW = 1.3, 20.0
+# Bars of the correction are wider than its draws are spread.
+WIDER = 1.3
 # Fewer hits beyond a threshold than this are few, and three more are possible.
 _HITS = 20.0
 FEWEST = 128
@@ -73,6 +73,12 @@ class RiskState:
     @property
     def n_pairs(self) -> int:
         return len(self.weights)
+
+    @property
+    def affordable(self) -> float:
+        """Evaluations that further pairs may take."""
+        most = _affordable(self.model, self.model.dim + self.inner.shape[2])
+        return max(most - 2 * self.n_pairs, 0.0)
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,7 @@ class TailSampling(Method[RiskState]):
             wanted = present
         else:
             wanted = max(present, 0.6 * n_learned - present)
-        affordable = _affordable(state.model, state.model.dim + state.inner.shape[2])
-        n = int(min(wanted, left, max(affordable - present, 0.0))) // 2
+        n = int(min(wanted, left, state.affordable)) // 2
         if n < _FEWEST_PAIRS:
             return None
         grid = self._pairs(state, n, goal)
@@ -227,7 +232,7 @@ class TailSampling(Method[RiskState]):
                 # The same stream for all: errors of dates go together.
                 laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
                 found.append(self._measured(laws[c], pairs, len(raw), model.dim))
-            notes.append(_said(state, laws[0]))
+            notes.extend(_said(state, laws[0]))
         else:
             for law in laws:
                 values = self.targets.values(law)[:, 0]
@@ -268,23 +273,22 @@ class TailSampling(Method[RiskState]):
         found = targets.values(law)
         values = found[:, 0]
         drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
-        bare, heavy = (
-            targets.values(one)[:, 0] for one in (law.without_variance(), law.heavy_tailed())
-        )
-        # On few coordinates, the θ at a level are few, and the error of Ĵ is the same at them.
+        # The error of Ĵ does not average out over the θ at a level if these are few. It is all but
+        # orthogonal to cubics, so that it changes sign at least four times along a coordinate:
+        # 4^(d − 1) patches of independent errors.
         local = 2.0 ** (1.0 - dim) * targets.local_errors(law, values)
         mean = pairs.r.mean(axis=1)[:, None]
         events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
+        # Nodes are wider than what they stand for, by up to their width.
+        wider = replace(law, spread=2.0 * law.spread, b=law.b[:1], v=law.v[:1])
         columns = {
-            # J given Ĵ is normal only roughly: half of the effect of its variance, and its tails.
-            "variance": 0.5 * (values - bare),
-            "tails": heavy - values,
+            "nodes": targets.values(wider)[:, 0] - values,
             "local": targets.shifted(law, values, local),
             "events": targets.shifted(law, values, events),
             "hits": self._unseen(law, pairs, values, n_learned),
         }
         return values, {
-            "correction": widening(n) * drawn,
+            "correction": WIDER * drawn,
             "average": targets.dense_errors(law, values),
             **{name: column[:, None] for name, column in columns.items()},
         }
@@ -301,22 +305,29 @@ class TailSampling(Method[RiskState]):
         return out
 
     def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
-        """Errors (k,) of probabilities whose event few scenarios have shown, or none.
+        """Errors (k,) where few of n scenarios are beyond a level, or none.
 
-        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h.
+        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
+        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
+        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
         """
         out = np.zeros(len(values))
-        for i, (kind, c) in enumerate(self.targets.keys):
-            if kind == "exceed":
-                hits = int((np.interp(pairs.s, law.s, law.m[0]) > c).sum())
-                if hits < _HITS:
-                    out[i] = np.sqrt(max(values[i] * n, 0.0) + 3.0) / (n + len(pairs.s))
+        for i, (kind, level) in enumerate(self.targets.keys):
+            if kind in ("ee", "ene"):
+                continue
+            c = level if kind == "exceed" else float(law.quantile(level, slice(0, 1))[0])
+            probability = float(law.survival(c, slice(0, 1))[0])
+            if probability * n >= _HITS:
+                continue
+            beyond = np.interp(pairs.s, law.s, law.m[0]) > c
+            few = kind == "exceed" and beyond.sum() < _HITS
+            share = 1.0 if few else law.undecided(c)
+            out[i] = np.sqrt(share * (probability * n + 3.0)) / n
+            if kind == "es":
+                out[i] *= (values[i] - c) / (1.0 - level)
+            elif kind != "exceed":
+                out[i] /= max(float(law.density(np.array([c]), slice(0, 1))[0]), 1e-300)
         return out
-
-
-def widening(n_pairs: int) -> float:
-    """Of a bar from few pairs."""
-    return _WIDER * float(np.sqrt(1.0 + _FEW / max(n_pairs, 1)))
 
 
 def _expected(state: RiskState) -> Array:
@@ -335,7 +346,7 @@ def _expected(state: RiskState) -> Array:
     return np.concatenate(found)
 
 
-def _said(state: RiskState, law: CorrectedLaw) -> str:
+def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
     rest = float(law.weights @ law.v[0])
     share = rest / max(rest + law.variance, 1e-300)
     text = (
@@ -344,7 +355,13 @@ def _said(state: RiskState, law: CorrectedLaw) -> str:
     )
     if share > 0.5:
         text += "; other coordinates of the scenario, in which the loss is smoother, would help"
-    return text
+    yield text
+    if state.affordable < 2 * _FEWEST_PAIRS:
+        yield (
+            f"more than {state.n_pairs:,} pairs would take too long with a lattice of "
+            f"{state.model.n_points:,} points: a larger budget is not spent in full, and a "
+            "tolerance may not be met"
+        )
 
 
 def _affordable(model: ModelOfJ, dim: int) -> float:

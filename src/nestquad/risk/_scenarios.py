@@ -158,7 +158,8 @@ class LawScenarios(Scenarios):
         outputs = found[0].sketch.j.shape[1]
         if self._joint and outputs <= _JOINT_OUTPUTS:
             summed = _Lines(evaluations.evaluator, evaluations.design, lines)
-            found.insert(0, JointLattice().fit(summed, None).model)
+            # Pairs correct the law that replicates show.
+            found.insert(0, replace(JointLattice().fit(summed, None).model, branches=True))
         return found
 
     def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
