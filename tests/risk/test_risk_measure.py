@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import norm, qmc
+from scipy.stats import chi2, norm, qmc
 
 import nestquad as nq
 from nestquad import risk
+from nestquad.estimate import solved
+from nestquad.points import Stream
+from nestquad.risk._method import TailSampling
+from nestquad.risk._targets import Targets
+from studies import risk as cases
 
 
 def _linear(dim: int = 2, noise: float = 1.0, several: bool = False) -> nq.NestedExpectation:
@@ -244,6 +250,46 @@ def test_same_seed_same_bits_whatever_the_executor(tmp_path):
     for other in (second, stored, again):
         assert np.array_equal(first.estimate.value, other.estimate.value)
         assert np.array_equal(first.estimate.std_error, other.estimate.std_error)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_bars_hold_where_the_model_is_all_but_exact(power):
+    """J is a polynomial of θ: bars are of the size of the nodes of its law, and not smaller."""
+    problem = nq.NestedExpectation(
+        nq.Normal(), nq.Normal(), lambda x, theta: (theta**power + 0.1 * x)[..., 0]
+    )
+    report = risk.measure(problem, budget=1000, rng=0)
+    law = norm() if power == 1 else chi2(1)
+    exact = law.ppf(0.99)
+    tail = law.expect(lambda j: j, lb=law.ppf(0.975), conditional=True)
+    for found, value in ((report.var[0.99], exact), (report.es[0.975], tail)):
+        assert abs(found.value - value) <= 3 * found.std_error
+        assert found.std_error < 2e-3 * value
+
+
+def test_pairs_and_replicates_see_the_same_model():
+    """With the tent both v and 1 − v belong to a uniform, and a process differs there."""
+    problem = cases.sketch("insurer", 8).problem
+    method = TailSampling(Targets.of(0.99, (), ()))
+    nothing = dict.fromkeys(("tol", "rtol", "executor", "store", "max_seconds"))
+    _, turn = solved(
+        problem, budget=6800, method=method, rng=0, progress=False, retries=0, **nothing
+    )
+    model = turn.state.models[0]
+    assert model.periodization == "tent"
+    dense = next(model.replicates(1, 10, Stream.from_rng(0)))
+    found, size = model.mean(dense.uniform), dense.j.std()
+    np.testing.assert_allclose(found, dense.j, atol=1e-6 * size)
+    other = replace(model, branches=False)
+    assert np.std(other.mean(dense.uniform) - dense.j) > 1e-3 * size
+
+
+def test_what_a_lattice_cannot_afford_is_said(monkeypatch):
+    monkeypatch.setattr("nestquad.risk._method._NUMBERS", 1 << 19)
+    problem, _ = _call()
+    report = risk.measure(problem, budget=4000, rng=0)
+    assert report.n_evaluations < 4000
+    assert any("not spent in full" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,7 @@ class _Tool:
         self.residuals = state.values - np.stack(views, axis=1)
         self.s = state.model.mean(state.coordinates)[:, 0]
 
-    def estimate(
-        self, kind: Kind, level: float, value: float, error: float
-    ) -> tuple[Array, Array]:
+    def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
         """Contributions (p,), and directions of their errors (p, ·).
 
         J_k given that J is at its quantile or beyond it is what a ridge of each output predicts on

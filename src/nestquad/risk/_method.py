@@ -31,7 +31,8 @@ _START = 1024
 _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
-# Bars of the correction are wider than its draws are spread.
+# Bars of the correction are wider than its draws are spread, whose priors are of a few shapes; what
+# that is worth is in the table of parts of bars by `python -m studies risk --parity even`.
 WIDER = 1.3
 # Fewer hits beyond a threshold than this are few, and three more are possible.
 _HITS = 20.0
@@ -288,7 +289,8 @@ class TailSampling(Method[RiskState]):
             "hits": self._unseen(law, pairs, values, n_learned),
         }
         return values, {
-            "correction": WIDER * drawn,
+            "correction": drawn,
+            "widening": np.sqrt(WIDER**2 - 1.0) * drawn,
             "average": targets.dense_errors(law, values),
             **{name: column[:, None] for name, column in columns.items()},
         }
