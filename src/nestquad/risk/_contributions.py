@@ -99,12 +99,12 @@ class _Tool:
     """What contributions to all measures share."""
 
     def __init__(self, state: RiskState) -> None:
-        self.law, self.weights = state.laws[0], state.weights
+        self.law, self.weights = state.laws[0], state.draws.weights
         dense, parts = state.dense, state.parts
         assert parts is not None
         assert dense.owner is not None
         # Some at random where memory is short: every other point of a lattice is a bad lattice.
-        most = max(_NUMBERS // state.values.shape[2], 1 << 14)
+        most = max(_NUMBERS // state.draws.values.shape[2], 1 << 14)
         some = np.arange(len(dense.j))
         if len(some) > most:
             some = np.sort(np.random.default_rng(0).choice(some, most, replace=False))
@@ -112,9 +112,8 @@ class _Tool:
         self.dense = dense.weights[some]
         blocks = np.array_split(dense.uniform[some], -(-len(some) // _ROWS))
         self.j = np.concatenate([parts.mean(block) for block in blocks])
-        views = [parts.at(state.coordinates, state.inner[:, k]) for k in (0, 1)]
-        self.residuals = state.values - np.stack(views, axis=1)
-        self.s = state.model.mean(state.coordinates)[:, 0]
+        self.residuals = state.draws.residuals(parts)
+        self.s = state.model.mean(state.draws.uniform)[:, 0]
 
     def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
         """Contributions (p,), and directions of their errors (p, ·).

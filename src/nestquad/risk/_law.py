@@ -96,7 +96,8 @@ class CorrectedLaw:
 
     def density(self, c: Array, rows: slice = slice(None)) -> Array:
         t = (self.m[rows] - np.asarray(c)[:, None]) / self.e[rows]
-        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.e[rows]) @ self.weights
+        each = np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.e[rows])
+        return np.asarray(each @ self.weights)
 
     def _excesses(self, c: Array | float, rows: slice = slice(None)) -> Array:
         e = self.e[rows]

@@ -118,7 +118,7 @@ def measure(
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
     shares = None
     if state.parts is not None and state.n_pairs:
-        names = _names(outputs, state.values.shape[2])
+        names = _names(outputs, state.draws.values.shape[2])
         shares = contributions_of(state, targets, found, names)
     return RiskReport(
         problem.label,

@@ -11,7 +11,7 @@ import numpy as np
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, RegressionModel
 from nestquad.methods.nested import NO_VARIATION, few_event_errors
@@ -19,7 +19,7 @@ from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
-from nestquad.risk._scenarios import REPLICATES, PairPoints, Scenarios, scenarios_of
+from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
@@ -50,10 +50,8 @@ class RiskState:
     kept, dense, laws
         Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
         each loss.
-    n_pairs
-        Number of pairs.
-    coordinates, inner, values, weights
-        The pairs: θ and x, outputs of g (m, 2, p), and weights (m,).
+    draws
+        The pairs, with all outputs of g.
     """
 
     scenarios: Scenarios
@@ -62,10 +60,7 @@ class RiskState:
     kept: tuple[int, ...]
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
-    coordinates: Array
-    inner: Array
-    values: Array
-    weights: Array
+    draws: Check
 
     @property
     def model(self) -> ModelOfJ:
@@ -73,13 +68,12 @@ class RiskState:
 
     @property
     def n_pairs(self) -> int:
-        return len(self.weights)
+        return len(self.draws.weights)
 
     @property
     def affordable(self) -> float:
         """Evaluations that further pairs may take."""
-        most = _affordable(self.model, self.model.dim + self.inner.shape[2])
-        return max(most - 2 * self.n_pairs, 0.0)
+        return max(_affordable(self.model, self.draws) - 2 * self.n_pairs, 0.0)
 
 
 @dataclass(frozen=True)
@@ -138,7 +132,7 @@ class TailSampling(Method[RiskState]):
 
     def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
         """n θ with two x each: some from the law, others where the measures depend on J."""
-        stream = goal.stream.child(7, len(state.weights))
+        stream = goal.stream.child(7, state.n_pairs)
         dense = state.dense
         mass = dense.weights / dense.weights.sum()
         # Where either model has an answer, until one is chosen.
@@ -164,7 +158,8 @@ class TailSampling(Method[RiskState]):
         learning = Evaluations(evaluations.evaluator, design.learning)
         raw = learning.values(design.grids[0].n_outer)
         scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
-        pairs = self._drawn(scenarios, evaluations, design)
+        n = len(design.grids)
+        draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
         with one_blas_thread():
             same = last is not None and last.design.grids[0] == design.grids[0]
             if same and last is not None:
@@ -172,48 +167,31 @@ class TailSampling(Method[RiskState]):
             else:
                 models = scenarios.fit(learning, self.lines)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
-            kept = self._kept(models, pairs)
+            kept = self._kept(models, draws)
             if last is not None and same and kept[0] == last.state.kept[0]:
                 dense = last.state.dense
             else:
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
-            state = RiskState(scenarios, models, parts, kept, dense, (), *pairs)
+            state = RiskState(scenarios, models, parts, kept, dense, (), draws)
             estimate, laws = self._estimate(problem, state, raw, design)
         return Turn(design, estimate, replace(state, laws=laws))
 
-    def _drawn(
-        self, scenarios: Scenarios, evaluations: Evaluations, design: LearnedDesign
-    ) -> tuple[Array, Array, Array, Array]:
-        found: list[tuple[Array, ...]] = []
-        for level in range(len(design.grids) - design.n_checks, len(design.grids)):
-            try:
-                theta, inner, values = scenarios.draws(evaluations, level)
-            except OutOfTimeError:
-                break
-            points = design.grids[level].outer_points
-            assert isinstance(points, PairPoints)
-            found.append((theta, inner, values, points.weights[: len(values)]))
-        if not found:
-            empty = np.empty((0, 2, 0))
-            return np.empty((0, 0)), empty, empty, np.empty(0)
-        theta, inner, values, weights = (np.concatenate(one) for one in zip(*found, strict=True))
-        return theta, inner, values, weights
+    def _lines(self, draws: Check, most: int | None = None) -> Check:
+        """The first pairs, with the losses that are analyzed."""
+        each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
+        return Check(*(one[:most] for one in each))
 
-    def _kept(
-        self, models: list[ModelOfJ], pairs: tuple[Array, Array, Array, Array]
-    ) -> tuple[int, ...]:
+    def _kept(self, models: list[ModelOfJ], draws: Check) -> tuple[int, ...]:
         """Models that the first pairs do not refute; first the one with the smallest bar.
 
         Its square is that of what the model leaves of g, over the pairs that it can afford.
         """
-        theta, inner, values, weights = (one[:_MOST_CHOOSING] for one in pairs)
-        if len(models) < 2 or not len(values):
+        if len(models) < 2 or not len(draws.values):
             return (len(models) - 1,)
-        check = Check(theta, weights, inner, self.lines(values))
-        dim = theta.shape[1] + inner.shape[2]
+        check = self._lines(draws, _MOST_CHOOSING)
         left = [
             float((check.residuals(model) ** 2).mean())
-            / min(_affordable(model, dim), (1.0 / _LEARNING - 1.0) * models[0].n_points)
+            / min(_affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
             for model in models
         ]
         return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
@@ -227,9 +205,10 @@ class TailSampling(Method[RiskState]):
         notes = [str(note) for note in model.describe()["notes"]]
         found: list[tuple[Array, dict[str, Array]]] = []
         if state.n_pairs:
-            s, r, expected = model.mean(state.coordinates), self._residuals(state), _expected(state)
+            s, expected = model.mean(state.draws.uniform), _expected(state)
+            r = self._lines(state.draws).residuals(model)
             for c, law in enumerate(laws):
-                pairs = Pairs(s[:, c], r[:, :, c], state.weights, expected[:, c])
+                pairs = Pairs(s[:, c], r[:, :, c], state.draws.weights, expected[:, c])
                 # The same stream for all: errors of dates go together.
                 laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
                 found.append(self._measured(laws[c], pairs, len(raw), model.dim))
@@ -242,7 +221,7 @@ class TailSampling(Method[RiskState]):
         learned = self.lines(raw[:, 0].reshape(len(raw), -1))
         constant = np.ptp(learned, axis=0) == 0
         if state.n_pairs:
-            constant &= np.ptp(self.lines(state.values), axis=(0, 1)) == 0
+            constant &= np.ptp(self.lines(state.draws.values), axis=(0, 1)) == 0
         if constant.any():
             notes.append(NO_VARIATION)
         for c, (values, parts) in enumerate(found):
@@ -295,17 +274,6 @@ class TailSampling(Method[RiskState]):
             **{name: column[:, None] for name, column in columns.items()},
         }
 
-    def _residuals(self, state: RiskState) -> Array:
-        model, n = state.model, state.n_pairs
-        lines = self.lines(state.values)
-        out = np.empty_like(lines)
-        for start in range(0, n, _ROWS):
-            some = slice(start, start + _ROWS)
-            for k in (0, 1):
-                g = model.at(state.coordinates[some], state.inner[some, k])
-                out[some, k] = lines[some, k] - g
-        return out
-
     def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
         """Errors (k,) where few of n scenarios are beyond a level, or none.
 
@@ -340,7 +308,7 @@ def _expected(state: RiskState) -> Array:
     """
     found = []
     for start in range(0, state.n_pairs, _ROWS):
-        some = state.coordinates[start : start + _ROWS]
+        some = state.draws.uniform[start : start + _ROWS]
         square = state.model.sd(some) ** 2
         for k in state.kept[1:]:
             square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
@@ -366,6 +334,7 @@ def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
         )
 
 
-def _affordable(model: ModelOfJ, dim: int) -> float:
+def _affordable(model: ModelOfJ, draws: Check) -> float:
     """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
+    dim = model.dim + draws.inner.shape[2]
     return np.inf if isinstance(model, RegressionModel) else _NUMBERS / (model.n_points * dim)
