@@ -69,6 +69,7 @@ DOORS = (
             ("pages", "HTML reports"),
             ("voi", "table, model, report"),
             ("risk", "tail of J"),
+            ("design", "gain, search, sequence"),
             ("botorch", "sampler, look-ahead"),
             ("cli", "nestquad …"),
         ),

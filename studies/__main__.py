@@ -48,6 +48,16 @@ examples:
 
 Times are wall times: use one process, on a machine that does nothing else.
 """
+_DESIGN = """\
+examples:
+  python -m studies design --parity even --seeds 0-8 --runs 8 --problems linear,death
+  python -m studies design --out docs --runs 100
+  python -m studies design --rivals "nmc,mlmc,laplace is,pyro nmc" --runs 20
+
+Even seeds of the families are to develop on, odd seeds to report. Every run is kept in
+DIR/data/design_runs.csv and finished runs are skipped.
+"""
+
 _RISK = """\
 examples:
   python -m studies risk --parity even --seeds 0-10 --families book5,insurer --runs 2
@@ -106,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
     faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
     faults.set_defaults(run=_faults)
+    _design_options(
+        commands.add_parser("design", help="information gain of experiments", epilog=_DESIGN, **how)
+    )
     return parser
 
 
@@ -318,6 +331,50 @@ def _seconds(args: argparse.Namespace) -> int:
         f"--runs {args.runs} --jobs {args.jobs}"
     )
     report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _design_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.add_argument("--problems", metavar="NAME[,NAME]", help="of the six, or none")
+    parser.add_argument("--families", metavar="NAME[,NAME]", help="or none (default all)")
+    parser.add_argument("--seeds", default="0-10", metavar="A-B", help="of families (default 0-10)")
+    parser.add_argument(
+        "--parity",
+        choices=("odd", "even", "both"),
+        default="odd",
+        help="odd: to report (default); even: to develop on",
+    )
+    parser.add_argument("--budgets", default="1e3,1e4", metavar="N[,N]", help="or none")
+    parser.add_argument("--tolerances", default="0.02", metavar="T[,T]", help="or none")
+    parser.add_argument("--rivals", metavar="NAME[,NAME]", help="others to run (default none)")
+    parser.add_argument(
+        "--runs", type=int, default=100, metavar="N", help="of the six; families a twentieth"
+    )
+    parser.set_defaults(run=_design)
+
+
+def _design(args: argparse.Namespace) -> int:
+    from studies.design import rivals
+    from studies.design.families import FAMILIES
+    from studies.design.problems import CASES
+    from studies.design.study import Selection, report
+
+    def chosen(option: str, known: Sequence[str]) -> tuple[str, ...]:
+        text = getattr(args, option)
+        return () if text == "none" else _known(f"--{option}", text, known) or tuple(known)
+
+    selection = Selection(
+        problems=chosen("problems", tuple(CASES)),
+        families=chosen("families", tuple(FAMILIES)),
+        seeds=_seeds(args.seeds),
+        parity=args.parity,
+        budgets=_numbers(args.budgets),
+        tolerances=_numbers(args.tolerances),
+        runs=args.runs,
+        rivals=_known("--rivals", args.rivals, rivals.NAMES),
+    )
+    report(selection, Path(args.out), args.jobs, args.fresh, args.line)
     return 0
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from nestquad._checks import choice, number
 from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
+from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import (
@@ -370,10 +371,12 @@ class Loop:
             problem=problem.label,
         )
 
+    @one_blas_thread()
     def start(self) -> None:
         """Plan the first design."""
         self.design = self.method.plan(self.evaluator.problem, self.goal)
 
+    @one_blas_thread()
     def turn(self) -> None:
         """Evaluate and analyse the design, and plan the next one."""
         assert self.design is not None
@@ -446,7 +449,7 @@ class Loop:
                 target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
             steady = turn.final or np.all(before <= _STEADY * growth * target)
-            if steady and np.all(self._half <= target):
+            if steady and not turn.tentative and np.all(self._half <= target):
                 return "converged"
             if self._aimed:
                 self.goal = replace(self.goal, half_width=self._seen(target))
@@ -531,7 +534,7 @@ class CertifiedLoop(Loop):
         n = spent if total is None or self.goal.adaptive else total - spent
         n = max(n, Certificate.fewest)
         while True:
-            certificate.draw(certificate.levels(n if total is None else min(n, total - spent)))
+            certificate.draw(n if total is None else min(n, total - spent))
             found = self.evaluator.units.natural(certificate.estimate())
             spent = self.evaluator.n_evaluations
             room = 0 if total is None or not self._aimed else total - spent

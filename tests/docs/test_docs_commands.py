@@ -53,6 +53,7 @@ def smaller(line: str) -> list[str]:
         "demo": ["--tol", "2.0"],
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
+        "design": [] if len(arguments) > 1 else ["--help"],
         "voi": [] if len(arguments) > 1 else ["--help"],
         "risk": [] if len(arguments) > 1 else ["--help"],
     }
@@ -84,6 +85,16 @@ def write_simulation() -> None:
             file.writelines(f"{scenario},{mean + noise}\n" for noise in rng.normal(size=4))
 
 
+def write_trial() -> None:
+    """The experiment and the designs of the page about the command line."""
+    page = pages.ROOT / "docs" / "command-line.md"
+    (trial,) = (b.text for b in pages.blocks(page, "python") if b.text.startswith("# trial.py"))
+    (rows,) = (b.text for b in pages.blocks(page, "text") if b.text.startswith("name,"))
+    for name, text in (("trial.py", trial), ("designs.csv", rows)):
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
 def test_there_are_commands_to_test():
     assert len(NESTQUAD) >= 8
     used = {shlex.split(line)[1] for line in NESTQUAD}
@@ -111,6 +122,8 @@ def test_command_runs(line, tmp_path, monkeypatch, capsys):
         write_tables()
     if line.startswith("nestquad risk"):
         write_simulation()
+    if line.startswith("nestquad design"):
+        write_trial()
     if "demo" in line:  # which has no options for this
         quick = partial(nq.compare, methods=["nmc", "nkq"], replicates=2)
         monkeypatch.setattr(nq, "compare", quick)

@@ -119,7 +119,7 @@ class FakeNotebook(types.ModuleType):
         self.display.display = self.show
 
     def get_ipython(self):
-        return type("ZMQInteractiveShell", (), {})()
+        return type("ZMQInteractiveShell", (), {"kernel": None})()
 
     def show(self, content, display_id):
         self.shown.append(content)

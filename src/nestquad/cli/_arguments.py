@@ -125,17 +125,25 @@ def load_problem(target: str) -> NestedExpectation:
             return problems.get(target)
         near = unknown_name("TARGET", target, problems.names())
         raise InputError("TARGET", near.given, f"FILE.py:name, or {near.expected}", near.advice)
-    path = Path(file)
-    found = _look_up(_module(path), name, path)
-    if not isinstance(found, NestedExpectation) and callable(found):
-        found = _called(found, name, path)
-    if not isinstance(found, NestedExpectation):
-        given = f"{name!r} of {path.name}, which is of type {type(found).__name__}"
-        raise InputError("TARGET", given, _KINDS)
+    found = load_object(file, name, NestedExpectation, _KINDS)
     return found if found.name is not None else replace(found, name=name)
 
 
+def load_object(file: str, name: str, kind: type[Value], kinds: str) -> Value:
+    """An object of that type in FILE.py or an importable module, or what a function returns."""
+    path = Path(file)
+    found = _look_up(_module(path), name, path, kind, kinds)
+    if not isinstance(found, kind) and callable(found):
+        found = _called(found, name, path, kinds)
+    if not isinstance(found, kind):
+        given = f"{name!r} of {path.name}, which is of type {type(found).__name__}"
+        raise InputError("TARGET", given, kinds)
+    return found
+
+
 def _module(path: Path) -> ModuleType:
+    if path.suffix != ".py" and importlib.util.find_spec(str(path).partition(".")[0]) is not None:
+        return importlib.import_module(str(path))
     if not path.is_file():
         raise InputError(
             "TARGET", f"{str(path)!r}, which is not a file", "an existing file", _nearest(path)
@@ -162,27 +170,27 @@ def _nearest(path: Path) -> str:
     return f"Did you mean {str(folder / near[0])!r}?" if near else ""
 
 
-def _look_up(module: ModuleType, name: str, path: Path) -> Any:
+def _look_up(module: ModuleType, name: str, path: Path, kind: type[Any], kinds: str) -> Any:
     if name in vars(module):
         return vars(module)[name]
     candidates = [
         key
         for key, value in vars(module).items()
-        if isinstance(value, NestedExpectation)
+        if isinstance(value, kind)
         or (inspect.isfunction(value) and value.__module__ == module.__name__)
     ]
     if candidates:
         raise unknown_name(f"TARGET (a name in {path.name})", name, candidates)
-    raise InputError("TARGET", f"{path.name}, which defines no problem", _KINDS)
+    raise InputError("TARGET", f"{path.name}, which defines no such object", kinds)
 
 
-def _called(function: Callable[..., Any], name: str, path: Path) -> Any:
+def _called(function: Callable[..., Any], name: str, path: Path, kinds: str) -> Any:
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError) as error:
         given = f"{name!r} of {path.name}, which cannot be called without arguments ({error})"
-        raise InputError("TARGET", given, _KINDS) from error
-    return _guarded(function, path, f"{name}() to return a problem")
+        raise InputError("TARGET", given, kinds) from error
+    return _guarded(function, path, f"{name}() to return {kinds.partition(',')[0]}")
 
 
 def _guarded(call: Callable[[], Any], path: Path, expected: str) -> Any:

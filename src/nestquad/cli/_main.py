@@ -28,6 +28,7 @@ from nestquad.cli._arguments import (
     progress,
     wrote,
 )
+from nestquad.cli._design import add_design
 from nestquad.cli._plan import add_plan
 from nestquad.cli._risk import add_risk
 from nestquad.cli._serve import add_serve
@@ -55,6 +56,7 @@ examples:
   nestquad voi --parameters p.csv --costs c.csv --effects e.csv --wtp 20000
   nestquad voi serve
   nestquad risk model.py:problem --var 0.99 --es 0.975 --budget 1e4
+  nestquad design trial.py:experiment --designs designs.csv --budget 2e4
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -290,6 +292,7 @@ def _parser() -> argparse.ArgumentParser:
     add_voi(partial(_command, commands))
     add_serve(partial(_command, commands))
     add_risk(partial(_command, commands))
+    add_design(partial(_command, commands))
 
     listing = _command(
         commands,

@@ -23,6 +23,7 @@ from nestquad.gp._surrogate import (
     fit_surrogate,
     near_kinds,
 )
+from nestquad.gp._trend import trends
 
 __all__ = [
     "Hyperparameters",
@@ -42,4 +43,5 @@ __all__ = [
     "near_kinds",
     "restricted_likelihood",
     "reversed_bits",
+    "trends",
 ]

@@ -54,12 +54,15 @@ class Turn(Generic[State]):
         The method's own state for its next turn: error parts, rates, fitted models.
     final
         Whether more evaluations would change nothing, since other errors are larger.
+    tentative
+        Whether there are too few points to show that a tolerance is met.
     """
 
     design: Design
     estimate: Estimate
     state: State
     final: bool = False
+    tentative: bool = False
 
 
 class Method(ABC, Generic[State]):

@@ -203,7 +203,7 @@ class Auto(Method[Race]):
             candidates=candidates,
             diagnostics={**found.diagnostics, "chosen": best.method.name, "notes": notes},
         )
-        return Turn(portfolio, estimate, state, best.turn.final)
+        return Turn(portfolio, estimate, state, best.turn.final, best.turn.tentative)
 
 
 def _candidates(problem: NestedExpectation) -> tuple[Method[Any], ...]:

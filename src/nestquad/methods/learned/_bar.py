@@ -111,10 +111,13 @@ class ErrorBar:
         step = step_size(base.j, deviations[None])
         changes = []
         for c in range(base.j.shape[1]):
-            shift = step * deviations * (np.arange(base.j.shape[1]) == c)
-            sides = [self.model.bounded(base.j + s, base.uniform) for s in (shift, -shift)]
-            up, down = self._averages(replace(base, j=np.stack(sides)))[:, 0]
-            changes.append(self._final(np.nan_to_num(up - down) / (2.0 * step)))
+            by_step = []
+            for size in sorted({1.0, step}):
+                shift = size * deviations * (np.arange(base.j.shape[1]) == c)
+                sides = [self.model.bounded(base.j + s, base.uniform) for s in (shift, -shift)]
+                up, down = self._averages(replace(base, j=np.stack(sides)))[:, 0]
+                by_step.append(self._final(np.nan_to_num(up - down) / (2.0 * size)))
+            changes.append(_larger(by_step))
         return np.stack(changes, axis=1), _rate([float(spread.mean()) for spread in spreads])
 
     def _compared(self, model: ModelOfJ) -> DenseSet:
@@ -141,9 +144,14 @@ class ErrorBar:
         """Changes (m, S, k) of final answers by other J (m, M, p) at the θ of the sketch."""
         base = model.sketch
         step = step_size(base.j, others - base.j) if self._order == 0 else 1.0
-        others = base.j + step * (others - base.j) if step > 1.0 else others
-        center, *changed = self._averages(replace(base, j=np.concatenate([base.j[None], others])))
-        return self._final(np.nan_to_num(np.stack(changed) - center) / step)
+        found = []
+        for size in sorted({1.0, max(step, 1.0)}):
+            moved = base.j + size * (others - base.j)
+            center, *changed = self._averages(
+                replace(base, j=np.concatenate([base.j[None], moved]))
+            )
+            found.append(self._final(np.nan_to_num(np.stack(changed) - center) / size))
+        return _larger(found)
 
     def _averages(self, points: DenseSet) -> Array:
         """Averages (…, S, q) of f at J (…, M, p), with those modulated by waves over θ."""
@@ -151,6 +159,19 @@ class ErrorBar:
 
     def _final(self, changes: Array) -> Array:
         return propagated(self.average.problem, self.answers, changes)
+
+
+def _larger(changes: list[Array]) -> Array:
+    """The larger of changes by steps of different sizes.
+
+    They agree where J has a density at the jump of f. Where it has an atom, a small step moves all
+    of it, and a change for each unit of a large step would be next to nothing.
+    """
+    return (
+        changes[0]
+        if len(changes) == 1
+        else np.where(np.abs(changes[0]) >= np.abs(changes[1]), changes[0], changes[1])
+    )
 
 
 def _rate(variances: list[float]) -> float:

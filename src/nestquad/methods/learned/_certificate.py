@@ -108,6 +108,8 @@ class Certificate:
     stream: Stream
     learned: Learned[Any] | None
     batches: list[list[Draws]] = field(default_factory=list)
+    n_batches: int = 0
+    sizes: tuple[int, ...] = ()
     n_evaluations: int = 0
     beyond: Array | float = 0.0
 
@@ -247,9 +249,26 @@ class Certificate:
 
     # Draws.
 
-    def draw(self, levels: Levels) -> None:
-        """One more batch."""
-        stream = self.stream.child(4, len(self.batches))
+    def draw(self, n_evaluations: int) -> None:
+        """One more batch of about that many evaluations.
+
+        Levels telescope only if all batches have the same N_l. Other sizes begin anew, and only
+        for more evaluations than were drawn with these.
+        """
+        levels = self.levels(n_evaluations)
+        if self.batches and levels.n_inner != self.sizes:
+            counts = [
+                sum(len(batch[k].j) for batch in self.batches) for k in range(len(self.sizes))
+            ]
+            drawn = int(np.dot(counts, self.sizes))
+            if n_evaluations > drawn:
+                self.batches.clear()
+            else:
+                share = n_evaluations / drawn
+                outer = tuple(max(int(share * count), 2) for count in counts)
+                levels = replace(levels, n_inner=self.sizes, n_outer=outer, beyond=self.beyond)
+        self.sizes, self.n_batches = levels.n_inner, self.n_batches + 1
+        stream = self.stream.child(4, self.n_batches - 1)
         grids, chosen = [], []
         for level, (n, m) in enumerate(zip(levels.n_outer, levels.n_inner, strict=True)):
             grid = Grid(n, m, IID(), IID(), None, stream, level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -26,13 +26,39 @@ from nestquad.methods.learned._inner_means import InnerMeans
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
 
 
-def scores_of(law: Law, uniform: Array) -> Array:
+@dataclass(frozen=True, eq=False)
+class ThetaScores:
+    """θ itself as coordinates, standardized: J is a function of θ, whatever drives it.
+
+    Data of an experiment, for instance, are fewer numbers than the parameters and the noise that
+    made them.
+    """
+
+    law: Law
+    center: Array
+    scale: Array
+    base: ClassVar[str] = "uniform"
+
+    @classmethod
+    def of(cls, law: Law) -> ThetaScores:
+        theta = law.from_uniform(sketch_points(law.base_dim, 256))
+        spread = theta.std(axis=0)
+        return cls(law, theta.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+    @property
+    def base_dim(self) -> int:
+        return self.law.base_dim
+
+
+def scores_of(law: Law | ThetaScores, uniform: Array) -> Array:
     """Coordinates of θ in which J is learned, of about unit variance.
 
     Normal scores where the law is written in normals; otherwise the uniforms themselves, since a
     function that is tame on an interval runs away between the last point and the end of the
     normal scale.
     """
+    if isinstance(law, ThetaScores):
+        return np.asarray((law.law.from_uniform(uniform) - law.center) / law.scale)
     if law.base == "normal":
         return np.asarray(ndtri(uniform))
     return np.asarray(np.sqrt(12.0) * (uniform - 0.5))
@@ -68,7 +94,7 @@ class SurrogateModel(ModelOfJ):
         How many kinds were compared, and where the next search starts.
     """
 
-    law: Law
+    law: Law | ThetaScores
     uniform: Array
     weights: Array
     means: InnerMeans
@@ -130,7 +156,8 @@ class SurrogateModel(ModelOfJ):
         return np.asarray(self.sketch.j + source.paths(z, n_paths, rng) - source.mean(z))
 
     def refitted(self, n_points: int) -> SurrogateModel:
-        if n_points < max(8, 2 + self.surrogate.kind.trend.size(self.dim)):
+        trend, z = self.surrogate.kind.trend, self.surrogate.outputs[0].z
+        if n_points < max(8, 2 + trend.size(z.shape[1])):
             raise NumericalError(f"{n_points} points are too few for {self.surrogate.kind}")
         return replace(
             self,
@@ -193,7 +220,7 @@ class SurrogateModel(ModelOfJ):
 
 
 def fit_surrogate_model(
-    law: Law,
+    law: Law | ThetaScores,
     uniform: Array,
     weights: Array,
     means: InnerMeans,
@@ -220,8 +247,9 @@ def fit_surrogate_model(
             "a problem whose J is positive",
             "Use more inner points (n_inner), or positive=None.",
         )
-    count, dim = uniform.shape
-    candidates = _Candidates(law, scores_of(law, uniform), means, f, search)
+    z = scores_of(law, uniform)
+    count, dim = z.shape
+    candidates = _Candidates(law, z, means, f, search)
     allowed = {bool(positive)} if positive is not None or not can_be_log else {False, True}
     seeds = [kind for kind in search.kinds if kind.logarithm in allowed]
     for kind in seeds or first_kinds(dim, count, positive=True):
@@ -257,7 +285,7 @@ def _family(kind: SurrogateKind) -> tuple[object, ...]:
 class _Candidates:
     """Kinds that were tried: density and error of f at left-out points, and the process."""
 
-    law: Law
+    law: Law | ThetaScores
     z: Array
     means: InnerMeans
     f: Callable[[Array], Array]
@@ -287,7 +315,7 @@ class _Candidates:
 
     def _plausible(self, surrogate: Surrogate, j: Array) -> bool:
         """Whether f(Ĵ) stays within the range of f at J ± twice its deviations."""
-        z = scores_of(self.law, sketch_points(self.z.shape[1], 256))
+        z = scores_of(self.law, sketch_points(self.law.base_dim, 256))
         dense, seen = self.f(surrogate.mean(z)), self.f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():
             return False

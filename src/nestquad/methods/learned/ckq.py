@@ -20,6 +20,7 @@ from nestquad.methods.learned._inner_means import MOST_KERNEL_NODES, inner_means
 from nestquad.methods.learned._surrogate_model import (
     Search,
     SurrogateModel,
+    ThetaScores,
     fit_surrogate_model,
     scores_of,
 )
@@ -54,6 +55,9 @@ class CKQ(LearnedMethod[SurrogateModel]):
         shape over θ from what halving the inner points changes. ``"stage1"``: the posterior
         variances of Bayesian quadrature at each θ, as in conditional Bayesian quadrature (CBQ),
         which the paper compares with; stage I then is kernel quadrature and nothing else.
+    coordinates
+        What J is learned in: the ``"drivers"`` of θ, uniforms or normals, or ``"theta"`` itself,
+        for a θ of fewer coordinates than drive it, such as simulated data.
     outer_points, inner_points
         Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
@@ -76,6 +80,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
     inflation: float | None = None
     positive: bool | None = None
     noise: Literal["fitted", "stage1"] = "fitted"
+    coordinates: Literal["drivers", "theta"] = "drivers"
     outer_points: str | Sequence = "auto"
     inner_points: str | Sequence = "auto"
 
@@ -89,6 +94,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
         ):
             raise InputError("inflation", repr(self.inflation), "a factor from 1 to 3, or None")
         choice("noise", self.noise, ("fitted", "stage1"))
+        choice("coordinates", self.coordinates, ("drivers", "theta"))
 
     def sized(
         self,
@@ -173,8 +179,9 @@ class CKQ(LearnedMethod[SurrogateModel]):
         if rows < 6:  # time may have ended before all rows were there
             raise OutOfTimeError(f"time ran out after {rows} theta", advice="Raise max_seconds.")
         search = Search() if last is None else deepcopy(last.state.model.search)
+        law = problem.outer_law
         model = fit_surrogate_model(
-            problem.outer_law,
+            law if self.coordinates == "drivers" else ThetaScores.of(law),
             uniform[:rows],
             weights[:rows] / weights[:rows].sum(),
             means,

@@ -152,13 +152,16 @@ def rare_event_errors(
     size = np.abs(f_values - usual)
     events = size > 1e-6 * size.max(axis=0)
     count = events.sum(axis=0)
+    border = np.where(events, size, np.inf).min(axis=0, initial=np.inf)
+    border = np.where(count > 0, border, 0.0)
     if interpolated:
-        border = np.where(events, size, np.inf).min(axis=0, initial=np.inf)
         few = (count > 0) & (count <= min(20, len(size) / 20))
         size = np.where(few, border, 0.0) * events
         errors = _with_margin(count, ((weights * size) ** 2).sum(axis=0))
     else:
         errors = few_event_errors(f_values, weights)
+    # An average of an indicator is a whole number of events: one more or less is never excluded.
+    errors = np.maximum(errors, border * np.abs(weights).max(axis=0) / NORMAL_95)
     if (count == 0).any():
         errors = np.where(count == 0, _out_of_sight(problem, j, usual) / NORMAL_95, errors)
     return np.asarray(errors)

@@ -1,0 +1,107 @@
+"""``nestquad design``: designs of an experiment side by side."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from nestquad import design
+from nestquad._typing import Array
+from nestquad.cli._arguments import Command, add_output, count, load_object, progress, wrote
+from nestquad.errors import InputError
+
+_SUMMARY = "expected information gain of designs, compared with common random numbers"
+_EPILOG = """\
+examples:
+  nestquad design trial.py:experiment --designs designs.csv --budget 20000
+  nestquad design trial.py:experiment --designs designs.csv --tol 0.01 --report design.html
+  nestquad design package.module:experiment --designs designs.csv --budget 2e4 --json
+
+designs.csv has one header line and a row for each design. Its numbers are given to the experiment's
+functions as an array; a column called "name" labels the designs.
+"""
+_CRITERIA = {"information": design.eig, "variance": design.variance_reduction}
+_KINDS = "a nestquad.design.Experiment, or a function without arguments that returns one"
+
+
+def add_design(command: Command) -> None:
+    """Add ``design``."""
+    parser = command("design", _run, _SUMMARY, _EPILOG)
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="FILE.py:name or module:name of a nestquad.design.Experiment",
+    )
+    parser.add_argument(
+        "--designs", required=True, metavar="FILE.csv", help="a row for each design"
+    )
+    parser.add_argument("--budget", type=count, metavar="N", help="at most N likelihoods in all")
+    parser.add_argument(
+        "--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X for each design"
+    )
+    parser.add_argument(
+        "--simulations", type=count, metavar="N", help="at most N simulations for each design"
+    )
+    parser.add_argument(
+        "--criterion",
+        choices=tuple(_CRITERIA),
+        default="information",
+        help="expected gain of information (default), or reduction of variance",
+    )
+    parser.add_argument("--title", metavar="TEXT", help="heading of the report")
+    add_output(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.budget is None and args.tol is None:
+        raise InputError(
+            "design", "neither --budget nor --tol", "one", "For instance --budget 2e4."
+        )
+    file, _, name = args.target.rpartition(":")
+    if not file:
+        raise InputError("TARGET", repr(args.target), "FILE.py:name or module:name")
+    experiment = load_object(file, name, design.Experiment, _KINDS)
+    labels, rows = _designs(args.designs)
+    settings = {} if args.tol is None else {"tol": args.tol}
+    found = design.compare(
+        experiment,
+        list(rows),
+        budget=args.budget,
+        simulations=args.simulations,
+        criterion=_CRITERIA[args.criterion],
+        rng=args.seed,
+        progress=progress(args),
+        labels=labels,
+        **settings,
+    )
+    print(found.to_json(indent=2) if args.json else found)
+    if args.report:
+        page = design.write_design_report(
+            args.report, found, title=args.title or experiment.name or name, command=args.line
+        )
+        wrote(args, page)
+    return 0
+
+
+def _designs(file: str) -> tuple[list[str] | None, Array]:
+    """Labels, where there are any, and designs (n, k)."""
+    with Path(file).open(newline="", encoding="utf-8-sig") as stream:
+        head, *lines = [row for row in csv.reader(stream) if row] or [[]]
+    names = [name.strip().lower() for name in head]
+    at = names.index("name") if "name" in names else None
+    labels = None if at is None else [row[at] for row in lines]
+    numbers = [[cell for i, cell in enumerate(row) if i != at] for row in lines]
+    try:
+        rows = np.array(numbers, dtype=float)
+    except ValueError as error:
+        raise InputError(
+            "--designs", f"{file} ({error})", "rows of numbers under a header"
+        ) from None
+    if rows.ndim != 2 or not rows.size:
+        raise InputError(
+            "--designs", f"{file} without designs", "a header and a row for each design"
+        )
+    return labels, rows

@@ -1,0 +1,28 @@
+"""Design of experiments: expected information gain, designs compared, optimized and in sequence."""
+
+from nestquad.design._compare import DesignComparison, compare
+from nestquad.design._experiment import Experiment
+from nestquad.design._figures import plot_designs, plot_search
+from nestquad.design._gain import eig
+from nestquad.design._optimize import Optimum, Trial, optimize
+from nestquad.design._pyro import from_pyro
+from nestquad.design._report import write_design_report
+from nestquad.design._sequential import Sequential
+from nestquad.design._utility import decision_value, variance_reduction
+
+__all__ = [
+    "DesignComparison",
+    "Experiment",
+    "Optimum",
+    "Sequential",
+    "Trial",
+    "compare",
+    "decision_value",
+    "eig",
+    "from_pyro",
+    "optimize",
+    "plot_designs",
+    "plot_search",
+    "variance_reduction",
+    "write_design_report",
+]

@@ -1,0 +1,211 @@
+"""Designs side by side, with common random numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nestquad._progress import ProgressLike, as_progress
+from nestquad._typing import Array, RNGLike
+from nestquad.design._experiment import Experiment
+from nestquad.design._gain import eig
+from nestquad.errors import InputError, optional_module
+from nestquad.points import Stream
+from nestquad.result import NORMAL_95, Estimate, plain
+
+Criterion = Callable[..., Estimate]
+
+_DRAWS = 2**14  # of the errors, for probabilities to within 0.4 %
+
+
+@dataclass(frozen=True, eq=False)
+class DesignComparison:
+    """Estimates for several designs, from the same random numbers.
+
+    Attributes
+    ----------
+    designs, labels
+        The designs, and short texts for them.
+    estimates
+        An `Estimate` for each.
+    covariance
+        Covariance (n, n) of the errors. Common random numbers make it positive between designs, so
+        that differences are better known than values.
+    """
+
+    designs: tuple[Any, ...]
+    labels: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    covariance: Array
+
+    @cached_property
+    def values(self) -> Array:
+        return np.array([float(est.value) for est in self.estimates])
+
+    @property
+    def best(self) -> int:
+        """Index of the design with the largest estimate."""
+        return int(np.argmax(self.values))
+
+    @cached_property
+    def prob_best(self) -> Array:
+        """Probability (n,) that each design is the best, as far as these estimates know."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        rng = np.random.default_rng(0)  # the same numbers give the same probabilities
+        draws = self.values + rng.standard_normal((_DRAWS, len(self.values))) @ root.T
+        return np.bincount(draws.argmax(axis=1), minlength=len(self.values)) / _DRAWS
+
+    def difference(self, i: int, j: int) -> tuple[float, float]:
+        """Value of design i less that of design j, and its standard error."""
+        c = self.covariance
+        variance = c[i, i] + c[j, j] - 2.0 * c[i, j]
+        return float(self.values[i] - self.values[j]), float(np.sqrt(max(variance, 0.0)))
+
+    @property
+    def n_evaluations(self) -> int:
+        return sum(est.n_evaluations for est in self.estimates)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each design."""
+        records = []
+        for i, (label, est) in enumerate(zip(self.labels, self.estimates, strict=True)):
+            low, high = est.interval()
+            records.append(
+                {
+                    "design": label,
+                    "value": est.value,
+                    "std_error": est.std_error,
+                    "low": low,
+                    "high": high,
+                    "prob_best": float(self.prob_best[i]),
+                    "behind_best": self.difference(self.best, i)[0],
+                    "behind_best_error": self.difference(self.best, i)[1],
+                    "effective_sample_size": est.diagnostics.get("effective_sample_size"),
+                    "components": est.diagnostics.get("components"),
+                    "n_evaluations": est.n_evaluations,
+                    "simulations": est.diagnostics.get("simulations"),
+                    "status": est.status,
+                }
+            )
+        return records
+
+    def to_frame(self) -> Any:
+        """The rows as a ``pandas.DataFrame``; needs the extra ``frames``."""
+        return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "best": self.best,
+            "designs": plain(self.rows()),
+            "covariance": plain(self.covariance),
+            "n_evaluations": self.n_evaluations,
+            "notes": [
+                f"{label}: {note}"
+                for label, est in zip(self.labels, self.estimates, strict=True)
+                for note in (*est.warnings, *est.diagnostics.get("notes", []))
+            ],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def __str__(self) -> str:
+        width = max(6, *(len(label) for label in self.labels))
+        lines = [f"{'design':<{width}}  {'value':>9}  {'± 95 %':>8}  {'behind best':>18}  P(best)"]
+        for i, row in enumerate(self.rows()):
+            mark = " ←" if i == self.best else ""
+            behind = f"{row['behind_best']:.4f} ± {NORMAL_95 * row['behind_best_error']:.4f}"
+            behind = "–" if i == self.best else behind
+            lines.append(
+                f"{row['design']:<{width}}  {row['value']:>9.4f}  "
+                f"{NORMAL_95 * row['std_error']:>8.2g}  {behind:>18}  "
+                f"{row['prob_best']:>7.2f}{mark}"
+            )
+        return "\n".join(lines)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw value and 95 % interval of each design; needs the extra ``plot``."""
+        from nestquad.design._figures import plot_designs
+
+        return plot_designs(self, ax)
+
+
+def compare(
+    experiment: Experiment,
+    designs: Sequence[Any],
+    *,
+    budget: int | None = None,
+    simulations: int | None = None,
+    criterion: Criterion = eig,
+    rng: RNGLike = None,
+    progress: ProgressLike = False,
+    labels: Sequence[str] | None = None,
+    **settings: Any,
+) -> DesignComparison:
+    """Estimate several designs with common random numbers.
+
+    Parameters
+    ----------
+    experiment, designs
+        The experiment, and the designs to compare.
+    budget
+        The most evaluations of `log_prob` in all, divided evenly.
+    simulations
+        The most simulations for each design.
+    criterion
+        `eig`, `variance_reduction`, or a function of that form whose larger values are better.
+    rng, progress
+        As in `eig`.
+    labels
+        Texts for the designs.
+    settings
+        Others of the criterion, such as `tol` for each design.
+    """
+    rows = list(designs)
+    if not rows:
+        raise InputError("designs", "none", "at least one design")
+    texts = [label_of(row) for row in rows] if labels is None else [str(one) for one in labels]
+    if len(texts) != len(rows):
+        raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
+    stream, show = Stream.from_rng(rng), as_progress(progress)
+    if budget is not None:
+        settings["budget"] = int(budget) // len(rows)
+    found = []
+    for i, row in enumerate(rows):
+        show(i, len(rows), texts[i])
+        found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
+    show(len(rows), len(rows), "designs")
+    return DesignComparison(tuple(rows), tuple(texts), tuple(found), joint_covariance(found))
+
+
+def label_of(design: Any) -> str:
+    """A short text for a design."""
+    try:
+        numbers = np.atleast_1d(np.asarray(design, dtype=float))
+    except (TypeError, ValueError):
+        return str(design)
+    shown = ", ".join(f"{x:.4g}" for x in numbers.ravel()[:6])
+    return shown + (", …" if numbers.size > 6 else "")
+
+
+def joint_covariance(estimates: Sequence[Estimate]) -> Array:
+    """Covariance of errors: those of common data are correlated as f(J) is, others are not."""
+    errors = np.array([float(est.std_error) for est in estimates])
+    samples = [est.sample for est in estimates]
+    if len(estimates) < 2 or any(sample is None for sample in samples):
+        return np.diag(errors**2)
+    n = min(len(sample.f) for sample in samples if sample is not None)
+    rows = np.stack([sample.f[:n, 0] for sample in samples if sample is not None])
+    spread = rows.std(axis=1)
+    centered = rows - rows.mean(axis=1, keepdims=True)
+    scaled = centered / np.where(spread > 0, spread, 1.0)[:, None]
+    outer = np.minimum(errors, spread / np.sqrt(n))
+    covariance = outer[:, None] * (scaled @ scaled.T / n) * outer
+    covariance[np.diag_indices(len(errors))] = errors**2
+    return np.asarray(covariance)

@@ -1,0 +1,267 @@
+"""An experiment: prior, simulator and likelihood of data under a design."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from nestquad._typing import Array
+from nestquad.distributions import Empirical, Law, Normal, as_law
+from nestquad.errors import EvaluationError, InputError, NestquadError
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Data y about parameters θ under a design d.
+
+    Parameters
+    ----------
+    prior
+        The law of θ: any law that is a transport, a frozen ``scipy.stats`` distribution, or a tuple
+        of those. Or samples of θ, such as draws from an earlier posterior: an array (n, p), or a
+        pair ``(samples, weights)``.
+    log_prob
+        ``log_prob(y, theta, d)``: log p(y | θ, d), with y (…, n_y) and theta (…, p), whose leading
+        axes broadcast against each other. NumPy, JAX and PyTorch results are fine. None if there
+        is only a simulator: `eig` then returns a lower bound.
+    simulate
+        ``simulate(theta, e, d)``: data (…, n_y) from theta (…, p) and noise e (…, n_e).
+    noise
+        The law of e.
+    target
+        Indices of the parameters of interest; the others are nuisance parameters. None: all.
+    name
+        For printing and plots.
+
+    Examples
+    --------
+    A straight line measured at both ends, with noise of standard deviation 0.5:
+
+    >>> import numpy as np
+    >>> import nestquad as nq
+    >>> from nestquad import design
+    >>> def log_prob(y, theta, d):
+    ...     mean = theta[..., :1] + theta[..., 1:] * d
+    ...     return (-0.5 * ((y - mean) / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))).sum(-1)
+    >>> experiment = design.Experiment(
+    ...     prior=nq.Normal(np.zeros(2)),
+    ...     log_prob=log_prob,
+    ...     simulate=lambda theta, e, d: theta[..., :1] + theta[..., 1:] * d + 0.5 * e,
+    ...     noise=nq.Normal(np.zeros(2)),
+    ... )
+    >>> est = design.eig(experiment, np.array([-1.0, 1.0]), budget=1000, rng=0)
+    >>> bool(abs(est.value - np.log(9.0)) < 0.01)
+    True
+    """
+
+    prior: Any
+    log_prob: Callable[[Array, Array, Any], Any] | None = None
+    simulate: Callable[[Array, Array, Any], Any] | None = None
+    noise: Any = None
+    target: Sequence[int] | int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.simulate):
+            raise InputError(
+                "simulate",
+                type(self.simulate).__name__,
+                "a function simulate(theta, e, d) that returns data",
+                "The proposal for the posterior is learned from simulated data.",
+            )
+        if self.log_prob is not None and not callable(self.log_prob):
+            raise InputError(
+                "log_prob",
+                type(self.log_prob).__name__,
+                "a function log_prob(y, theta, d), or None",
+            )
+        for argument, law in (("prior", self.prior_law), ("noise", self.noise_law)):
+            if law.batch is not None or not law.has_transport:
+                raise InputError(
+                    argument,
+                    "a batch of laws"
+                    if law.batch is not None
+                    else "a law that can only be sampled",
+                    "one law that is a transport",
+                    "Give samples: prior=law.sample(4096, rng)." if argument == "prior" else "",
+                )
+        _ = self.targets
+
+    @cached_property
+    def prior_law(self) -> Law:
+        given = self.prior
+        pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], np.ndarray)
+        if pair or isinstance(given, np.ndarray):
+            samples, weights = given if pair else (given, None)
+            return _sorted(Empirical(samples[:, None] if samples.ndim == 1 else samples, weights))
+        return as_law(given, argument="prior")
+
+    @cached_property
+    def noise_law(self) -> Law:
+        if self.noise is None:
+            raise InputError("noise", "None", "the law of the noise e, such as nq.Normal(zeros(3))")
+        return as_law(self.noise, argument="noise")
+
+    @property
+    def from_samples(self) -> bool:
+        """Whether the prior is a set of samples."""
+        return isinstance(self.prior_law, Empirical)
+
+    @cached_property
+    def n_parameters(self) -> int:
+        return int(self.prior_law.from_uniform(np.full((1, self.prior_law.base_dim), 0.5)).shape[1])
+
+    @cached_property
+    def targets(self) -> tuple[int, ...] | None:
+        """Indices of the parameters of interest; None for all."""
+        if self.target is None:
+            return None
+        chosen = tuple(int(i) for i in np.atleast_1d(np.asarray(self.target)))
+        p = self.n_parameters
+        if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= i < p for i in chosen):
+            raise InputError("target", repr(self.target), f"different indices from 0 to {p - 1}")
+        if len(chosen) == p:
+            return None
+        if self.from_samples:
+            raise InputError(
+                "target",
+                f"{self.target!r} with a prior of samples",
+                "a prior that is a law",
+                "A normal law of the samples' moments may do: nq.Normal(mean, cov=...).",
+            )
+        return chosen
+
+    @cached_property
+    def split(self) -> tuple[Experiment, tuple[int, ...]]:
+        """An experiment whose first normals drive the targets alone, and their indices.
+
+        Parameters are driven by normals of their own, or by earlier ones: a correlated normal law
+        is factorized with the targets first.
+        """
+        assert self.targets is not None
+        law, p = self.prior_law, self.n_parameters
+        if isinstance(law, Normal) and law.cov is not None:
+            order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
+            back = np.argsort(order)
+            reordered_law = Normal(law.loc[order], cov=law.cov[np.ix_(order, order)])
+
+            def reordered(function: Callable[..., Any], at: int) -> Callable[..., Any]:
+                def call(*arguments: Any) -> Any:
+                    listed = list(arguments)
+                    listed[at] = listed[at][..., back]
+                    return function(*listed)
+
+                return call
+
+            assert self.simulate is not None
+            moved = replace(
+                self,
+                prior=reordered_law,
+                simulate=reordered(self.simulate, 0),
+                log_prob=None if self.log_prob is None else reordered(self.log_prob, 1),
+                target=tuple(range(len(self.targets))),
+            )
+            return moved, tuple(range(len(self.targets)))
+        # Other normals of the nuisance parameters must leave the targets as they are.
+        z = np.random.default_rng(0).standard_normal((2, 16, law.base_dim))
+        own = law.base_dim == p
+        if own:
+            z[1][:, list(self.targets)] = z[0][:, list(self.targets)]
+            first, second = (self.theta(one)[:, list(self.targets)] for one in z)
+            own = bool(np.array_equal(first, second))
+        if not own:
+            raise InputError(
+                "target",
+                f"{self.target!r} with the prior {law!r}",
+                "a prior of independent parameters, or a normal one",
+                "Each parameter of interest needs a driving variable of its own.",
+            )
+        return self, self.targets
+
+    def theta(self, latent: Array) -> Array:
+        """Parameters (n, p) from normals that drive the prior, or from numbers of samples."""
+        if isinstance(self.prior_law, Empirical):
+            return np.asarray(self.prior_law.samples[latent[..., 0].astype(int)])
+        return self.prior_law.from_normal(latent)
+
+    def simulated(self, uniform: Array, d: Any) -> tuple[Array, Array]:
+        """θ in latent coordinates (T, k) and data (T, n_y) from rows of uniforms."""
+        n = self.prior_law.base_dim
+        if isinstance(self.prior_law, Empirical):
+            edges = np.cumsum(self.prior_law.weights)
+            latent = np.searchsorted(edges[:-1] / edges[-1], uniform[:, :1]).astype(float)
+        else:
+            latent = ndtri(uniform[:, :n])
+        e = self.noise_law.from_uniform(uniform[:, n:])
+        y = self._called("simulate", self.simulate, self.theta(latent), e, d)
+        if y.ndim != 2 or len(y) != len(latent) or not np.isfinite(y).all():
+            given = "values that are not finite" if y.ndim == 2 else f"shape {y.shape}"
+            raise InputError(
+                "simulate",
+                given,
+                f"finite data of shape ({len(latent)}, n_y) for {len(latent)} rows of theta",
+                "Keep the last axis, also for one observation.",
+            )
+        return latent, y
+
+    @property
+    def dim(self) -> int:
+        """Number of uniforms behind one simulated experiment."""
+        return self.prior_law.base_dim + self.noise_law.base_dim
+
+    def log_likelihood(self, y: Array, latent: Array, d: Any) -> Array:
+        """log p(y | θ, d) with leading axes that broadcast; −inf is a likelihood of zero."""
+        shape = np.broadcast_shapes(y.shape[:-1], latent.shape[:-1])
+        rows = latent.reshape(-1, latent.shape[-1])
+        theta = self.theta(rows).reshape(*latent.shape[:-1], -1)
+        found = self._called("log_prob", self.log_prob, y, theta, d)
+        if found.shape != shape:
+            raise InputError(
+                "log_prob",
+                f"shape {found.shape} for y {y.shape} and theta {theta.shape}",
+                f"shape {shape}",
+                "Sum over observations along the last axis: .sum(-1).",
+            )
+        wrong = np.isnan(found) | (found == np.inf)
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
+            raise EvaluationError(
+                f"log_prob returned {found[at]}",
+                theta=np.broadcast_to(theta, (*shape, theta.shape[-1]))[at],
+                x=np.broadcast_to(y, (*shape, y.shape[-1]))[at],
+                advice="x is the data y here. A likelihood of zero is -inf.",
+            )
+        return found
+
+    @staticmethod
+    def _called(argument: str, function: Any, *arguments: Any) -> Array:
+        try:
+            found = function(*arguments)
+        except NestquadError:
+            raise
+        except Exception as error:
+            last = traceback.format_exception_only(error)[-1].strip()
+            shapes = " and ".join(str(np.shape(one)) for one in arguments[:2])
+            raise EvaluationError(
+                f"{argument} raised {last} for arguments of shapes {shapes}",
+                advice="Leading axes broadcast: index the last one, as in theta[..., 0].",
+            ) from error
+        if hasattr(found, "detach"):  # a tensor that may carry gradients
+            found = found.detach()
+        return np.asarray(found, dtype=float)
+
+
+def _sorted(law: Empirical) -> Empirical:
+    """Samples in the order of their first principal component, in which uniforms run through."""
+    mean = law.weights @ law.samples
+    deviation = law.samples - mean
+    deviation = deviation / np.maximum(np.sqrt(law.weights @ deviation**2), 1e-300)
+    _, vectors = np.linalg.eigh((law.weights * deviation.T) @ deviation)
+    order = np.argsort(deviation @ vectors[:, -1], kind="stable")
+    return Empirical(law.samples[order], law.weights[order])

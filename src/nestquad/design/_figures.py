@@ -1,0 +1,52 @@
+"""Figures of designs; each function returns the axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nestquad.plots import INK, SOFT, axes_or_new, series_styles
+from nestquad.result import NORMAL_95
+
+
+def plot_designs(comparison: Any, ax: Any = None) -> Any:
+    """Value and 95 % interval of each design: over its number where it is one, else by name."""
+    ax = axes_or_new(ax)
+    values = comparison.values
+    halves = NORMAL_95 * np.array([float(est.std_error) for est in comparison.estimates])
+    color = series_styles(2)[0].color
+    numbers = [np.atleast_1d(_number(row)) for row in comparison.designs]
+    if len(values) > 2 and all(one.size == 1 and np.isfinite(one).all() for one in numbers):
+        x = np.concatenate(numbers)
+        ax.errorbar(x, values, halves, fmt="o", color=color, markersize=4, linewidth=1)
+        ax.plot(x[comparison.best], values[comparison.best], "o", color=INK, markersize=7)
+        ax.set_xlabel("design")
+        ax.set_ylabel("expected gain")
+        return ax
+    y = -np.arange(len(values))
+    ax.errorbar(values, y, xerr=halves, fmt="o", color=color, markersize=4, linewidth=1)
+    ax.plot(values[comparison.best], y[comparison.best], "o", color=INK, markersize=7)
+    ax.set_yticks(y, [label[:26] for label in comparison.labels])
+    ax.set_xlabel("expected gain")
+    return ax
+
+
+def plot_search(optimum: Any, ax: Any = None) -> Any:
+    """Values of the designs that a search tried, in order, and the best so far."""
+    ax = axes_or_new(ax)
+    values = np.array([step.value for step in optimum.trace])
+    halves = np.array([step.half_width for step in optimum.trace])
+    order = np.arange(1, len(values) + 1)
+    ax.errorbar(order, values, halves, fmt="o", color=SOFT, markersize=3, linewidth=1)
+    ax.step(order, np.maximum.accumulate(values), color=INK, where="post")
+    ax.set_xlabel("design tried")
+    ax.set_ylabel("expected gain")
+    return ax
+
+
+def _number(row: Any) -> Any:
+    try:
+        return np.asarray(row, dtype=float)
+    except (TypeError, ValueError):
+        return np.full(2, np.nan)

@@ -1,0 +1,364 @@
+"""Expected information gain: the request, a pilot where it helps, and the answer of two routes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nestquad._progress import ProgressLike
+from nestquad._typing import Array, RNGLike
+from nestquad.design._experiment import Experiment
+from nestquad.design._learned import Learned, learn
+from nestquad.distributions import Empirical
+from nestquad.errors import InputError, NestquadWarning
+from nestquad.estimate import as_budget, estimate
+from nestquad.methods import NQMC
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95, Estimate
+
+# Simulations by default: at most half of them for the fit, half for E[log q].
+SIMULATIONS = 2**16
+# Inner points: enough for two halves of which each has a meaning, doubled where a pilot of an
+# eighth of the budget shows a bias.
+N_INNER, _PILOT = 16, 0.125
+_FEWEST_PILOT = 512
+_LOW_SAMPLE_SIZE = 0.1
+_FEWEST_DATA = 16  # that can tell whether routes disagree: blocks of two
+_NEGLIGIBLE = 0.01  # nats by which routes may differ without a warning
+
+
+def eig(
+    experiment: Experiment,
+    design: Any,
+    *,
+    budget: int | None = None,
+    tol: float | None = None,
+    rtol: float | None = None,
+    max_seconds: float | None = None,
+    simulations: int | None = None,
+    rng: RNGLike = None,
+    executor: Executor | None = None,
+    progress: ProgressLike = False,
+) -> Estimate:
+    """Expected information gain of an experiment under a design, in nats.
+
+    It is the mutual information of data and parameters (of the targets, if there are any): the
+    expected divergence of posterior from prior.
+
+    Parameters
+    ----------
+    experiment, design
+        The experiment, and the design that its functions are called with.
+    budget
+        The most evaluations of `log_prob`.
+    tol, rtol
+        Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the gain.
+    max_seconds
+        Start no evaluations after this time. Alone, it asks for the best answer in that time.
+    simulations
+        The most simulations, which are not counted by `budget`; default 65,536.
+    rng
+        Anything that ``numpy.random.default_rng`` takes. The same seed gives the same bits, and
+        common random numbers for different designs.
+    executor, progress
+        As in `nestquad.estimate`.
+
+    Returns
+    -------
+    Estimate
+        Its `diagnostics` have ``lower_bound`` and its standard error, the ``effective_sample_size``
+        of the inner draws as a share, ``components`` of the proposal, ``simulations``, and
+        ``routes``, the two ways to the same number. An experiment without `log_prob` gets the lower
+        bound itself, with the status ``"lower bound"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nestquad as nq
+    >>> from nestquad import design
+    >>> coin = design.Experiment(
+    ...     prior=nq.Uniform(0, 1),
+    ...     log_prob=lambda y, p, n: (y * np.log(p) + (n - y) * np.log1p(-p))[..., 0],
+    ...     simulate=lambda p, u, n: (u < p).sum(axis=-1, keepdims=True),
+    ...     noise=nq.Uniform(np.zeros(3), 1.0),
+    ... )
+    >>> est = design.eig(coin, 3, budget=2000, rng=0)
+    >>> bool(abs(est.value - 0.4356) < 0.02)
+    True
+    """
+    started = time.perf_counter()
+    n_simulations = check_simulations(simulations)
+    stream = Stream.from_rng(rng)
+    if experiment.log_prob is None:
+        return _bound(learn(experiment, design, n_simulations, stream), n_simulations, started)
+    if budget is not None:
+        budget = as_budget(budget)
+    elif tol is None and rtol is None and max_seconds is None:
+        raise InputError(
+            "budget",
+            "neither a budget nor a tolerance nor a time",
+            "one of them",
+            "For instance budget=10_000, tol=0.01 or max_seconds=10.",
+        )
+    learned = learn(experiment, design, n_simulations, stream)
+    run = _Run(learned, budget, max_seconds, started, executor, progress, n_simulations)
+    found = run.estimated(tol, rtol)
+    for text in found.warnings:
+        warnings.warn(text, NestquadWarning, stacklevel=2)
+    return found
+
+
+def _n_base(learned: Learned, simulations: int) -> int:
+    """Simulations for E[log q]: the largest power of two, as Sobol points are best in those."""
+    n = simulations - learned.n_fit
+    law = learned.experiment.prior_law
+    if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
+        n = min(n, max(2**24 // len(law.samples), 512))
+    return 1 << (n.bit_length() - 1)
+
+
+def check_simulations(simulations: int | None) -> int:
+    if simulations is None:
+        return SIMULATIONS
+    if isinstance(simulations, bool) or not isinstance(simulations, int | np.integer):
+        raise InputError("simulations", repr(simulations), "a whole number")
+    if simulations < 512:
+        raise InputError(
+            "simulations",
+            str(simulations),
+            "at least 512",
+            "The proposal is learned from a half of them.",
+        )
+    return int(simulations)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One estimation with proposals that are learned."""
+
+    learned: Learned
+    budget: int | None
+    max_seconds: float | None
+    started: float
+    executor: Executor | None
+    progress: ProgressLike
+    simulations: int = SIMULATIONS
+
+    @cached_property
+    def base(self) -> tuple[Array, Array, Array]:
+        return self.learned.base(self.n_base)
+
+    @property
+    def n_base(self) -> int:
+        return _n_base(self.learned, self.simulations)
+
+    @property
+    def each(self) -> int:
+        """Likelihoods of one evaluation of g."""
+        return len(self.learned.blocks)
+
+    def estimated(self, tol: float | None, rtol: float | None) -> Estimate:
+        problem, spent = self.learned.problem(), self.learned.n_pairs
+        room = None if self.budget is None else (self.budget - spent) // self.each
+        if room is not None and room < 2 * N_INNER:
+            least = 2 * N_INNER * self.each + spent
+            raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
+        adaptive = tol is not None or rtol is not None or self.budget is None
+        pilot, n_inner = None, N_INNER
+        if adaptive or (room is not None and room * _PILOT >= _FEWEST_PILOT):
+            size = (
+                _FEWEST_PILOT if room is None else min(room, max(int(room * _PILOT), _FEWEST_PILOT))
+            )
+            pilot = self._nested(problem, 1, N_INNER, budget=size)
+            spent += pilot.n_evaluations * self.each
+            if room is not None:
+                room -= pilot.n_evaluations
+                n_inner = _inner_size(pilot, room)
+        if not adaptive or (room is not None and room < 2 * N_INNER):
+            found = pilot if room is not None and room < 2 * N_INNER else None
+            if found is None:
+                found = self._nested(problem, 0, n_inner, budget=room)
+                spent += found.n_evaluations * self.each
+            share = self._share(found)
+            return self._assembled(found, found, share, spent)
+        assert pilot is not None
+        share = self._share(pilot)
+        mix = np.array([1.0 - share, share])
+        value = float(mix @ (self.base[0] + np.asarray(pilot.value)[:2]))
+        combined = replace(problem, combine=lambda answers: mix @ answers[:2])
+        goal = max(tol or 0.0, (rtol or 0.0) * abs(value)) or None
+        if goal is not None:
+            spare = NORMAL_95 * float(np.sqrt(mix @ self.base[1] @ mix))
+            # Errors add up by squares; a tenth of the tolerance is the least to aim at.
+            goal = float(np.sqrt(max(goal**2 - spare**2, 0.01 * goal**2)))
+        while True:
+            found = self._nested(combined, 0, None, budget=room, tol=goal)
+            spent += found.n_evaluations * self.each
+            answer = self._assembled(found, pilot, share, spent, tol, rtol)
+            # Parts of the error that the loop does not see need more data too.
+            if goal is None or found.status != "converged" or answer.status == "converged":
+                return answer
+            goal /= 2.0
+            room = None if room is None else room - found.n_evaluations
+            if goal < 0.05 * max(tol or 0.0, (rtol or 0.0) * abs(value)):
+                return answer
+            if room is not None and room < 2 * found.n_evaluations:
+                return answer
+
+    def _nested(
+        self,
+        problem: NestedExpectation,
+        child: int,
+        n_inner: int | None,
+        *,
+        budget: int | None = None,
+        tol: float | None = None,
+    ) -> Estimate:
+        left = None
+        if self.max_seconds is not None:
+            left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
+        return estimate(
+            problem,
+            budget=budget,
+            tol=tol,
+            method=NQMC(n_inner=n_inner, jackknife=True),
+            rng=self.learned.stream.child(4, child),
+            executor=self.executor,
+            progress=self.progress,
+            max_seconds=left,
+        )
+
+    def _share(self, found: Estimate) -> float:
+        """Share of route B in the answer of least variance."""
+        assert found.sample is not None
+        # By single θ: the covariance of a few blocks would be small by luck for some share.
+        rows = found.sample.f[:, :2]
+        (a, c), (_, b) = np.cov(rows, rowvar=False) / found.n_outer + self.base[1]
+        spread = a + b - 2.0 * c
+        return float(np.clip((a - c) / spread, 0.0, 1.0)) if spread > 0 else 1.0
+
+    def _assembled(
+        self,
+        found: Estimate,
+        routes: Estimate,
+        share: float,
+        spent: int,
+        tol: float | None = None,
+        rtol: float | None = None,
+    ) -> Estimate:
+        """The answer, from `found` or from its two `routes`."""
+        mix = np.array([1.0 - share, share])
+        base, base_covariance, (bound, bound_error) = self.base
+        both = base + np.asarray(routes.value)[:2]
+        assert routes.covariance is not None
+        covariance = routes.covariance[:2, :2] + base_covariance
+        if found is routes:
+            value, variance = float(mix @ both), float(mix @ covariance @ mix)
+        else:
+            value = float(mix @ base) + float(found.value)
+            variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
+        # KL(posterior ‖ q) has a long tail over data. Of one with index 2, a share of 1/√T of the
+        # mean is beyond the largest of T values, with a spread of the same size.
+        gap = float(np.asarray(routes.value)[3])
+        variance += (1.0 - share) * 2.0 * gap**2 / found.n_outer
+        notes, warned = list(found.diagnostics.get("notes", [])), list(found.warnings)
+        # Both routes estimate the same number if simulate and log_prob describe one experiment.
+        apart = abs(float(both[1] - both[0]))
+        allowed = NORMAL_95 * float(
+            np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 0.0))
+        )
+        variance += max(apart - 2.0 * allowed, 0.0) ** 2
+        if apart > 2.0 * allowed + _NEGLIGIBLE and routes.n_outer >= _FEWEST_DATA:
+            warned.append(
+                f"simulated pairs and likelihoods disagree about the gain, {both[0]:.4g} and "
+                f"{both[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
+                "proposal misses a part of the posterior; the interval is widened"
+            )
+        size = float(np.asarray(routes.value)[2])
+        if size < _LOW_SAMPLE_SIZE:
+            notes.append(
+                f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal "
+                "is far from the posterior; more simulations, fewer parameters or data that say "
+                "less would help"
+            )
+        status = found.status
+        half = NORMAL_95 * float(np.sqrt(variance))
+        if tol is not None or rtol is not None:
+            met = half <= 1.0001 * max(tol or 0.0, (rtol or 0.0) * abs(value))
+            status = "converged" if met else "limit" if status == "converged" else status
+            if status == "limit":
+                notes.append("simulated averages limit the accuracy: raise simulations")
+        sample = found.sample
+        if sample is not None:
+            rows = sample.f[:, :2] @ mix[:, None] + mix @ base
+            sample = replace(sample, f=rows, weights=sample.weights[:, :1])
+        return replace(
+            found,
+            sample=sample,
+            value=value,
+            std_error=float(np.sqrt(variance)),
+            covariance=None,
+            n_evaluations=spent,
+            method="importance",
+            status=status,
+            seconds=time.perf_counter() - self.started,
+            warnings=tuple(warned),
+            diagnostics={
+                "lower_bound": float(bound),
+                "lower_bound_error": float(bound_error),
+                "effective_sample_size": size,
+                "components": self.learned.blocks[0].proposal.components,
+                "simulations": self.learned.n_fit + self.n_base + found.n_outer,
+                "routes": both,
+                "share_of_route_b": share,
+                "error_inner": found.diagnostics.get("error_inner"),
+                "error_outer": found.diagnostics.get("error_outer"),
+                "error_simulations": float(np.sqrt(mix @ base_covariance @ mix)),
+                "notes": notes,
+            },
+        )
+
+
+def _inner_size(pilot: Estimate, room: int) -> int:
+    """N whose bias, which falls like 1/N, and variance, which needs many θ, are least together."""
+    bias, spread = float(pilot.diagnostics["error_inner"]), float(pilot.diagnostics["error_outer"])
+    scale = np.sqrt(pilot.n_evaluations / max(room, 1))
+
+    def error(n: int) -> float:
+        return float((bias * N_INNER / n) ** 2 + (spread * scale) ** 2 * n / N_INNER)
+
+    return min((N_INNER << i for i in range(5) if room >= 16 * (N_INNER << i) or i == 0), key=error)
+
+
+def _bound(learned: Learned, simulations: int, started: float) -> Estimate:
+    """The lower bound of a simulator without likelihood."""
+    n = _n_base(learned, simulations)
+    _, _, (value, error) = learned.base(n)
+    return Estimate(
+        value=float(value),
+        std_error=float(error),
+        n_evaluations=0,
+        n_outer=n,
+        n_inner=1,
+        method="lower bound",
+        status="lower bound",
+        seconds=time.perf_counter() - started,
+        problem=learned.experiment.name or "information gain",
+        diagnostics={
+            "lower_bound": float(value),
+            "lower_bound_error": float(error),
+            "components": learned.blocks[0].proposal.components,
+            "simulations": simulations,
+            "notes": [
+                "a lower bound of the gain (Barber and Agakov): without log_prob nothing is known "
+                "about the distance; the interval is that of the bound"
+            ],
+        },
+    )

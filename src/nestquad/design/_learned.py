@@ -1,0 +1,259 @@
+"""An experiment with proposals for its posteriors, as a nested expectation over data.
+
+With weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s, normalized at each y,
+
+    KL(posterior ‖ prior) = E_post[log q] − E_post[log p(θ)] + KL(posterior ‖ q)
+
+and KL(w ‖ r) over the draws estimates the last term without noise of first order: it vanishes where
+q is the posterior. E[log p(θ)] is known. E[log q] comes from simulated pairs (route A), or from
+draws of q at simulated data and Σ (w − r) log q (route B); both cost no likelihood. Route A without
+the last term is a lower bound (Barber and Agakov, 2003). The gain about some of the parameters is
+that about all of them less that about the others when these are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from nestquad._typing import Array
+from nestquad.design._experiment import Experiment
+from nestquad.design._proposal import NormalProposal, Proposal, fit_proposal
+from nestquad.distributions import Empirical, Law, Transport
+from nestquad.errors import InputError
+from nestquad.points import Sobol, Stream
+from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95
+
+# Pairs at which the likelihood is evaluated to find the size of log p(y): a regression on two
+# features needs no more, and they check the user's function before the budget is spent.
+_PAIRS = 32
+_BLOCKS = 16  # of a Sobol sequence, whose means show the error of simulated averages
+_DRAWS = 4  # of q at each simulated y, for its entropy: the spread over y counts more
+_LARGEST = 300.0  # log weights are cut there: squares stay below the largest number
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A posterior that the gain is made of: of all parameters given y, or of nuisance given ψ, y.
+
+    `own` are the latent coordinates that it is about; the others belong to its data.
+    """
+
+    proposal: Proposal
+    own: tuple[int, ...]
+    sign: float
+    offset: Array
+
+    def data(self, others: Array, y: Array) -> Array:
+        return y if others.shape[1] == 0 else np.concatenate([others, y], axis=1)
+
+    def log_evidence(self, data: Array) -> Array:
+        """log p(y) up to a few units, (T,)."""
+        return np.asarray(self.offset[0] + self.offset[1] * self.proposal.log_evidence(data))
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """An experiment under one design, with proposals learned from its simulations."""
+
+    experiment: Experiment
+    design: Any
+    targets: tuple[int, ...]
+    blocks: tuple[Block, ...]
+    stream: Stream
+    n_fit: int
+    n_pairs: int
+
+    @property
+    def nuisance(self) -> bool:
+        return len(self.blocks) > 1
+
+    def others(self, block: Block, latent: Array) -> Array:
+        """Latent coordinates that are data of a block, (T, ·)."""
+        return latent[:, list(self.targets)] if block.sign < 0 else latent[:, :0]
+
+    def outer(self) -> Law:
+        """The law of simulated data: (ψ, y, log p(y) of each block)."""
+        experiment, d = self.experiment, self.design
+
+        def fn(u: Array) -> Array:
+            flat = u.reshape(-1, u.shape[-1])
+            latent, y = experiment.simulated(flat, d)
+            known = latent[:, list(self.targets)] if self.nuisance else latent[:, :0]
+            sizes = [b.log_evidence(b.data(self.others(b, latent), y)) for b in self.blocks]
+            rows = np.concatenate([known, y, np.stack(sizes, axis=1)], axis=1)
+            return rows.reshape(*u.shape[:-1], -1)
+
+        return Transport(fn, dim=experiment.dim)
+
+    @property
+    def n_known(self) -> int:
+        return len(self.targets) if self.nuisance else 0
+
+    def inner(self, rows: Array) -> Law:
+        """Draws of each block's proposal, side by side."""
+        known, y = rows[:, : self.n_known], rows[:, self.n_known : -len(self.blocks)]
+        sizes = [block.proposal.base_dim for block in self.blocks]
+        starts = np.cumsum([0, *sizes])
+
+        def fn(u: Array) -> Array:
+            parts = []
+            for block, start, size in zip(self.blocks, starts, sizes, strict=False):
+                data = block.data(known if block.sign < 0 else known[:, :0], y)
+                parts.append(block.proposal.draws(data, u[..., start : start + size]))
+            return np.concatenate(parts, axis=-1)
+
+        return Transport(fn, dim=int(starts[-1]), batch=len(rows))
+
+    def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
+        """For each block latent parameters, log weight, log r, log q: only here are likelihoods."""
+        known = rows[..., : self.n_known]
+        y = rows[..., self.n_known : -len(self.blocks)]
+        found: list[tuple[Array, ...]] = []
+        start = 0
+        for i, block in enumerate(self.blocks):
+            k = len(block.own)
+            own, (log_ratio, log_r, log_q) = (
+                x[..., start : start + k],
+                np.moveaxis(x[..., start + k : start + k + 3], -1, 0),
+            )
+            start += k + 3
+            latent = own
+            if block.sign < 0:
+                shape = np.broadcast_shapes(own.shape[:-1], known.shape[:-1])
+                latent = np.empty((*shape, k + self.n_known))
+                latent[..., list(block.own)] = own
+                latent[..., list(self.targets)] = known
+            likelihood = self.experiment.log_likelihood(y, latent, self.design)
+            size = rows[..., i - len(self.blocks)]
+            log_w = np.clip(likelihood + log_ratio - size, -_LARGEST, _LARGEST)
+            found.append((latent, log_w, log_r, log_q))
+        return found
+
+    def g(self, x: Array, rows: Array) -> Array:
+        """w, w log(w/r), r, w log q, r log q and w² of each block."""
+        outputs = []
+        for _, log_w, log_r, log_q in self.weighted(x, rows):
+            w, r = np.exp(log_w), np.exp(log_r)
+            outputs += [w, w * (log_w - log_r), r, w * log_q, r * log_q, w * w]
+        return np.stack(outputs, axis=-1)
+
+    def f(self, j: Array) -> Array:
+        """Routes A and B, the effective sample size of a draw, and KL(posterior ‖ q) in all."""
+        first, second, size, total = 0.0, 0.0, 1.0, 0.0
+        for i, block in enumerate(self.blocks):
+            w, ws, r, wq, rq, ww = np.moveaxis(j[..., 6 * i : 6 * i + 6], -1, 0)
+            gap = ws / w - np.log(w / r)
+            total = total + gap
+            first = first + block.sign * gap
+            second = second + block.sign * (gap + wq / w - rq / r)
+            size = np.minimum(size, w * w / ww)
+        return np.stack([first, second, size, total], axis=-1)
+
+    def problem(self) -> NestedExpectation:
+        name = self.experiment.name or "information gain"
+        return NestedExpectation(self.outer(), self.inner, self.g, self.f, name=name)
+
+    def base(self, n: int) -> tuple[Array, Array, Array]:
+        """Mean E[log q] − E[log p] of both routes (2,), their covariance, and the lower bound.
+
+        From n simulations that no fit has seen. The lower bound comes with its standard error.
+        """
+        u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
+        latent, y = self.experiment.simulated(u, self.design)
+        routes = np.zeros((n, 2))
+        for i, block in enumerate(self.blocks):
+            proposal, data = block.proposal, block.data(self.others(block, latent), y)
+            stream = self.stream.child(3, i)
+            inside = Sobol().uniforms(stream, proposal.base_dim, (0, n), (0, _DRAWS))
+            logs = proposal.mean_logs(latent[:, list(block.own)], data, inside)
+            routes += block.sign * (logs - proposal.log_prior_mean)
+        bound = routes[:, 0]
+        if self.nuisance:
+            whole = self.blocks[0].proposal
+            assert isinstance(whole, NormalProposal)
+            prior = -0.5 * len(self.targets) * (1.0 + np.log(2.0 * np.pi))
+            bound = whole.log_marginal(latent, y, self.targets) - prior
+        means = np.stack([part.mean(axis=0) for part in np.array_split(routes, _BLOCKS)])
+        covariance = np.cov(means, rowvar=False) / _BLOCKS * _student(_BLOCKS)
+        blocks = [part.mean() for part in np.array_split(bound, _BLOCKS)]
+        error = np.std(blocks, ddof=1) * np.sqrt(_student(_BLOCKS) / _BLOCKS)
+        return routes.mean(axis=0), covariance, np.array([bound.mean(), error])
+
+
+def _student(n: int) -> float:
+    """Square of Student's factor at 95 %: a variance from n values is itself uncertain."""
+    return float(stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
+
+
+def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream) -> Learned:
+    """Simulate, and fit the proposals; a few likelihoods find their size."""
+    if experiment.targets is not None:
+        experiment, targets = experiment.split
+    else:
+        targets = ()
+    points, dim = Sobol(), experiment.dim
+
+    @lru_cache(maxsize=1)
+    def simulated(n: int) -> tuple[Array, Array]:
+        """Latent coordinates and data."""
+        return experiment.simulated(
+            points.uniforms(stream.child(1), dim, (0, 1), (0, n))[0], design
+        )
+
+    simulated(2)  # a look at what the user's function returns
+    prior = experiment.prior_law if isinstance(experiment.prior_law, Empirical) else None
+    most = simulations // 2
+
+    def pairs(n: int) -> tuple[Array, Array]:
+        latent, y = simulated(n)
+        return (latent if prior is None else experiment.theta(latent)), y
+
+    proposal, n_fit = fit_proposal(pairs, most, prior)
+    everything = tuple(range(proposal.base_dim))
+    if experiment.log_prob is None:
+        if targets:
+            chosen = list(targets)
+            proposal, n_fit = fit_proposal(
+                lambda n: (simulated(n)[0][:, chosen], simulated(n)[1]), most
+            )
+            everything = targets
+        blocks = [Block(proposal, everything, 1.0, np.zeros(2))]
+        return Learned(experiment, design, targets, tuple(blocks), stream, n_fit, 0)
+    blocks = [Block(proposal, everything, 1.0, np.zeros(2))]
+    if targets:
+        rest = tuple(i for i in everything if i not in targets)
+
+        def conditional(n: int) -> tuple[Array, Array]:
+            latent, y = simulated(n)
+            return latent[:, rest], np.concatenate([latent[:, list(targets)], y], axis=1)
+
+        second, more = fit_proposal(conditional, most)
+        blocks.append(Block(second, rest, -1.0, np.zeros(2)))
+        n_fit = max(n_fit, more)
+    found = Learned(experiment, design, targets, tuple(blocks), stream, n_fit, _PAIRS)
+    latent, y = (part[:_PAIRS] for part in simulated(n_fit))
+    likelihood = experiment.log_likelihood(y, latent, design)
+    if np.isneginf(likelihood).any():
+        at = int(np.argmax(np.isneginf(likelihood)))
+        raise InputError(
+            "log_prob",
+            f"-inf for data that simulate made, y = {y[at]}",
+            "a finite log likelihood there",
+            "simulate and log_prob have to describe the same experiment.",
+        )
+    sized = []
+    for block in blocks:
+        data, own = block.data(found.others(block, latent), y), latent[:, list(block.own)]
+        proposal = block.proposal
+        size = likelihood + proposal.log_prior_at(own) - proposal.log_density(own, data)
+        shape = proposal.log_evidence(data)
+        # Slope 1 where the data enter the mixture as they are; the intercept holds the units.
+        slope = float(np.clip(np.polyfit(shape, size, 1)[0], 0.0, 1.0)) if np.ptp(shape) else 0.0
+        sized.append(replace(block, offset=np.array([np.mean(size - slope * shape), slope])))
+    return replace(found, blocks=tuple(sized))

@@ -1,0 +1,392 @@
+"""Proposals for the posterior, learned from simulated pairs (θ, y) alone: no likelihood is spent.
+
+A quadratic regression predicts θ from y, and a Gaussian mixture of its residuals and y, conditioned
+on y, is q(θ | y). Draws come from a wider law: components stretched, and a share of the prior.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+
+from nestquad._typing import Array, Mask
+from nestquad.design._mixture import LOG_2PI, Conditional, Mixture, log_normal, one_normal, whitened
+from nestquad.distributions import Empirical
+
+# Share of the prior among draws, and stretch of components: both bound the weights of importance
+# where the mixture misses a part of the posterior, and cost a tenth of the draws.
+PRIOR_SHARE, STRETCH = 0.1, 1.15
+# Shares of the prior in q itself, of which held-out simulations choose: where data say little about
+# one side, as no success says about small chances, the posterior has the tail of the prior.
+_SHARES = (0.0, 0.01, 0.03, 0.1)
+# Twice as many components have to raise the held-out log density by this. A draw's effective number
+# is about exp(−2 KL): less than 2 % of the draws are at stake.
+_WORTHWHILE = 0.01
+# Simulations of a fit with few components, and for each component of a larger one: at least three
+# for each of its parameters in eight dimensions.
+_FEWEST, _FOR_EACH = 6144, 256
+MOST_COMPONENTS = 64
+# Data with more coordinates enter the mixture by their prediction of θ only.
+_MOST_COORDINATES = 8
+_ROWS = 256  # data whose weights of all samples are computed together
+
+Simulations = Callable[[int], tuple[Array, Array]]
+"""Parameters, in coordinates to regress in, and data of the first n simulations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Standardized data, and a quadratic regression of the latent parameters on them."""
+
+    counts: Mask
+    center: Array
+    scale: Array
+    coefficients: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, latent: Array, y: Array) -> Summary:
+        counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
+        v = _stable(y, counts)
+        center, scale = v.mean(axis=0), v.std(axis=0)
+        scale = np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0)
+        empty = np.zeros((0, latent.shape[1]))
+        blank = cls(counts, center, scale, empty, np.ones(latent.shape[1]))
+        features = blank._features(y)
+        gram = features.T @ features
+        gram += 1e-9 * len(y) * np.eye(len(gram))
+        coefficients = np.asarray(np.linalg.solve(gram, features.T @ latent), dtype=np.float64)
+        residual = latent - features @ coefficients
+        spread = np.maximum(residual.std(axis=0), 1e-9)
+        return cls(counts, center, scale, coefficients, spread)
+
+    def standardized(self, y: Array) -> Array:
+        return np.asarray((_stable(y, self.counts) - self.center) / self.scale)
+
+    def _features(self, y: Array) -> Array:
+        v = self.standardized(y)
+        parts = [np.ones_like(v[:, :1]), v]
+        if v.shape[1] <= 4 * _MOST_COORDINATES:  # squares of more are too many to estimate
+            i, j = np.triu_indices(v.shape[1])
+            parts.append(v[:, i] * v[:, j])
+        return np.concatenate(parts, axis=1)
+
+    def prediction(self, y: Array) -> Array:
+        # einsum without BLAS: the bits of a row do not depend on the number of rows.
+        return np.asarray(np.einsum("tf,fk->tk", self._features(y), self.coefficients))
+
+    def given(self, y: Array) -> Array:
+        """Coordinates (T, m) on which the mixture is conditioned."""
+        if y.shape[1] <= _MOST_COORDINATES:
+            return self.standardized(y)
+        return self.prediction(y)
+
+
+def _stable(y: Array, counts: Mask) -> Array:
+    """Counts by Anscombe's square root, whose variance hardly depends on their mean."""
+    return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal(ABC):
+    """q(θ | y) in latent coordinates of θ: draws with their log weights, and densities.
+
+    `draws` returns rows of latent coordinates, log prior − log of the sampled law, log q − log of
+    the sampled law, and log q.
+    """
+
+    summary: Summary
+    conditional: Conditional
+    share: float
+    score: float
+
+    @property
+    def components(self) -> int:
+        return self.conditional.law.size
+
+    @property
+    def n_latent(self) -> int:
+        return int(self.summary.spread.size)
+
+    @property
+    @abstractmethod
+    def base_dim(self) -> int:
+        """Uniforms behind one draw, and its number of latent coordinates."""
+
+    @abstractmethod
+    def log_prior_at(self, latent: Array) -> Array:
+        """Log of the prior (T,) at latent coordinates (T, base_dim)."""
+
+    @property
+    @abstractmethod
+    def log_prior_mean(self) -> float:
+        """E[log prior] under the prior, which is also its mean over posteriors."""
+
+    @abstractmethod
+    def draws(self, y: Array, uniform: Array) -> Array:
+        """(T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim)."""
+
+    @abstractmethod
+    def log_density(self, latent: Array, y: Array) -> Array:
+        """log q (T,) at one θ for each row of data."""
+
+    @abstractmethod
+    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
+        """log q at one θ, and E_q[log q] by draws or exactly, for each row of data: (T, 2)."""
+
+    def log_evidence(self, y: Array) -> Array:
+        """The mixture's own log density of the data, (T,): log p(y) up to a map of y."""
+        return self.conditional.at(self.summary.given(y))[2]
+
+    def _parts(self, y: Array) -> tuple[Array, Array]:
+        """Log weights (T, K) and means (T, K, k) of the components."""
+        weights, means, _ = self.conditional.at(self.summary.given(y))
+        return weights, self.summary.prediction(y)[:, None] + means * self.summary.spread
+
+    @cached_property
+    def _factors(self) -> tuple[Array, Array, Array]:
+        """Lower factors (K, k, k) of the components, their inverses and log determinants."""
+        factor = np.linalg.cholesky(self.conditional.law.covariances)
+        factor = np.asarray(self.summary.spread[:, None] * factor, dtype=np.float64)
+        logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        return np.asarray(factor), np.asarray(np.linalg.inv(factor)), np.asarray(logs)
+
+
+class NormalProposal(Proposal):
+    """For parameters driven by standard normals."""
+
+    @property
+    def base_dim(self) -> int:
+        return self.n_latent
+
+    @property
+    def log_prior_mean(self) -> float:
+        return -0.5 * self.n_latent * (1.0 + LOG_2PI)
+
+    def log_prior_at(self, latent: Array) -> Array:
+        return log_normal(latent)
+
+    def draws(self, y: Array, uniform: Array) -> Array:
+        weights, means = self._parts(y)
+        z = self._drawn(weights, means, uniform, PRIOR_SHARE, STRETCH)
+        log_q, log_wide = self._log_densities(z, weights, means)
+        log_prior = log_normal(z)
+        sampled = np.logaddexp(
+            math.log1p(-PRIOR_SHARE) + log_wide, math.log(PRIOR_SHARE) + log_prior
+        )
+        columns = [log_prior - sampled, log_q - sampled, log_q]
+        return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
+
+    def log_density(self, latent: Array, y: Array) -> Array:
+        return self._log_densities(latent[:, None], *self._parts(y))[0][:, 0]
+
+    def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
+        """log q (T,) of some of the parameters."""
+        weights, means = self._parts(y)
+        factor = self._factors[0][:, kept]
+        law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
+        inverse, logs = law.inverse
+        white = whitened(inverse, latent[:, None, kept] - means[:, :, kept])
+        log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1))
+        return with_share(self.share, log_q, log_normal(latent[:, kept]))
+
+    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
+        weights, means = self._parts(y)
+        at = self._log_densities(latent[:, None], weights, means)[0][:, 0]
+        if self.components == 1 and self.share == 0:
+            return np.stack(
+                [at, np.full(len(y), self.log_prior_mean - self._factors[2][0])], axis=1
+            )
+        z = self._drawn(weights, means, uniform, self.share, 1.0)
+        return np.stack([at, self._log_densities(z, weights, means)[0].mean(axis=1)], axis=1)
+
+    def _drawn(
+        self, weights: Array, means: Array, uniform: Array, share: float, stretch: float
+    ) -> Array:
+        """Draws (T, N, k): the first uniform chooses a component and drives the first normal."""
+        rows, k = len(weights), self.n_latent
+        u = np.broadcast_to(uniform, (rows, *uniform.shape[1:]))
+        mass = np.concatenate([np.full((rows, 1), share), (1.0 - share) * np.exp(weights)], axis=1)
+        edges = np.cumsum(mass, axis=1)
+        edges /= edges[:, -1:]
+        chosen = (u[..., 0, None] > edges[:, None, :-1]).sum(axis=-1)
+        low = np.concatenate([np.zeros((rows, 1)), edges[:, :-1]], axis=1)
+        below = np.take_along_axis(low, chosen, axis=1)
+        width = np.take_along_axis(edges, chosen, axis=1) - below
+        first = np.clip((u[..., 0] - below) / np.maximum(width, 1e-300), 1e-12, 1.0 - 1e-12)
+        s = ndtri(np.concatenate([first[..., None], u[..., 1:]], axis=-1))
+        factors = np.concatenate([np.eye(k)[None], stretch * self._factors[0]])
+        centers = np.concatenate([np.zeros((rows, 1, k)), means], axis=1)
+        centers = np.take_along_axis(centers, chosen[..., None], axis=1)
+        return np.asarray(whitened(factors[chosen], s) + centers)
+
+    def _log_densities(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array]:
+        """log q and log of the stretched q at z (T, N, k), one component at a time."""
+        _, inverse, logs = self._factors
+        plain, wide = [], []
+        for c in range(self.components):
+            white = whitened(inverse[c], z - means[:, None, c])
+            square = -0.5 * np.einsum("...i,...i->...", white, white)
+            constant = weights[:, None, c] - logs[c] - 0.5 * self.n_latent * LOG_2PI
+            plain.append(square + constant)
+            wide.append(square / STRETCH**2 + constant - self.n_latent * math.log(STRETCH))
+        log_q = with_share(self.share, np.asarray(logsumexp(plain, axis=0)), log_normal(z))
+        return log_q, np.asarray(logsumexp(wide, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class SampleProposal(Proposal):
+    """For a prior of weighted samples: probabilities of the samples given data.
+
+    They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
+    The latent coordinate is a sample's number. Log probabilities are relative to p̂, as those of a
+    density: entropies then do not follow how dense the samples are.
+    """
+
+    prior: Empirical
+    log_prior: Array
+    log_cloud: Array
+
+    @property
+    def base_dim(self) -> int:
+        return 1
+
+    @property
+    def log_prior_mean(self) -> float:
+        return float(self.prior.weights @ (self.log_prior + self.log_cloud))
+
+    def log_prior_at(self, latent: Array) -> Array:
+        return np.asarray((self.log_prior + self.log_cloud)[latent[:, 0].astype(int)])
+
+    def draws(self, y: Array, uniform: Array) -> Array:
+        parts = [
+            self._drawn(y[i : i + _ROWS], uniform[i : i + _ROWS] if len(uniform) > 1 else uniform)
+            for i in range(0, len(y), _ROWS)
+        ]
+        return np.concatenate(parts)
+
+    def _drawn(self, y: Array, uniform: Array) -> Array:
+        log_q = self._log_probabilities(y)
+        sampled = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+        edges = np.cumsum(sampled, axis=1)
+        u = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1]))
+        rows = [np.searchsorted(e[:-1] / e[-1], one) for e, one in zip(edges, u, strict=True)]
+        index = np.stack(rows)
+        log_q, log_sampled = (
+            np.take_along_axis(one, index, axis=1) for one in (log_q, np.log(sampled))
+        )
+        density = log_q + self.log_cloud[index]
+        columns = [self.log_prior[index] - log_sampled, log_q - log_sampled, density]
+        return np.stack([index, *columns], axis=-1)
+
+    def log_density(self, latent: Array, y: Array) -> Array:
+        return self.mean_logs(latent, y, np.empty(0))[:, 0]
+
+    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
+        parts = []
+        for i in range(0, len(y), _ROWS):
+            log_q = self._log_probabilities(y[i : i + _ROWS])
+            density = log_q + self.log_cloud
+            at = np.take_along_axis(density, latent[i : i + _ROWS].astype(int), axis=1)[:, 0]
+            parts.append(np.stack([at, (np.exp(log_q) * density).sum(axis=1)], axis=1))
+        return np.concatenate(parts)
+
+    def _log_probabilities(self, y: Array) -> Array:
+        """log q (T, n) of all samples."""
+        weights, means = self._parts(y)
+        _, inverse, logs = self._factors
+        parts = []
+        for c in range(self.components):
+            sample = np.einsum("ij,nj->ni", inverse[c], self.prior.samples)
+            center = np.einsum("ij,tj->ti", inverse[c], means[:, c])
+            square = (sample**2).sum(axis=1) + (center**2).sum(axis=1)[:, None]
+            square -= 2.0 * np.einsum("ti,ni->tn", center, sample)
+            parts.append(weights[:, None, c] - logs[c] - 0.5 * square)
+        total = logsumexp(parts, axis=0) + self.log_prior - self.log_cloud
+        log_q = np.asarray(total - logsumexp(total, axis=1, keepdims=True))
+        return with_share(self.share, log_q, self.log_prior)
+
+
+def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
+    """Log of a mixture of q and a share of the prior."""
+    if share == 0:
+        return log_q
+    return np.logaddexp(math.log1p(-share) + log_q, math.log(share) + log_prior)
+
+
+def fit_proposal(
+    simulations: Simulations, most: int, prior: Empirical | None = None
+) -> tuple[Proposal, int]:
+    """A proposal from at most that many simulations, and their number.
+
+    Components double while held-out data gain by it, and simulations with them. A quarter of the
+    simulations is held out.
+    """
+    n = min(_FEWEST, most)
+    found, tried = _fitted(*simulations(n), None, prior), 1
+    start = found.mixture
+    while 2 * tried <= MOST_COMPONENTS:
+        tried *= 2
+        more = min(most, max(n, tried * _FOR_EACH))
+        if more < tried * _FOR_EACH // 2:
+            break
+        if more > n:  # scores are comparable on the same simulations only
+            n = more
+            found = _fitted(*simulations(n), found.mixture, prior)
+        candidate = _fitted(*simulations(n), start.split(), prior)
+        start = candidate.mixture
+        gain = candidate.proposal.score - found.proposal.score
+        if gain > 0:
+            found = candidate
+        if gain < _WORTHWHILE and tried >= 4:
+            break
+    return found.proposal, n
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    proposal: Proposal
+    mixture: Mixture
+
+
+def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | None) -> _Fitted:
+    n = 3 * len(y) // 4
+    summary = Summary.of(latent[:n], y[:n])
+    residual = (latent - summary.prediction(y)) / summary.spread
+    x = np.concatenate([residual, summary.given(y)], axis=1)
+    mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
+    conditional = Conditional.of(mixture, latent.shape[1])
+    joint = logsumexp(mixture.log_parts_fast(x[n:]), axis=1)
+    given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
+    log_q = joint - given - np.log(summary.spread).sum()
+    if prior is not None:
+        log_prior, share = np.log(np.maximum(prior.weights, 1e-300)), _SHARES[1]
+        sampled = SampleProposal(
+            summary, conditional, share, float(log_q.mean()), prior, log_prior, _cloud(prior)
+        )
+        return _Fitted(sampled, mixture)
+    # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
+    shares = _SHARES if mixture.size == 1 else _SHARES[1:]
+    scores = {x: float(with_share(x, log_q, log_normal(latent[n:])).mean()) for x in shares}
+    share = max(scores, key=lambda x: scores[x])
+    return _Fitted(NormalProposal(summary, conditional, share, scores[share]), mixture)
+
+
+@lru_cache(maxsize=4)
+def _cloud(prior: Empirical) -> Array:
+    """Log density (n,) of weighted samples by a mixture of eight normals, in their own units."""
+    mean = prior.weights @ prior.samples
+    sd = np.sqrt(prior.weights @ (prior.samples - mean) ** 2)
+    x = (prior.samples - mean) / np.where(sd > 0, sd, 1.0)
+    levels = (np.arange(4096) + 0.5) / 4096
+    rows = x[np.searchsorted(np.cumsum(prior.weights)[:-1], levels)]
+    mixture = one_normal(rows)
+    for _ in range(3):
+        mixture = mixture.split().fitted(rows)
+    return np.asarray(logsumexp(mixture.log_parts(x), axis=1))

@@ -1,0 +1,1 @@
+"""Design of experiments: six problems and random families with known information gain."""

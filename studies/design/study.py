@@ -1,0 +1,229 @@
+"""The study of designs: errors, coverage and tolerances of `nestquad.design.eig`, and rivals."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nestquad import design
+from nestquad.errors import NestquadError
+from studies.design import families, problems, rivals
+from studies.promises.cells import provenance
+from studies.runner.ledger import Outcome, Run, Task
+from studies.runner.result import Result, Table, Verdict, columns
+from studies.runner.study import Settings, Study, run_studies
+
+# Mean errors to reach at 1,000 and 10,000 likelihoods.
+_TARGETS = {
+    "linear": (0.005, 0.002),
+    "psychometric": (0.025, 0.006),
+    "death": (0.01, 0.002),
+    "sources": (0.2, 0.05),
+    "ab_test": (0.02, 0.006),
+    "pharmacokinetics": (0.03, 0.006),
+}
+_BUDGETS = (1e3, 1e4)
+_COVERAGE, _KEPT = 0.90, 0.95
+_OURS, _TOLERANCE = "nestquad", "nestquad tol"
+# The error of exact values by quadrature over simulated data: 3·10⁻⁴, and 10⁻³ for two sources.
+_SLACK = {"sources": 1e-3, "linear": 1e-12, "psychometric": 1e-6, "death": 1e-9, "ab_test": 1e-6}
+_DEFAULT_SLACK = 3e-4
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run, and what the tables are made of."""
+
+    problems: tuple[str, ...] = tuple(_TARGETS)
+    families: tuple[str, ...] = tuple(families.FAMILIES)
+    seeds: tuple[int, ...] = (1, 3, 5, 7, 9)
+    parity: str = "odd"
+    budgets: tuple[float, ...] = _BUDGETS
+    tolerances: tuple[float, ...] = (0.02,)
+    runs: int = 100
+    rivals: tuple[str, ...] = ()
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        wanted = {"odd": (1,), "even": (0,), "both": (0, 1)}[self.parity]
+        return tuple(f"{f}-{s}" for f in self.families for s in self.seeds if s % 2 in wanted)
+
+    def tasks(self) -> Iterator[Task]:
+        for replicate in range(self.runs):
+            for goal in self.budgets:
+                yield from (Task(name, _OURS, goal, replicate) for name in self.problems)
+        # Families have many problems, and need few runs of each.
+        few = max(1, self.runs // 20)
+        for name in (*self.problems, *self.drawn):
+            for replicate in range(few):
+                if name in self.drawn:
+                    yield from (Task(name, _OURS, goal, replicate) for goal in self.budgets)
+                yield from (Task(name, _TOLERANCE, goal, replicate) for goal in self.tolerances)
+        for name in self.problems:
+            for rival in self.rivals:
+                goals = rivals.GOALS if rivals.fits(rival, name) else ()
+                yield from (Task(name, rival, g, r) for g in goals for r in range(min(few, 5)))
+
+
+def case_of(name: str) -> problems.Case:
+    family, _, seed = name.rpartition("-")
+    return families.draw(family, int(seed)) if family else problems.case(name)
+
+
+def _measure(task: Task) -> Outcome:
+    case = case_of(task.problem)
+    seed, started = 2 * task.seed, time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if task.method == _OURS:
+                found = design.eig(case.experiment, case.design, budget=task.size, rng=seed)
+            elif task.method == _TOLERANCE:
+                found = design.eig(
+                    case.experiment, case.design, tol=task.goal, budget=1_000_000, rng=seed
+                )
+            else:
+                found = rivals.run(task.method, task.problem, case, task.size, seed)
+    except (NestquadError, ArithmeticError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        return Outcome(math.nan, 0, covered=0.0, status="failed", chosen=reason)
+    error = abs(float(found.value) - case.exact)
+    slack = _SLACK.get(task.problem.partition("-")[0], _DEFAULT_SLACK)
+    return Outcome(
+        value=float(found.value),
+        error=error,
+        half_width=float(found.half_width),
+        covered=float(error <= found.half_width + slack),
+        evaluations=found.n_evaluations,
+        seconds=round(time.process_time() - started, 4),
+        status=found.status,
+        chosen=f"K={found.diagnostics.get('components', '')}",
+    )
+
+
+def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str) -> None:
+    """Run what the ledger lacks, and write page and data."""
+    settings = Settings(jobs=jobs, data=out / "data")
+    name = "design_study" if selection.parity == "odd" else f"design_study_{selection.parity}"
+
+    def run(settings: Settings) -> Result:
+        ledger = settings.ledger("design")
+        tasks = list(selection.tasks())
+        if fresh:
+            wanted = set(tasks)
+            ledger.retire(lambda one: one.task in wanted)
+        settings.collect(ledger, tasks, _measure)
+        return tabulate([ledger.runs[task] for task in tasks], selection)
+
+    study = Study(name=name, title="Information gain", about=_ABOUT, run=run, command=command)
+    run_studies([study], [study], settings, out / f"{name}.md", _HEAD, command)
+
+
+def tabulate(runs: list[Run], selection: Selection) -> Result:
+    budgets, tolerances, others = [], [], []
+    groups: dict[tuple[str, str, float], list[Run]] = {}
+    for run in runs:
+        family = run.problem.rpartition("-")[0]
+        name = f"random {family}" if family else run.problem
+        groups.setdefault((name, run.method, run.goal), []).append(run)
+    for (name, method, goal), mine in groups.items():
+        errors = np.array([run.error for run in mine])
+        row: dict[str, Any] = {
+            "problem": name,
+            "goal": goal,
+            "runs": len(mine),
+            "error": float(np.nanmean(errors)),
+            "half": float(np.nanmedian([run.half_width for run in mine])),
+            "coverage": float(np.mean([run.covered for run in mine])),
+            "evaluations": round(float(np.mean([run.evaluations for run in mine]))),
+            "seconds": float(np.median([run.seconds for run in mine])),
+            "failed": sum(run.failed for run in mine),
+        }
+        if method == _OURS:
+            at = _BUDGETS.index(goal) if goal in _BUDGETS else None
+            row["target"] = "" if at is None or name not in _TARGETS else f"{_TARGETS[name][at]:g}"
+            budgets.append(row)
+        elif method == _TOLERANCE:
+            done = [run for run in mine if run.status == "converged"]
+            row["converged"] = len(done) / len(mine)
+            row["kept"] = float(np.mean([run.error <= goal for run in done])) if done else math.nan
+            tolerances.append(row)
+        else:
+            others.append({**row, "method": method})
+    tables = (
+        Table(
+            "budgets",
+            "Fixed numbers of likelihoods, fresh simulations and proposals in each run.",
+            columns(
+                "goal = likelihoods: count; problem; runs: count; error = mean error: error; "
+                "target = to reach: cell; half = median half-width: error; "
+                "coverage = 95 % interval covers: percent; seconds = CPU: seconds; failed: count"
+            ),
+            tuple(sorted(budgets, key=lambda row: row["goal"])),
+        ),
+        Table(
+            "tolerances",
+            "Tolerances, at most a million likelihoods.",
+            columns(
+                "goal = tolerance: cell; problem; runs: count; converged: percent; kept: percent; "
+                "error = mean error: error; evaluations = likelihoods: count; "
+                "seconds = CPU: seconds"
+            ),
+            tuple(tolerances),
+        ),
+        Table(
+            "rivals",
+            "Other estimators of the same gain.",
+            columns(
+                "problem; method; evaluations = likelihoods: count; runs: count; "
+                "error = mean error: error; seconds = CPU: seconds; failed: count"
+            ),
+            tuple(sorted(others, key=lambda row: (row["problem"], row["method"], row["goal"]))),
+        ),
+    )
+    return Result(
+        tables=tuple(table for table in tables if table.rows),
+        verdicts=tuple(_verdicts(budgets, tolerances)),
+        **provenance(runs),
+    )
+
+
+def _verdicts(budgets: list[dict[str, Any]], tolerances: list[dict[str, Any]]) -> Iterator[Verdict]:
+    for row in budgets:
+        what = f"{row['problem']}, {row['goal']:,.0f} likelihoods"
+        if row["target"]:
+            met = row["error"] <= float(row["target"]) if row["runs"] >= 6 else None
+            yield Verdict.of(
+                f"mean error, {what}", f"≤ {row['target']}", f"{row['error']:.2g}", met
+            )
+        met = row["coverage"] >= _COVERAGE if row["runs"] >= 20 else None
+        share = f"{100 * row['coverage']:.0f} % of {row['runs']}"
+        yield Verdict.of(f"coverage, {what}", f"≥ {100 * _COVERAGE:.0f} %", share, met)
+    if tolerances:
+        weights = [row["converged"] * row["runs"] for row in tolerances]
+        known = [(row["kept"], w) for row, w in zip(tolerances, weights, strict=True) if w]
+        kept = sum(k * w for k, w in known) / sum(w for _, w in known) if known else math.nan
+        share = f"{100 * kept:.0f} % of {sum(weights):.0f} converged"
+        yield Verdict.of(
+            "tolerance kept, all problems", f"≥ {100 * _KEPT:.0f} %", share, kept >= _KEPT
+        )
+
+
+_HEAD = (
+    "<!-- Written by `python -m studies design`; change studies/design, not this. -->\n"
+    "# Information gain: the study\n"
+)
+_ABOUT = """
+`nestquad.design.eig` on six experiments and on random families of linear, logistic, binomial and
+nonlinear-regression experiments, whose gain is known by closed form, enumeration or dense
+quadrature (`studies/design/problems.py`, `studies/design/families.py`). Each run has simulations, a
+proposal and random numbers of its own. Likelihoods are counted; simulations are not, and are at
+most 65,536 a run.
+"""

@@ -1,0 +1,203 @@
+"""Comparison, search, sequence, utilities, Pyro models, command line and report."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from test_design_gain import SD, line, line_gain, line_mean
+
+import nestquad as nq
+from nestquad import design
+from nestquad.cli import main
+
+FEW = {"simulations": 4096}
+
+
+def test_designs_are_compared_with_common_random_numbers():
+    designs = np.linspace(0.0, 2.0, 5)
+    found = design.compare(line(), designs, budget=5000, rng=0, **FEW)
+    assert found.best == 4
+    assert np.abs(found.values - line_gain(designs)).max() < 0.01
+    assert found.prob_best.sum() == pytest.approx(1.0)
+    assert found.prob_best[4] > 0.99
+    assert np.linalg.eigvalsh(found.covariance)[0] > -1e-12
+    gain, error = found.difference(4, 0)
+    assert abs(gain - (line_gain(2.0) - line_gain(0.0))) < 1.96 * error + 0.005
+    assert found.n_evaluations <= 5000
+    frame = found.to_frame()
+    assert list(frame["design"]) == ["0", "0.5", "1", "1.5", "2"]
+    assert json.loads(found.to_json())["best"] == 4
+    assert "P(best)" in str(found)
+
+
+def test_the_best_design_in_a_box_is_found():
+    # A bump: the response is steepest at 0.7.
+    bump = design.Experiment(
+        prior=nq.Normal(),
+        log_prob=lambda y, t, d: -0.5 * ((y - np.exp(-4 * (d - 0.7) ** 2) * t) / 0.2)[..., 0] ** 2,
+        simulate=lambda t, e, d: np.exp(-4 * (d - 0.7) ** 2) * t + 0.2 * e,
+        noise=nq.Normal(),
+    )
+    found = design.optimize(bump, [(0.0, 2.0)], budget=4000, rng=0, **FEW)
+    assert abs(found.design[0] - 0.7) < 0.1
+    exact = 0.5 * np.log(1 + np.exp(-8 * (found.design[0] - 0.7) ** 2) / 0.04)
+    assert abs(found.estimate.value - exact) < 0.01
+    assert found.n_evaluations <= 4000
+    assert "designs tried" in str(found)
+
+
+def test_candidates_may_be_words():
+    slopes = {"flat": 0.1, "steep": 3.0, "middle": 1.0}
+    words = design.Experiment(
+        prior=nq.Normal(),
+        log_prob=lambda y, t, d: -0.5 * (y - slopes[d] * t)[..., 0] ** 2,
+        simulate=lambda t, e, d: slopes[d] * t + e,
+        noise=nq.Normal(),
+    )
+    found = design.optimize(words, candidates=list(slopes), budget=2500, rng=0, **FEW)
+    assert found.design == "steep"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 4000}, "bounds: got both or neither"),
+        ({"bounds": [(1.0, 0.0)], "budget": 4000}, "low < high"),
+        ({"bounds": [(0.0, 1.0)], "budget": 100}, "budget: got 100"),
+        ({"candidates": [1.0], "budget": 4000}, "at least two"),
+    ],
+)
+def test_wrong_searches_are_refused(settings, message):
+    with pytest.raises(nq.InputError, match=message):
+        design.optimize(line(), **settings)
+
+
+def test_a_sequence_ends_at_the_conjugate_posterior():
+    sequence, truth = design.Sequential(line(), rng=0), np.array([0.3, -1.0])
+    for i in range(3):
+        chosen = sequence.next([-2.0, 0.0, 2.0], simulations=1024)
+        assert abs(chosen) == 2.0 or i > 0
+        sequence.tell(chosen, line_mean(truth, chosen) + 0.1)
+    rows = np.array([[1.0, d] for d, _ in sequence.data])
+    y = np.array([one[0] for _, one in sequence.data])
+    cov = np.linalg.inv(np.eye(2) + rows.T @ rows / SD**2)
+    law = sequence.posterior
+    assert np.abs(law.mean() - cov @ rows.T @ y / SD**2).max() < 0.03
+    spread = np.sqrt(law.weights @ (law.samples - law.mean()) ** 2)
+    assert np.abs(spread / np.sqrt(np.diag(cov)) - 1).max() < 0.06
+    assert sequence.comparison is not None
+    assert sequence.n_evaluations > 3 * sequence.particles
+
+
+def test_a_surprising_result_is_taken_in_by_degrees():
+    sharp = line(
+        log_prob=lambda y, t, d: -0.5 * ((y - line_mean(t, d)) / 0.01)[..., 0] ** 2,
+        prior=nq.Normal(np.zeros(2)),
+    )
+    sequence = design.Sequential(sharp, rng=0)
+    sequence.tell(0.0, [2.5])
+    law = sequence.posterior
+    assert abs(law.mean()[0] - 2.5) < 0.01
+    assert abs(law.samples[:, 1].std() - 1.0) < 0.1
+    with pytest.raises(nq.InputError, match="finite data"):
+        sequence.tell(0.0, [np.nan])
+
+
+def test_variance_reduction_and_decisions_have_closed_forms():
+    left = design.variance_reduction(line(), 1.0, budget=4000, rng=0, **FEW)
+    assert abs(left.value - 2 / 2.25) <= left.half_width < 0.05
+    one = design.variance_reduction(line(target=1), 1.0, budget=4000, rng=0, **FEW)
+    assert abs(one.value - 1 / 2.25) <= one.half_width < 0.05
+    # The sum of the parameters, or nothing: E max(m, 0) of a normal posterior mean m.
+    worth = design.decision_value(
+        line(),
+        1.0,
+        lambda t: np.stack([t.sum(axis=-1), np.zeros(t.shape[:-1])], axis=-1),
+        budget=4000,
+        rng=0,
+        **FEW,
+    )
+    assert abs(worth.value - np.sqrt(4 / 2.25 / (2 * np.pi))) <= worth.half_width < 0.1
+    with pytest.raises(nq.InputError, match="payoff"):
+        design.decision_value(line(), 1.0, lambda t: t[..., 0], budget=1000)
+
+
+def test_pyro_models_become_experiments():
+    pyro, torch = pytest.importorskip("pyro"), pytest.importorskip("torch")
+    dist = pyro.distributions
+
+    def model(d):
+        with pyro.plate_stack("plate", d.shape[:-1]):
+            a = pyro.sample("a", dist.Normal(torch.zeros((), dtype=torch.double), 1.0))
+            b = pyro.sample("b", dist.Normal(torch.zeros((), dtype=torch.double), 1.0))
+            pyro.sample("y", dist.Normal(a + b * d[..., 0], SD))
+
+    whole = design.from_pyro(model, ["y"], ["a", "b"])
+    est = design.eig(whole, [1.0], budget=1000, rng=0, **FEW)
+    assert abs(est.value - line_gain(1.0)) < 0.01
+    slope = design.from_pyro(model, "y", "b")
+    est = design.eig(slope, [1.0], budget=1000, rng=0, **FEW)
+    assert abs(est.value - 0.5 * np.log(2.25 / 1.25)) < 0.01
+    with pytest.raises(nq.InputError, match="targets"):
+        design.from_pyro(model, "y", "c")
+
+
+def test_pyro_counts_and_positive_parameters():
+    pyro, torch = pytest.importorskip("pyro"), pytest.importorskip("torch")
+    dist = pyro.distributions
+
+    def coins(d):
+        with pyro.plate_stack("plate", d.shape[:-1]):
+            p = pyro.sample("p", dist.Beta(torch.ones((), dtype=torch.double), 1.0))
+            pyro.sample("y", dist.Binomial(3, p))
+
+    est = design.eig(design.from_pyro(coins, "y"), [0.0], budget=2000, rng=0, **FEW)
+    # A uniform prior makes all counts equally likely: H(y) − E H(y | p).
+    p, w = np.polynomial.legendre.leggauss(60)
+    p, w = (p + 1) / 2, w / 2
+    table = (
+        np.array([1, 3, 3, 1]) * p[:, None] ** np.arange(4) * (1 - p[:, None]) ** (3 - np.arange(4))
+    )
+    exact = np.log(4) + w @ (table * np.log(table)).sum(axis=1)
+    assert abs(est.value - exact) <= est.half_width < 0.1
+
+
+FILE = """
+import numpy as np
+import nestquad as nq
+from nestquad import design
+
+def log_prob(y, theta, d):
+    mean = theta[..., :1] + theta[..., 1:] * d
+    return -0.5 * (((y - mean) / 0.5) ** 2).sum(axis=-1)
+
+experiment = design.Experiment(
+    prior=nq.Normal(np.zeros(2)),
+    log_prob=log_prob,
+    simulate=lambda theta, e, d: theta[..., :1] + theta[..., 1:] * d + 0.5 * e,
+    noise=nq.Normal(np.zeros(2)),
+)
+"""
+
+
+def test_the_command_compares_designs(tmp_path, capsys):
+    (tmp_path / "line_trial.py").write_text(FILE)
+    table = tmp_path / "designs.csv"
+    table.write_text("name,first,second\nnear,-0.1,0.1\nfar,-1,1\n")
+    page = tmp_path / "design.html"
+    command = ["design", f"{tmp_path}/line_trial.py:experiment", "--designs", str(table)]
+    settings = ["--budget", "1500", "--simulations", "4096", "--seed", "0"]
+    assert main([*command, *settings, "--report", str(page), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["best"] == 1
+    assert abs(found["designs"][1]["value"] - np.log(9.0)) < 0.01
+    text = page.read_text(encoding="utf-8")
+    assert "far" in text
+    assert "<img" in text
+    assert main([*command]) == 2
+    assert "--budget" in capsys.readouterr().err
+    table.write_text("a\nx\n")
+    assert main([*command, *settings]) == 2
+    assert "rows of numbers" in capsys.readouterr().err

@@ -1,0 +1,232 @@
+"""Information gain against closed forms, enumeration and other ways to the same number."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.special import xlogy
+
+import nestquad as nq
+from nestquad import design
+from studies.design import families, problems
+
+SD = 0.5
+
+
+def line_mean(theta, d):
+    return theta[..., :1] + theta[..., 1:2] * d
+
+
+def line_log_prob(y, theta, d):
+    residual = (y - line_mean(theta, d)) / SD
+    return (-0.5 * residual**2 - np.log(SD * np.sqrt(2 * np.pi))).sum(axis=-1)
+
+
+def line_simulate(theta, e, d):
+    return line_mean(theta, d) + SD * e
+
+
+def line(**changes):
+    settings = {
+        "prior": nq.Normal(np.zeros(2)),
+        "log_prob": line_log_prob,
+        "simulate": line_simulate,
+        "noise": nq.Normal(),
+    }
+    return design.Experiment(**{**settings, **changes})
+
+
+def line_gain(d):
+    return 0.5 * np.log(1 + (1 + d**2) / SD**2)
+
+
+def test_a_linear_experiment_has_its_closed_form():
+    est = design.eig(line(), 1.0, budget=1000, rng=0)
+    assert abs(est.value - line_gain(1.0)) <= est.half_width < 0.01
+    assert est.n_evaluations <= 1000
+    assert est.diagnostics["components"] >= 1
+    assert est.diagnostics["simulations"] > 1000
+    assert 0.5 < est.diagnostics["effective_sample_size"] <= 1
+
+
+@pytest.mark.parametrize("name", ["psychometric", "death", "ab_test"])
+def test_counts_agree_with_enumeration(name):
+    case = problems.case(name)
+    est = design.eig(case.experiment, case.design, budget=4000, rng=0)
+    assert abs(est.value - case.exact) <= est.half_width < 0.05
+    bound, error = est.diagnostics["lower_bound"], est.diagnostics["lower_bound_error"]
+    assert bound - 3 * error <= case.exact
+
+
+@pytest.mark.parametrize("family", sorted(families.FAMILIES))
+def test_random_families_are_covered(family):
+    case = families.draw(family, 2)
+    est = design.eig(case.experiment, case.design, budget=2000, rng=2)
+    assert abs(est.value - case.exact) <= 1.5 * est.half_width + 3e-4
+
+
+def test_low_noise_and_eleven_nats():
+    case = problems.case("linear")
+    est = design.eig(case.experiment, case.design, budget=1000, rng=0)
+    assert case.exact > 11
+    assert abs(est.value - case.exact) < 0.005
+
+
+def test_nuisance_parameters_of_a_correlated_prior():
+    cov = np.array([[1.0, 0.5], [0.5, 1.0]])
+    experiment = line(prior=nq.Normal(np.zeros(2), cov=cov), target=1)
+    est = design.eig(experiment, 1.0, budget=2000, rng=0)
+    h = np.ones(2)
+    exact = 0.5 * np.log((h @ cov @ h + SD**2) / (0.75 + SD**2))
+    assert abs(est.value - exact) <= est.half_width < 0.02
+    assert est.n_evaluations <= 2000
+
+
+def test_a_prior_of_weighted_samples_is_taken_as_it_is():
+    rng = np.random.default_rng(0)
+    samples, weights = rng.uniform(0.05, 0.95, size=(300, 1)), rng.uniform(0.5, 1.5, 300)
+    n = 4
+    experiment = design.Experiment(
+        prior=(samples, weights),
+        log_prob=lambda y, p, d: (y * np.log(p) + (d - y) * np.log1p(-p))[..., 0],
+        simulate=lambda p, u, d: (u < p).sum(axis=-1, keepdims=True),
+        noise=nq.Uniform(np.zeros(n), 1.0),
+    )
+    # A sequence of tosses has the gain of its count: the binomial coefficients cancel.
+    est = design.eig(experiment, n, budget=4000, rng=0)
+    w, counts = weights / weights.sum(), np.arange(n + 1)
+    logs = counts * np.log(samples) + (n - counts) * np.log1p(-samples)
+    ways = np.array([1, 4, 6, 4, 1])
+    evidence = w @ np.exp(logs)
+    exact = (w @ (np.exp(logs) * logs)) @ ways - ways @ xlogy(evidence, evidence)
+    assert abs(est.value - exact) <= est.half_width < 0.05
+
+
+def test_a_tolerance_is_kept():
+    case = problems.case("death")
+    est = design.eig(case.experiment, case.design, tol=0.01, rng=0)
+    assert est.status == "converged"
+    assert est.half_width <= 0.01
+    assert abs(est.value - case.exact) <= 0.01
+
+
+def test_a_relative_tolerance_and_a_time():
+    est = design.eig(line(), 1.0, rtol=0.01, rng=0)
+    assert est.status == "converged"
+    assert est.half_width <= 0.0101 * est.value
+    est = design.eig(line(), 1.0, max_seconds=1.0, rng=0)
+    assert abs(est.value - line_gain(1.0)) < 0.01
+
+
+def test_a_simulator_alone_gets_a_lower_bound():
+    case = problems.case("death")
+    simulator = design.Experiment(
+        prior=case.experiment.prior, simulate=case.experiment.simulate, noise=case.experiment.noise
+    )
+    est = design.eig(simulator, case.design, rng=0)
+    assert est.status == est.method == "lower bound"
+    assert est.n_evaluations == 0
+    assert case.exact - 0.05 < est.value < case.exact + est.half_width
+
+
+def test_a_simulator_alone_with_a_target():
+    experiment = line(log_prob=None, target=[1])
+    est = design.eig(experiment, 1.0, rng=0, simulations=16_384)
+    exact = 0.5 * np.log((2 + SD**2) / (1 + SD**2))
+    assert abs(est.value - exact) < 0.01
+
+
+def test_functions_that_describe_different_experiments_are_noticed():
+    wrong = line(simulate=lambda theta, e, d: line_mean(theta, d) + 2 * SD * e)
+    with pytest.warns(nq.NestquadWarning, match="disagree"):
+        est = design.eig(wrong, 1.0, budget=2000, rng=0)
+    assert est.half_width > 0.1
+
+
+def test_the_same_seed_gives_the_same_bits_whatever_the_executor():
+    first = design.eig(line(), 1.0, budget=1000, rng=3, simulations=4096)
+    with ThreadPoolExecutor(2) as pool:
+        second = design.eig(line(), 1.0, budget=1000, rng=3, simulations=4096, executor=pool)
+    assert first.value == second.value
+    assert first.std_error == second.std_error
+
+
+def test_torch_results_are_taken():
+    torch = pytest.importorskip("torch")
+
+    def log_prob(y, theta, d):
+        mean = torch.as_tensor(line_mean(theta, d))
+        normal = torch.distributions.Normal(mean, SD)
+        return normal.log_prob(torch.as_tensor(np.array(y))).sum(-1)
+
+    est = design.eig(line(log_prob=log_prob), 1.0, budget=1000, rng=0, simulations=4096)
+    plain = design.eig(line(), 1.0, budget=1000, rng=0, simulations=4096)
+    assert est.value == pytest.approx(plain.value, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"simulate": None}, "simulate: got NoneType"),
+        ({"noise": None}, "noise: got None"),
+        ({"log_prob": 3}, "log_prob: got int"),
+        ({"target": [2]}, "target: got"),
+        ({"target": [0], "prior": np.zeros((50, 2))}, "prior of samples"),
+        ({"prior": nq.Sampler(lambda n, rng: rng.normal(size=(n, 2)), 2)}, "can only be sampled"),
+    ],
+)
+def test_wrong_experiments_are_refused(changes, message):
+    with pytest.raises(nq.InputError, match=message):
+        line(**changes)
+
+
+def test_a_target_that_shares_its_drivers_is_refused():
+    mixed = nq.Transport(lambda z: z @ np.ones((2, 2)), dim=2, base="normal", out_dim=2)
+    with pytest.raises(nq.InputError, match="driving variable"):
+        design.eig(line(prior=mixed, target=0), 1.0, budget=1000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "budget: got neither"),
+        ({"budget": 20}, "budget: got 20 likelihoods"),
+        ({"budget": 1000, "simulations": 10}, "simulations: got 10"),
+    ],
+)
+def test_wrong_requests_are_refused(settings, message):
+    with pytest.raises(nq.InputError, match=message):
+        design.eig(line(), 1.0, rng=0, **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        (
+            {"log_prob": lambda y, t, d: y - line_mean(t, d)},
+            nq.InputError,
+            r"log_prob: got shape .*Sum over observations",
+        ),
+        (
+            {"simulate": lambda t, e, d: line_simulate(t, e, d)[..., 0]},
+            nq.InputError,
+            "simulate: got shape",
+        ),
+        (
+            {"log_prob": lambda y, t, d: np.nan * line_log_prob(y, t, d)},
+            nq.EvaluationError,
+            "log_prob returned nan, at theta = ",
+        ),
+        (
+            {"log_prob": lambda y, t, d: -np.inf + 0 * line_log_prob(y, t, d)},
+            nq.InputError,
+            "-inf for data that simulate made",
+        ),
+        ({"simulate": lambda t, e, d: {}[d]}, nq.EvaluationError, "simulate raised KeyError"),
+    ],
+)
+def test_wrong_shapes_and_values_are_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        design.eig(line(**changes), 1.0, budget=1000, simulations=1024)
