@@ -265,9 +265,9 @@ class _Run:
             value = float(mix @ base) + float(found.value)
             variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
         # KL(posterior ‖ q) has a long tail over data. Of one with index 2, a share of 1/√T of the
-        # mean is beyond the largest of T values, with a spread of the same size.
+        # mean is beyond the largest of T values; what is below has its spread in the covariance.
         gap = float(np.asarray(routes.value)[3])
-        variance += (1.0 - share) * 2.0 * gap**2 / found.n_outer
+        variance += (1.0 - share) * gap**2 / found.n_outer
         notes, warned = list(found.diagnostics.get("notes", [])), list(found.warnings)
         # Both routes estimate the same number if simulate and log_prob describe one experiment.
         apart = abs(float(both[1] - both[0]))
