@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -255,6 +255,18 @@ def pharmacokinetics() -> Case:
         return _concentration(np.exp(_PK_MEAN + _PK_SD * z), _PK_TIMES) / _PK_NOISE
 
     return Case(experiment, _PK_TIMES, gain_by_hermite(mean, 3, 5))
+
+
+def blood_times() -> tuple[design.Experiment, np.ndarray, np.ndarray]:
+    """One blood sample at one of 13 times: experiment, times, and the gain of each."""
+    times = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 12.0, 16.0, 24.0])
+
+    def mean(z: np.ndarray, time: float) -> np.ndarray:
+        return _concentration(np.exp(_PK_MEAN + _PK_SD * z), np.array([time])) / _PK_NOISE
+
+    exact = [gain_by_hermite(partial(mean, time=t), 3, 1, log2_n=12, nodes=16) for t in times]
+    one = replace(pharmacokinetics().experiment, noise=nq.Normal(), name="time of a blood sample")
+    return one, times, np.array(exact)
 
 
 def gain_by_hermite(
