@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.distributions import Empirical, Law, Normal, as_law
+from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
 
@@ -148,26 +148,14 @@ class Experiment:
         law, p = self.prior_law, self.n_parameters
         if isinstance(law, Normal) and law.cov is not None:
             order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
-            back = np.argsort(order)
-            reordered_law = Normal(law.loc[order], cov=law.cov[np.ix_(order, order)])
-
-            def reordered(function: Callable[..., Any], at: int) -> Callable[..., Any]:
-                def call(*arguments: Any) -> Any:
-                    listed = list(arguments)
-                    listed[at] = listed[at][..., back]
-                    return function(*listed)
-
-                return call
-
-            assert self.simulate is not None
-            moved = replace(
-                self,
-                prior=reordered_law,
-                simulate=reordered(self.simulate, 0),
-                log_prob=None if self.log_prob is None else reordered(self.log_prob, 1),
-                target=tuple(range(len(self.targets))),
+            back, first = (
+                np.argsort(order),
+                Normal(law.loc[order], cov=law.cov[np.ix_(order, order)]),
             )
-            return moved, tuple(range(len(self.targets)))
+            moved = Transport(
+                lambda z: first.from_normal(z)[..., back], dim=p, base="normal", out_dim=p
+            )
+            return replace(self, prior=moved), tuple(range(len(self.targets)))
         # Other normals of the nuisance parameters must leave the targets as they are.
         z = np.random.default_rng(0).standard_normal((2, 16, law.base_dim))
         own = law.base_dim == p

@@ -70,8 +70,13 @@ class Learned:
     n_pairs: int
 
     @property
+    def each(self) -> int:
+        """Likelihoods of one evaluation of g."""
+        return len(self.blocks)
+
+    @property
     def nuisance(self) -> bool:
-        return len(self.blocks) > 1
+        return self.each > 1
 
     def others(self, block: Block, latent: Array) -> Array:
         """Latent coordinates that are data of a block, (T, ·)."""

@@ -12,9 +12,7 @@ from scipy.special import logsumexp
 from nestquad._typing import Array
 
 LOG_2PI = math.log(2.0 * math.pi)
-_STEPS = (
-    10  # of expectation-maximization: after a split, later ones hardly raise held-out densities
-)
+_STEPS = 10  # of expectation-maximization after a split: later ones hardly raise densities
 
 
 def log_normal(white: Array, log_scale: Array | float = 0.0) -> Array:
@@ -64,10 +62,6 @@ class Mixture:
         inverse, logs = self.inverse
         white = whitened(inverse, x[..., None, :] - self.means)
         return log_normal(white, logs) + np.log(self.weights)
-
-    def marginal(self, first: int) -> Mixture:
-        """The law of the first coordinates."""
-        return Mixture(self.weights, self.means[:, :first], self.covariances[:, :first, :first])
 
     def split(self) -> Mixture:
         """Each component cut in two along its longest axis: a start for twice as many."""

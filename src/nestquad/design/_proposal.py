@@ -7,7 +7,6 @@ on y, is q(θ | y). Draws come from a wider law: components stretched, and a sha
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -96,51 +95,30 @@ def _stable(y: Array, counts: Mask) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal(ABC):
-    """q(θ | y) in latent coordinates of θ: draws with their log weights, and densities.
+class _Conditioned:
+    """A mixture given data, in latent coordinates of θ.
 
-    `draws` returns rows of latent coordinates, log prior − log of the sampled law, log q − log of
-    the sampled law, and log q.
+    `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
+    (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
+    coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q.
+    `log_prior_at` (T,) is the log prior at latent coordinates, `log_prior_mean` its mean under the
+    prior, which is also the mean over posteriors. `mean_logs` (T, 2) has log q at one θ for each
+    row of data, and E_q[log q] by draws or exactly.
     """
 
     summary: Summary
     conditional: Conditional
+    mixture: Mixture
     share: float
     score: float
 
     @property
     def components(self) -> int:
-        return self.conditional.law.size
+        return self.mixture.size
 
     @property
     def n_latent(self) -> int:
         return int(self.summary.spread.size)
-
-    @property
-    @abstractmethod
-    def base_dim(self) -> int:
-        """Uniforms behind one draw, and its number of latent coordinates."""
-
-    @abstractmethod
-    def log_prior_at(self, latent: Array) -> Array:
-        """Log of the prior (T,) at latent coordinates (T, base_dim)."""
-
-    @property
-    @abstractmethod
-    def log_prior_mean(self) -> float:
-        """E[log prior] under the prior, which is also its mean over posteriors."""
-
-    @abstractmethod
-    def draws(self, y: Array, uniform: Array) -> Array:
-        """(T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim)."""
-
-    @abstractmethod
-    def log_density(self, latent: Array, y: Array) -> Array:
-        """log q (T,) at one θ for each row of data."""
-
-    @abstractmethod
-    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
-        """log q at one θ, and E_q[log q] by draws or exactly, for each row of data: (T, 2)."""
 
     def log_evidence(self, y: Array) -> Array:
         """The mixture's own log density of the data, (T,): log p(y) up to a map of y."""
@@ -160,7 +138,7 @@ class Proposal(ABC):
         return np.asarray(factor), np.asarray(np.linalg.inv(factor)), np.asarray(logs)
 
 
-class NormalProposal(Proposal):
+class NormalProposal(_Conditioned):
     """For parameters driven by standard normals."""
 
     @property
@@ -243,7 +221,7 @@ class NormalProposal(Proposal):
 
 
 @dataclass(frozen=True, eq=False)
-class SampleProposal(Proposal):
+class SampleProposal(_Conditioned):
     """For a prior of weighted samples: probabilities of the samples given data.
 
     They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
@@ -315,6 +293,10 @@ class SampleProposal(Proposal):
         return with_share(self.share, log_q, self.log_prior)
 
 
+Proposal = NormalProposal | SampleProposal
+"""q(θ | y): draws with their log weights, and densities."""
+
+
 def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
     """Log of a mixture of q and a share of the prior."""
     if share == 0:
@@ -332,7 +314,7 @@ def fit_proposal(
     """
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
-    start = found.mixture
+    start = found
     while 2 * tried <= MOST_COMPONENTS:
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
@@ -341,23 +323,16 @@ def fit_proposal(
         if more > n:  # scores are comparable on the same simulations only
             n = more
             found = _fitted(*simulations(n), found.mixture, prior)
-        candidate = _fitted(*simulations(n), start.split(), prior)
-        start = candidate.mixture
-        gain = candidate.proposal.score - found.proposal.score
+        start = _fitted(*simulations(n), start.mixture.split(), prior)
+        gain = start.score - found.score
         if gain > 0:
-            found = candidate
+            found = start
         if gain < _WORTHWHILE and tried >= 4:
             break
-    return found.proposal, n
+    return found, n
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    proposal: Proposal
-    mixture: Mixture
-
-
-def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | None) -> _Fitted:
+def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | None) -> Proposal:
     n = 3 * len(y) // 4
     summary = Summary.of(latent[:n], y[:n])
     residual = (latent - summary.prediction(y)) / summary.spread
@@ -368,16 +343,18 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
     log_q = joint - given - np.log(summary.spread).sum()
     if prior is not None:
-        log_prior, share = np.log(np.maximum(prior.weights, 1e-300)), _SHARES[1]
-        sampled = SampleProposal(
-            summary, conditional, share, float(log_q.mean()), prior, log_prior, _cloud(prior)
+        parts, log_prior = (
+            (summary, conditional, mixture),
+            np.log(np.maximum(prior.weights, 1e-300)),
         )
-        return _Fitted(sampled, mixture)
+        return SampleProposal(
+            *parts, _SHARES[1], float(log_q.mean()), prior, log_prior, _cloud(prior)
+        )
     # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
     scores = {x: float(with_share(x, log_q, log_normal(latent[n:])).mean()) for x in shares}
     share = max(scores, key=lambda x: scores[x])
-    return _Fitted(NormalProposal(summary, conditional, share, scores[share]), mixture)
+    return NormalProposal(summary, conditional, mixture, share, scores[share])
 
 
 @lru_cache(maxsize=4)
