@@ -43,6 +43,13 @@ class DesignComparison:
     estimates: tuple[Estimate, ...]
     covariance: Array
 
+    @classmethod
+    def of(
+        cls, designs: Sequence[Any], estimates: Sequence[Estimate], labels: Sequence[str] = ()
+    ) -> DesignComparison:
+        texts = tuple(labels or map(label_of, designs))
+        return cls(tuple(designs), texts, tuple(estimates), joint_covariance(estimates))
+
     @cached_property
     def values(self) -> Array:
         return np.array([float(est.value) for est in self.estimates])
@@ -181,7 +188,7 @@ def compare(
         show(i, len(rows), texts[i])
         found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
-    return DesignComparison(tuple(rows), tuple(texts), tuple(found), joint_covariance(found))
+    return DesignComparison.of(rows, found, texts)
 
 
 def label_of(design: Any) -> str:
