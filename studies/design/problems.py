@@ -259,7 +259,7 @@ def pharmacokinetics() -> Case:
 
 def blood_times() -> tuple[design.Experiment, np.ndarray, np.ndarray]:
     """One blood sample at one of 13 times: experiment, times, and the gain of each."""
-    times = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 12.0, 16.0, 24.0])
+    times = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.5, 5.0, 7.0, 9.0, 12.0, 16.0, 24.0])
 
     def mean(z: np.ndarray, time: float) -> np.ndarray:
         return _concentration(np.exp(_PK_MEAN + _PK_SD * z), np.array([time])) / _PK_NOISE

@@ -177,7 +177,7 @@ def compare(
     rows = list(designs)
     if not rows:
         raise InputError("designs", "none", "at least one design")
-    texts = [label_of(row) for row in rows] if labels is None else [str(one) for one in labels]
+    texts = [str(one) for one in labels or map(label_of, rows)]
     if len(texts) != len(rows):
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)

@@ -120,7 +120,6 @@ class Conditional:
     """
 
     given: Mixture
-    means: Array
     slopes: Array
     law: Mixture
 
@@ -137,11 +136,11 @@ class Conditional:
         rest = (vectors * values[:, None]) @ np.swapaxes(vectors, 1, 2)
         given = Mixture(mixture.weights, means[:, first:], cov[:, first:, first:])
         law = Mixture(mixture.weights, means[:, :first], rest)
-        return cls(given, means[:, :first], np.asarray(slopes, dtype=np.float64), law)
+        return cls(given, np.asarray(slopes, dtype=np.float64), law)
 
     def at(self, v: Array) -> tuple[Array, Array, Array]:
         """Log weights (T, K), means (T, K, d) and the log density (T,) of given values v (T, m)."""
         logs = self.given.log_parts(v)
         total = logsumexp(logs, axis=-1)
         shift = np.einsum("kij,tkj->tki", self.slopes, v[:, None] - self.given.means)
-        return logs - total[:, None], self.means + shift, total
+        return logs - total[:, None], self.law.means + shift, total

@@ -245,25 +245,19 @@ class SampleProposal(_Conditioned):
         return np.asarray((self.log_prior + self.log_cloud)[latent[:, 0].astype(int)])
 
     def draws(self, y: Array, uniform: Array) -> Array:
-        parts = [
-            self._drawn(y[i : i + _ROWS], uniform[i : i + _ROWS] if len(uniform) > 1 else uniform)
-            for i in range(0, len(y), _ROWS)
-        ]
+        u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
+        for i in range(0, len(y), _ROWS):
+            log_q = self._log_probabilities(y[i : i + _ROWS])
+            sampled = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+            edges = np.cumsum(sampled, axis=1)
+            rows = zip(edges, u[i : i + _ROWS], strict=True)
+            index = np.stack([np.searchsorted(e[:-1] / e[-1], one) for e, one in rows])
+            log_s, log_q = (np.take_along_axis(a, index, axis=1) for a in (np.log(sampled), log_q))
+            density = log_q + self.log_cloud[index]
+            parts.append(
+                np.stack([index, self.log_prior[index] - log_s, log_q - log_s, density], -1)
+            )
         return np.concatenate(parts)
-
-    def _drawn(self, y: Array, uniform: Array) -> Array:
-        log_q = self._log_probabilities(y)
-        sampled = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
-        edges = np.cumsum(sampled, axis=1)
-        u = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1]))
-        rows = [np.searchsorted(e[:-1] / e[-1], one) for e, one in zip(edges, u, strict=True)]
-        index = np.stack(rows)
-        log_q, log_sampled = (
-            np.take_along_axis(one, index, axis=1) for one in (log_q, np.log(sampled))
-        )
-        density = log_q + self.log_cloud[index]
-        columns = [self.log_prior[index] - log_sampled, log_q - log_sampled, density]
-        return np.stack([index, *columns], axis=-1)
 
     def log_density(self, latent: Array, y: Array) -> Array:
         return self.mean_logs(latent, y, np.empty(0))[:, 0]
