@@ -111,7 +111,7 @@ def _measure(task: Task) -> Outcome:
                 found = design.eig(case.experiment, case.design, budget=task.size, rng=seed)
             elif task.method == _TOLERANCE:
                 found = design.eig(
-                    case.experiment, case.design, tol=task.goal, budget=100_000, rng=seed
+                    case.experiment, case.design, tol=task.goal, budget=200_000, rng=seed
                 )
             else:
                 found = rivals.run(task.method, task.problem, case, task.size, seed)
@@ -206,7 +206,7 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
         ),
         Table(
             "tolerances",
-            "Tolerances, at most 100,000 likelihoods.",
+            "Tolerances, at most 200,000 likelihoods.",
             columns(
                 "goal = tolerance: cell; problem; runs: count; converged: percent; kept: percent; "
                 "error = mean error: error; evaluations = likelihoods: count; "
