@@ -70,11 +70,11 @@ class Selection:
                     yield from (Task(name, _OURS, goal, replicate) for goal in self.budgets)
                 yield from (Task(name, _TOLERANCE, goal, replicate) for goal in self.tolerances)
         if self.problems:
-            yield from (Task(_TIMES, _COMPARE, _IN_ALL, r) for r in range(2 * few))
-        for name in self.problems:
-            for rival in self.rivals:
-                goals = rivals.GOALS if rivals.fits(rival, name) else ()
-                yield from (Task(name, rival, g, r) for g in goals for r in range(min(few, 5)))
+            yield from (Task(_TIMES, _COMPARE, _IN_ALL, r) for r in range(few))
+        for goal in rivals.GOALS:
+            for name in self.problems:
+                fitting = [rival for rival in self.rivals if rivals.fits(rival, name)]
+                yield from (Task(name, one, goal, r) for one in fitting for r in range(min(few, 5)))
 
 
 def case_of(name: str) -> problems.Case:
