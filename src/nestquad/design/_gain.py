@@ -164,7 +164,8 @@ class _Run:
         adaptive = self.tol is not None or self.rtol is not None or room is None
         pilot, n_inner = None, N_INNER
         if adaptive or (room is not None and room * _PILOT >= _FEWEST_PILOT):
-            size = max(int((room or 0) * _PILOT), _FEWEST_PILOT)
+            # Towards a tolerance the budget is a limit, perhaps a remote one.
+            size = max(0 if adaptive else int((room or 0) * _PILOT), _FEWEST_PILOT)
             pilot = self._nested(problem, 1, N_INNER, size if room is None else min(room, size))
             spent += pilot.n_evaluations * each
             if room is not None:
