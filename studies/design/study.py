@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,7 +240,11 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             tuple(sorted(others, key=lambda row: (row["problem"], row["method"], row["goal"]))),
         ),
     )
+    states = Counter(run.sources for run in runs)
+    listed = ", ".join(f"{count:,} with {name}" for name, count in states.most_common())
+    notes = (f"The runs come from {len(states)} states of the code (hashes): {listed}.",)
     return Result(
+        notes=notes if len(states) > 1 else (),
         tables=tuple(table for table in tables if table.rows),
         verdicts=tuple(_verdicts(budgets, tolerances, choices)),
         **provenance(runs),
