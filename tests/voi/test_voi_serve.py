@@ -26,10 +26,11 @@ pytest.importorskip("starlette")
 pytest.importorskip("multipart")
 from starlette.testclient import TestClient
 
-from nestquad.voi.serve import _limits, application
+from nestquad.voi.serve import application
 from nestquad.voi.serve._jobs import Job, preload
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._workspace import MOST_ANALYSES, Workspace
+from nestquad.voi.table import _limits
 
 PORT, TOKEN = 8123, "a-token-of-this-test"
 ORIGIN = f"http://127.0.0.1:{PORT}"

@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nestquad.errors import InputError, NestquadError
 from nestquad.voi.serve._example import example
-from nestquad.voi.serve._limits import MOST_BYTES
 from nestquad.voi.serve._pages import STATIC, analysis_page, message_page, start_page
 from nestquad.voi.serve._workspace import Work, Workspace
+from nestquad.voi.table._limits import MOST_BYTES
 
 # Reading takes a second: a page that has the answer at once is better than one that waits for it.
 _PATIENCE = 8.0

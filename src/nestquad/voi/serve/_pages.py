@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from nestquad.voi.serve._limits import MOST_BYTES
+from nestquad.voi.table._limits import MOST_BYTES
 
 if TYPE_CHECKING:
     from nestquad.voi.serve._workspace import Work, Workspace

@@ -25,7 +25,6 @@ from nestquad.voi.report import (
     write_voi_workbook,
 )
 from nestquad.voi.serve._jobs import Report
-from nestquad.voi.serve._limits import check_table
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.table import (
     Outputs,
@@ -39,6 +38,7 @@ from nestquad.voi.table import (
     psa_summary,
 )
 from nestquad.voi.table._evppi import Answer
+from nestquad.voi.table._limits import check_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 from nestquad.errors import InputError
 from nestquad.voi.serve._jobs import Job
-from nestquad.voi.serve._limits import check_archive, is_zip
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._work import (
     ANSWERS,
@@ -27,6 +26,7 @@ from nestquad.voi.serve._work import (
     read,
     write_json,
 )
+from nestquad.voi.table._limits import check_archive, is_zip
 
 MOST_ANALYSES = 50
 SAVED = "analysis.nestquad.zip"

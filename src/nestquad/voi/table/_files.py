@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from nestquad.errors import InputError, optional_module
+from nestquad.voi.table._limits import check_table
 from nestquad.voi.table._tables import Cleaned, Problem, clean, pandas
 
 if TYPE_CHECKING:
@@ -68,7 +69,11 @@ def _or_raise(found: Cleaned) -> pd.DataFrame:
 
 
 def _opened(source: Source) -> tuple[str, bytes]:
-    return source if isinstance(source, tuple) else (Path(source).name, Path(source).read_bytes())
+    if isinstance(source, tuple):
+        return source
+    path = Path(source)
+    check_table(path.name, path)
+    return path.name, path.read_bytes()
 
 
 def clean_csv(source: Source, kind: str) -> Cleaned:

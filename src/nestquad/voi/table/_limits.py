@@ -1,4 +1,4 @@
-"""Limits of uploads, checked before a parser sees a file."""
+"""Limits of tables and workbooks, checked before a parser sees a file."""
 
 from __future__ import annotations
 
