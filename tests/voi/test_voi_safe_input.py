@@ -179,6 +179,70 @@ def test_unclear_cells_are_refused(cells, words):
     assert words in str(caught.value)
 
 
+def written(cells, separator):
+    """Costs in another number format, as a file."""
+    return file("c.txt", COSTS.add(9000).map(cells), sep=separator)
+
+
+def german(x, digits):
+    return f"{x:,.{digits}f}".translate(str.maketrans(",.", ".,"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (lambda x: german(x, 0), ";"),
+        (lambda x: german(x, 0), "\t"),
+        (lambda x: f"{x:,.0f}", ";"),
+        (lambda x: f"{x:,.0f}", "\t"),
+        (lambda x: f"{x:,.0f}", ","),
+        (lambda x: f"€ {german(x, 0)}", ";"),
+    ],
+)
+def test_thousands_are_not_read_as_decimals(cells, separator):
+    with pytest.raises(nq.InputError, match="separators"):
+        voi.read_csv(written(cells, separator), "costs")
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "noted"),
+    [
+        (lambda x: f"{x:,.2f}", ",", "'9,100.13' is 9100.13"),
+        (lambda x: f"£{x:,.0f}", ",", "is in £; '£9,100' is 9100"),
+        (lambda x: f"GBP {x:.2f}", ",", "is in GBP"),
+        (lambda x: f"{x:.2f}".replace(".", ",") + " €", ";", "is in €; has decimal commas"),
+        (lambda x: german(x, 2), ";", "has decimal commas; '9.100,13' is 9100.13"),
+        (lambda x: f"{x:.2f}".replace(".", ","), ";", "the file has decimal commas"),
+    ],
+)
+def test_number_formats_that_leave_no_doubt(cells, separator, noted):
+    found = voi.read_csv(written(cells, separator), "costs")
+    np.testing.assert_allclose(found, COSTS.add(9000), atol=0.51)
+    assert noted in found.attrs["notes"][0]
+
+
+def test_a_column_shows_the_decimal_mark_of_a_file():
+    """1,234 has a decimal comma where another column of the file has 0,5."""
+    frame = pd.DataFrame({"a": ["1,234", "2,345"] * 30, "b": ["0,5", "1,5"] * 30})
+    found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")
+    assert found.iloc[0].tolist() == [1.234, 0.5]
+    frame["a"] = ["1.234", "2.345"] * 30  # hence these are thousands
+    found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")
+    assert found.iloc[0].tolist() == [1234.0, 0.5]
+
+
+def test_percent_with_decimal_commas():
+    frame = pd.DataFrame({"a": ["12,34%", "5,00%"] * 30, "b": ["0,5", "1,5"] * 30})
+    found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")
+    assert found["a"].tolist()[:2] == pytest.approx([0.1234, 0.05])
+
+
+def test_utf_16_is_read():
+    text = COSTS.to_csv(index=False, sep="\t")
+    found = voi.read_csv(("c.txt", text.encode("utf-16")), "costs")
+    pd.testing.assert_frame_equal(found, COSTS)
+
+
 # Shapes of files.
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
+from nestquad.voi.table._numbers import read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +24,6 @@ FEWEST_ROWS = 20
 _PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
-_CURRENCY = re.compile(r"([-+]?)\s*([£$€¥])\s*([-+]?[\d.,]+)|([-+]?[\d.,]+)\s*([£$€¥])")
-# A point after the groups, or a second group, says that commas are thousands.
-_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 # Names that number draws and nothing else, and names that may also be those of an option.
 _DRAW_NAMES = re.compile(
     r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
@@ -86,9 +84,17 @@ def number_table(
 
 
 def clean(
-    argument: str, table: Any, *, kind: str = "parameters", first_line: int | None = None
+    argument: str,
+    table: Any,
+    *,
+    kind: str = "parameters",
+    first_line: int | None = None,
+    decimal: str = "",
 ) -> Cleaned:
-    """`number_table` with all bad cells instead of an error for the first."""
+    """`number_table` with all bad cells instead of an error for the first.
+
+    `decimal` is the decimal mark of the file, where one is known.
+    """
     try:
         frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
         if "notes" in frame.attrs:  # it came from here
@@ -120,7 +126,7 @@ def clean(
             categories[name] = tuple(shown)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
-        values, note = _as_floats(column)
+        values, note = _as_floats(column, decimal)
         notes += [f"{name!r} {note}"] if note else []
         bad = np.flatnonzero(~np.isfinite(values))
         for row in map(int, bad[:_MOST_PROBLEMS]):
@@ -355,37 +361,18 @@ def _enumerated(names: Sequence[str]) -> bool:
     return any(list(names) == [str(k + first) for k in range(len(names))] for first in (0, 1))
 
 
-def _as_floats(column: pd.Series[Any]) -> tuple[Array, str]:
-    """Numbers, NaN for what is none, and a note where cells have signs.
-
-    A column with % in some cells and not in others is not converted: is 5 five percent?
-    """
+def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
+    """Numbers, NaN for what is none, and a note where cells are written in another way."""
     note = ""
     if column.dtype.kind not in "fiub":
         numbers = pandas().to_numeric(column, errors="coerce")
-        if bool(numbers.isna().any()) and bool(column.notna().all()):
-            text = column.astype(str).str.strip()
-            if text.str.endswith("%").all():
-                parsed = pandas().to_numeric(text.str[:-1], errors="coerce") / 100.0
-                numbers, note = parsed, "is in %, divided by 100"
-            else:
-                signs = {sign for sign in "£$€¥" if text.str.contains(sign, regex=False).any()}
-                if len(signs) == 1:
-                    numbers = text.map(_money)
-                    note = f"is in {signs.pop()}"
+        # A number format is one of texts; among numbers, a text is a stray.
+        if bool(column.map(lambda cell: isinstance(cell, str)).all()):
+            read = read_numbers(column.tolist(), decimal)
+            numbers, note = pandas().Series(read.values), read.note
         column = numbers
     values: Array = column.to_numpy(dtype=float, na_value=np.nan)
     return values, note if np.isfinite(values).all() else ""
-
-
-def _money(text: str) -> float:
-    """An amount with or without a sign of currency; NaN where the separators leave a doubt."""
-    found = _CURRENCY.fullmatch(text)
-    amount = text if found is None else (found[1] or "") + found[3] if found[3] else found[4]
-    bare = amount.lstrip("+-")
-    grouped = _GROUPED.fullmatch(bare)
-    english = grouped and ("." in bare or bare.count(",") > 1 or set("£$") & set(text))
-    return float(amount.replace(",", "")) if english or _is_number(amount) else np.nan
 
 
 def _bad_cell(
