@@ -120,15 +120,79 @@ def test_an_option_may_be_called_x_or_no():
     assert outputs.options == ("X", "No")
 
 
-def test_rows_in_another_order_are_refused():
-    ids = 10 * np.arange(N) + 7
-    one = COSTS.assign(Iteration=ids)
-    other = EFFECTS.assign(Iteration=ids).iloc[::-1]
-    with pytest.raises(nq.InputError, match="rows in a different order: row 1 is 7 and 597"):
-        voi.Outputs(one, other, WTP)
-    outputs = voi.Outputs(one, EFFECTS.assign(Iteration=ids), WTP)
-    with pytest.raises(nq.InputError, match="different order"):
-        voi.evppi(outputs, P.assign(Iteration=ids).iloc[::-1])
+SHUFFLED = np.random.default_rng(2).permutation(N)
+
+
+def numbered(frame, name, first=1, order=None):
+    frame = pd.concat([pd.Series(np.arange(first, first + N), name=name), frame], axis=1)
+    return frame if order is None else frame.iloc[order]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("Iteration", 1), ("sim", 0), ("", 1), ("X", 1), ("draw", 1001)]
+)
+@pytest.mark.parametrize("moved", ["parameters", "costs", "effects"])
+def test_rows_are_matched_by_their_names(name, first, moved):
+    tables = {"parameters": P, "costs": COSTS, "effects": EFFECTS}
+    files = {
+        kind: file(f"{kind}.csv", numbered(t, name, first, SHUFFLED if kind == moved else None))
+        for kind, t in tables.items()
+    }
+    seen = voi.preview(**files)
+    assert not seen.problems
+    assert sum(f"rows of {moved} are in the order of" in note for note in seen.notes) == 1
+    np.testing.assert_array_equal(seen.parameters, P)
+    np.testing.assert_array_equal(seen.costs, COSTS)
+    np.testing.assert_array_equal(seen.effects, EFFECTS)
+    assert float(voi.evpi(seen.outputs(WTP)).evpi[0]) == pytest.approx(TRUTH)
+
+
+@pytest.mark.parametrize("as_index", [True, False])
+def test_rows_of_data_frames_are_matched_by_their_names(as_index):
+    costs, effects, inputs = (numbered(t, "Iteration", order=o) for t, o in
+        ((COSTS, SHUFFLED), (EFFECTS, None), (P, SHUFFLED[::-1])))  # fmt: skip
+    if as_index:
+        costs, effects, inputs = (t.set_index("Iteration") for t in (costs, effects, inputs))
+    outputs = voi.Outputs(costs, effects, WTP)
+    np.testing.assert_array_equal(outputs.costs, COSTS)
+    assert any("rows of costs are in the order of effects" in note for note in outputs.notes)
+    expected = voi.evppi((COSTS, EFFECTS, WTP), P)
+    pd.testing.assert_frame_equal(voi.evppi(outputs, inputs), expected)
+    both = voi.Outputs(costs, effects.iloc[SHUFFLED], WTP)  # both in the order of costs
+    np.testing.assert_array_equal(both.costs, COSTS.iloc[SHUFFLED])
+    together = voi.evppi(both, inputs).evppi
+    same_order = voi.evppi((COSTS.to_numpy()[SHUFFLED], EFFECTS.to_numpy()[SHUFFLED], WTP),
+        P.iloc[SHUFFLED].reset_index(drop=True)).evppi  # fmt: skip
+    pd.testing.assert_series_equal(together, same_order)
+
+
+def test_a_table_without_names_follows_rows_in_order():
+    """Parameters have no names of rows; costs count them, so the draws are in order."""
+    seen = voi.preview(P, numbered(COSTS, "Iteration"), numbered(EFFECTS, "sim", 0, SHUFFLED))
+    np.testing.assert_array_equal(seen.effects, EFFECTS)
+    assert "rows of parameters, which have no names, are taken in that order" in seen.notes
+
+
+def test_rows_that_cannot_be_matched_are_refused():
+    shuffled = numbered(EFFECTS, "Iteration", order=SHUFFLED)
+    with pytest.raises(nq.InputError, match="no names of rows, and effects with rows in the order"):
+        voi.Outputs(COSTS, shuffled, WTP)
+    with pytest.raises(nq.InputError, match="no names of rows, and effects"):
+        voi.Outputs(COSTS, EFFECTS.iloc[::-1], WTP)
+    with pytest.raises(nq.InputError, match="one of them has and the other has not, such as"):
+        voi.Outputs(numbered(COSTS, "Iteration"), numbered(EFFECTS, "Iteration", 5), WTP)
+    outputs = voi.Outputs(numbered(COSTS, "Iteration"), EFFECTS, WTP)
+    with pytest.raises(nq.InputError, match="one of them has and the other has not"):
+        voi.evppi(outputs, numbered(P, "Iteration", 5, SHUFFLED))
+
+
+def test_rows_of_several_names_are_taken_as_they_are():
+    """Bootstrap samples of all three tables have the same index, with copies."""
+    sample = np.random.default_rng(4).integers(0, N, N)
+    outputs = voi.Outputs(COSTS.iloc[sample], EFFECTS.iloc[sample], WTP)
+    assert len(voi.evppi(outputs, P.iloc[sample])) == 2
+    with pytest.raises(nq.InputError, match="several rows of the same name"):
+        voi.Outputs(COSTS.iloc[sample], EFFECTS.iloc[sample[::-1]], WTP)
 
 
 # Cells.
@@ -161,6 +225,17 @@ def test_a_category_is_one_parameter():
     assert table.index.tolist() == ["site", "z"]
     exact = 1.1 / 3 - 0.1 / 3  # E max(0, mean by level) less the better option
     assert abs(table.evppi["site"] - exact) < 3 * table.se["site"]
+
+
+def test_a_category_does_not_stop_an_analysis():
+    site = np.array(["a", "b", "c"])[RNG.integers(0, 3, N)]
+    inputs = pd.DataFrame({"site": site, "z": P.q})
+    found = voi.analyze(voi.Outputs(COSTS, EFFECTS, WTP), inputs, {"both": ["site", "z"]})
+    assert sorted(found.singles["pars"]) == ["site", "z"]
+    assert found.groups["pars"].tolist() == ["both"]
+    level = pd.Series(site).value_counts().index[-1]  # the first one has no indicator
+    indicator = voi.evppi((COSTS, EFFECTS, WTP), inputs, f"site = {level}")
+    assert indicator["pars"].tolist() == ["site"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Numbers as people write them: signs of currency, per cent, decimal commas, groups of thousands."""
+"""Number formats of texts: currencies, per cent, decimal commas, groups of thousands."""
 
 from __future__ import annotations
 

@@ -133,12 +133,20 @@ def clean(
             problems.append(_bad_cell(argument, name, column, row, bad.size, first_line))
         numbers[name] = values
     cleaned = pandas().DataFrame(numbers, index=frame.index)
-    cleaned.attrs = {"notes": tuple(notes), "categories": categories}
+    counted = bool(frame.attrs.get("counted"))
+    cleaned.attrs = {"notes": tuple(notes), "categories": categories, "counted": counted}
     return Cleaned(cleaned, tuple(notes), tuple(problems))
 
 
-def same_rows(tables: Mapping[str, Any]) -> int:
-    """The number of rows that all tables have; labels of rows, where there are any, agree."""
+def aligned(
+    tables: Mapping[str, pd.DataFrame], to: Any = None
+) -> tuple[dict[str, pd.DataFrame], list[str], Any]:
+    """Tables whose row i is the same draw, notes on what was moved, and the names of rows.
+
+    Rows are matched by their names where two tables have them: an index of a data frame, or a
+    column such as Iteration. A table without names has its draws in the order of the others, which
+    is refused as unclear where these are numbers in disorder. `to` are names of rows to follow.
+    """
     counts = {name: len(table) for name, table in tables.items()}
     if len(set(counts.values())) > 1:
         raise InputError(
@@ -147,23 +155,77 @@ def same_rows(tables: Mapping[str, Any]) -> int:
             "the same number of rows in each: row i of every table is the same draw",
             "Was a header line or the last draw lost, or are the tables from different runs?",
         )
-    labels = {n: t.index for n, t in tables.items() if hasattr(t, "index") and labelled(t.index)}
-    for (one, first), (other, second) in zip(
-        labels.items(), list(labels.items())[1:], strict=False
-    ):
-        if not first.equals(second) and set(first) == set(second):
-            at = int(np.flatnonzero(first.to_numpy() != second.to_numpy())[0])
+    found = {name: _row_names(table) for name, table in tables.items()}
+    names = {name: labels for name, labels in found.items() if labels is not None}
+    first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
+    if target is None:
+        return dict(tables), [], None
+    for name, labels in names.items():
+        if not labels.sort_values().equals(target.sort_values()):
+            alone = [*labels.difference(target), *target.difference(labels)]
+            shown = f", such as {alone[0]!s}" if alone else ""
             raise InputError(
-                f"{one} and {other}",
-                f"rows in a different order: row {at + 1:,} is {first[at]} and {second[at]}",
-                "the same draw in row i of every table",
-                "Sort both by their labels of rows.",
+                f"{first} and {name}",
+                f"names of rows that one of them has and the other has not{shown}",
+                "the same draws in every table",
+                "Are they from different runs? If row i is the same draw, remove the names.",
             )
-    return next(iter(counts.values()))
+    if to is None and (ordered := [n for n in names if _in_order(names[n])]):
+        first, target = ordered[0], names[ordered[0]]
+    bare = [name for name in tables if name not in names]
+    if bare and not _in_order(target) and _is_numeric(target):
+        raise InputError(
+            " and ".join(bare),
+            f"no names of rows, and {first} with rows in the order {target[0]:g}, {target[1]:g}, "
+            f"{target[2]:g} …",
+            "names of rows, such as a column Iteration, in every table, or rows in order",
+            f"If row i is the same draw in all tables, remove the names from {first}.",
+        )
+    moved, notes = dict(tables), []
+    for name, labels in names.items():
+        if labels.equals(target):
+            continue
+        if not target.is_unique:
+            raise InputError(
+                f"{first} and {name}",
+                "rows in a different order, and several rows of the same name",
+                "the same draw in row i of every table",
+            )
+        moved[name] = tables[name].iloc[labels.get_indexer(target)]
+        notes.append(f"rows of {name} are in the order of {first}, by their names")
+    if bare and notes:
+        notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
+    return moved, notes, target
 
 
-def labelled(index: Any) -> bool:
-    return not isinstance(index, pandas().RangeIndex)
+def _row_names(frame: pd.DataFrame) -> Any:
+    """Names of rows: numbers, or texts; None where there are none. Numbers from 0 count from 1."""
+    index = frame.index
+    if _is_default(index) and not frame.attrs.get("counted"):
+        return None
+    try:
+        names = pandas().Index(index, dtype=float, name=None)
+    except (TypeError, ValueError):
+        return pandas().Index([str(one).strip() for one in index])
+    return names + 1.0 if _counts(np.sort(names.to_numpy()), 0) else names
+
+
+def _is_default(index: Any) -> bool:
+    return isinstance(index, pandas().RangeIndex) and (index.start, index.step) == (0, 1)
+
+
+def _is_numeric(labels: Any) -> bool:
+    return bool(labels.dtype.kind == "f")
+
+
+def _in_order(labels: Any) -> bool:
+    return _is_numeric(labels) and bool(labels.is_monotonic_increasing)
+
+
+def _counts(values: Array, *starts: int) -> bool:
+    """Whether numbers go up by one from a start: 0 or 1 unless said otherwise."""
+    up = bool(values.size) and bool(np.all(np.diff(values) == 1))
+    return up and float(values[0]) in (starts or (0, 1))
 
 
 def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
@@ -225,24 +287,25 @@ def _without_row_names(
     argument: str, frame: pd.DataFrame, kind: str, notes: list[str]
 ) -> pd.DataFrame:
     """Columns that name the rows become the index; what merely may be one is refused."""
+    found = []
     for name in list(frame.columns):
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
+        unnamed = name == "" or name.startswith("Unnamed")
         values = _as_floats(column)[0]
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
-        whole, steps = bool(np.all(values == np.round(values))), np.diff(values)
-        counts = bool(values.size) and bool(np.all(steps == 1)) and values[0] in (0.0, 1.0)
+        whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
+        counts, permuted = _counts(values), whole and _counts(np.sort(values))
         labels = column.is_unique and (
             (text and (named or name == frame.columns[0]))
-            or (whole and (numbers or (named and bool(np.all(steps > 0)))))
+            or (whole and (numbers or (named and (up or permuted or unnamed))))
         )
         if (named and counts) or labels:
-            shown = "" if name == "" or name.startswith("Unnamed") else f" {name!r}"
+            shown = "without a name, as R writes row names," if unnamed else repr(name)
             what = "counts the rows" if counts else "names the rows"
-            notes.append(f"the column{shown} {what} and is left out")
+            notes.append(f"the column {shown} {what} and is left out")
             frame = frame.drop(columns=name)
-            if not counts:
-                frame.index = pandas().Index(column, name=name or None)
+            found.append((counts, column))
         elif kind != "parameters" and (counts or numbers):
             raise InputError(
                 argument,
@@ -251,6 +314,16 @@ def _without_row_names(
                 "a column for each option and nothing else",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
+    # Of several, one that merely counts says least.
+    return _named(frame, min(found, key=lambda one: one[0])[1]) if found else frame
+
+
+def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
+    """A table with names of rows; those that count them leave the index of a table without."""
+    frame = frame.set_axis(pandas().Index(names), axis=0)
+    if frame.index.dtype.kind in "fiu" and _counts(frame.index.to_numpy()):
+        frame = frame.reset_index(drop=True)
+        frame.attrs = {**frame.attrs, "counted": True}
     return frame
 
 
@@ -290,8 +363,7 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
         f"long format: {values[0]!r} by {texts[0]!r}, draws "
         + (f"by {draws[0]!r}" if draws else "in the order of rows")
     )
-    ordered = not draws or bool(draw.drop_duplicates().is_monotonic_increasing)
-    return wide.reset_index(drop=True) if ordered else wide
+    return _named(wide, wide.index) if draws else wide.reset_index(drop=True)
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
