@@ -170,6 +170,17 @@ def test_another_position_of_the_slider_needs_no_regression(client, space):
     assert answers.read_text() == before
 
 
+def test_another_range_has_no_results_until_they_are_computed(client):
+    _, path = uploaded(client)
+    computed(client, path)
+    state = client.post(f"{path}/settings", json={"wtp": 90_000}).json()
+    client.post(f"{path}/cancel")
+    assert client.get(f"{path}/data").json()["results"] is None
+    assert list(state["files"]) == ["analysis.nestquad.zip"]
+    client.post(f"{path}/settings", json={})
+    assert computed(client, path)["results"]["wtp"] == 90_000
+
+
 def test_study_with_costs_and_duration(client):
     _, path = uploaded(client)
     study = {
@@ -204,6 +215,8 @@ def test_study_with_costs_and_duration(client):
         {"groups": ["a", "b"]},
         {"groups": {"g": "ab"}},
         {"wtp": "1,000"},
+        {"wtp": "20.000"},
+        {"per_year": "4.000", "horizon": 1},
         {"wtp": float("1e400")},
         {"study": {"pars": ["a"]}, "per_year": 1, "horizon": 1},
         ["wtp"],
