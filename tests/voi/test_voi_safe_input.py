@@ -46,11 +46,11 @@ def test_options_are_matched_by_name():
 @pytest.mark.parametrize(
     ("costs", "effects", "options"),
     [
-        (["cost_SoC", "cost_Drug"], ["qaly_Drug", "qaly_SoC"], ("soc", "drug")),
-        (["SoC cost", "Drug cost"], ["Drug QALYs", "SoC QALYs"], ("soc", "drug")),
+        (["cost_SoC", "cost_Drug"], ["qaly_Drug", "qaly_SoC"], ("SoC", "Drug")),
+        (["SoC cost", "Drug cost"], ["Drug QALYs", "SoC QALYs"], ("SoC", "Drug")),
         (["costs1", "costs2"], ["effects2", "effects1"], ("option 1", "option 2")),
-        (["c.SoC", "c.Drug"], ["e.Drug", "e.SoC"], ("soc", "drug")),
-        (["soc", "DRUG"], ["Drug", "SoC"], ("soc", "drug")),
+        (["c.SoC", "c.Drug"], ["e.Drug", "e.SoC"], ("SoC", "Drug")),
+        (["soc", "DRUG"], ["Drug", "SoC"], ("soc", "DRUG")),
     ],
 )
 def test_options_are_matched_without_prefixes_and_case(costs, effects, options):
@@ -398,6 +398,30 @@ def test_preview_names_every_bad_cell():
     assert "problem: " in str(seen)
 
 
+def test_one_wrong_format_is_told_once_for_each_column():
+    seen = voi.preview(P, written(lambda x: f"{x:,.0f}", ","), EFFECTS)
+    assert [(p.column, p.row) for p in seen.problems] == [("SoC", 1), ("Drug", 1)]
+    assert "and 59 more like it" in str(seen.problems[0])
+
+
+@pytest.mark.parametrize("word", ["Mean", "TOTAL", "St. Dev."])
+@pytest.mark.parametrize("name", ["Iteration", "SoC"])
+def test_rows_of_summaries_are_named(name, word):
+    frame = numbered(COSTS, "Iteration").astype(object)
+    last = frame.mean().astype(object)
+    last[name] = word
+    with pytest.raises(nq.InputError) as caught:
+        voi.read_csv(file("c.csv", pd.concat([frame, last.to_frame().T])), "costs")
+    assert f"'{word}' in column '{name}', row 61 (line 62 of the file)" in str(caught.value)
+
+
+def test_a_constant_difference_has_no_rounding_errors():
+    common = RNG.normal(5000.0, 1000.0, N)
+    table = voi.incremental(np.column_stack((common, common + 0.1 + 0.2)))
+    assert table.se[0] == 0.0
+    assert voi.incremental(np.column_stack((common, common + 1e-4 * P.p))).se[0] > 0.0
+
+
 def test_preview_says_what_is_wrong_between_tables():
     seen = voi.preview(P, COSTS, EFFECTS.iloc[1:])
     assert "60 rows of costs, 59 rows of effects" in str(seen.problems[0])
@@ -419,7 +443,9 @@ def arguments(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(("text", "meant"), [("20,000", "20000"), ("1,234,567.5", "1234567.5")])
+@pytest.mark.parametrize(
+    ("text", "meant"), [("20,000", "20000"), ("1,234,567.5", "1234567.5"), ("20.000", "20000")]
+)
 def test_thousands_are_no_list(arguments, text, meant, capsys):
     with pytest.raises(SystemExit) as caught:
         main([*arguments, "--wtp", text])

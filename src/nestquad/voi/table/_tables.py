@@ -31,6 +31,13 @@ _DRAW_NAMES = re.compile(
     re.IGNORECASE,
 )
 _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
+# Rows that spreadsheets have below the draws: mean, standard deviation, two ends of an interval …
+_SUMMARY_WORDS = re.compile(
+    r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
+    r"lower|upper)( .*)?[:=]?",
+    re.IGNORECASE,
+)
+_MOST_SUMMARIES = 10
 # A column of nothing but bad cells needs no more examples.
 _MOST_PROBLEMS = 100
 _KIND_WORDS = {
@@ -103,6 +110,7 @@ def clean(
         notes: list[str] = []
         frame = _reshaped(argument, frame, kind, notes)
         frame = _one_kind(frame, kind, notes)
+        _check_last_rows(argument, frame, first_line)
         frame = _without_row_names(argument, frame, kind, notes)
         _check_names(argument, frame)
         if len(frame) < FEWEST_ROWS:
@@ -129,8 +137,12 @@ def clean(
         values, note = _as_floats(column, decimal)
         notes += [f"{name!r} {note}"] if note else []
         bad = np.flatnonzero(~np.isfinite(values))
+        told: set[str] = set()
         for row in map(int, bad[:_MOST_PROBLEMS]):
-            problems.append(_bad_cell(argument, name, column, row, bad.size, first_line))
+            problem, what = _bad_cell(argument, name, column, row, bad.size, first_line)
+            if what not in told:
+                problems.append(problem)
+            told |= {what} & _FORMATS
         numbers[name] = values
     cleaned = pandas().DataFrame(numbers, index=frame.index)
     counted = bool(frame.attrs.get("counted"))
@@ -240,13 +252,14 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
         return e, (e if c == unnamed else c), ""
     if sorted(c) == sorted(e):
         return c, c, "options of effects are in the order of costs, by name"
-    plain_c, plain_e = ([name.casefold() for name in names] for names in (c, e))
-    if sorted(plain_c) != sorted(plain_e):
-        plain_c, plain_e = _plain(c, "costs"), _plain(e, "effects")
+    shown, plain_e = c, [name.casefold() for name in e]
+    if sorted(name.casefold() for name in c) != sorted(plain_e):
+        shown, plain_e = _plain(c, "costs"), [name.casefold() for name in _plain(e, "effects")]
+    plain_c = [name.casefold() for name in shown]
     if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
         order = [e[plain_e.index(name)] for name in plain_c]
         pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
-        options = [f"option {name}" if name.isdigit() else name for name in plain_c]
+        options = [f"option {name}" if name.isdigit() else name for name in shown]
         return order, options, f"options matched by name: {pairs}"
     raise InputError(
         "costs and effects",
@@ -257,12 +270,12 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 
 
 def _plain(names: Sequence[str], kind: str) -> list[str]:
-    """Names without case, punctuation and the word for costs or effects before or after them."""
+    """Names without punctuation and the word for costs or effects before or after them."""
     word = _KIND_WORDS[kind]
     found = []
     for name in names:
-        text = re.sub(r"[\s_.\-()]+", " ", name).strip().casefold()
-        short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text).strip()
+        text = re.sub(r"[\s_.\-()]+", " ", name).strip()
+        short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text, flags=re.I).strip()
         found.append(short or text)
     return found
 
@@ -316,6 +329,24 @@ def _without_row_names(
             )
     # Of several, one that merely counts says least.
     return _named(frame, min(found, key=lambda one: one[0])[1]) if found else frame
+
+
+def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None) -> None:
+    """Refuse rows of summaries below the draws."""
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind in "fiub" or not len(column) or isinstance(column.iloc[0], bool):
+            continue
+        for row in range(max(len(column) - _MOST_SUMMARIES, 1), len(column)):
+            word = str(column.iloc[row]).strip()
+            if _SUMMARY_WORDS.fullmatch(word) and _is_number(str(column.iloc[0])):
+                line = "" if first_line is None else f" (line {row + first_line:,} of the file)"
+                raise InputError(
+                    argument,
+                    f"{word!r} in column {name!r}, row {row + 1:,}{line}: a summary, not a draw",
+                    "draws and nothing else",
+                    "Remove the rows of means and totals below the draws.",
+                )
 
 
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
@@ -447,28 +478,36 @@ def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     return values, note if np.isfinite(values).all() else ""
 
 
+_FORMATS = {"separators", "percent"}
+"""Problems of a whole column, which are told once."""
+
+
 def _bad_cell(
     argument: str, name: str, column: pd.Series[Any], row: int, count: int, first_line: int | None
-) -> Problem:
+) -> tuple[Problem, str]:
+    """The problem of a cell, and its kind."""
     line = None if first_line is None else row + first_line
     where = f"column {name!r}, row {row + 1:,}"
     where += "" if line is None else f" (line {line:,} of the file)"
     cell = column.iloc[row]
     text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
     more = f" and {count - 1:,} more like it in this column" if count > 1 else ""
+    kind = "cell"
     if not text:
         what, advice = (
             "a missing value (an empty cell, or an error such as #N/A)",
             "Remove the whole draw from all tables, or find out why the model has no value there.",
         )
     elif _SEPARATED.fullmatch(text.strip("£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text):
-        what, advice = (
+        kind, what, advice = (
+            "separators",
             f"{text!r}, a number with separators",
             "Write numbers without separators of thousands and with a decimal point, as 1234.5 "
             "(in a spreadsheet: number format “General”).",
         )
     elif text.endswith("%"):
-        what, advice = (
+        kind, what, advice = (
+            "percent",
             f"{text!r} beside cells without %",
             "Write the whole column with % or without.",
         )
@@ -482,7 +521,7 @@ def _bad_cell(
     error = InputError(
         argument, f"{what} in {where}{more}", "a finite number in every cell", advice
     )
-    return Problem(argument, error, name, row + 1, line, text)
+    return Problem(argument, error, name, row + 1, line, text), kind
 
 
 def _is_number(text: str) -> bool:
