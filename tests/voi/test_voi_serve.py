@@ -28,6 +28,7 @@ from starlette.testclient import TestClient
 
 from nestquad.voi.serve import application
 from nestquad.voi.serve._jobs import Job, preload
+from nestquad.voi.serve._pages import STATIC
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._workspace import MOST_ANALYSES, Workspace
 from nestquad.voi.table import _limits
@@ -373,8 +374,7 @@ def test_headers_allow_nothing_from_elsewhere(client):
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    static = Path(_limits.__file__).parent / "static"
-    for page in static.iterdir():  # nothing to fetch from anywhere
+    for page in STATIC.iterdir():  # nothing to fetch from anywhere
         for address in re.findall(r"https?://[^\s\"'`]+", page.read_text()):
             assert address == "http://www.w3.org/2000/svg"
 
