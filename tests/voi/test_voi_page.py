@@ -233,7 +233,7 @@ def test_an_error_stands_beside_what_was_clicked(page, tmp_path):
     page.wait_for_selector("#cards .card")
     page.fill("#exact", "20.000")
     page.press("#exact", "Enter")
-    page.wait_for_selector("#error:has-text('Did you mean 20000?')")
+    page.wait_for_selector(".slider #error:has-text('Did you mean 20000?')")
     assert in_view(page, "#error")
     page.fill("[data-set=per_year]", "1000")
     page.click("#value")

@@ -158,11 +158,11 @@ def _names(given: Any) -> tuple[str, ...]:
 def _study(given: Mapping[str, Any]) -> dict[str, Any]:
     """Kind, parameters and detail of a design, and the arguments of `Study`."""
     kind, detail, sizes = given["kind"], given.get("detail"), given["sizes"]
-    if kind not in _DESIGNS or not given["pars"]:
+    if kind not in _DESIGNS:
+        raise InputError("study", repr(kind), f"one of {', '.join(_DESIGNS)}")
+    if not given["pars"]:
         raise InputError(
-            "study",
-            f"{kind} of {len(given['pars'])} parameters",
-            f"one of {', '.join(_DESIGNS)}, and the parameter that each arm measures",
+            "study", "no parameter", "the parameter that each arm measures", "Click one or more."
         )
     if kind == "binary":
         detail = None

@@ -120,9 +120,10 @@ def preview(parameters: Any, costs: Any = None, effects: Any = None) -> Preview:
     options: tuple[str, ...] = ()
     readable = {kind: frames[kind] for kind in KINDS if frames[kind].size}
     try:
-        moved, rows_moved, _ = aligned(readable)
-        frames |= moved
-        notes += rows_moved
+        if len(readable) == len(KINDS):  # names of rows may stand in the one that is missing
+            moved, rows_moved, _ = aligned(readable)
+            frames |= moved
+            notes += rows_moved
         if "costs" in readable and "effects" in readable:
             _, names, note = matched_options(frames["costs"], frames["effects"])
             options = tuple(names)

@@ -193,9 +193,10 @@ async function poll() {
     show({...state, job: null, error: `No answer from nestquad: is it still running? (${problem.message})`});
   }
 }
-// An error stands beside what was clicked last.
+// An error stands beside what was used last.
 let asked = null, idle = null;
-document.addEventListener("click", (event) => { asked = event.target.closest("#app button, #app input") || asked; });
+for (const kind of ["click", "focusin"])
+  document.addEventListener(kind, (event) => { asked = event.target.closest("#app button, #app input") || asked; });
 function complain(words) {
   const box = $("error"), fresh = words && box.textContent !== words;
   box.hidden = !words;
