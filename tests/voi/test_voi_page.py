@@ -211,7 +211,7 @@ def in_view(page, selector):
 
 
 def test_nothing_is_shown_at_a_willingness_to_pay_it_was_not_computed_for(page, tmp_path):
-    upload(page, tmp_path, tables(3_000))
+    upload(page, tmp_path, tables(6_000))
     page.wait_for_selector("#rank rect")
     idle(page)
     page.fill("#exact", "90000")

@@ -215,8 +215,8 @@ function show(fresh) {
     const bar = $("job").querySelector("progress");
     if (job.total > 1) { bar.max = job.total; bar.value = job.done; } else bar.removeAttribute("value");
   }
-  $("stopped").hidden = Boolean(job || (state.stamp[0] && (state.stamp[1] || !data?.seen.now)));
-  $("stopped").querySelector("span").textContent = `EVPPI at ${money(state.settings.wtp)}`;
+  $("stopped").hidden = Boolean(job || (state.stamp[0] && ("report.html" in state.files || !data?.seen.now)));
+  $("stopped").querySelector("span").textContent = `${state.stamp[1] ? "report" : "EVPPI"} at ${money(state.settings.wtp)}`;
   if (data?.seen.now && !data.results && idle !== !job) { idle = !job; redraw(); }
   complain(state.error || "");
   $("files").replaceChildren(...Object.entries(state.files).map(([name, word]) =>
