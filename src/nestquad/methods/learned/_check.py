@@ -23,6 +23,8 @@ from nestquad.result import NORMAL_95
 _FELT, _BOOTSTRAP = 2048, 32
 # Most θ among which those where f is sensitive are sought.
 _POOL = 1 << 14
+# Rows at which ĝ is computed at a time.
+_ROWS = 4096
 # Share of the spread of g beyond which a residual may be an event.
 _STANDS_OUT = 0.1
 # A score that is worse by this many standard errors refutes a model.
@@ -108,8 +110,13 @@ class Check:
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
         if model not in self._residuals:
-            views = [model.at(self.uniform, self.inner[:, view]) for view in (0, 1)]
-            self._residuals[model] = np.asarray(self.values - np.stack(views, axis=1))
+            found = np.empty_like(self.values)
+            for start in range(0, len(found), _ROWS):
+                some = slice(start, start + _ROWS)
+                for view in (0, 1):
+                    g = model.at(self.uniform[some], self.inner[some, view])
+                    found[some, view] = self.values[some, view] - g
+            self._residuals[model] = found
         return self._residuals[model]
 
     def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
@@ -185,11 +192,11 @@ class Examination:
         lower, upper = (np.maximum(error + k * doubt, 0.0) for k in (-1.0, 2.0))
         variance = (self.model.sketch.j / scale).var(axis=0)
         share = float(np.max(lower / np.maximum(lower + variance, least)))
-        # Doubt rises to its full while the ratio goes from one to two, or the share from 1 % to
-        # 10 %, and further for a model that explains little. Some is left in any case: nothing
-        # is believed that is three times finer than what the draws can tell.
-        logs = np.log2(max(ratio, 1e-3)), 2.0 + np.log10(max(share, 1e-3))
-        doubted = float(np.clip(max(logs), 0.3, 1.0)) * (1.0 + share)
+        # Doubt is full where the ratio is two or the share 10 %, and more for a model that explains
+        # little. Where the ratio is one it is three tenths: nothing is believed that is much finer
+        # than what the draws can tell, unless the model expects far more than they show.
+        doubt_of = 0.3 * max(ratio, 0.0) ** np.log2(1.0 / 0.3), 2.0 + np.log10(max(share, 1e-3))
+        doubted = float(np.clip(max(doubt_of), 0.0, 1.0)) * (1.0 + share)
         # The bar of a model that predicts g worse than a constant would is an opinion.
         if (square > (self.check.values / scale).var(axis=(0, 1))).any():
             doubted = 1.0 + share

@@ -166,10 +166,12 @@ function drawStudy(study) {
   table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
 }
 
+let refused = ""; // what was refused stays until something else is asked, whatever runs meanwhile
 async function post(path, body) {
   const answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
   const content = await answer.json();
-  if (content.error && !answer.ok) return show({...state, error: content.error});
+  refused = answer.ok ? "" : content.error;
+  if (refused) return show(state);
   show(content);
   poll();
 }
@@ -218,7 +220,7 @@ function show(fresh) {
   $("stopped").hidden = Boolean(job || (state.stamp[0] && ("report.html" in state.files || !data?.seen.now)));
   $("stopped").querySelector("span").textContent = `${state.stamp[1] ? "report" : "EVPPI"} at ${money(state.settings.wtp)}`;
   if (data?.seen.now && !data.results && idle !== !job) { idle = !job; redraw(); }
-  complain(state.error || "");
+  complain(refused || state.error || "");
   $("files").replaceChildren(...Object.entries(state.files).map(([name, word]) =>
     make("a", {href: `files/${name}?download`, download: name}, word)));
   const report = $("report"), source = `files/report.html?${stamp}`;
@@ -274,7 +276,7 @@ if ($("app")) {
   $("compute").onclick = () => { unread = !state.stamp[0]; post("settings"); };
   $("add").onclick = () => {
     const members = [...picked.group];
-    if (members.length < 2) return show({...state, error: "A group has two parameters or more: click them first."});
+    if (members.length < 2) { refused = "A group has two parameters or more: click them first."; return show(state); }
     post("settings", {groups: {...state.settings.groups, [$("label").value.trim() || members.join(" + ")]: members}});
     picked.group.clear();
     $("label").value = "";
