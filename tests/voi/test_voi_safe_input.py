@@ -46,11 +46,11 @@ def test_options_are_matched_by_name():
 @pytest.mark.parametrize(
     ("costs", "effects", "options"),
     [
-        (["cost_SoC", "cost_Drug"], ["qaly_Drug", "qaly_SoC"], ("soc", "drug")),
-        (["SoC cost", "Drug cost"], ["Drug QALYs", "SoC QALYs"], ("soc", "drug")),
+        (["cost_SoC", "cost_Drug"], ["qaly_Drug", "qaly_SoC"], ("SoC", "Drug")),
+        (["SoC cost", "Drug cost"], ["Drug QALYs", "SoC QALYs"], ("SoC", "Drug")),
         (["costs1", "costs2"], ["effects2", "effects1"], ("option 1", "option 2")),
-        (["c.SoC", "c.Drug"], ["e.Drug", "e.SoC"], ("soc", "drug")),
-        (["soc", "DRUG"], ["Drug", "SoC"], ("soc", "drug")),
+        (["c.SoC", "c.Drug"], ["e.Drug", "e.SoC"], ("SoC", "Drug")),
+        (["soc", "DRUG"], ["Drug", "SoC"], ("soc", "DRUG")),
     ],
 )
 def test_options_are_matched_without_prefixes_and_case(costs, effects, options):
@@ -120,15 +120,79 @@ def test_an_option_may_be_called_x_or_no():
     assert outputs.options == ("X", "No")
 
 
-def test_rows_in_another_order_are_refused():
-    ids = 10 * np.arange(N) + 7
-    one = COSTS.assign(Iteration=ids)
-    other = EFFECTS.assign(Iteration=ids).iloc[::-1]
-    with pytest.raises(nq.InputError, match="rows in a different order: row 1 is 7 and 597"):
-        voi.Outputs(one, other, WTP)
-    outputs = voi.Outputs(one, EFFECTS.assign(Iteration=ids), WTP)
-    with pytest.raises(nq.InputError, match="different order"):
-        voi.evppi(outputs, P.assign(Iteration=ids).iloc[::-1])
+SHUFFLED = np.random.default_rng(2).permutation(N)
+
+
+def numbered(frame, name, first=1, order=None):
+    frame = pd.concat([pd.Series(np.arange(first, first + N), name=name), frame], axis=1)
+    return frame if order is None else frame.iloc[order]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("Iteration", 1), ("sim", 0), ("", 1), ("X", 1), ("draw", 1001)]
+)
+@pytest.mark.parametrize("moved", ["parameters", "costs", "effects"])
+def test_rows_are_matched_by_their_names(name, first, moved):
+    tables = {"parameters": P, "costs": COSTS, "effects": EFFECTS}
+    files = {
+        kind: file(f"{kind}.csv", numbered(t, name, first, SHUFFLED if kind == moved else None))
+        for kind, t in tables.items()
+    }
+    seen = voi.preview(**files)
+    assert not seen.problems
+    assert sum(f"rows of {moved} are in the order of" in note for note in seen.notes) == 1
+    np.testing.assert_array_equal(seen.parameters, P)
+    np.testing.assert_array_equal(seen.costs, COSTS)
+    np.testing.assert_array_equal(seen.effects, EFFECTS)
+    assert float(voi.evpi(seen.outputs(WTP)).evpi[0]) == pytest.approx(TRUTH)
+
+
+@pytest.mark.parametrize("as_index", [True, False])
+def test_rows_of_data_frames_are_matched_by_their_names(as_index):
+    costs, effects, inputs = (numbered(t, "Iteration", order=o) for t, o in
+        ((COSTS, SHUFFLED), (EFFECTS, None), (P, SHUFFLED[::-1])))  # fmt: skip
+    if as_index:
+        costs, effects, inputs = (t.set_index("Iteration") for t in (costs, effects, inputs))
+    outputs = voi.Outputs(costs, effects, WTP)
+    np.testing.assert_array_equal(outputs.costs, COSTS)
+    assert any("rows of costs are in the order of effects" in note for note in outputs.notes)
+    expected = voi.evppi((COSTS, EFFECTS, WTP), P)
+    pd.testing.assert_frame_equal(voi.evppi(outputs, inputs), expected)
+    both = voi.Outputs(costs, effects.iloc[SHUFFLED], WTP)  # both in the order of costs
+    np.testing.assert_array_equal(both.costs, COSTS.iloc[SHUFFLED])
+    together = voi.evppi(both, inputs).evppi
+    same_order = voi.evppi((COSTS.to_numpy()[SHUFFLED], EFFECTS.to_numpy()[SHUFFLED], WTP),
+        P.iloc[SHUFFLED].reset_index(drop=True)).evppi  # fmt: skip
+    pd.testing.assert_series_equal(together, same_order)
+
+
+def test_a_table_without_names_follows_rows_in_order():
+    """Parameters have no names of rows; costs count them, so the draws are in order."""
+    seen = voi.preview(P, numbered(COSTS, "Iteration"), numbered(EFFECTS, "sim", 0, SHUFFLED))
+    np.testing.assert_array_equal(seen.effects, EFFECTS)
+    assert "rows of parameters, which have no names, are taken in that order" in seen.notes
+
+
+def test_rows_that_cannot_be_matched_are_refused():
+    shuffled = numbered(EFFECTS, "Iteration", order=SHUFFLED)
+    with pytest.raises(nq.InputError, match="no names of rows, and effects with rows in the order"):
+        voi.Outputs(COSTS, shuffled, WTP)
+    with pytest.raises(nq.InputError, match="no names of rows, and effects"):
+        voi.Outputs(COSTS, EFFECTS.iloc[::-1], WTP)
+    with pytest.raises(nq.InputError, match="one of them has and the other has not, such as"):
+        voi.Outputs(numbered(COSTS, "Iteration"), numbered(EFFECTS, "Iteration", 5), WTP)
+    outputs = voi.Outputs(numbered(COSTS, "Iteration"), EFFECTS, WTP)
+    with pytest.raises(nq.InputError, match="one of them has and the other has not"):
+        voi.evppi(outputs, numbered(P, "Iteration", 5, SHUFFLED))
+
+
+def test_rows_of_several_names_are_taken_as_they_are():
+    """Bootstrap samples of all three tables have the same index, with copies."""
+    sample = np.random.default_rng(4).integers(0, N, N)
+    outputs = voi.Outputs(COSTS.iloc[sample], EFFECTS.iloc[sample], WTP)
+    assert len(voi.evppi(outputs, P.iloc[sample])) == 2
+    with pytest.raises(nq.InputError, match="several rows of the same name"):
+        voi.Outputs(COSTS.iloc[sample], EFFECTS.iloc[sample[::-1]], WTP)
 
 
 # Cells.
@@ -163,6 +227,17 @@ def test_a_category_is_one_parameter():
     assert abs(table.evppi["site"] - exact) < 3 * table.se["site"]
 
 
+def test_a_category_does_not_stop_an_analysis():
+    site = np.array(["a", "b", "c"])[RNG.integers(0, 3, N)]
+    inputs = pd.DataFrame({"site": site, "z": P.q})
+    found = voi.analyze(voi.Outputs(COSTS, EFFECTS, WTP), inputs, {"both": ["site", "z"]})
+    assert sorted(found.singles["pars"]) == ["site", "z"]
+    assert found.groups["pars"].tolist() == ["both"]
+    level = pd.Series(site).value_counts().index[-1]  # the first one has no indicator
+    indicator = voi.evppi((COSTS, EFFECTS, WTP), inputs, f"site = {level}")
+    assert indicator["pars"].tolist() == ["site"]
+
+
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
@@ -177,6 +252,70 @@ def test_unclear_cells_are_refused(cells, words):
     with pytest.raises(nq.InputError) as caught:
         voi.read_csv(file("p.csv", frame), "parameters")
     assert words in str(caught.value)
+
+
+def written(cells, separator):
+    """Costs in another number format, as a file."""
+    return file("c.txt", COSTS.add(9000).map(cells), sep=separator)
+
+
+def german(x, digits):
+    return f"{x:,.{digits}f}".translate(str.maketrans(",.", ".,"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (lambda x: german(x, 0), ";"),
+        (lambda x: german(x, 0), "\t"),
+        (lambda x: f"{x:,.0f}", ";"),
+        (lambda x: f"{x:,.0f}", "\t"),
+        (lambda x: f"{x:,.0f}", ","),
+        (lambda x: f"€ {german(x, 0)}", ";"),
+    ],
+)
+def test_thousands_are_not_read_as_decimals(cells, separator):
+    with pytest.raises(nq.InputError, match="separators"):
+        voi.read_csv(written(cells, separator), "costs")
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "noted"),
+    [
+        (lambda x: f"{x:,.2f}", ",", "'9,100.13' is 9100.13"),
+        (lambda x: f"£{x:,.0f}", ",", "is in £; '£9,100' is 9100"),
+        (lambda x: f"GBP {x:.2f}", ",", "is in GBP"),
+        (lambda x: f"{x:.2f}".replace(".", ",") + " €", ";", "is in €; has decimal commas"),
+        (lambda x: german(x, 2), ";", "has decimal commas; '9.100,13' is 9100.13"),
+        (lambda x: f"{x:.2f}".replace(".", ","), ";", "the file has decimal commas"),
+    ],
+)
+def test_number_formats_that_leave_no_doubt(cells, separator, noted):
+    found = voi.read_csv(written(cells, separator), "costs")
+    np.testing.assert_allclose(found, COSTS.add(9000), atol=0.51)
+    assert noted in found.attrs["notes"][0]
+
+
+def test_a_column_shows_the_decimal_mark_of_a_file():
+    """1,234 has a decimal comma where another column of the file has 0,5."""
+    frame = pd.DataFrame({"a": ["1,234", "2,345"] * 30, "b": ["0,5", "1,5"] * 30})
+    found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")
+    assert found.iloc[0].tolist() == [1.234, 0.5]
+    frame["a"] = ["1.234", "2.345"] * 30  # hence these are thousands
+    found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")
+    assert found.iloc[0].tolist() == [1234.0, 0.5]
+
+
+def test_percent_with_decimal_commas():
+    frame = pd.DataFrame({"a": ["12,34%", "5,00%"] * 30, "b": ["0,5", "1,5"] * 30})
+    found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")
+    assert found["a"].tolist()[:2] == pytest.approx([0.1234, 0.05])
+
+
+def test_utf_16_is_read():
+    text = COSTS.to_csv(index=False, sep="\t")
+    found = voi.read_csv(("c.txt", text.encode("utf-16")), "costs")
+    pd.testing.assert_frame_equal(found, COSTS)
 
 
 # Shapes of files.
@@ -259,6 +398,30 @@ def test_preview_names_every_bad_cell():
     assert "problem: " in str(seen)
 
 
+def test_one_wrong_format_is_told_once_for_each_column():
+    seen = voi.preview(P, written(lambda x: f"{x:,.0f}", ","), EFFECTS)
+    assert [(p.column, p.row) for p in seen.problems] == [("SoC", 1), ("Drug", 1)]
+    assert "and 59 more like it" in str(seen.problems[0])
+
+
+@pytest.mark.parametrize("word", ["Mean", "TOTAL", "St. Dev."])
+@pytest.mark.parametrize("name", ["Iteration", "SoC"])
+def test_rows_of_summaries_are_named(name, word):
+    frame = numbered(COSTS, "Iteration").astype(object)
+    last = frame.mean().astype(object)
+    last[name] = word
+    with pytest.raises(nq.InputError) as caught:
+        voi.read_csv(file("c.csv", pd.concat([frame, last.to_frame().T])), "costs")
+    assert f"'{word}' in column '{name}', row 61 (line 62 of the file)" in str(caught.value)
+
+
+def test_a_constant_difference_has_no_rounding_errors():
+    common = RNG.normal(5000.0, 1000.0, N)
+    table = voi.incremental(np.column_stack((common, common + 0.1 + 0.2)))
+    assert table.se[0] == 0.0
+    assert voi.incremental(np.column_stack((common, common + 1e-4 * P.p))).se[0] > 0.0
+
+
 def test_preview_says_what_is_wrong_between_tables():
     seen = voi.preview(P, COSTS, EFFECTS.iloc[1:])
     assert "60 rows of costs, 59 rows of effects" in str(seen.problems[0])
@@ -280,7 +443,9 @@ def arguments(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(("text", "meant"), [("20,000", "20000"), ("1,234,567.5", "1234567.5")])
+@pytest.mark.parametrize(
+    ("text", "meant"), [("20,000", "20000"), ("1,234,567.5", "1234567.5"), ("20.000", "20000")]
+)
 def test_thousands_are_no_list(arguments, text, meant, capsys):
     with pytest.raises(SystemExit) as caught:
         main([*arguments, "--wtp", text])

@@ -28,6 +28,7 @@ from starlette.testclient import TestClient
 
 from nestquad.voi.serve import application
 from nestquad.voi.serve._jobs import Job, preload
+from nestquad.voi.serve._pages import STATIC
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._workspace import MOST_ANALYSES, Workspace
 from nestquad.voi.table import _limits
@@ -170,6 +171,18 @@ def test_another_position_of_the_slider_needs_no_regression(client, space):
     assert answers.read_text() == before
 
 
+def test_another_range_has_no_results_until_they_are_computed(client):
+    _, path = uploaded(client)
+    computed(client, path)
+    state = client.post(f"{path}/settings", json={"wtp": 90_000}).json()
+    client.post(f"{path}/cancel")
+    assert client.get(f"{path}/data").json()["results"] is None
+    assert list(state["files"]) == ["analysis.nestquad.zip"]
+    client.post(f"{path}/settings", json={})
+    assert "report.html" in settled(client, path)["files"]
+    assert data(client, path)["results"]["wtp"] == 90_000
+
+
 def test_study_with_costs_and_duration(client):
     _, path = uploaded(client)
     study = {
@@ -204,6 +217,8 @@ def test_study_with_costs_and_duration(client):
         {"groups": ["a", "b"]},
         {"groups": {"g": "ab"}},
         {"wtp": "1,000"},
+        {"wtp": "20.000"},
+        {"per_year": "4.000", "horizon": 1},
         {"wtp": float("1e400")},
         {"study": {"pars": ["a"]}, "per_year": 1, "horizon": 1},
         ["wtp"],
@@ -360,8 +375,7 @@ def test_headers_allow_nothing_from_elsewhere(client):
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    static = Path(_limits.__file__).parent / "static"
-    for page in static.iterdir():  # nothing to fetch from anywhere
+    for page in STATIC.iterdir():  # nothing to fetch from anywhere
         for address in re.findall(r"https?://[^\s\"'`]+", page.read_text()):
             assert address == "http://www.w3.org/2000/svg"
 

@@ -82,7 +82,7 @@ def add_voi(command: Command) -> None:
         help="a group of parameters; may be given again for others (singles are always there)",
     )
     parser.add_argument(
-        "--per-year", type=number, metavar="N", help="people a year, for values of a population"
+        "--per-year", type=_amount, metavar="N", help="people a year, for values of a population"
     )
     parser.add_argument(
         "--horizon", type=number, metavar="Y", help="years of relevance, with --per-year"
@@ -124,10 +124,10 @@ def add_voi(command: Command) -> None:
         help="years more for each participant in an arm (default 0)",
     )
     parser.add_argument(
-        "--fixed-cost", type=float, default=0.0, metavar="X", help="of the study (default 0)"
+        "--fixed-cost", type=_amount, default=0.0, metavar="X", help="of the study (default 0)"
     )
     parser.add_argument(
-        "--cost-each", type=float, default=0.0, metavar="X", help="per participant (default 0)"
+        "--cost-each", type=_amount, default=0.0, metavar="X", help="per participant (default 0)"
     )
     parser.add_argument("--title", metavar="TEXT", help="heading of the report")
     parser.add_argument("--currency", default="£", metavar="SIGN", help="default £")
@@ -302,23 +302,30 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     return "\n".join(lines)
 
 
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|[1-9]\d{0,2}(\.\d{3})+")
 
 
 def _amounts(text: str) -> list[float]:
     """One amount, or several with commas where none can be a separator of thousands."""
-    if _THOUSANDS.fullmatch(text):
+    return [_amount(text)] if _THOUSANDS.fullmatch(text) else list(map(_amount, text.split(",")))
+
+
+def _amount(text: str) -> float:
+    """An amount of money or people; 20,000 and 20.000 are refused."""
+    if _THOUSANDS.fullmatch(text.strip()):
+        mark = "comma" if "," in text else "point and three digits"
+        meant = text.strip().replace(",", "") if "," in text else text.strip().replace(".", "")
         raise argparse.ArgumentTypeError(
-            f"{text!r} has a comma; did you mean {text.replace(',', '')}? "
+            f"{text!r} has a {mark}; did you mean {meant}? "
             "Several values go with spaces, or with the option again"
         )
-    return [number(part.strip()) for part in text.split(",")]
+    return number(text.strip())
 
 
 def _sizes(text: str) -> list[int]:
     """Sizes with commas or one by one; 1,600 is refused, as it may be 1600."""
     parts = [part.strip() for part in text.split(",")]
-    values = [number(part) for part in parts]
+    values = [_amount(part) for part in parts]
     grouped = _THOUSANDS.fullmatch(text) is not None
     if grouped and (len(parts[0]) == 1 or any(a >= b for a, b in pairwise(values))):
         raise argparse.ArgumentTypeError(

@@ -24,7 +24,7 @@ from nestquad.voi.report._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.table import FLAG_WORDS
+from nestquad.voi.table import FLAG_WORDS, incremental
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,6 +168,9 @@ class Content:
         if caveats:
             yield Text("Read with care:")
             yield Bullets(caveats)
+        if data.notes:
+            yield Text("How the input was read:")
+            yield Bullets([f"{note}." for note in data.notes])
         if self.has_effects:
             yield Drawing(
                 "evpi",
@@ -188,12 +191,9 @@ class Content:
         )
 
     def _increment(self, option: str, against: str) -> str:
-        outputs = self.data.outputs
-        d, base = outputs.options.index(option), outputs.options.index(against)
-        benefits = outputs.net_benefits()[0]
-        gain = benefits[:, d] - benefits[:, base]
-        half = NORMAL_95 * gain.std(ddof=1) / np.sqrt(len(gain))
-        return f"{self.money(gain.mean())} ± {self.money(half)}"
+        table = self._first(incremental(self.data.outputs, against)).set_index("option")
+        gain = table.loc[option]
+        return f"{self.money(gain.inb)} ± {self.money(NORMAL_95 * gain.se)}"
 
     def _leading(self, table: pd.DataFrame) -> str:
         seen = table[~table["flags"].str.contains("not distinguishable")].head(3)
@@ -239,7 +239,6 @@ class Content:
             if flagged:
                 names = ", ".join(flagged[:4]) + (", …" if len(flagged) > 4 else "")
                 yield f"{words} ({len(flagged)}: {names}): {meaning}"
-        yield from (f"Input, {note}." for note in data.notes)
 
     def decision(self) -> Iterator[Block]:
         """Means, increments, dominance and acceptability."""

@@ -138,7 +138,7 @@ def _summary(seen: Mapping[str, Any]) -> str:
     options = " · ".join(map(escape, seen["options"]))
     return (
         f'<p class="quiet understood">{tables["parameters"]["rows"]:,} draws of '
-        f"{len(tables['parameters']['columns']):,} parameters"
+        f"{len(seen.get('parameters', tables['parameters']['columns'])):,} parameters"
         f"{f'; options {options}' if options else ''}. "
         '<a href="#seen">What was understood</a></p>'
         f"{_notes(seen['notes'])}"

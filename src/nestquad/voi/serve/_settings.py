@@ -24,7 +24,9 @@ _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
 }  # fmt: skip
 _DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
-_SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+")
+_SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+|[1-9]\d{0,2}([.,]\d{3})+")
+# Amounts of some hundreds and more, as a rule: three digits after a point are rather thousands.
+_LARGE = ("wtp", "people a year", "sizes", "fixed cost", "cost per participant")
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,9 @@ class Settings:
 def amount(name: str, given: Any) -> float:
     """A number that is not negative; what could mean two numbers is refused."""
     text = str("" if given is None else given).strip().lstrip("£$€").strip()
-    if _SEPARATED.fullmatch(text):
+    decimals = re.fullmatch(r"\d+\.\d+", text) is not None
+    typed = isinstance(given, str) and name in _LARGE
+    if _SEPARATED.fullmatch(text) and (typed or not decimals):
         digits = re.sub(r"\D", "", text)
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {digits}?")
     if not _is_number(text) or not 0 <= float(text) < math.inf:
@@ -154,11 +158,11 @@ def _names(given: Any) -> tuple[str, ...]:
 def _study(given: Mapping[str, Any]) -> dict[str, Any]:
     """Kind, parameters and detail of a design, and the arguments of `Study`."""
     kind, detail, sizes = given["kind"], given.get("detail"), given["sizes"]
-    if kind not in _DESIGNS or not given["pars"]:
+    if kind not in _DESIGNS:
+        raise InputError("study", repr(kind), f"one of {', '.join(_DESIGNS)}")
+    if not given["pars"]:
         raise InputError(
-            "study",
-            f"{kind} of {len(given['pars'])} parameters",
-            f"one of {', '.join(_DESIGNS)}, and the parameter that each arm measures",
+            "study", "no parameter", "the parameter that each arm measures", "Click one or more."
         )
     if kind == "binary":
         detail = None

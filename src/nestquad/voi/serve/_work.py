@@ -98,17 +98,22 @@ def compute(folder: Path, report: Report) -> None:
         (folder / name).unlink(missing_ok=True)
     write_json(folder / RESULTS, _results(analysis, settings))
     words = {name: getattr(settings, name) for name in ("title", "currency", "effect")}
-    report(0, 4, "report")
-    write_voi_report(folder / "report.html", analysis, **words)
-    report(1, 4, "tables of the report")
-    write_voi_workbook(folder / "tables.xlsx", analysis)
-    report(2, 4, "figures of the report")
-    with tempfile.TemporaryDirectory(dir=folder) as drawn:
-        save_voi_figures(drawn, analysis)
-        shutil.make_archive(str(folder / "figures"), "zip", drawn)
-    report(3, 4, "document of the report")
-    with suppress(MissingExtraError):
-        write_voi_document(folder / "report.docx", analysis, **words)
+    # Beside the others first: a cancelled job leaves no part of a file.
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        new = Path(made)
+        report(0, 4, "report")
+        write_voi_report(new / "report.html", analysis, **words)
+        report(1, 4, "tables of the report")
+        write_voi_workbook(new / "tables.xlsx", analysis)
+        report(2, 4, "document of the report")
+        with suppress(MissingExtraError):
+            write_voi_document(new / "report.docx", analysis, **words)
+        report(3, 4, "figures of the report")
+        save_voi_figures(new / "drawn", analysis)
+        shutil.make_archive(str(new / "figures"), "zip", new / "drawn")
+        for name in REPORTS:
+            if (new / name).is_file():
+                (new / name).replace(folder / name)
 
 
 def _preview(folder: Path, settings: Settings) -> Preview:

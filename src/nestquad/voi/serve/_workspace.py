@@ -18,6 +18,7 @@ from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._work import (
     ANSWERS,
     KINDS,
+    REPORTS,
     RESULTS,
     SEEN,
     SETTINGS,
@@ -72,8 +73,9 @@ class Work:
         with self._lock:
             self._stop()
             write_json(self.folder / SETTINGS, settings.to_dict())
-            if reading:
-                (self.folder / SEEN).unlink(missing_ok=True)
+            if reading:  # results and reports are those of another range or match
+                for name in (SEEN, RESULTS, *REPORTS):
+                    (self.folder / name).unlink(missing_ok=True)
             what, function = ("Reading", read) if reading else ("Computing", compute)
             self.job = Job(what, function, self.folder)
 

@@ -100,13 +100,15 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
                     row[what] = float((table[:, d] - table[:, base]).mean())
             gain = benefits[:, d] - benefits[:, base]
             better = float(np.mean(gain > 0) + np.mean(gain == 0) / 2)
-            rows.append({**row, **_mean("inb", gain), "probability": better})
+            size = float(np.abs(benefits).mean())
+            rows.append({**row, **_mean("inb", gain, size), "probability": better})
     return pandas().DataFrame(rows)
 
 
-def _mean(name: str, values: Array) -> dict[str, float]:
-    """A mean with standard error and 95 % interval."""
+def _mean(name: str, values: Array, size: float) -> dict[str, float]:
+    """A mean with standard error and 95 % interval; `size` is that of the numbers subtracted."""
     mean, se = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    se = 0.0 if se < 1e-12 * size else se  # a constant difference leaves rounding errors
     half = NORMAL_95 * se
     return {name: mean, "se": se, "lower": mean - half, "upper": mean + half}
 
@@ -196,7 +198,9 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
         losses = benefits.max(axis=1, keepdims=True) - benefits
         for option, loss in zip(known.options, losses.T, strict=True):
-            rows.append({"wtp": k, "option": option, **_mean("loss", loss)})
+            rows.append(
+                {"wtp": k, "option": option, **_mean("loss", loss, float(np.abs(benefits).mean()))}
+            )
     return pandas().DataFrame(rows)
 
 

@@ -310,7 +310,8 @@ def parameter_sets(
 ) -> dict[str, tuple[str, ...]]:
     """Named sets of parameters, from anything that `evppi` accepts.
 
-    A category stands for its indicators.
+    A category is known or not known as a whole: it stands for all its indicators, and each of them
+    for the category.
 
     Examples
     --------
@@ -322,15 +323,17 @@ def parameter_sets(
     {'costs': ('a', 'b')}
     >>> list(parameter_sets("all singles", "abc"))
     ['a', 'b', 'c']
+    >>> parameter_sets("b2", ["a", "b1", "b2"], {"b": ("b1", "b2")})
+    {'b': ('b1', 'b2')}
     """
+    names = list(known)
     if categories:
         of = {one: label for label, members in categories.items() for one in members}
-        plain = parameter_sets(pars, dict.fromkeys(of.get(name, name) for name in known))
+        plain = parameter_sets(_whole(pars, of), dict.fromkeys(of.get(n, n) for n in names))
         return {
             label: tuple(one for name in members for one in categories.get(name, (name,)))
             for label, members in plain.items()
         }
-    names = list(known)
     if pars is None or (isinstance(pars, str) and pars == "all singles" and pars not in names):
         return {name: (name,) for name in names}
     if isinstance(pars, str):
@@ -346,6 +349,15 @@ def parameter_sets(
     if not sets:
         raise _unusable(pars)
     return sets
+
+
+def _whole(pars: Any, of: Mapping[str, str]) -> Any:
+    """Names of categories instead of those of their indicators, which are known together."""
+    if isinstance(pars, str):
+        return of.get(pars, pars)
+    if isinstance(pars, Mapping):
+        return {label: _whole(one, of) for label, one in pars.items()}
+    return [_whole(one, of) for one in pars] if isinstance(pars, Iterable) else pars
 
 
 def _members(one: Any, known: list[str]) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._limits import check_table
+from nestquad.voi.table._numbers import AMBIGUOUS
 from nestquad.voi.table._tables import Cleaned, Problem, clean, pandas
 
 if TYPE_CHECKING:
@@ -81,13 +84,19 @@ def clean_csv(source: Source, kind: str) -> Cleaned:
     file, data = _opened(source)
     name = f"{kind} ({file})"
     try:
-        header, frame = _parsed(name, data)
-        return _cleaned(name, kind, header, frame)
+        header, frame, decimal = _parsed(name, data)
+        found = _cleaned(name, kind, header, frame, decimal)
     except InputError as error:
         return Cleaned(pandas().DataFrame(), problems=(Problem(name, error),))
+    if decimal == "," and found.frame.size:
+        notes = ("the file has decimal commas: 1,5 is 1.5", *found.notes)
+        found.frame.attrs["notes"] = notes
+        found = replace(found, notes=notes)
+    return found
 
 
-def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame]:
+def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str]:
+    """Header and cells of a text, and its decimal mark where numbers show one."""
     pd = pandas()
     encoding, head = _opening(name, data)
     separator = max(",;\t", key=lambda one: head[0].count(one)) if head else ","
@@ -117,7 +126,33 @@ def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame]:
     labels = header.iloc[0].tolist()
     if separator == r"\s+" and frame.shape[1] == len(labels) + 1:
         labels = [None, *labels]  # R's write.table has no name above the names of rows
-    return labels, frame
+    fractions = [j for j in frame.columns if frame[j].dtype.kind == "f" and frame[j].notna().any()]
+    doubtful = [j for j in fractions if separator != "," and _may_be_thousands(frame[j])]
+    if doubtful:
+        texts = pd.read_csv(io.BytesIO(data), skiprows=1, dtype=str, usecols=doubtful, **options)
+        texts = texts.apply(lambda column: column.str.strip())
+        marked = {j: t[t.str.contains(decimal, regex=False, na=False)] for j, t in texts.items()}
+        doubtful = [j for j, t in marked.items() if len(t) and t.str.fullmatch(AMBIGUOUS).all()]
+    if doubtful and len(doubtful) == len(fractions):  # no column shows what the mark is
+        cell, line = marked[doubtful[0]].iloc[0], marked[doubtful[0]].index[0] + 2
+        plain, decimals = cell.replace(decimal, ""), cell.replace(decimal, ".")
+        raise InputError(
+            name,
+            f"{cell!r} (line {line:,} of the file), which may be {plain} or {decimals}, and no "
+            "other cell tells which",
+            "numbers without separators of thousands",
+            f"Write {plain}; or, if it is a decimal mark, another number of decimals, as "
+            f"{cell}0 (in a spreadsheet: number format “General”).",
+        )
+    return labels, frame, decimal if fractions and separator != "," else ""
+
+
+def _may_be_thousands(column: pd.Series[Any]) -> bool:
+    """Whether numbers could be thousands that were read as units: 3.610, but not 0.610 or 3.61."""
+    values = column.dropna().abs().to_numpy()
+    thousandths = 1e3 * values
+    small = ((values >= 1.0) & (values < 1e3)) | (values == 0.0)
+    return bool(small.all() and np.allclose(thousandths, np.round(thousandths), rtol=1e-12))
 
 
 def clean_workbook(source: Source) -> dict[str, Cleaned]:
@@ -184,6 +219,8 @@ def _found_sheets(names: list[str]) -> dict[str, str]:
 def _opening(name: str, data: bytes) -> tuple[str, list[str]]:
     """Encoding and the first lines of a text file."""
     raw = data[:65536]
+    if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # spreadsheets: “Unicode text”
+        return "utf-16", _lines(raw.decode("utf-16", errors="replace"))
     if b"\0" in raw or raw[:2] == b"PK":
         advice = "For an .xlsx workbook use --workbook." if raw[:2] == b"PK" else ""
         raise InputError(name, "a file that is not text", "a .csv file", advice)
@@ -195,10 +232,16 @@ def _opening(name: str, data: bytes) -> tuple[str, list[str]]:
         if error.start < len(raw) - 4:
             encoding = "cp1252"
         text = raw.decode(encoding, errors="replace")
-    return encoding, [line for line in text.splitlines()[:6] if line.strip()]
+    return encoding, _lines(text)
 
 
-def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> Cleaned:
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines()[:6] if line.strip()]
+
+
+def _cleaned(
+    name: str, kind: str, header: list[Any], frame: pd.DataFrame, decimal: str = ""
+) -> Cleaned:
     """Names on top, empty margins away, and every cell a number."""
     labels = ["" if cell is None or cell != cell else str(cell).strip() for cell in header]
     width = max(len(labels), frame.shape[1])
@@ -209,7 +252,7 @@ def _cleaned(name: str, kind: str, header: list[Any], frame: pd.DataFrame) -> Cl
     kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
     frame = frame[kept]
     frame.columns = [labels[j] for j in kept]
-    found = clean(name, frame, kind=kind, first_line=2)
+    found = clean(name, frame, kind=kind, first_line=2, decimal=decimal)
     if "" in found.frame.columns or (
         any(p.column == "" and p.row is not None for p in found.problems)
     ):

@@ -67,7 +67,9 @@ def _check_workbook(name: str, path: Path) -> None:
                     _check_cells(name, _sheet_cells(archive, part))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise InputError(
-            name, f"a file that cannot be unpacked ({error})", "an .xlsx workbook or a .csv file"
+            name,
+            f"a file that cannot be unpacked ({error})",
+            "a .csv file, or an .xlsx workbook with --workbook",
         ) from None
 
 

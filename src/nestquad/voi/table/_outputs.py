@@ -11,13 +11,7 @@ import numpy as np
 
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import (
-    labelled,
-    matched_options,
-    number_table,
-    pandas,
-    same_rows,
-)
+from nestquad.voi.table._tables import aligned, matched_options, number_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +71,8 @@ class Outputs:
         tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
         frames = {n: number_table(n, getattr(self, n), kind=n) for n in tables}
         notes = [f"{n}: {note}" for n, frame in frames.items() for note in frame.attrs["notes"]]
-        same_rows(frames)
+        frames, moved, rows = aligned(frames)
+        notes += moved
         for name, frame in frames.items():
             if frame.shape[1] < 2:
                 raise InputError(
@@ -105,7 +100,7 @@ class Outputs:
             raise InputError(
                 "options", f"{list(options)}", f"{width} different names, one an option"
             )
-        rows = next((f.index for f in frames.values() if labelled(f.index)), self.rows)
+        rows = self.rows if rows is None else rows
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
         vars(self).update(notes=(*self.notes, *notes), rows=rows)
@@ -188,7 +183,14 @@ def _wtp(wtp: ArrayLike) -> Array:
 def input_table(outputs: Outputs, inputs: Any) -> pd.DataFrame:
     """The table of parameters, row by row the draws behind the outputs."""
     frame = number_table("inputs", inputs)
-    rows = range(outputs.n_rows)
-    index = rows if outputs.rows is None else pandas().Series(rows, index=outputs.rows)
-    same_rows({"outputs": index, "inputs": frame})
-    return frame
+    if len(frame) != outputs.n_rows:
+        raise InputError(
+            "outputs and inputs",
+            f"{outputs.n_rows:,} rows of outputs, {len(frame):,} rows of inputs",
+            "the same number of rows in each: row i of every table is the same draw",
+            "Was a header line or the last draw lost, or are the tables from different runs?",
+        )
+    moved, notes, _ = aligned({"inputs": frame}, outputs.rows)
+    found = moved["inputs"]
+    found.attrs = {**frame.attrs, "notes": (*frame.attrs["notes"], *notes)}
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nestquad.errors import InputError
 from nestquad.voi.table._files import KINDS, checksum, clean_csv, clean_workbook
 from nestquad.voi.table._outputs import Outputs
-from nestquad.voi.table._tables import Cleaned, Problem, clean, matched_options, pandas, same_rows
+from nestquad.voi.table._tables import Cleaned, Problem, aligned, clean, matched_options, pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,10 @@ def preview(parameters: Any, costs: Any = None, effects: Any = None) -> Preview:
     options: tuple[str, ...] = ()
     readable = {kind: frames[kind] for kind in KINDS if frames[kind].size}
     try:
-        same_rows(readable)
+        if len(readable) == len(KINDS):  # names of rows may stand in the one that is missing
+            moved, rows_moved, _ = aligned(readable)
+            frames |= moved
+            notes += rows_moved
         if "costs" in readable and "effects" in readable:
             _, names, note = matched_options(frames["costs"], frames["effects"])
             options = tuple(names)

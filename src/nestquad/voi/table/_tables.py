@@ -15,6 +15,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
+from nestquad.voi.table._numbers import read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +24,6 @@ FEWEST_ROWS = 20
 _PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
-_CURRENCY = re.compile(r"([-+]?)\s*([£$€¥])\s*([-+]?[\d.,]+)|([-+]?[\d.,]+)\s*([£$€¥])")
-# A point after the groups, or a second group, says that commas are thousands.
-_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 # Names that number draws and nothing else, and names that may also be those of an option.
 _DRAW_NAMES = re.compile(
     r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
@@ -33,6 +31,13 @@ _DRAW_NAMES = re.compile(
     re.IGNORECASE,
 )
 _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
+# Rows that spreadsheets have below the draws: mean, standard deviation, two ends of an interval …
+_SUMMARY_WORDS = re.compile(
+    r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
+    r"lower|upper)( .*)?[:=]?",
+    re.IGNORECASE,
+)
+_MOST_SUMMARIES = 10
 # A column of nothing but bad cells needs no more examples.
 _MOST_PROBLEMS = 100
 _KIND_WORDS = {
@@ -86,9 +91,17 @@ def number_table(
 
 
 def clean(
-    argument: str, table: Any, *, kind: str = "parameters", first_line: int | None = None
+    argument: str,
+    table: Any,
+    *,
+    kind: str = "parameters",
+    first_line: int | None = None,
+    decimal: str = "",
 ) -> Cleaned:
-    """`number_table` with all bad cells instead of an error for the first."""
+    """`number_table` with all bad cells instead of an error for the first.
+
+    `decimal` is the decimal mark of the file, where one is known.
+    """
     try:
         frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
         if "notes" in frame.attrs:  # it came from here
@@ -97,6 +110,7 @@ def clean(
         notes: list[str] = []
         frame = _reshaped(argument, frame, kind, notes)
         frame = _one_kind(frame, kind, notes)
+        _check_last_rows(argument, frame, first_line)
         frame = _without_row_names(argument, frame, kind, notes)
         _check_names(argument, frame)
         if len(frame) < FEWEST_ROWS:
@@ -120,19 +134,31 @@ def clean(
             categories[name] = tuple(shown)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
-        values, note = _as_floats(column)
+        values, note = _as_floats(column, decimal)
         notes += [f"{name!r} {note}"] if note else []
         bad = np.flatnonzero(~np.isfinite(values))
+        told: set[str] = set()
         for row in map(int, bad[:_MOST_PROBLEMS]):
-            problems.append(_bad_cell(argument, name, column, row, bad.size, first_line))
+            problem, what = _bad_cell(argument, name, column, row, bad.size, first_line)
+            if what not in told:
+                problems.append(problem)
+            told |= {what} & _FORMATS
         numbers[name] = values
     cleaned = pandas().DataFrame(numbers, index=frame.index)
-    cleaned.attrs = {"notes": tuple(notes), "categories": categories}
+    counted = bool(frame.attrs.get("counted"))
+    cleaned.attrs = {"notes": tuple(notes), "categories": categories, "counted": counted}
     return Cleaned(cleaned, tuple(notes), tuple(problems))
 
 
-def same_rows(tables: Mapping[str, Any]) -> int:
-    """The number of rows that all tables have; labels of rows, where there are any, agree."""
+def aligned(
+    tables: Mapping[str, pd.DataFrame], to: Any = None
+) -> tuple[dict[str, pd.DataFrame], list[str], Any]:
+    """Tables whose row i is the same draw, notes on what was moved, and the names of rows.
+
+    Rows are matched by their names where two tables have them: an index of a data frame, or a
+    column such as Iteration. A table without names has its draws in the order of the others, which
+    is refused as unclear where these are numbers in disorder. `to` are names of rows to follow.
+    """
     counts = {name: len(table) for name, table in tables.items()}
     if len(set(counts.values())) > 1:
         raise InputError(
@@ -141,23 +167,77 @@ def same_rows(tables: Mapping[str, Any]) -> int:
             "the same number of rows in each: row i of every table is the same draw",
             "Was a header line or the last draw lost, or are the tables from different runs?",
         )
-    labels = {n: t.index for n, t in tables.items() if hasattr(t, "index") and labelled(t.index)}
-    for (one, first), (other, second) in zip(
-        labels.items(), list(labels.items())[1:], strict=False
-    ):
-        if not first.equals(second) and set(first) == set(second):
-            at = int(np.flatnonzero(first.to_numpy() != second.to_numpy())[0])
+    found = {name: _row_names(table) for name, table in tables.items()}
+    names = {name: labels for name, labels in found.items() if labels is not None}
+    first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
+    if target is None:
+        return dict(tables), [], None
+    for name, labels in names.items():
+        if not labels.sort_values().equals(target.sort_values()):
+            alone = [*labels.difference(target), *target.difference(labels)]
+            shown = f", such as {alone[0]!s}" if alone else ""
             raise InputError(
-                f"{one} and {other}",
-                f"rows in a different order: row {at + 1:,} is {first[at]} and {second[at]}",
-                "the same draw in row i of every table",
-                "Sort both by their labels of rows.",
+                f"{first} and {name}",
+                f"names of rows that one of them has and the other has not{shown}",
+                "the same draws in every table",
+                "Are they from different runs? If row i is the same draw, remove the names.",
             )
-    return next(iter(counts.values()))
+    if to is None and (ordered := [n for n in names if _in_order(names[n])]):
+        first, target = ordered[0], names[ordered[0]]
+    bare = [name for name in tables if name not in names]
+    if bare and not _in_order(target) and _is_numeric(target):
+        raise InputError(
+            " and ".join(bare),
+            f"no names of rows, and {first} with rows in the order {target[0]:g}, {target[1]:g}, "
+            f"{target[2]:g} …",
+            "names of rows, such as a column Iteration, in every table, or rows in order",
+            f"If row i is the same draw in all tables, remove the names from {first}.",
+        )
+    moved, notes = dict(tables), []
+    for name, labels in names.items():
+        if labels.equals(target):
+            continue
+        if not target.is_unique:
+            raise InputError(
+                f"{first} and {name}",
+                "rows in a different order, and several rows of the same name",
+                "the same draw in row i of every table",
+            )
+        moved[name] = tables[name].iloc[labels.get_indexer(target)]
+        notes.append(f"rows of {name} are in the order of {first}, by their names")
+    if bare and notes:
+        notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
+    return moved, notes, target
 
 
-def labelled(index: Any) -> bool:
-    return not isinstance(index, pandas().RangeIndex)
+def _row_names(frame: pd.DataFrame) -> Any:
+    """Names of rows: numbers, or texts; None where there are none. Numbers from 0 count from 1."""
+    index = frame.index
+    if _is_default(index) and not frame.attrs.get("counted"):
+        return None
+    try:
+        names = pandas().Index(index, dtype=float, name=None)
+    except (TypeError, ValueError):
+        return pandas().Index([str(one).strip() for one in index])
+    return names + 1.0 if _counts(np.sort(names.to_numpy()), 0) else names
+
+
+def _is_default(index: Any) -> bool:
+    return isinstance(index, pandas().RangeIndex) and (index.start, index.step) == (0, 1)
+
+
+def _is_numeric(labels: Any) -> bool:
+    return bool(labels.dtype.kind == "f")
+
+
+def _in_order(labels: Any) -> bool:
+    return _is_numeric(labels) and bool(labels.is_monotonic_increasing)
+
+
+def _counts(values: Array, *starts: int) -> bool:
+    """Whether numbers go up by one from a start: 0 or 1 unless said otherwise."""
+    up = bool(values.size) and bool(np.all(np.diff(values) == 1))
+    return up and float(values[0]) in (starts or (0, 1))
 
 
 def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
@@ -172,13 +252,14 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
         return e, (e if c == unnamed else c), ""
     if sorted(c) == sorted(e):
         return c, c, "options of effects are in the order of costs, by name"
-    plain_c, plain_e = ([name.casefold() for name in names] for names in (c, e))
-    if sorted(plain_c) != sorted(plain_e):
-        plain_c, plain_e = _plain(c, "costs"), _plain(e, "effects")
+    shown, plain_e = c, [name.casefold() for name in e]
+    if sorted(name.casefold() for name in c) != sorted(plain_e):
+        shown, plain_e = _plain(c, "costs"), [name.casefold() for name in _plain(e, "effects")]
+    plain_c = [name.casefold() for name in shown]
     if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
         order = [e[plain_e.index(name)] for name in plain_c]
         pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
-        options = [f"option {name}" if name.isdigit() else name for name in plain_c]
+        options = [f"option {name}" if name.isdigit() else name for name in shown]
         return order, options, f"options matched by name: {pairs}"
     raise InputError(
         "costs and effects",
@@ -189,12 +270,12 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 
 
 def _plain(names: Sequence[str], kind: str) -> list[str]:
-    """Names without case, punctuation and the word for costs or effects before or after them."""
+    """Names without punctuation and the word for costs or effects before or after them."""
     word = _KIND_WORDS[kind]
     found = []
     for name in names:
-        text = re.sub(r"[\s_.\-()]+", " ", name).strip().casefold()
-        short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text).strip()
+        text = re.sub(r"[\s_.\-()]+", " ", name).strip()
+        short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text, flags=re.I).strip()
         found.append(short or text)
     return found
 
@@ -219,24 +300,25 @@ def _without_row_names(
     argument: str, frame: pd.DataFrame, kind: str, notes: list[str]
 ) -> pd.DataFrame:
     """Columns that name the rows become the index; what merely may be one is refused."""
+    found = []
     for name in list(frame.columns):
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
+        unnamed = name == "" or name.startswith("Unnamed")
         values = _as_floats(column)[0]
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
-        whole, steps = bool(np.all(values == np.round(values))), np.diff(values)
-        counts = bool(values.size) and bool(np.all(steps == 1)) and values[0] in (0.0, 1.0)
+        whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
+        counts, permuted = _counts(values), whole and _counts(np.sort(values))
         labels = column.is_unique and (
             (text and (named or name == frame.columns[0]))
-            or (whole and (numbers or (named and bool(np.all(steps > 0)))))
+            or (whole and (numbers or (named and (up or permuted or unnamed))))
         )
         if (named and counts) or labels:
-            shown = "" if name == "" or name.startswith("Unnamed") else f" {name!r}"
+            shown = "without a name, as R writes row names," if unnamed else repr(name)
             what = "counts the rows" if counts else "names the rows"
-            notes.append(f"the column{shown} {what} and is left out")
+            notes.append(f"the column {shown} {what} and is left out")
             frame = frame.drop(columns=name)
-            if not counts:
-                frame.index = pandas().Index(column, name=name or None)
+            found.append((counts, column))
         elif kind != "parameters" and (counts or numbers):
             raise InputError(
                 argument,
@@ -245,6 +327,34 @@ def _without_row_names(
                 "a column for each option and nothing else",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
+    # Of several, one that merely counts says least.
+    return _named(frame, min(found, key=lambda one: one[0])[1]) if found else frame
+
+
+def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None) -> None:
+    """Refuse rows of summaries below the draws."""
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind in "fiub" or not len(column) or isinstance(column.iloc[0], bool):
+            continue
+        for row in range(max(len(column) - _MOST_SUMMARIES, 1), len(column)):
+            word = str(column.iloc[row]).strip()
+            if _SUMMARY_WORDS.fullmatch(word) and _is_number(str(column.iloc[0])):
+                line = "" if first_line is None else f" (line {row + first_line:,} of the file)"
+                raise InputError(
+                    argument,
+                    f"{word!r} in column {name!r}, row {row + 1:,}{line}: a summary, not a draw",
+                    "draws and nothing else",
+                    "Remove the rows of means and totals below the draws.",
+                )
+
+
+def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
+    """A table with names of rows; those that count them leave the index of a table without."""
+    frame = frame.set_axis(pandas().Index(names), axis=0)
+    if frame.index.dtype.kind in "fiu" and _counts(frame.index.to_numpy()):
+        frame = frame.reset_index(drop=True)
+        frame.attrs = {**frame.attrs, "counted": True}
     return frame
 
 
@@ -284,8 +394,7 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
         f"long format: {values[0]!r} by {texts[0]!r}, draws "
         + (f"by {draws[0]!r}" if draws else "in the order of rows")
     )
-    ordered = not draws or bool(draw.drop_duplicates().is_monotonic_increasing)
-    return wide.reset_index(drop=True) if ordered else wide
+    return _named(wide, wide.index) if draws else wide.reset_index(drop=True)
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
@@ -355,61 +464,50 @@ def _enumerated(names: Sequence[str]) -> bool:
     return any(list(names) == [str(k + first) for k in range(len(names))] for first in (0, 1))
 
 
-def _as_floats(column: pd.Series[Any]) -> tuple[Array, str]:
-    """Numbers, NaN for what is none, and a note where cells have signs.
-
-    A column with % in some cells and not in others is not converted: is 5 five percent?
-    """
+def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
+    """Numbers, NaN for what is none, and a note where cells are written in another way."""
     note = ""
     if column.dtype.kind not in "fiub":
         numbers = pandas().to_numeric(column, errors="coerce")
-        if bool(numbers.isna().any()) and bool(column.notna().all()):
-            text = column.astype(str).str.strip()
-            if text.str.endswith("%").all():
-                parsed = pandas().to_numeric(text.str[:-1], errors="coerce") / 100.0
-                numbers, note = parsed, "is in %, divided by 100"
-            else:
-                signs = {sign for sign in "£$€¥" if text.str.contains(sign, regex=False).any()}
-                if len(signs) == 1:
-                    numbers = text.map(_money)
-                    note = f"is in {signs.pop()}"
+        # A number format is one of texts; among numbers, a text is a stray.
+        if bool(column.map(lambda cell: isinstance(cell, str)).all()):
+            read = read_numbers(column.tolist(), decimal)
+            numbers, note = pandas().Series(read.values), read.note
         column = numbers
     values: Array = column.to_numpy(dtype=float, na_value=np.nan)
     return values, note if np.isfinite(values).all() else ""
 
 
-def _money(text: str) -> float:
-    """An amount with or without a sign of currency; NaN where the separators leave a doubt."""
-    found = _CURRENCY.fullmatch(text)
-    amount = text if found is None else (found[1] or "") + found[3] if found[3] else found[4]
-    bare = amount.lstrip("+-")
-    grouped = _GROUPED.fullmatch(bare)
-    english = grouped and ("." in bare or bare.count(",") > 1 or set("£$") & set(text))
-    return float(amount.replace(",", "")) if english or _is_number(amount) else np.nan
+_FORMATS = {"separators", "percent"}
+"""Problems of a whole column, which are told once."""
 
 
 def _bad_cell(
     argument: str, name: str, column: pd.Series[Any], row: int, count: int, first_line: int | None
-) -> Problem:
+) -> tuple[Problem, str]:
+    """The problem of a cell, and its kind."""
     line = None if first_line is None else row + first_line
     where = f"column {name!r}, row {row + 1:,}"
     where += "" if line is None else f" (line {line:,} of the file)"
     cell = column.iloc[row]
     text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
     more = f" and {count - 1:,} more like it in this column" if count > 1 else ""
+    kind = "cell"
     if not text:
         what, advice = (
             "a missing value (an empty cell, or an error such as #N/A)",
             "Remove the whole draw from all tables, or find out why the model has no value there.",
         )
     elif _SEPARATED.fullmatch(text.strip("£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text):
-        what, advice = (
+        kind, what, advice = (
+            "separators",
             f"{text!r}, a number with separators",
             "Write numbers without separators of thousands and with a decimal point, as 1234.5 "
             "(in a spreadsheet: number format “General”).",
         )
     elif text.endswith("%"):
-        what, advice = (
+        kind, what, advice = (
+            "percent",
             f"{text!r} beside cells without %",
             "Write the whole column with % or without.",
         )
@@ -423,7 +521,7 @@ def _bad_cell(
     error = InputError(
         argument, f"{what} in {where}{more}", "a finite number in every cell", advice
     )
-    return Problem(argument, error, name, row + 1, line, text)
+    return Problem(argument, error, name, row + 1, line, text), kind
 
 
 def _is_number(text: str) -> bool:

@@ -127,7 +127,7 @@ function redraw() {
   if (results?.people) cards.push(card("EVPI for the population", money(evpi * results.people), k > 0 ? `or ${number(evpi * results.people / k)} ${set.effect}` : ""));
   if (results) cards.push(found ? card("Most worth knowing", found.label, `${money(found.value)}, ${share(found.of)} of EVPI`) : card("Most worth knowing", "–", "no parameter by itself"));
   $("cards").replaceChildren(...cards);
-  if (rows.length) bars("rank", rows.slice(0, 20)); else $("rank").replaceChildren(make("p", {class: "quiet"}, "EVPPI is being computed."));
+  if (rows.length) bars("rank", rows.slice(0, 20)); else $("rank").replaceChildren(make("p", {class: "quiet"}, state.job ? "EVPPI is being computed." : "EVPPI is not computed for this range."));
   // The same sets and colors wherever the slider is.
   const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
   const wtp = {x: [grid[0], grid.at(-1)], mark: k, xname: "willingness to pay"};
@@ -166,10 +166,12 @@ function drawStudy(study) {
   table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
 }
 
+let refused = ""; // what was refused stays until something else is asked, whatever runs meanwhile
 async function post(path, body) {
   const answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
   const content = await answer.json();
-  if (content.error && !answer.ok) return show({...state, error: content.error});
+  refused = answer.ok ? "" : content.error;
+  if (refused) return show(state);
   show(content);
   poll();
 }
@@ -193,6 +195,18 @@ async function poll() {
     show({...state, job: null, error: `No answer from nestquad: is it still running? (${problem.message})`});
   }
 }
+// An error stands beside what was used last.
+let asked = null, idle = null;
+for (const kind of ["click", "focusin"])
+  document.addEventListener(kind, (event) => { asked = event.target.closest("#app button, #app input") || asked; });
+function complain(words) {
+  const box = $("error"), fresh = words && box.textContent !== words;
+  box.hidden = !words;
+  box.textContent = words;
+  if (!fresh) return;
+  if (asked && !asked.closest("[hidden]")) (asked.closest(".fields, .row, .chips, li") || asked).after(box);
+  box.scrollIntoView({block: "nearest"});
+}
 function show(fresh) {
   state = fresh;
   const job = state.job;
@@ -203,8 +217,10 @@ function show(fresh) {
     const bar = $("job").querySelector("progress");
     if (job.total > 1) { bar.max = job.total; bar.value = job.done; } else bar.removeAttribute("value");
   }
-  $("error").hidden = !state.error;
-  $("error").textContent = state.error || "";
+  $("stopped").hidden = Boolean(job || (state.stamp[0] && ("report.html" in state.files || !data?.seen.now)));
+  $("stopped").querySelector("span").textContent = `${state.stamp[1] ? "report" : "EVPPI"} at ${money(state.settings.wtp)}`;
+  if (data?.seen.now && !data.results && idle !== !job) { idle = !job; redraw(); }
+  complain(refused || state.error || "");
   $("files").replaceChildren(...Object.entries(state.files).map(([name, word]) =>
     make("a", {href: `files/${name}?download`, download: name}, word)));
   const report = $("report"), source = `files/report.html?${stamp}`;
@@ -257,9 +273,10 @@ if ($("app")) {
   $("wtp").oninput = () => { at = Number($("wtp").value); cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); };
   window.onresize = () => { if (data?.seen.now) { cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); } };
   $("cancel").onclick = () => post("cancel");
+  $("compute").onclick = () => { unread = !state.stamp[0]; post("settings"); };
   $("add").onclick = () => {
     const members = [...picked.group];
-    if (members.length < 2) return show({...state, error: "A group has two parameters or more: click them first."});
+    if (members.length < 2) { refused = "A group has two parameters or more: click them first."; return show(state); }
     post("settings", {groups: {...state.settings.groups, [$("label").value.trim() || members.join(" + ")]: members}});
     picked.group.clear();
     $("label").value = "";
