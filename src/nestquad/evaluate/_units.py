@@ -58,6 +58,9 @@ class Units:
                 f = np.asarray(problem.apply_f(np.array(j)), dtype=float)
                 f = np.where(np.isfinite(f), f, 0.0)
                 self.f = _observed(self.f, f)
+                if problem.combine is None:  # errors of answers are those of expectations
+                    self.final = self.f
+                    return
                 self.final = _observed(self.final, np.atleast_2d(problem.finish(f.mean(axis=0))))
         except Exception:  # it is reported where it counts
             return
