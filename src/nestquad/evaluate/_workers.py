@@ -52,6 +52,12 @@ class Workers:
         return self._count
 
     @property
+    def begun_at_most(self) -> int:
+        """Tasks that may be under way although their futures allow to cancel them: those of Dask."""
+        client = getattr(self._executor, "_client", None)
+        return 0 if client is None else int(sum(client.nthreads().values()))
+
+    @property
     def separate(self) -> bool:
         """Whether tasks are known to leave this process: those of a pool or of Dask do."""
         pool = isinstance(self._executor, ProcessPoolExecutor)
