@@ -53,7 +53,7 @@ class Workers:
 
     @property
     def begun_at_most(self) -> int:
-        """Tasks that may be under way although their futures allow to cancel them: those of Dask."""
+        """Tasks that may have begun although their futures can still be cancelled, as with Dask."""
         client = getattr(self._executor, "_client", None)
         return 0 if client is None else int(sum(client.nthreads().values()))
 
