@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo reproduce test test-slow lint bench docs clean
+.PHONY: demo reproduce test test-slow lint bench docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/nestquad demo --out demo-output
@@ -33,7 +33,14 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m studies risk --out docs
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Wheel and sdist; the wheel with numpy and scipy alone in a fresh environment of each interpreter.
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/check_dist.py dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,7 +59,11 @@ $(VENV)/.bench: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --editable ".[docs,plot]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[docs]" --constraint constraints.txt
+	touch $@
+
+$(VENV)/.dist: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet ".[dist]" --constraint constraints.txt
 	touch $@
 
 clean:

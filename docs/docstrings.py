@@ -17,6 +17,18 @@ _ROLE = re.compile(r":\w+:`~?([^`]+)`")
 _FORMULA = re.compile(r"^\.\. math:: (.*(?:\n {2,}.*)*)", re.M)
 _RULE = r"=+ [= ]*="
 _TABLE = re.compile(rf"^{_RULE}\n(?:.*\n)+?{_RULE}\n(?:.*\n)+?{_RULE}$", re.M)
+# Functions of the front door have the name of their module.
+_FRONT = {
+    f"nestquad.{name}": f"nestquad.{module}.{name}"
+    for name, module in (
+        ("estimate", "estimate"),
+        ("compare", "compare"),
+        ("conditional", "conditional"),
+        ("expectation", "expectation"),
+        ("plan", "plan"),
+        ("analyze", "plan"),
+    )
+}
 
 
 class Docstrings(griffe.Extension):
@@ -29,13 +41,14 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(text: str) -> str:
-    """The docstring with notes for our own sections, and code for roles, formulas and tables.
-
-    Notes
-    -----
-    Formulas are shown as they are written: rendering them would take a script from elsewhere.
-    """
+    """The docstring with notes for our own sections, formulas, links for roles, code for tables."""
     text = _SECTION.sub(r"Notes\n-----\n**\1.** ", text)
-    text = _FORMULA.sub(lambda m: "```text\n" + " ".join(m[1].split()) + "\n```", text)
+    text = _FORMULA.sub(lambda m: "$$\n" + " ".join(m[1].split()) + "\n$$", text)
     text = _TABLE.sub(lambda m: f"```text\n{m[0]}\n```", text)
-    return _ROLE.sub(r"`\1`", text)
+    return _ROLE.sub(_link, text)
+
+
+def _link(role: re.Match[str]) -> str:
+    """A reference to what has a heading of its own; code for the rest."""
+    name = role[1]
+    return f"[`{name}`][{_FRONT[name]}]" if name in _FRONT else f"`{name}`"

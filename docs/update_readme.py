@@ -1,7 +1,8 @@
 """Write the results table and the example's output into README.md: `python docs/update_readme.py`.
 
-No number in the README is typed by hand. The blocks between ``<!-- name:begin -->`` and
-``<!-- name:end -->`` are what the commands printed above them give.
+No number in the README, or in the example of the site's first page, is typed by hand. The blocks
+between ``<!-- name:begin -->`` and ``<!-- name:end -->`` are what the commands printed above them
+give.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ COMMAND = f"nestquad compare {PROBLEM} --budget {BUDGET} --replicates {REPLICATE
 
 def main() -> None:
     """Run the example and the comparison, and rewrite the README."""
-    path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    text = with_block(text, "output", example_output())
-    text = with_block(text, "results", results_table(results()))
-    path.write_text(text, encoding="utf-8")
+    output = example_output()
+    for path in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        text = with_block(path.read_text(encoding="utf-8"), "output", output)
+        if path.name == "README.md":
+            text = with_block(text, "results", results_table(results()))
+        path.write_text(text, encoding="utf-8")
 
 
 def results() -> nq.Comparison:

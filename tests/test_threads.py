@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+import nestquad as nq
 from nestquad import _threads
 from nestquad._threads import one_blas_thread
 
@@ -62,6 +64,48 @@ def test_entries_of_several_threads_may_overlap():
     assert blas_threads() == {2}
     leave.set()
     thread.join()
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_g_has_as_many_threads_as_outside_and_the_analysis_one():
+    seen: dict[str, set[int]] = {"g": set(), "f": set()}
+
+    def g(x, theta):
+        seen["g"] |= blas_threads()
+        return x[..., 0] + theta[..., 0]
+
+    def f(j):
+        seen["f"] |= blas_threads()
+        return np.maximum(j, 1.0)
+
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, f)
+    for method in ("nqmc", "nkq", "ckq", "auto"):
+        nq.estimate(problem, budget=512, method=method, rng=0)
+        assert seen == {"g": {2}, "f": {1}}, method
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_g_on_threads_leaves_everything_as_it_was():
+    seen: set[int] = set()
+
+    def g(x, theta):
+        seen.update(blas_threads())
+        return x[..., 0] * theta[..., 0]
+
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g)
+    with ThreadPoolExecutor(2) as pool:
+        nq.estimate(problem, budget=2048, method="nkq", rng=0, executor=pool)
+    assert 1 in seen  # workers share the cores
+    assert blas_threads() == {2}
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_an_error_in_g_restores_the_limit():
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), lambda x, theta: 1 / 0)
+    with pytest.raises(nq.EvaluationError):
+        nq.estimate(problem, budget=64, method="nkq", rng=0)
     assert blas_threads() == {2}
 
 

@@ -71,7 +71,8 @@ class NotebookProgress(Progress):
         from IPython.display import HTML, display
 
         content = HTML(
-            f"<progress value='{min(done, total)}' max='{max(total, 1)}'></progress> "
+            f"<progress value='{min(done, total)}' max='{max(total, 1)}' style='width:16em'>"
+            "</progress> "
             f"<code>{html.escape(f'{text} {message}')}</code>"
         )
         if self.display is None:
@@ -139,7 +140,7 @@ def as_progress(
 def _in_notebook() -> bool:
     module = sys.modules.get("IPython")  # not imported: then this is no notebook
     shell = None if module is None else module.get_ipython()
-    return type(shell).__name__ == "ZMQInteractiveShell"
+    return hasattr(shell, "kernel")  # Jupyter, VS Code and Colab, each with a shell of its own
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import number, shown
+from nestquad._notebook import grid
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, NestquadError, UnsupportedError, optional_module
@@ -95,6 +96,9 @@ class Comparison:
         ]
         failed = [f"{row.method} failed: {row.failure}" for row in self.rows if row.failure]
         return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:], *failed])
+
+    def _repr_html_(self) -> str:
+        return grid(self.title, COLUMNS, (row.cells for row in self.rows))
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""

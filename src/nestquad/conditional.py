@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._notebook import pairs
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError, UnsupportedError
@@ -85,6 +86,44 @@ class ConditionalEstimate:
             f"J of {self.problem} from {self.n_evaluations:,} evaluations "
             f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.seconds:.2g} s"
         )
+
+    def _repr_html_(self) -> str:
+        notes = self.diagnostics.get("notes", ())
+        rows = {
+            "θ": f"{self._law.dim} coordinate{'s' if self._law.dim != 1 else ''}",
+            "method": self.method,
+            "model": str(self.diagnostics.get("surrogate", "")),
+            "evaluations of g": f"{self.n_evaluations:,} ({self.n_outer:,} × {self.n_inner:,})",
+            "seconds": f"{self.seconds:.3g}",
+            "notes": " ".join(f"{note}." for note in notes),
+        }
+        return pairs(f"J(θ) of {self.problem}", rows)
+
+    @property
+    def n_coordinates(self) -> int:
+        """Coordinates of the cube behind θ."""
+        return self._law.base_dim
+
+    def plot(self, ax: Any = None, coordinate: int = 0) -> Any:
+        """Draw Ĵ ± 1.96 standard deviations; needs the extra ``plot``. Returns the axes.
+
+        With several coordinates of θ one of them varies, and the others are at their medians.
+        """
+        from nestquad.plots import plot_conditional
+
+        return plot_conditional(self, ax, coordinate)
+
+    def curve(self, coordinate: int = 0, points: int = 200) -> tuple[Array, Array, Array]:
+        """θ along one coordinate (n,), the others at their medians; Ĵ there and its sd, (n, p)."""
+        dim = self.n_coordinates
+        if not isinstance(coordinate, int | np.integer) or not 0 <= coordinate < dim:
+            raise InputError("coordinate", repr(coordinate), f"a whole number from 0 to {dim - 1}")
+        uniform = np.full((points, dim), 0.5)
+        # Between the quantiles where 99 % of θ are: a model knows little of the rest.
+        uniform[:, coordinate] = np.linspace(0.005, 0.995, points)
+        theta = self._law.from_uniform(uniform)
+        along = theta[:, coordinate] if theta.shape[1] == dim else uniform[:, coordinate]
+        return along, self.model.mean(uniform), self.model.sd(uniform)
 
     def _found(
         self, uniform: Array, n_axes: int, return_std: bool

@@ -73,8 +73,7 @@ class MissingExtraError(NestquadError, ImportError):
     def __str__(self) -> str:
         return (
             f"{self.what} needs an optional dependency that is not installed. "
-            f"Install nestquad with its extra {self.extra!r}, for instance by "
-            f"pip install '.[{self.extra}]' in a clone."
+            f'Install its extra {self.extra!r}: pip install "nestquad[{self.extra}]".'
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from nestquad._checks import choice, number
 from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
+from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import (
@@ -386,10 +387,12 @@ class Loop:
             problem=problem.label,
         )
 
+    @one_blas_thread()
     def start(self) -> None:
         """Plan the first design."""
         self.design = self.method.plan(self.evaluator.problem, self.goal)
 
+    @one_blas_thread()
     def turn(self) -> None:
         """Evaluate and analyse the design, and plan the next one."""
         assert self.design is not None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import shown
+from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import as_law
 from nestquad.errors import InputError
@@ -22,6 +23,7 @@ from nestquad.result import Estimate, OuterSample
 __all__ = ["expectation"]
 
 
+@one_blas_thread()
 def expectation(
     h: Callable[[Array], Any],
     law: Any,

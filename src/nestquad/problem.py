@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nestquad._checks import numbers, shown
+from nestquad._notebook import pairs
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
@@ -119,6 +121,27 @@ class NestedExpectation:
     def label(self) -> str:
         return self.name or "nested expectation"
 
+    def _repr_html_(self) -> str:
+        outer = self.outer_law
+        theta = f"{_short(outer)}: {_coordinates(outer.dim)}"
+        try:
+            # At the median of θ; g is not called, since nobody knows what that costs.
+            inner = self.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
+            given = "" if self.inner_is_shared else " given θ; shown at its median"
+            x = f"{_short(inner)}: {_coordinates(inner.dim)}{given}"
+        except NestquadError as error:
+            x = str(error)
+        rows = {
+            "θ": theta,
+            "x": x,
+            "g(x, θ)": f"{_signature(self.g)}{'' if self.vectorized else ', one point at a time'}",
+            "f(J)": "identity" if self.f is None else _signature(self.f),
+            "combine": "" if self.combine is None else _signature(self.combine),
+            "exact": "" if self.exact is None else f"{np.asarray(self.exact)}",
+            "tags": ", ".join(self.tags),
+        }
+        return pairs(f"{self.label}: E[ f( E[ g(x, θ) | θ ] ) ]", rows)
+
     @cached_property
     def outer_law(self) -> Law:
         return as_law(self.outer, argument="outer")
@@ -204,6 +227,28 @@ class NestedExpectation:
                 "expected a real number, or a vector of them"
             )
         return final.astype(float)
+
+
+def _coordinates(dim: int | None) -> str:
+    return "coordinates" if dim is None else f"{dim} coordinate{'s' if dim != 1 else ''}"
+
+
+def _short(law: Law, longest: int = 72) -> str:
+    """A law in one line."""
+    text = " ".join(repr(law).split())
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _signature(function: Callable[..., Any] | None) -> str:
+    """Name and arguments of a function."""
+    if function is None:
+        return "evaluated elsewhere: nq.plan writes the points down"
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        arguments = ", ".join(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # some functions written in C
+        arguments = "…"
+    return f"lambda {arguments}" if name == "<lambda>" else f"{name}({arguments})"
 
 
 def best_and_each(j: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from nestquad._notebook import pairs
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import InputError
@@ -227,14 +227,9 @@ class Estimate:
             "method": self.method,
             "status": f"{self.status}: {self.status_text}",
             "seconds": f"{self.seconds:.3g}",
+            "beware": " ".join(self.warnings),
         }
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
-            for k, v in rows.items()
-            if v
-        )
-        title = html.escape(self.problem or "Nested expectation")
-        return f"<table><caption>{title}</caption>{body}</table>"
+        return pairs(self.problem or "Nested expectation", rows)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw f(J(θ)) and J(θ); needs the extra ``plot``. Returns the axes."""

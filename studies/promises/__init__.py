@@ -14,6 +14,7 @@ from studies.promises import (
     overhead,
     published,
     speed,
+    threads,
     tolerance,
     tridiagonal,
     unseen,
@@ -25,7 +26,7 @@ from studies.promises import (
 __all__ = ["HEAD", "STUDIES"]
 
 _MODULES = (accuracy, tolerance, unseen, multilevel, published, speed, overhead, cluster)
-_MODULES += (tridiagonal, imports, voi, voi_model, voi_sets, bo_accuracy)
+_MODULES += (tridiagonal, imports, threads, voi, voi_model, voi_sets, bo_accuracy)
 STUDIES = tuple(module.STUDY for module in _MODULES)
 
 HEAD = """\

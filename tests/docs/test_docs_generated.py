@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 from types import ModuleType
 
 import doc_pages as pages
@@ -15,6 +16,8 @@ import nestquad as nq
 from nestquad.cli import load_problem, main
 from nestquad.compare import Comparison, Row
 from nestquad.methods import METHODS
+
+sys.path.insert(0, str(pages.ROOT / "docs"))  # scripts may use each other
 
 
 def script(name: str) -> ModuleType:
@@ -27,6 +30,7 @@ def script(name: str) -> ModuleType:
 
 
 readme, layout = script("update_readme"), script("update_layout")
+home = script("draw_home")
 outgrowing, picture = script("update_outgrowing"), script("draw_architecture")
 README = pages.read(pages.ROOT / "README.md")
 
@@ -65,6 +69,14 @@ def test_command_above_the_table_is_the_one_that_makes_it(monkeypatch):
     by_script = {k: v for k, v in asked.items() if k != "progress"}
     assert by_command["budget"] == [by_script.pop("budget")]
     assert by_script.items() <= by_command.items()
+
+
+def test_measured_ratios_of_the_first_pages_are_current():
+    table = home.table(home.errors())
+    for page in home.PAGES:
+        text = pages.read(page)
+        assert home.with_table(text, table) == text, "run `python docs/draw_home.py`"
+    assert home.FIGURE.is_file()
 
 
 def test_table_is_written_from_its_rows():

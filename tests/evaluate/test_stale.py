@@ -296,7 +296,7 @@ def test_a_random_g_is_refused_unless_it_is_declared(tmp_path):
     for seed in range(2, 42, 2):
         assert run(Random(seed), tmp_path / "store", noisy=True).value == first.value
     with pytest.raises(nq.InputError, match="on average"):
-        run(Random(2, 1.0), tmp_path / "store", noisy=True)
+        run(Random(2, 30.0), tmp_path / "store", noisy=True)
 
 
 def test_workers_evaluate_the_points_again(tmp_path):

@@ -79,7 +79,7 @@ class Cells(HTMLParser):
 def test_html_is_a_table_with_everything_escaped():
     parser = Cells()
     parser.feed(ONE._repr_html_())
-    assert set(parser.tags) == {"table", "caption", "tr", "th", "td"}
+    assert set(parser.tags) == {"table", "caption", "tbody", "tr", "th", "td"}
     assert "a <b> & c" in parser.text
     assert "3.1415927" in parser.text
     assert TWO._repr_html_().count("…") == 1

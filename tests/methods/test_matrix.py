@@ -140,3 +140,19 @@ def test_auto_says_what_it_chose_and_why():
     est = nq.estimate(sampled, budget=1000, rng=0)
     assert est.method in ("nmc", "mlmc")
     assert est.value == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("sharing", ["shared", 4, "independent"])
+def test_a_fixed_recipe_evaluates_nothing_twice(sharing):
+    calls = 0
+
+    def g(x, theta):
+        nonlocal calls
+        values = x[..., 0] * theta[..., 0]
+        calls += values.size
+        return values
+
+    recipe = nq.KernelQuadrature(nq.Matern(0.5), space="uniform", lengthscale="fixed")
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g)
+    est = nq.estimate(problem, budget=1024, method=nq.NKQ(inner=recipe, sharing=sharing), rng=0)
+    assert calls == est.n_evaluations <= 1024

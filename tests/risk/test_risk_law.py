@@ -51,16 +51,12 @@ def test_correction_vanishes_where_the_model_is_exact():
     assert law.quantile(0.99)[1:].std() < 1e-4
 
 
-def test_conditional_means_add_up():
-    law = _law(0.2, 0.4, 0.5)
-    c = float(law.quantile(0.975, slice(0, 1))[0])
-    beyond = float(law.beyond(c) @ (law.m[0] + law.residual_beyond(c)))
-    assert beyond == pytest.approx(c + law.excess(c)[0] / 0.025, rel=1e-6)
-
-
-def test_heavy_tails_keep_the_variance():
+def test_share_of_hits_that_the_model_does_not_decide():
+    """Zero for an exact model, all of a far tail without one; for two normals by quadrature."""
+    assert _law(0.0, 0.0, 1e-6).undecided(2.0) < 0.01
     law = _law(0.0, 0.5, 0.1)
-    heavy = law.heavy_tailed()
-    of = lambda one: float(one.weights @ (one.m[0] ** 2 + one.e[0] ** 2))  # noqa: E731
-    assert of(heavy) == pytest.approx(of(law), rel=1e-3)
-    assert heavy.survival(4.5)[0] > law.survival(4.5)[0]
+    z = np.linspace(-8.0, 8.0, 4001)
+    sd = np.sqrt(np.average(law.v[0], weights=law.weights))
+    chance = norm.cdf((z - 2.0) / sd)
+    exact = (chance * (1 - chance) * norm.pdf(z)).sum() / (chance * norm.pdf(z)).sum()
+    assert law.undecided(2.0) == pytest.approx(exact, rel=0.2)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import norm
+from scipy.stats import chi2, norm, qmc
 
 import nestquad as nq
 from nestquad import risk
+from nestquad.estimate import solved
+from nestquad.points import Stream
+from nestquad.risk._method import TailSampling
+from nestquad.risk._targets import Targets
+from studies import risk as cases
 
 
 def _linear(dim: int = 2, noise: float = 1.0, several: bool = False) -> nq.NestedExpectation:
@@ -85,6 +91,57 @@ def test_uniform_and_normal_drivers_agree():
         assert risk.measure(other, budget=2000, rng=0).var[0.99].value == pytest.approx(
             exact, rel=0.01
         )
+
+
+@pytest.fixture(scope="module")
+def book_of_60():
+    """60 calls and puts on five correlated assets: g, log-prices, J at dense scenarios."""
+    rng, n, near, far = np.random.default_rng(0), 5, 0.2, 0.7
+    vol, where = rng.uniform(0.15, 0.5, n), rng.integers(n, size=60)
+    size, strike, call = rng.normal(0.3, 1.0, 60), rng.uniform(80, 120, 60), rng.random(60) < 0.5
+    root = np.linalg.cholesky(0.4 + 0.6 * np.eye(n))
+
+    def g(x, theta):
+        away = np.where(call, 1.0, -1.0) * (x[..., where] - strike)
+        return -np.maximum(away, 0.0) @ size
+
+    def prices(start, time, normals):
+        """Prices after some time, at normals (…, n, 5) for starts (…, 5)."""
+        mean = np.log(start) - vol**2 * time / 2
+        return np.exp(mean[..., None, :] + np.sqrt(time) * vol * (normals @ root.T))
+
+    z = norm.ppf(qmc.Sobol(n, rng=0).random_base2(16))
+    spot, sd = prices(np.full(n, 100.0), near, z)[:, where], np.sqrt(far) * vol[where]
+    d = np.log(spot / strike) / sd + sd / 2
+    values = spot * ndtr(d) - strike * ndtr(d - sd)
+    values = np.where(call, values, values - spot + strike)
+    return g, prices, (near, far), np.sort(-values @ size)
+
+
+@pytest.mark.parametrize("base", ["uniform", "normal"])
+def test_drivers_of_a_book_may_be_uniform_or_normal(book_of_60, base):
+    g, prices, (near, far), j = book_of_60
+    to = norm.ppf if base == "uniform" else (lambda v: v)
+    outer = nq.Transport(
+        lambda v: prices(np.full(5, 100.0), near, to(v)), dim=5, out_dim=5, base=base
+    )
+
+    def inner(theta):
+        return nq.Transport(
+            lambda v: prices(theta, far, to(v)), dim=5, out_dim=5, base=base, batch=len(theta)
+        )
+
+    c = float(np.quantile(j, 0.99))
+    report = risk.measure(nq.NestedExpectation(outer, inner, g), exceed=c, budget=10_000, rng=0)
+    tail = j[j > np.quantile(j, 0.975)].mean()
+    for found, exact, limit in (
+        (report.var[0.99], c, 0.02),
+        (report.es[0.975], tail, 0.02),
+        (report.exceed[c], 0.01, 0.1),
+    ):
+        assert found.value == pytest.approx(exact, rel=limit)
+        assert found.std_error < 1.5 * limit * abs(exact)
+        assert _holds(found, exact)
 
 
 def test_inner_law_that_can_only_be_sampled():
@@ -193,6 +250,46 @@ def test_same_seed_same_bits_whatever_the_executor(tmp_path):
     for other in (second, stored, again):
         assert np.array_equal(first.estimate.value, other.estimate.value)
         assert np.array_equal(first.estimate.std_error, other.estimate.std_error)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_bars_hold_where_the_model_is_all_but_exact(power):
+    """J is a polynomial of θ: bars are of the size of the nodes of its law, and not smaller."""
+    problem = nq.NestedExpectation(
+        nq.Normal(), nq.Normal(), lambda x, theta: (theta**power + 0.1 * x)[..., 0]
+    )
+    report = risk.measure(problem, budget=1000, rng=0)
+    law = norm() if power == 1 else chi2(1)
+    exact = law.ppf(0.99)
+    tail = law.expect(lambda j: j, lb=law.ppf(0.975), conditional=True)
+    for found, value in ((report.var[0.99], exact), (report.es[0.975], tail)):
+        assert abs(found.value - value) <= 3 * found.std_error
+        assert found.std_error < 2e-3 * value
+
+
+def test_pairs_and_replicates_see_the_same_model():
+    """With the tent both v and 1 − v belong to a uniform, and a process differs there."""
+    problem = cases.sketch("insurer", 8).problem
+    method = TailSampling(Targets.of(0.99, (), ()))
+    nothing = dict.fromkeys(("tol", "rtol", "executor", "store", "max_seconds"))
+    _, turn = solved(
+        problem, budget=6800, method=method, rng=0, progress=False, retries=0, **nothing
+    )
+    model = turn.state.models[0]
+    assert model.periodization == "tent"
+    dense = next(model.replicates(1, 10, Stream.from_rng(0)))
+    found, size = model.mean(dense.uniform), dense.j.std()
+    np.testing.assert_allclose(found, dense.j, atol=1e-6 * size)
+    other = replace(model, branches=False)
+    assert np.std(other.mean(dense.uniform) - dense.j) > 1e-3 * size
+
+
+def test_what_a_lattice_cannot_afford_is_said(monkeypatch):
+    monkeypatch.setattr("nestquad.risk._method._NUMBERS", 1 << 19)
+    problem, _ = _call()
+    report = risk.measure(problem, budget=4000, rng=0)
+    assert report.n_evaluations < 4000
+    assert any("not spent in full" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

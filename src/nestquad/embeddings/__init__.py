@@ -2,8 +2,8 @@
 
 # Importing a file of closed forms registers its pairs.
 from nestquad.embeddings import _gaussian, _matern, _sobolev
-from nestquad.embeddings._closed_forms import supported_pairs
+from nestquad.embeddings._closed_forms import ClosedForm, register, supported_pairs
 from nestquad.embeddings._embed import double_embedding, mean_embedding
 
-__all__ = ["double_embedding", "mean_embedding", "supported_pairs"]
+__all__ = ["ClosedForm", "double_embedding", "mean_embedding", "register", "supported_pairs"]
 del _gaussian, _matern, _sobolev

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nestquad._clock import tick
+from nestquad._threads import blas_threads_of_the_user
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation
@@ -16,6 +17,7 @@ from nestquad.problem import NestedExpectation
 _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
+@blas_threads_of_the_user()
 def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0) -> Array:
     """g on a block, checked, as (T, N), or (T, N, p) if g has an axis of outputs.
 
@@ -99,6 +101,7 @@ def call_f(
     return values
 
 
+@blas_threads_of_the_user()
 def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     """h at x (N, d), checked, as (N,) or (N, p)."""
     try:

@@ -7,7 +7,7 @@ imports none of them.
 from __future__ import annotations
 
 from nestquad.plots._comparison import plot_comparison
-from nestquad.plots._estimate import plot_estimate, plot_trace
+from nestquad.plots._estimate import plot_conditional, plot_estimate, plot_trace
 from nestquad.plots._style import (
     AVERAGE,
     INK,
@@ -45,6 +45,7 @@ __all__ = [
     "method_styles",
     "new_axes",
     "plot_comparison",
+    "plot_conditional",
     "plot_estimate",
     "plot_trace",
     "plus_minus",

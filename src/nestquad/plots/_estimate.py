@@ -23,6 +23,7 @@ from nestquad.plots._style import (
     plus_minus,
     title,
 )
+from nestquad.result import NORMAL_95
 
 # The smallest weight that is drawn, relative to the largest.
 _VISIBLE = 1e-2
@@ -107,6 +108,37 @@ def plot_trace(estimate: Any, ax: Any = None) -> Any:
     which = f" (first of {answers} answers)" if answers > 1 else ""
     ax.set_ylabel(f"value ± 95 % half-width{which}")
     title(ax, estimate.problem, f"the answer of {estimate.method}, turn by turn")
+    return ax
+
+
+def plot_conditional(conditional: Any, ax: Any = None, coordinate: int = 0) -> Any:
+    """Draw a learned J over one coordinate of θ, with bands of ± 1.96 standard deviations.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad.plots import new_axes
+    >>> J = nq.conditional(nq.problems.synthetic(), budget=256, rng=0)
+    >>> figure, (ax,) = new_axes()
+    >>> plot_conditional(J, ax).get_ylabel()
+    'J(θ)'
+    """
+    theta, mean, sd = conditional.curve(coordinate)
+    ax = axes_or_new(ax)
+    count = min(mean.shape[1], MOST_ANSWERS)
+    ends = []
+    for k, look in zip(range(count), _ANSWER_STYLES, strict=False):
+        half = NORMAL_95 * sd[:, k]
+        ax.fill_between(
+            theta, mean[:, k] - half, mean[:, k] + half, color=look.color, alpha=0.2, linewidth=0
+        )
+        ax.plot(theta, mean[:, k], color=look.color, linestyle=look.dashes, linewidth=1.8)
+        ends.append(End(mean[-1, k], _indexed("J(θ)", k, count), look.color))
+    label_ends(ax, ends)
+    several = conditional.n_coordinates > 1
+    ax.set_xlabel(f"θ_{coordinate + 1}, others at their medians" if several else "θ")
+    ax.set_ylabel("J(θ)")
+    title(ax, conditional.problem, f"J from {conditional.n_evaluations:,} evaluations (95 %)")
     return ax
 
 

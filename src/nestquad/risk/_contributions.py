@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._typing import Array, Indices
+from nestquad._typing import Array
 from nestquad.errors import optional_module
 from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._method import RiskState
 from nestquad.risk._targets import Kind, Targets
 
-# Predictions of outputs that memory holds, bootstrap samples of the pairs, rows at a time.
-_NUMBERS, _BOOTSTRAP, _ROWS = 1 << 22, 64, 1 << 12
+# Predictions of outputs that memory holds, and rows at a time.
+_NUMBERS, _ROWS = 1 << 22, 1 << 12
 # Standard deviations of J around a quantile over which outputs are averaged, less their slope.
 _NEAR = 0.15
 
@@ -75,18 +75,23 @@ class Contributions:
 def contributions_of(
     state: RiskState, targets: Targets, estimate: Estimate, names: Sequence[str]
 ) -> Contributions:
-    """Contributions under the corrected law of the sum.
-
-    J_k given Ĵ is what a ridge of each output predicts on average over θ with that Ĵ, plus the
-    smoothed residuals of the pairs. The rest J − m(Ĵ) belongs to outputs as their residuals vary
-    with those of the sum. What the outputs lack of m(Ĵ) is shared in the same proportions.
-    """
+    """Contributions under the corrected law of the sum."""
     found: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
     tool = _Tool(state)
     both = np.stack([np.atleast_1d(estimate.value), np.atleast_1d(estimate.std_error)], axis=1)
     for (kind, level), (value, error) in zip(targets.keys, both, strict=True):
         if kind in found:
-            found[kind][level] = tool.estimate(kind, level, float(value), float(error), estimate)
+            best, errors = tool.estimate(kind, level, float(value), float(error))
+            found[kind][level] = Estimate.from_directions(
+                best,
+                errors,
+                problem=estimate.problem,
+                n_evaluations=estimate.n_evaluations,
+                n_outer=estimate.n_outer,
+                n_inner=estimate.n_inner,
+                method=estimate.method,
+                status=estimate.status,
+            )
     return Contributions(tuple(names), found["var"], found["es"])
 
 
@@ -94,115 +99,75 @@ class _Tool:
     """What contributions to all measures share."""
 
     def __init__(self, state: RiskState) -> None:
-        self.law, self.state = state.laws[0], state
+        self.law, self.weights = state.laws[0], state.draws.weights
         dense, parts = state.dense, state.parts
         assert parts is not None
         assert dense.owner is not None
-        self.rng = np.random.default_rng(0)
         # Some at random where memory is short: every other point of a lattice is a bad lattice.
-        most = max(_NUMBERS // state.values.shape[2], 1 << 14)
+        most = max(_NUMBERS // state.draws.values.shape[2], 1 << 14)
         some = np.arange(len(dense.j))
         if len(some) > most:
-            some = np.sort(self.rng.choice(some, most, replace=False))
-        self.node, self.owner, self.weights = (
-            self.law.node[some],
-            dense.owner[some],
-            dense.weights[some],
-        )
-        blocks = np.array_split(dense.uniform[some], -(-len(self.node) // _ROWS))
+            some = np.sort(np.random.default_rng(0).choice(some, most, replace=False))
+        self.node, self.owner = self.law.node[some], dense.owner[some]
+        self.dense = dense.weights[some]
+        blocks = np.array_split(dense.uniform[some], -(-len(some) // _ROWS))
         self.j = np.concatenate([parts.mean(block) for block in blocks])
-        views = [parts.at(state.coordinates, state.inner[:, k]) for k in (0, 1)]
-        self.residuals = state.values - np.stack(views, axis=1)
+        self.residuals = state.draws.residuals(parts)
+        self.s = state.model.mean(state.draws.uniform)[:, 0]
 
-    def estimate(
-        self, kind: Kind, level: float, value: float, error: float, whole: Estimate
-    ) -> Estimate:
-        law = self.law
+    def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
+        """Contributions (p,), and directions of their errors (p, ·).
+
+        J_k given that J is at its quantile or beyond it is what a ridge of each output predicts on
+        average over such θ, plus the mean residual of such pairs. What then lacks of the measure
+        belongs to outputs as their J_k vary with J: in scenarios that are near, by predictions, and
+        in what Ĵ does not explain, by residuals.
+        """
+        law, width = self.law, 0.0
         if kind == "var":
             width = _NEAR * float(np.sqrt(law.variance))
-            node_weights = law.near(value, width)
-            rest = value - float(node_weights @ law.m[0])
+            nodes = law.near(value, width)
         else:
-            width, c = 0.0, float(law.quantile(level, slice(0, 1))[0])
-            node_weights = law.beyond(c)
-            rest = float(node_weights @ law.residual_beyond(c))
+            nodes = law.beyond(float(law.quantile(level, slice(0, 1))[0]))
         # How much a θ of each node counts.
-        count = node_weights / np.maximum(law.weights, 1e-300)
-        everyone = np.arange(len(self.residuals))
+        count = nodes / np.maximum(law.weights, 1e-300)
         predicted, by_replicate, slopes = self._predicted(count)
-        # The rest J − m belongs to scenarios that are near, or to what Ĵ does not explain.
-        v = float(node_weights @ law.v[0])
-        self.slopes, self.mixed = slopes, width**2 / max(width**2 + v, 1e-300)
-        best = self._of(everyone, node_weights, rest, predicted)
-        draws = [
-            self._of(self.rng.integers(len(everyone), size=len(everyone)), node_weights, rest, None)
-            for _ in range(_BOOTSTRAP)
-        ]
-        reference = self._of(everyone, node_weights, rest, None)
-        errors = [(np.array(draws) - reference).T / np.sqrt(_BOOTSTRAP), by_replicate.T]
-        errors.append(slopes[:, None] * error)  # of the measure itself
-        return Estimate.from_directions(
-            best,
-            np.concatenate(errors, axis=1),
-            problem=whole.problem,
-            n_evaluations=whole.n_evaluations,
-            n_outer=whole.n_outer,
-            n_inner=whole.n_inner,
-            method=whole.method,
-            status=whole.status,
-        )
+        near = self.weights * np.interp(self.s, law.s, count)
+        near = near / max(float(near.sum()), 1e-300)
+        mean = self.residuals.mean(axis=1)
+        residual = near @ mean
+        mixed = width**2 / max(width**2 + float(nodes @ law.v[0]), 1e-300)
+        share = mixed * slopes + (1.0 - mixed) * self._shares(near)
+        best = predicted + residual
+        best = best + (value - best.sum()) * share
+        away = np.concatenate([near[:, None] * (mean - residual), by_replicate])
+        away = away - away.sum(axis=1)[:, None] * share
+        sizes, axes = np.linalg.eigh(away.T @ away)
+        return best, np.column_stack([axes * np.sqrt(np.maximum(sizes, 0.0)), share * error])
 
     def _predicted(self, count: Array) -> tuple[Array, Array, Array]:
         """Mean (p,) of the outputs that the ridge predicts, its error (R, p), slopes in the sum."""
-        weights = self.weights * count[self.node]
-        n = int(self.owner.max()) + 1
-        total = np.bincount(self.owner, weights, n)
-        sums = np.stack([np.bincount(self.owner, weights * one, n) for one in self.j.T], axis=1)
+        owner, weights = self.owner, self.dense * count[self.node]
+        n = int(owner.max()) + 1
+        total = np.bincount(owner, weights, n)
+        sums = np.stack([np.bincount(owner, weights * one, n) for one in self.j.T], axis=1)
         mean = sums.sum(axis=0) / max(float(total.sum()), 1e-300)
         away = self.j - mean
         slopes = weights * away.sum(axis=1) @ away
         slopes = slopes / slopes.sum() if slopes.sum() > 0 else np.full(len(mean), 1 / len(mean))
-        if n < 2:
-            return mean, np.zeros((1, len(mean))), slopes
         # Linearized ratio, as replicates have few θ in the tail.
         lacks = (sums - total[:, None] * mean) / max(float(total.mean()), 1e-300)
-        return mean, (lacks - lacks.sum(axis=1)[:, None] * slopes) / np.sqrt(n * (n - 1.0)), slopes
-
-    def _of(self, rows: Indices, weights: Array, rest: float, predicted: Array | None) -> Array:
-        """Contributions (p,) by resampled pairs; without `predicted`, less what does not change."""
-        law, state, smoother = self.law, self.state, self.law.smoother
-        assert smoother is not None
-        times = np.bincount(rows, minlength=len(state.weights))
-        bins, w = smoother.bins, smoother.weights * times
-        total = np.maximum(np.bincount(bins, w), 1e-300)
-        r = self.residuals
-        mean = r.mean(axis=1)
-        smooth = np.stack(
-            [
-                np.interp(
-                    law.z, smoother.places, smoother.matrix @ (np.bincount(bins, w * one) / total)
-                )
-                for one in mean.T
-            ],
-            axis=1,
-        )
-        share = self.mixed * self.slopes + (1.0 - self.mixed) * self._shares(w)
-        own = weights @ smooth + rest * share
-        if predicted is None:
-            return np.asarray(own)
-        found = predicted + own
-        lacking = float(weights @ law.m[0]) + rest - float(found.sum())
-        return np.asarray(found + lacking * share)
+        return mean, lacks / np.sqrt(n * max(n - 1.0, 1.0)), slopes
 
     def _shares(self, w: Array) -> Array:
         """Regression of the outputs' J_k on J given Ĵ: products of residuals, shrunk to noise."""
         r = self.residuals
-        away = r - (w @ r.mean(axis=1) / w.sum())
+        away = r - w @ r.mean(axis=1)
         total = away.sum(axis=2)
-        cross = 0.5 * w @ (away[:, 0] * total[:, 1:] + away[:, 1] * total[:, :1]) / w.sum()
-        noise = w @ (away.mean(axis=1) ** 2) / w.sum()
+        cross = 0.5 * w @ (away[:, 0] * total[:, 1:] + away[:, 1] * total[:, :1])
+        noise = w @ (away.mean(axis=1) ** 2)
         noise = noise / max(float(noise.sum()), 1e-300)
-        prior = float(np.sqrt(w @ (total[:, 0] * total[:, 1]) ** 2 / w.sum() / len(w)))
+        prior = float(np.linalg.norm(w * total[:, 0] * total[:, 1]))
         # Of sum one; the noise is at least half of it.
         weight = prior + max(-2.0 * float(cross.sum()), 0.0)
         return np.asarray((cross + weight * noise) / max(float(cross.sum()) + weight, 1e-300))

@@ -18,7 +18,7 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._contributions import contributions_of
 from nestquad.risk._distribution import tabulated
-from nestquad.risk._method import RiskState, TailSampling, widening
+from nestquad.risk._method import WIDER, RiskState, TailSampling
 from nestquad.risk._report import Exposure, RiskReport, scalar
 from nestquad.risk._targets import Targets, label
 
@@ -118,12 +118,12 @@ def measure(
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
     shares = None
     if state.parts is not None and state.n_pairs:
-        names = _names(outputs, state.values.shape[2])
+        names = _names(outputs, state.draws.values.shape[2])
         shares = contributions_of(state, targets, found, names)
     return RiskReport(
         problem.label,
         **by_kind(targets, found),
-        distribution=tabulated(state.laws[0], widening(state.n_pairs)),
+        distribution=tabulated(state.laws[0], WIDER),
         contributions=shares,
         exposure=None,
         estimate=found,

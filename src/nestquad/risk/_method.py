@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, RegressionModel
 from nestquad.methods.nested import NO_VARIATION, few_event_errors
@@ -18,7 +19,7 @@ from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
-from nestquad.risk._scenarios import REPLICATES, PairPoints, Scenarios, scenarios_of
+from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
@@ -30,9 +31,9 @@ _START = 1024
 _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
-# Bars from m pairs are wider by _WIDER √(1 + _FEW/m): on even seeds of the families of studies,
-# draws of the correction alone cover in 80–90 %.
-_WIDER, _FEW = 1.3, 20.0
+# Bars of the correction are wider than its draws are spread, whose priors are of a few shapes; what
+# that is worth is in the table of parts of bars by `python -m studies risk --parity even`.
+WIDER = 1.3
 # Fewer hits beyond a threshold than this are few, and three more are possible.
 _HITS = 20.0
 FEWEST = 128
@@ -49,10 +50,8 @@ class RiskState:
     kept, dense, laws
         Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
         each loss.
-    n_pairs
-        Number of pairs.
-    coordinates, inner, values, weights
-        The pairs: θ and x, outputs of g (m, 2, p), and weights (m,).
+    draws
+        The pairs, with all outputs of g.
     """
 
     scenarios: Scenarios
@@ -61,10 +60,7 @@ class RiskState:
     kept: tuple[int, ...]
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
-    coordinates: Array
-    inner: Array
-    values: Array
-    weights: Array
+    draws: Check
 
     @property
     def model(self) -> ModelOfJ:
@@ -72,7 +68,12 @@ class RiskState:
 
     @property
     def n_pairs(self) -> int:
-        return len(self.weights)
+        return len(self.draws.weights)
+
+    @property
+    def affordable(self) -> float:
+        """Evaluations that further pairs may take."""
+        return max(_affordable(self.model, self.draws) - 2 * self.n_pairs, 0.0)
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,7 @@ class TailSampling(Method[RiskState]):
             wanted = present
         else:
             wanted = max(present, 0.6 * n_learned - present)
-        affordable = _affordable(state.model, state.model.dim + state.inner.shape[2])
-        n = int(min(wanted, left, max(affordable - present, 0.0))) // 2
+        n = int(min(wanted, left, state.affordable)) // 2
         if n < _FEWEST_PAIRS:
             return None
         grid = self._pairs(state, n, goal)
@@ -132,7 +132,7 @@ class TailSampling(Method[RiskState]):
 
     def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
         """n θ with two x each: some from the law, others where the measures depend on J."""
-        stream = goal.stream.child(7, len(state.weights))
+        stream = goal.stream.child(7, state.n_pairs)
         dense = state.dense
         mass = dense.weights / dense.weights.sum()
         # Where either model has an answer, until one is chosen.
@@ -158,7 +158,8 @@ class TailSampling(Method[RiskState]):
         learning = Evaluations(evaluations.evaluator, design.learning)
         raw = learning.values(design.grids[0].n_outer)
         scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
-        pairs = self._drawn(scenarios, evaluations, design)
+        n = len(design.grids)
+        draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
         with one_blas_thread():
             same = last is not None and last.design.grids[0] == design.grids[0]
             if same and last is not None:
@@ -166,48 +167,31 @@ class TailSampling(Method[RiskState]):
             else:
                 models = scenarios.fit(learning, self.lines)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
-            kept = self._kept(models, pairs)
+            kept = self._kept(models, draws)
             if last is not None and same and kept[0] == last.state.kept[0]:
                 dense = last.state.dense
             else:
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
-            state = RiskState(scenarios, models, parts, kept, dense, (), *pairs)
+            state = RiskState(scenarios, models, parts, kept, dense, (), draws)
             estimate, laws = self._estimate(problem, state, raw, design)
         return Turn(design, estimate, replace(state, laws=laws))
 
-    def _drawn(
-        self, scenarios: Scenarios, evaluations: Evaluations, design: LearnedDesign
-    ) -> tuple[Array, Array, Array, Array]:
-        found: list[tuple[Array, ...]] = []
-        for level in range(len(design.grids) - design.n_checks, len(design.grids)):
-            try:
-                theta, inner, values = scenarios.draws(evaluations, level)
-            except OutOfTimeError:
-                break
-            points = design.grids[level].outer_points
-            assert isinstance(points, PairPoints)
-            found.append((theta, inner, values, points.weights[: len(values)]))
-        if not found:
-            empty = np.empty((0, 2, 0))
-            return np.empty((0, 0)), empty, empty, np.empty(0)
-        theta, inner, values, weights = (np.concatenate(one) for one in zip(*found, strict=True))
-        return theta, inner, values, weights
+    def _lines(self, draws: Check, most: int | None = None) -> Check:
+        """The first pairs, with the losses that are analyzed."""
+        each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
+        return Check(*(one[:most] for one in each))
 
-    def _kept(
-        self, models: list[ModelOfJ], pairs: tuple[Array, Array, Array, Array]
-    ) -> tuple[int, ...]:
+    def _kept(self, models: list[ModelOfJ], draws: Check) -> tuple[int, ...]:
         """Models that the first pairs do not refute; first the one with the smallest bar.
 
         Its square is that of what the model leaves of g, over the pairs that it can afford.
         """
-        theta, inner, values, weights = (one[:_MOST_CHOOSING] for one in pairs)
-        if len(models) < 2 or not len(values):
+        if len(models) < 2 or not len(draws.values):
             return (len(models) - 1,)
-        check = Check(theta, weights, inner, self.lines(values))
-        dim = theta.shape[1] + inner.shape[2]
+        check = self._lines(draws, _MOST_CHOOSING)
         left = [
             float((check.residuals(model) ** 2).mean())
-            / min(_affordable(model, dim), (1.0 / _LEARNING - 1.0) * models[0].n_points)
+            / min(_affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
             for model in models
         ]
         return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
@@ -221,13 +205,14 @@ class TailSampling(Method[RiskState]):
         notes = [str(note) for note in model.describe()["notes"]]
         found: list[tuple[Array, dict[str, Array]]] = []
         if state.n_pairs:
-            s, r, expected = model.mean(state.coordinates), self._residuals(state), _expected(state)
+            s, expected = model.mean(state.draws.uniform), _expected(state)
+            r = self._lines(state.draws).residuals(model)
             for c, law in enumerate(laws):
-                pairs = Pairs(s[:, c], r[:, :, c], state.weights, expected[:, c])
+                pairs = Pairs(s[:, c], r[:, :, c], state.draws.weights, expected[:, c])
                 # The same stream for all: errors of dates go together.
                 laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
                 found.append(self._measured(laws[c], pairs, len(raw), model.dim))
-            notes.append(_said(state, laws[0]))
+            notes.extend(_said(state, laws[0]))
         else:
             for law in laws:
                 values = self.targets.values(law)[:, 0]
@@ -236,7 +221,7 @@ class TailSampling(Method[RiskState]):
         learned = self.lines(raw[:, 0].reshape(len(raw), -1))
         constant = np.ptp(learned, axis=0) == 0
         if state.n_pairs:
-            constant &= np.ptp(self.lines(state.values), axis=(0, 1)) == 0
+            constant &= np.ptp(self.lines(state.draws.values), axis=(0, 1)) == 0
         if constant.any():
             notes.append(NO_VARIATION)
         for c, (values, parts) in enumerate(found):
@@ -268,55 +253,51 @@ class TailSampling(Method[RiskState]):
         found = targets.values(law)
         values = found[:, 0]
         drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
-        bare, heavy = (
-            targets.values(one)[:, 0] for one in (law.without_variance(), law.heavy_tailed())
-        )
-        # On few coordinates, the θ at a level are few, and the error of Ĵ is the same at them.
+        # The error of Ĵ does not average out over the θ at a level if these are few. It is all but
+        # orthogonal to cubics, so that it changes sign at least four times along a coordinate:
+        # 4^(d − 1) patches of independent errors.
         local = 2.0 ** (1.0 - dim) * targets.local_errors(law, values)
         mean = pairs.r.mean(axis=1)[:, None]
         events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
+        # Nodes are wider than what they stand for, by up to their width.
+        wider = replace(law, spread=2.0 * law.spread, b=law.b[:1], v=law.v[:1])
         columns = {
-            # J given Ĵ is normal only roughly: half of the effect of its variance, and its tails.
-            "variance": 0.5 * (values - bare),
-            "tails": heavy - values,
+            "nodes": targets.values(wider)[:, 0] - values,
             "local": targets.shifted(law, values, local),
             "events": targets.shifted(law, values, events),
             "hits": self._unseen(law, pairs, values, n_learned),
         }
         return values, {
-            "correction": widening(n) * drawn,
+            "correction": drawn,
+            "widening": np.sqrt(WIDER**2 - 1.0) * drawn,
             "average": targets.dense_errors(law, values),
             **{name: column[:, None] for name, column in columns.items()},
         }
 
-    def _residuals(self, state: RiskState) -> Array:
-        model, n = state.model, state.n_pairs
-        lines = self.lines(state.values)
-        out = np.empty_like(lines)
-        for start in range(0, n, _ROWS):
-            some = slice(start, start + _ROWS)
-            for k in (0, 1):
-                g = model.at(state.coordinates[some], state.inner[some, k])
-                out[some, k] = lines[some, k] - g
-        return out
-
     def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
-        """Errors (k,) of probabilities whose event few scenarios have shown, or none.
+        """Errors (k,) where few of n scenarios are beyond a level, or none.
 
-        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h.
+        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
+        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
+        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
         """
         out = np.zeros(len(values))
-        for i, (kind, c) in enumerate(self.targets.keys):
-            if kind == "exceed":
-                hits = int((np.interp(pairs.s, law.s, law.m[0]) > c).sum())
-                if hits < _HITS:
-                    out[i] = np.sqrt(max(values[i] * n, 0.0) + 3.0) / (n + len(pairs.s))
+        for i, (kind, level) in enumerate(self.targets.keys):
+            if kind in ("ee", "ene"):
+                continue
+            c = level if kind == "exceed" else float(law.quantile(level, slice(0, 1))[0])
+            probability = float(law.survival(c, slice(0, 1))[0])
+            if probability * n >= _HITS:
+                continue
+            beyond = np.interp(pairs.s, law.s, law.m[0]) > c
+            few = kind == "exceed" and beyond.sum() < _HITS
+            share = 1.0 if few else law.undecided(c)
+            out[i] = np.sqrt(share * (probability * n + 3.0)) / n
+            if kind == "es":
+                out[i] *= (values[i] - c) / (1.0 - level)
+            elif kind != "exceed":
+                out[i] /= max(float(law.density(np.array([c]), slice(0, 1))[0]), 1e-300)
         return out
-
-
-def widening(n_pairs: int) -> float:
-    """Of a bar from few pairs."""
-    return _WIDER * float(np.sqrt(1.0 + _FEW / max(n_pairs, 1)))
 
 
 def _expected(state: RiskState) -> Array:
@@ -327,7 +308,7 @@ def _expected(state: RiskState) -> Array:
     """
     found = []
     for start in range(0, state.n_pairs, _ROWS):
-        some = state.coordinates[start : start + _ROWS]
+        some = state.draws.uniform[start : start + _ROWS]
         square = state.model.sd(some) ** 2
         for k in state.kept[1:]:
             square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
@@ -335,7 +316,7 @@ def _expected(state: RiskState) -> Array:
     return np.concatenate(found)
 
 
-def _said(state: RiskState, law: CorrectedLaw) -> str:
+def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
     rest = float(law.weights @ law.v[0])
     share = rest / max(rest + law.variance, 1e-300)
     text = (
@@ -344,9 +325,16 @@ def _said(state: RiskState, law: CorrectedLaw) -> str:
     )
     if share > 0.5:
         text += "; other coordinates of the scenario, in which the loss is smoother, would help"
-    return text
+    yield text
+    if state.affordable < 2 * _FEWEST_PAIRS:
+        yield (
+            f"more than {state.n_pairs:,} pairs would take too long with a lattice of "
+            f"{state.model.n_points:,} points: a larger budget is not spent in full, and a "
+            "tolerance may not be met"
+        )
 
 
-def _affordable(model: ModelOfJ, dim: int) -> float:
+def _affordable(model: ModelOfJ, draws: Check) -> float:
     """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
+    dim = model.dim + draws.inner.shape[2]
     return np.inf if isinstance(model, RegressionModel) else _NUMBERS / (model.n_points * dim)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._notebook import grid
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
 from nestquad.plots import INK, SOFT, axes_or_new, series_styles, title
@@ -161,6 +162,14 @@ class RiskReport:
 
     def to_json(self, indent: int | None = None) -> str:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row["measure"], f"{row['value']:.5g}", f"{row['low']:.5g} … {row['high']:.5g}")
+            for row in self.rows()
+        ]
+        title = f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}"
+        return grid(title, ("measure", "value", "95 % interval"), rows)
 
     def __str__(self) -> str:
         head = f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from math import comb
@@ -15,9 +15,9 @@ from scipy.stats import rankdata
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.distributions import Empirical
-from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
-from nestquad.methods.learned import DenseSet, RegressionModel
+from nestquad.methods.learned import Check, DenseSet, JointModel, RegressionModel
 from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
 from nestquad.problem import NestedExpectation
 from nestquad.regression import Regression, ridge
@@ -66,14 +66,24 @@ class Scenarios(ABC):
         """A ridge of each output of g."""
         return self._ridge(evaluations, lambda values: values)
 
-    def draws(self, evaluations: Evaluations, level: int) -> tuple[Array, Array, Array]:
-        """Coordinates (m, d) of θ and of x (m, 2, d_x), and values (m, 2, p), of pairs of draws."""
-        grid = evaluations.design.grids[level]
-        values = evaluations.values(grid.n_outer, level)
-        rows = len(values)
-        assert isinstance(grid.outer_points, PairPoints)
-        inner = self._inner(evaluations, rows, level)
-        return grid.outer_points.coordinates[:rows], inner, values.reshape(rows, 2, -1)
+    def pairs(self, evaluations: Evaluations, levels: Iterable[int]) -> Check:
+        """Pairs of x at the same θ, as far as they are evaluated."""
+        none = np.empty((0, 2, 0))
+        found: list[tuple[Array, ...]] = []
+        for level in levels:
+            grid = evaluations.design.grids[level]
+            try:
+                values = evaluations.values(grid.n_outer, level)
+            except OutOfTimeError:
+                break
+            points, rows = grid.outer_points, len(values)
+            assert isinstance(points, PairPoints)
+            inner = self._inner(evaluations, rows, level)
+            known = (points.coordinates[:rows], points.weights[:rows])
+            found.append((*known, inner, values.reshape(rows, 2, -1)))
+        if not found:
+            return Check(np.empty((0, 0)), np.empty(0), none, none)
+        return Check(*(np.concatenate(one) for one in zip(*found, strict=True)))
 
     def _inner(self, evaluations: Evaluations, rows: int, level: int) -> Array:
         theta = evaluations.outer(level).theta[:rows]
@@ -158,7 +168,9 @@ class LawScenarios(Scenarios):
         outputs = found[0].sketch.j.shape[1]
         if self._joint and outputs <= _JOINT_OUTPUTS:
             summed = _Lines(evaluations.evaluator, evaluations.design, lines)
-            found.insert(0, JointLattice().fit(summed, None).model)
+            joint = JointLattice().fit(summed, None).model
+            assert isinstance(joint, JointModel)
+            found.insert(0, replace(joint, branches=True))  # pairs correct what replicates show
         return found
 
     def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:

@@ -3,6 +3,7 @@
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import Certificate, model_of
 from nestquad.methods.learned._check import Check, LearnedDesign
+from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
@@ -15,6 +16,7 @@ __all__ = [
     "Check",
     "DenseSet",
     "JointLattice",
+    "JointModel",
     "Learned",
     "LearnedDesign",
     "LearnedMethod",

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from nestquad._threads import one_blas_thread
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError, OutsideDomainError
@@ -237,9 +236,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             assert isinstance(last.design, LearnedDesign)
             before = replace(last, design=last.design.learning)
         for level, grid in enumerate(learning.grids):
-            evaluations.values(grid.n_outer, level)  # with as many threads as g likes
+            evaluations.values(grid.n_outer, level)
         check = Check.of(evaluations, design)
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             if before is not None and before.design == learning:
                 fit = before.state.fit
             else:

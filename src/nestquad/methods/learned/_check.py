@@ -23,6 +23,8 @@ from nestquad.result import NORMAL_95
 _FELT, _BOOTSTRAP = 2048, 32
 # Most θ among which those where f is sensitive are sought.
 _POOL = 1 << 14
+# Rows at which ĝ is computed at a time.
+_ROWS = 4096
 # Share of the spread of g beyond which a residual may be an event.
 _STANDS_OUT = 0.1
 # A score that is worse by this many standard errors refutes a model.
@@ -108,8 +110,13 @@ class Check:
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
         if model not in self._residuals:
-            views = [model.at(self.uniform, self.inner[:, view]) for view in (0, 1)]
-            self._residuals[model] = np.asarray(self.values - np.stack(views, axis=1))
+            found = np.empty_like(self.values)
+            for start in range(0, len(found), _ROWS):
+                some = slice(start, start + _ROWS)
+                for view in (0, 1):
+                    g = model.at(self.uniform[some], self.inner[some, view])
+                    found[some, view] = self.values[some, view] - g
+            self._residuals[model] = found
         return self._residuals[model]
 
     def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:

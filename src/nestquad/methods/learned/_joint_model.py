@@ -41,6 +41,9 @@ _CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
 # Density of θ below which errors of the process exceed what it knows of x. Without this limit, few
 # θ at the ends of the cube made one of six certified intervals of insurance ten times as wide.
 _SMALL_DENSITY = 0.2
+# The binary digit that chooses a branch of the tent: scores hardly depend on it, and half of the
+# digits of a double are beyond.
+_FAR = 2.0**30
 # Most terms, and fewest points for each of them: with fewer points, selection by leave-one-out
 # errors would overfit.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
@@ -99,13 +102,17 @@ class _Output:
 class JointModel(ModelOfJ):
     """A model of g from the first points of the lattice.
 
-    Its tails have the form of those of `original`, the model that it is a smaller copy of.
+    Its tails have the form of those of `original`, the model that it is a smaller copy of. With the
+    tent both v and 1 − v belong to a uniform, and the process differs there. `mean` takes the
+    smaller; with `branches` a far binary digit of the uniform chooses, at points of replicates the
+    one of their own, so that `mean` has the law that replicates show.
     """
 
     data: Data
     table: ScoreTable
     outputs: tuple[_Output, ...]
     original: JointModel | None = None
+    branches: bool = False
 
     @property
     def dim(self) -> int:
@@ -142,7 +149,7 @@ class JointModel(ModelOfJ):
         return DenseSet(self.sketch.uniform[order], self.data.weights, self.sketch.j[order])
 
     def mean(self, uniform: Array) -> Array:
-        return self.bounded(self._at(uniform, periodic(self.data.periodization, uniform)), uniform)
+        return self.bounded(self._at(uniform, self._circle(uniform)), uniform)
 
     def sd(self, uniform: Array) -> Array:
         """Standard deviation of the process and of the coefficients of the polynomial."""
@@ -161,10 +168,8 @@ class JointModel(ModelOfJ):
         both, kind = np.concatenate([uniform, inner], axis=1), self.data.periodization
         v = periodic(kind, both)
         if kind == "tent":
-            # Both v and 1 − v belong to a uniform, and the process differs there: a far binary
-            # digit chooses between them, so that the mean over x is that over all of the circle.
-            other = np.floor(inner * 2.0**30) % 2.0 == 1.0
-            v[:, self.dim :] = np.where(other, 1.0 - v[:, self.dim :], v[:, self.dim :])
+            # The mean over x is that over all of the circle.
+            v = np.concatenate([self._circle(uniform), _branched(v[:, self.dim :], inner)], axis=1)
         # Rows of the same θ follow each other.
         new = np.append(True, (uniform[1:] != uniform[:-1]).any(axis=1))
         rows, theta = np.cumsum(new) - 1, v[new, : self.dim]
@@ -238,7 +243,7 @@ class JointModel(ModelOfJ):
             )
             for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
-        return JointModel(data, table, tuple(outputs), original=self)
+        return JointModel(data, table, tuple(outputs), original=self, branches=self.branches)
 
     def residuals(self) -> Array:
         columns = [
@@ -307,12 +312,20 @@ class JointModel(ModelOfJ):
         v -= np.floor(v)
         v = v.reshape(self.dim, -1).T
         uniform = moved(self.data.periodization, v)
+        if self.branches and self.data.periodization == "tent":
+            digits = np.floor(uniform * _FAR)
+            uniform = (digits - digits % 2.0 + (v > 0.5) + 0.5) / _FAR
         weights = density(self.data.periodization, v)
         j = self._polynomials(uniform)
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 j[:, c] += output.process.marginal(offsets).reshape(-1) / weights
         return DenseSet(uniform, weights, j * self._scales)
+
+    def _circle(self, uniform: Array) -> Array:
+        v = periodic(self.data.periodization, uniform)
+        branched = self.branches and self.data.periodization == "tent"
+        return _branched(v, uniform) if branched else v
 
     def _at(self, uniform: Array, v: Array) -> Array:
         """At any θ (T, d_θ), or at any θ and x (T, d): (T, p), without bounds."""
@@ -376,6 +389,11 @@ class JointModel(ModelOfJ):
 
     def _theta_table(self, uniform: Array) -> ScoreTable:
         return ScoreTable(uniform, self.table.scores[: self.dim])
+
+
+def _branched(v: Array, uniform: Array) -> Array:
+    """v or 1 − v, by a far binary digit of uniforms."""
+    return np.where(np.floor(uniform * _FAR) % 2.0 == 1.0, 1.0 - v, v)
 
 
 def fit_joint(

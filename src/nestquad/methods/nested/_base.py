@@ -217,7 +217,7 @@ class NestedRule(Method[NestedState]):
             sides.reverse()
         # A side whose growth changed nothing waits, and one with too few points goes first.
         sides.sort(key=lambda side: side == last.state.stalled)
-        sides.sort(key=lambda side: getattr(grid, f"n_{side}") >= _FEWEST)
+        sides.sort(key=lambda side: side not in self._short(grid))
         for side in sides:
             size, points = 2 * getattr(grid, f"n_{side}"), getattr(grid, f"{side}_points")
             most = min(points.max_points or size, self.most_points or size)
@@ -228,6 +228,15 @@ class NestedRule(Method[NestedState]):
                 return Design((grown,))
         return None
 
+    def _short(self, grid: Grid) -> list[str]:
+        """Free sides with fewer points than in the first turn towards a tolerance: a pilot's."""
+        outer, inner = self.start
+        short = {
+            "outer": grid.n_outer < outer and self._fixed("outer") is None,
+            "inner": grid.n_inner < inner and self._fixed("inner") is None,
+        }
+        return [side for side, few in short.items() if few]
+
     # Analysis.
 
     def analyze(
@@ -237,6 +246,8 @@ class NestedRule(Method[NestedState]):
         (grid,) = evaluations.design.grids
         theta = evaluations.outer().theta
         inner = self.fit_inner(evaluations, theta)
+        # Before the fold, which keeps no values: read later, they would be evaluated again.
+        few = None if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
         j = evaluations.fold(inner.rule)
         theta = theta[: j.shape[0]]
         full, *fewer = np.moveaxis(j, 1, 0)
@@ -255,8 +266,9 @@ class NestedRule(Method[NestedState]):
         rare = rare_event_errors(
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
-        values = full if grid.n_sets is None else _by_inner_point(evaluations, grid.n_sets)
-        missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
+        missed = unseen_value_errors(
+            problem, full if few is None else few, full, f_full, outer.weights
+        )
         if corrected:
             # Inner points of each θ are their own, so that rare values of g show as rare values of
             # a smooth f, which have their floor; only a g that never varied says nothing.
@@ -310,11 +322,7 @@ class NestedRule(Method[NestedState]):
                 self.name, inner=inner.sum_abs_weights, outer=outer.sum_abs_weights
             ),
         )
-        sides: tuple[Literal["outer", "inner"], ...] = ("outer", "inner")
-        free = [getattr(grid, f"n_{side}") for side in sides if self._fixed(side) is None]
-        return Turn(
-            evaluations.design, estimate, state, tentative=min(free, default=_FEWEST) < _FEWEST
-        )
+        return Turn(evaluations.design, estimate, state, tentative=bool(self._short(grid)))
 
 
 def _inner_directions(
