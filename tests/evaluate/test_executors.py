@@ -285,3 +285,13 @@ def test_dask_without_workers_is_not_waited_for():
                 executor=client.get_executor(),
             )  # fmt: skip
         assert time.perf_counter() - started < 1.6
+
+
+@pytest.mark.parametrize("returned", [None, 3])
+def test_an_executor_without_futures_is_refused(returned):
+    class NoFutures(Executor):
+        def submit(self, call, *args, **kwargs):
+            return returned
+
+    with pytest.raises(nq.InputError, match=r"executor.*Future"):
+        nq.estimate(nq.problems.synthetic(), budget=300, rng=0, executor=NoFutures())
