@@ -100,7 +100,7 @@ def test_missing_name_with_the_nearest(file):
 def test_file_without_any_problem(tmp_path):
     path = tmp_path / "empty.py"
     path.write_text("x = 1\n", encoding="utf-8")
-    assert "defines no problem" in message(f"{path}:p")
+    assert "defines no such object" in message(f"{path}:p")
 
 
 @pytest.mark.parametrize("ending", ["", ":"])
