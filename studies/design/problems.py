@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -243,18 +243,40 @@ def _concentration(theta: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def pharmacokinetics() -> Case:
     """One compartment, five blood samples: adaptive Gauss–Hermite at each of many data."""
-    experiment = design.Experiment(
-        prior=nq.LogNormal(_PK_MEAN, _PK_SD),
-        log_prob=lambda y, theta, d: _normal_log_prob(y, _concentration(theta, d), _PK_NOISE),
-        simulate=lambda theta, e, d: _concentration(theta, d) + _PK_NOISE * e,
-        noise=nq.Normal(np.zeros(5)),
-        name="pharmacokinetics",
-    )
 
     def mean(z: np.ndarray) -> np.ndarray:
         return _concentration(np.exp(_PK_MEAN + _PK_SD * z), _PK_TIMES) / _PK_NOISE
 
-    return Case(experiment, _PK_TIMES, gain_by_hermite(mean, 3, 5))
+    return Case(_drug(5), _PK_TIMES, gain_by_hermite(mean, 3, 5))
+
+
+@cache
+def blood_times() -> tuple[design.Experiment, np.ndarray, np.ndarray]:
+    """One blood sample at one of 13 times: experiment, times, and the gain of each.
+
+    The gain is the entropy of the sample less that of its noise, by Sobol points over θ and the
+    trapezoidal rule over the data.
+    """
+    times = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.5, 5.0, 7.0, 9.0, 12.0, 16.0, 24.0])
+    theta = np.exp(_PK_MEAN + _PK_SD * ndtri(qmc.Sobol(3, seed=3).random(1 << 14)))
+    y = np.arange(-8.0, 60.0, 0.25) * _PK_NOISE
+    exact = []
+    for mean in _concentration(theta, times).T:
+        density = np.exp(-0.5 * ((y[:, None] - mean) / _PK_NOISE) ** 2 - 0.5 * LOG_2PI).mean(axis=1)
+        entropy = -0.25 * xlogy(density, density).sum()
+        exact.append(entropy - 0.5 * (1 + LOG_2PI))
+    one = replace(_drug(1), name="time of a blood sample")
+    return one, times, np.array(exact)
+
+
+def _drug(samples: int) -> design.Experiment:
+    return design.Experiment(
+        prior=nq.LogNormal(_PK_MEAN, _PK_SD),
+        log_prob=lambda y, theta, d: _normal_log_prob(y, _concentration(theta, d), _PK_NOISE),
+        simulate=lambda theta, e, d: _concentration(theta, d) + _PK_NOISE * e,
+        noise=nq.Normal(np.zeros(samples)),
+        name="pharmacokinetics",
+    )
 
 
 def gain_by_hermite(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ import numpy as np
 
 from nestquad import design
 from nestquad.errors import NestquadError
+from nestquad.plots import series_styles
 from studies.design import families, problems, rivals
 from studies.promises.cells import provenance
+from studies.runner.figures import line_figure
 from studies.runner.ledger import Outcome, Run, Task
-from studies.runner.result import Result, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study, run_studies
 
 # Mean errors to reach at 1,000 and 10,000 likelihoods.
@@ -31,7 +34,8 @@ _TARGETS = {
 }
 _BUDGETS = (1e3, 1e4)
 _COVERAGE, _KEPT = 0.90, 0.95
-_OURS, _TOLERANCE = "nestquad", "nestquad tol"
+_OURS, _TOLERANCE, _COMPARE = "nestquad", "nestquad tol", "nestquad compare"
+_TIMES, _IN_ALL, _REGRET = "13 blood times", 20_000, 0.01
 # The error of exact values by quadrature over simulated data: 3·10⁻⁴, and 10⁻³ for two sources.
 _SLACK = {"sources": 1e-3, "linear": 1e-12, "psychometric": 1e-6, "death": 1e-9, "ab_test": 1e-6}
 _DEFAULT_SLACK = 3e-4
@@ -60,16 +64,18 @@ class Selection:
             for goal in self.budgets:
                 yield from (Task(name, _OURS, goal, replicate) for name in self.problems)
         # Families have many problems, and need few runs of each.
-        few = max(1, self.runs // 20)
+        few = max(2, self.runs // 20)
         for name in (*self.problems, *self.drawn):
             for replicate in range(few):
                 if name in self.drawn:
                     yield from (Task(name, _OURS, goal, replicate) for goal in self.budgets)
                 yield from (Task(name, _TOLERANCE, goal, replicate) for goal in self.tolerances)
-        for name in self.problems:
-            for rival in self.rivals:
-                goals = rivals.GOALS if rivals.fits(rival, name) else ()
-                yield from (Task(name, rival, g, r) for g in goals for r in range(min(few, 5)))
+        if self.problems:
+            yield from (Task(_TIMES, _COMPARE, _IN_ALL, r) for r in range(few))
+        for goal in rivals.GOALS:
+            for name in self.problems:
+                fitting = [rival for rival in self.rivals if rivals.fits(rival, name)]
+                yield from (Task(name, one, goal, r) for one in fitting for r in range(min(few, 5)))
 
 
 def case_of(name: str) -> problems.Case:
@@ -77,9 +83,28 @@ def case_of(name: str) -> problems.Case:
     return families.draw(family, int(seed)) if family else problems.case(name)
 
 
+def _compared(seed: int) -> Outcome:
+    """Thirteen designs: the regret of the chosen one, and the share of intervals that cover."""
+    experiment, times, exact = problems.blood_times()
+    started = time.process_time()
+    found = design.compare(experiment, times, budget=_IN_ALL, rng=seed)
+    halves = np.array([est.half_width for est in found.estimates])
+    return Outcome(
+        value=float(found.values[found.best]),
+        error=float(exact.max() - exact[found.best]),
+        half_width=float(np.median(halves)),
+        covered=float(np.mean(np.abs(found.values - exact) <= halves + _DEFAULT_SLACK)),
+        evaluations=found.n_evaluations,
+        seconds=round(time.process_time() - started, 4),
+        chosen=f"{times[found.best]:g}",
+    )
+
+
 def _measure(task: Task) -> Outcome:
+    if task.method == _COMPARE:
+        return _compared(2 * task.seed + 1)
     case = case_of(task.problem)
-    seed, started = 2 * task.seed, time.process_time()
+    seed, started = 2 * task.seed + 1, time.process_time()  # even ones are to develop on
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -87,7 +112,7 @@ def _measure(task: Task) -> Outcome:
                 found = design.eig(case.experiment, case.design, budget=task.size, rng=seed)
             elif task.method == _TOLERANCE:
                 found = design.eig(
-                    case.experiment, case.design, tol=task.goal, budget=1_000_000, rng=seed
+                    case.experiment, case.design, tol=task.goal, budget=200_000, rng=seed
                 )
             else:
                 found = rivals.run(task.method, task.problem, case, task.size, seed)
@@ -122,12 +147,20 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         settings.collect(ledger, tasks, _measure)
         return tabulate([ledger.runs[task] for task in tasks], selection)
 
-    study = Study(name=name, title="Information gain", about=_ABOUT, run=run, command=command)
+    drawings = (Drawing("rivals", "Mean error over the number of likelihoods.", _draw),)
+    study = Study(
+        name=name,
+        title="Information gain",
+        about=_ABOUT,
+        run=run,
+        drawings=drawings if selection.rivals else (),
+        command=command,
+    )
     run_studies([study], [study], settings, out / f"{name}.md", _HEAD, command)
 
 
 def tabulate(runs: list[Run], selection: Selection) -> Result:
-    budgets, tolerances, others = [], [], []
+    budgets, tolerances, choices, others = [], [], [], []
     groups: dict[tuple[str, str, float], list[Run]] = {}
     for run in runs:
         family = run.problem.rpartition("-")[0]
@@ -155,8 +188,12 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             row["converged"] = len(done) / len(mine)
             row["kept"] = float(np.mean([run.error <= goal for run in done])) if done else math.nan
             tolerances.append(row)
+        elif method == _COMPARE:
+            choices.append({**row, "chosen": ", ".join(sorted({run.chosen for run in mine}))})
         else:
             others.append({**row, "method": method})
+    rivals_of = {row["problem"] for row in others}
+    others += [{**row, "method": _OURS} for row in budgets if row["problem"] in rivals_of]
     tables = (
         Table(
             "budgets",
@@ -170,7 +207,7 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
         ),
         Table(
             "tolerances",
-            "Tolerances, at most a million likelihoods.",
+            "Tolerances, at most 200,000 likelihoods.",
             columns(
                 "goal = tolerance: cell; problem; runs: count; converged: percent; kept: percent; "
                 "error = mean error: error; evaluations = likelihoods: count; "
@@ -179,8 +216,23 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             tuple(tolerances),
         ),
         Table(
+            "choices",
+            "The best of 13 times of one blood sample (hours), with common random numbers.",
+            columns(
+                "goal = likelihoods in all: count; problem; runs: count; error = mean regret: "
+                "error; chosen; half = median half-width: error; "
+                "coverage = 95 % intervals cover: percent; seconds = CPU: seconds"
+            ),
+            tuple(choices),
+        ),
+        Table(
             "rivals",
-            "Other estimators of the same gain.",
+            "Other estimators of the same gain. nestquad's proposals also take up to 65,536 "
+            "simulations a run, which are not among the likelihoods; the others take one for each "
+            "of their outer draws. Nested Monte Carlo and MLMC draw θ from the prior; Laplace is a "
+            "double loop with importance sampling around the mode, written here; vnmc trains a "
+            "normal guide, linear in the data and not tuned to the problem, with at least 18,000 "
+            "likelihoods. So few runs of them show the order of magnitude.",
             columns(
                 "problem; method; evaluations = likelihoods: count; runs: count; "
                 "error = mean error: error; seconds = CPU: seconds; failed: count"
@@ -188,14 +240,41 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             tuple(sorted(others, key=lambda row: (row["problem"], row["method"], row["goal"]))),
         ),
     )
+    states = Counter(run.sources for run in runs)
+    listed = ", ".join(f"{count:,} with {name}" for name, count in states.most_common())
+    notes = (f"The runs come from {len(states)} states of the code (hashes): {listed}.",)
     return Result(
+        notes=notes if len(states) > 1 else (),
         tables=tuple(table for table in tables if table.rows),
-        verdicts=tuple(_verdicts(budgets, tolerances)),
+        verdicts=tuple(_verdicts(budgets, tolerances, choices)),
         **provenance(runs),
     )
 
 
-def _verdicts(budgets: list[dict[str, Any]], tolerances: list[dict[str, Any]]) -> Iterator[Verdict]:
+def _draw(result: Result) -> Figure:
+    rows = result.table("rivals").rows
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    styles = dict(zip(names, series_styles(len(names)), strict=True))
+    panels: dict[str, Any] = {}
+    for row in sorted(rows, key=lambda row: row["goal"]):
+        panels.setdefault(row["problem"], {}).setdefault(row["method"], []).append(
+            (row["evaluations"], row["error"])
+        )
+    lines = {
+        problem: [(name, *zip(*curve, strict=True), styles[name]) for name, curve in curves.items()]
+        for problem, curves in panels.items()
+        if problem in ("linear", "psychometric", "pharmacokinetics")
+    }
+    return line_figure(lines, "likelihoods", "mean error (nats)", width=4.4, height=3.6)
+
+
+def _verdicts(
+    budgets: list[dict[str, Any]], tolerances: list[dict[str, Any]], choices: list[dict[str, Any]]
+) -> Iterator[Verdict]:
+    for row in choices:
+        found = f"{row['error']:.2g} in the mean of {row['runs']} runs"
+        met = row["error"] <= _REGRET
+        yield Verdict.of(f"regret, {row['problem']}", f"≤ {_REGRET:g}", found, met)
     for row in budgets:
         what = f"{row['problem']}, {row['goal']:,.0f} likelihoods"
         if row["target"]:
@@ -224,6 +303,6 @@ _ABOUT = """
 `nestquad.design.eig` on six experiments and on random families of linear, logistic, binomial and
 nonlinear-regression experiments, whose gain is known by closed form, enumeration or dense
 quadrature (`studies/design/problems.py`, `studies/design/families.py`). Each run has simulations, a
-proposal and random numbers of its own. Likelihoods are counted; simulations are not, and are at
-most 65,536 a run.
+proposal and random numbers of its own, with odd seeds; even seeds were to develop on. Likelihoods
+are counted; simulations are not, and are at most 65,536 a run.
 """

@@ -88,7 +88,7 @@ def certified(problem, model, seed, n=2000):
         else Learned(SimpleNamespace(scalar=True), model, np.zeros(1), {}, 1.0, None)
     )
     certificate = Certificate(Evaluator(problem), Stream.from_rng(seed), learned)
-    certificate.draw(certificate.levels(n))
+    certificate.draw(n)
     return certificate.estimate()
 
 
@@ -246,3 +246,14 @@ def test_intervals_at_other_levels_have_the_quantiles_of_student():
     assert ratio == pytest.approx(stdtrit(3.0, 0.995) / stdtrit(3.0, 0.975))
     many = replace(few, dof=np.inf)
     assert many.interval(0.5)[1] == pytest.approx(1.0 + 0.1 * norm.ppf(0.75))
+
+
+def test_batches_of_other_sizes_are_not_pooled():
+    # More evaluations have more or larger levels; differences of other levels do not telescope.
+    certificate = Certificate(Evaluator(linear(square)), Stream.from_rng(0), None)
+    for n in (400, 20_000, 300):
+        certificate.draw(n)
+        sizes = {tuple(len(d.residuals) // len(d.j) for d in b) for b in certificate.batches}
+        assert len(sizes) == 1
+    found = certificate.estimate()
+    assert abs(found.value - EXACT[square]) <= 2.0 * found.half_width

@@ -2,9 +2,9 @@
 
 from nestquad.design._compare import DesignComparison, compare
 from nestquad.design._experiment import Experiment
-from nestquad.design._figures import plot_designs, plot_search
+from nestquad.design._figures import plot_designs
 from nestquad.design._gain import eig
-from nestquad.design._optimize import Optimum, Trial, optimize
+from nestquad.design._optimize import Optimum, optimize
 from nestquad.design._pyro import from_pyro
 from nestquad.design._report import write_design_report
 from nestquad.design._sequential import Sequential
@@ -15,14 +15,12 @@ __all__ = [
     "Experiment",
     "Optimum",
     "Sequential",
-    "Trial",
     "compare",
     "decision_value",
     "eig",
     "from_pyro",
     "optimize",
     "plot_designs",
-    "plot_search",
     "variance_reduction",
     "write_design_report",
 ]

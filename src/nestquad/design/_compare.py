@@ -43,6 +43,13 @@ class DesignComparison:
     estimates: tuple[Estimate, ...]
     covariance: Array
 
+    @classmethod
+    def of(
+        cls, designs: Sequence[Any], estimates: Sequence[Estimate], labels: Sequence[str] = ()
+    ) -> DesignComparison:
+        texts = tuple(labels or map(label_of, designs))
+        return cls(tuple(designs), texts, tuple(estimates), joint_covariance(estimates))
+
     @cached_property
     def values(self) -> Array:
         return np.array([float(est.value) for est in self.estimates])
@@ -170,7 +177,7 @@ def compare(
     rows = list(designs)
     if not rows:
         raise InputError("designs", "none", "at least one design")
-    texts = [label_of(row) for row in rows] if labels is None else [str(one) for one in labels]
+    texts = [str(one) for one in labels or map(label_of, rows)]
     if len(texts) != len(rows):
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)
@@ -181,7 +188,7 @@ def compare(
         show(i, len(rows), texts[i])
         found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
-    return DesignComparison(tuple(rows), tuple(texts), tuple(found), joint_covariance(found))
+    return DesignComparison.of(rows, found, texts)
 
 
 def label_of(design: Any) -> str:

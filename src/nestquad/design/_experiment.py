@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.distributions import Empirical, Law, Normal, as_law
+from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
 
@@ -108,11 +108,6 @@ class Experiment:
             raise InputError("noise", "None", "the law of the noise e, such as nq.Normal(zeros(3))")
         return as_law(self.noise, argument="noise")
 
-    @property
-    def from_samples(self) -> bool:
-        """Whether the prior is a set of samples."""
-        return isinstance(self.prior_law, Empirical)
-
     @cached_property
     def n_parameters(self) -> int:
         return int(self.prior_law.from_uniform(np.full((1, self.prior_law.base_dim), 0.5)).shape[1])
@@ -128,7 +123,7 @@ class Experiment:
             raise InputError("target", repr(self.target), f"different indices from 0 to {p - 1}")
         if len(chosen) == p:
             return None
-        if self.from_samples:
+        if isinstance(self.prior_law, Empirical):
             raise InputError(
                 "target",
                 f"{self.target!r} with a prior of samples",
@@ -148,34 +143,20 @@ class Experiment:
         law, p = self.prior_law, self.n_parameters
         if isinstance(law, Normal) and law.cov is not None:
             order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
-            back = np.argsort(order)
-            reordered_law = Normal(law.loc[order], cov=law.cov[np.ix_(order, order)])
-
-            def reordered(function: Callable[..., Any], at: int) -> Callable[..., Any]:
-                def call(*arguments: Any) -> Any:
-                    listed = list(arguments)
-                    listed[at] = listed[at][..., back]
-                    return function(*listed)
-
-                return call
-
-            assert self.simulate is not None
-            moved = replace(
-                self,
-                prior=reordered_law,
-                simulate=reordered(self.simulate, 0),
-                log_prob=None if self.log_prob is None else reordered(self.log_prob, 1),
-                target=tuple(range(len(self.targets))),
+            ordered, back = (
+                Normal(law.loc[order], cov=law.cov[np.ix_(order, order)]),
+                np.argsort(order),
             )
-            return moved, tuple(range(len(self.targets)))
+            moved = Transport(
+                lambda z: ordered.from_normal(z)[..., back], dim=p, base="normal", out_dim=p
+            )
+            return replace(self, prior=moved), tuple(range(len(self.targets)))
         # Other normals of the nuisance parameters must leave the targets as they are.
+        chosen = list(self.targets)
         z = np.random.default_rng(0).standard_normal((2, 16, law.base_dim))
-        own = law.base_dim == p
-        if own:
-            z[1][:, list(self.targets)] = z[0][:, list(self.targets)]
-            first, second = (self.theta(one)[:, list(self.targets)] for one in z)
-            own = bool(np.array_equal(first, second))
-        if not own:
+        z[1][:, chosen] = z[0][:, chosen]
+        first, second = (self.theta(one)[:, chosen] for one in z)
+        if law.base_dim != p or not np.array_equal(first, second):
             raise InputError(
                 "target",
                 f"{self.target!r} with the prior {law!r}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.plots import INK, SOFT, axes_or_new, series_styles
+from nestquad.plots import INK, axes_or_new, series_styles
 from nestquad.result import NORMAL_95
 
 
@@ -29,19 +29,6 @@ def plot_designs(comparison: Any, ax: Any = None) -> Any:
     ax.plot(values[comparison.best], y[comparison.best], "o", color=INK, markersize=7)
     ax.set_yticks(y, [label[:26] for label in comparison.labels])
     ax.set_xlabel("expected gain")
-    return ax
-
-
-def plot_search(optimum: Any, ax: Any = None) -> Any:
-    """Values of the designs that a search tried, in order, and the best so far."""
-    ax = axes_or_new(ax)
-    values = np.array([step.value for step in optimum.trace])
-    halves = np.array([step.half_width for step in optimum.trace])
-    order = np.arange(1, len(values) + 1)
-    ax.errorbar(order, values, halves, fmt="o", color=SOFT, markersize=3, linewidth=1)
-    ax.step(order, np.maximum.accumulate(values), color=INK, where="post")
-    ax.set_xlabel("design tried")
-    ax.set_ylabel("expected gain")
     return ax
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import number
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment
@@ -93,50 +94,35 @@ def eig(
     >>> bool(abs(est.value - 0.4356) < 0.02)
     True
     """
-    started = time.perf_counter()
-    n_simulations = check_simulations(simulations)
-    stream = Stream.from_rng(rng)
+    started, n_simulations = time.perf_counter(), check_simulations(simulations)
+    if experiment.log_prob is not None:
+        if budget is not None:
+            budget = as_budget(budget)
+        elif tol is None and rtol is None and max_seconds is None:
+            raise InputError(
+                "budget",
+                "neither a budget nor a tolerance nor a time",
+                "one of them",
+                "For instance budget=10_000, tol=0.01 or max_seconds=10.",
+            )
+    learned = learn(experiment, design, n_simulations, Stream.from_rng(rng))
+    run = _Run(learned, n_simulations, started, budget, tol, rtol, max_seconds, executor, progress)
     if experiment.log_prob is None:
-        return _bound(learn(experiment, design, n_simulations, stream), n_simulations, started)
-    if budget is not None:
-        budget = as_budget(budget)
-    elif tol is None and rtol is None and max_seconds is None:
-        raise InputError(
-            "budget",
-            "neither a budget nor a tolerance nor a time",
-            "one of them",
-            "For instance budget=10_000, tol=0.01 or max_seconds=10.",
-        )
-    learned = learn(experiment, design, n_simulations, stream)
-    run = _Run(learned, budget, max_seconds, started, executor, progress, n_simulations)
-    found = run.estimated(tol, rtol)
+        return run.bound()
+    found = run.estimated()
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=2)
     return found
 
 
-def _n_base(learned: Learned, simulations: int) -> int:
-    """Simulations for E[log q]: the largest power of two, as Sobol points are best in those."""
-    n = simulations - learned.n_fit
-    law = learned.experiment.prior_law
-    if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
-        n = min(n, max(2**24 // len(law.samples), 512))
-    return 1 << (n.bit_length() - 1)
-
-
 def check_simulations(simulations: int | None) -> int:
     if simulations is None:
         return SIMULATIONS
-    if isinstance(simulations, bool) or not isinstance(simulations, int | np.integer):
-        raise InputError("simulations", repr(simulations), "a whole number")
-    if simulations < 512:
-        raise InputError(
-            "simulations",
-            str(simulations),
-            "at least 512",
-            "The proposal is learned from a half of them.",
-        )
-    return int(simulations)
+    expected = "a whole number of at least 512: the proposal is learned from a half of them"
+    value = number("simulations", simulations, expected, above=511)
+    if not value.is_integer():
+        raise InputError("simulations", repr(simulations), expected)
+    return int(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,72 +130,75 @@ class _Run:
     """One estimation with proposals that are learned."""
 
     learned: Learned
-    budget: int | None
-    max_seconds: float | None
+    simulations: int
     started: float
+    budget: int | None
+    tol: float | None
+    rtol: float | None
+    max_seconds: float | None
     executor: Executor | None
     progress: ProgressLike
-    simulations: int = SIMULATIONS
+
+    @cached_property
+    def n_base(self) -> int:
+        """Simulations for E[log q]: a power of two, as Sobol points are best in those."""
+        n, law = self.simulations - self.learned.n_fit, self.learned.experiment.prior_law
+        if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
+            n = min(n, max(2**24 // len(law.samples), 512))
+        return 1 << (n.bit_length() - 1)
 
     @cached_property
     def base(self) -> tuple[Array, Array, Array]:
         return self.learned.base(self.n_base)
 
-    @property
-    def n_base(self) -> int:
-        return _n_base(self.learned, self.simulations)
+    def goal(self, value: float) -> float:
+        """The half-width that is asked for; 0 for none."""
+        return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
-    @property
-    def each(self) -> int:
-        """Likelihoods of one evaluation of g."""
-        return len(self.learned.blocks)
-
-    def estimated(self, tol: float | None, rtol: float | None) -> Estimate:
-        problem, spent = self.learned.problem(), self.learned.n_pairs
-        room = None if self.budget is None else (self.budget - spent) // self.each
+    def estimated(self) -> Estimate:
+        problem, spent, each = self.learned.problem(), self.learned.n_pairs, self.learned.each
+        room = None if self.budget is None else (self.budget - spent) // each
         if room is not None and room < 2 * N_INNER:
-            least = 2 * N_INNER * self.each + spent
+            least = 2 * N_INNER * each + spent
             raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
-        adaptive = tol is not None or rtol is not None or self.budget is None
+        adaptive = self.tol is not None or self.rtol is not None or room is None
         pilot, n_inner = None, N_INNER
         if adaptive or (room is not None and room * _PILOT >= _FEWEST_PILOT):
-            size = (
-                _FEWEST_PILOT if room is None else min(room, max(int(room * _PILOT), _FEWEST_PILOT))
-            )
-            pilot = self._nested(problem, 1, N_INNER, budget=size)
-            spent += pilot.n_evaluations * self.each
+            # Towards a tolerance the budget is a limit, perhaps a remote one.
+            size = max(0 if adaptive else int((room or 0) * _PILOT), _FEWEST_PILOT)
+            pilot = self._nested(problem, 1, N_INNER, size if room is None else min(room, size))
+            spent += pilot.n_evaluations * each
             if room is not None:
                 room -= pilot.n_evaluations
                 n_inner = _inner_size(pilot, room)
-        if not adaptive or (room is not None and room < 2 * N_INNER):
-            found = pilot if room is not None and room < 2 * N_INNER else None
-            if found is None:
-                found = self._nested(problem, 0, n_inner, budget=room)
-                spent += found.n_evaluations * self.each
-            share = self._share(found)
-            return self._assembled(found, found, share, spent)
+                if room < 2 * N_INNER:
+                    return self._assembled(pilot, pilot, self._share(pilot), spent)
+        if not adaptive:
+            found = self._nested(problem, 0, n_inner, room)
+            spent += found.n_evaluations * each
+            return self._assembled(found, found, self._share(found), spent)
         assert pilot is not None
         share = self._share(pilot)
         mix = np.array([1.0 - share, share])
-        value = float(mix @ (self.base[0] + np.asarray(pilot.value)[:2]))
+        asked = self.goal(float(mix @ (self.base[0] + np.asarray(pilot.value)[:2])))
         combined = replace(problem, combine=lambda answers: mix @ answers[:2])
-        goal = max(tol or 0.0, (rtol or 0.0) * abs(value)) or None
-        if goal is not None:
-            spare = NORMAL_95 * float(np.sqrt(mix @ self.base[1] @ mix))
-            # Errors add up by squares; a tenth of the tolerance is the least to aim at.
-            goal = float(np.sqrt(max(goal**2 - spare**2, 0.01 * goal**2)))
+        spare = NORMAL_95 * float(np.sqrt(mix @ self.base[1] @ mix))
+        # Errors add up by squares; a tenth of the tolerance is the least to aim at.
+        goal = float(np.sqrt(max(asked**2 - spare**2, 0.01 * asked**2)))
         while True:
-            found = self._nested(combined, 0, None, budget=room, tol=goal)
-            spent += found.n_evaluations * self.each
-            answer = self._assembled(found, pilot, share, spent, tol, rtol)
-            # Parts of the error that the loop does not see need more data too.
-            if goal is None or found.status != "converged" or answer.status == "converged":
-                return answer
-            goal /= 2.0
+            found = self._nested(combined, 0, None, room, goal or None)
+            spent += found.n_evaluations * each
+            answer = self._assembled(found, pilot, share, spent)
             room = None if room is None else room - found.n_evaluations
-            if goal < 0.05 * max(tol or 0.0, (rtol or 0.0) * abs(value)):
-                return answer
-            if room is not None and room < 2 * found.n_evaluations:
+            goal /= 2.0
+            # Parts of the error that the loop does not see need more data too.
+            if (
+                asked == 0.0
+                or found.status != "converged"
+                or answer.status == "converged"
+                or goal < 0.05 * asked
+                or (room is not None and room < 2 * found.n_evaluations)
+            ):
                 return answer
 
     def _nested(
@@ -217,8 +206,7 @@ class _Run:
         problem: NestedExpectation,
         child: int,
         n_inner: int | None,
-        *,
-        budget: int | None = None,
+        budget: int | None,
         tol: float | None = None,
     ) -> Estimate:
         left = None
@@ -244,19 +232,12 @@ class _Run:
         spread = a + b - 2.0 * c
         return float(np.clip((a - c) / spread, 0.0, 1.0)) if spread > 0 else 1.0
 
-    def _assembled(
-        self,
-        found: Estimate,
-        routes: Estimate,
-        share: float,
-        spent: int,
-        tol: float | None = None,
-        rtol: float | None = None,
-    ) -> Estimate:
+    def _assembled(self, found: Estimate, routes: Estimate, share: float, spent: int) -> Estimate:
         """The answer, from `found` or from its two `routes`."""
         mix = np.array([1.0 - share, share])
-        base, base_covariance, (bound, bound_error) = self.base
-        both = base + np.asarray(routes.value)[:2]
+        base, base_covariance, _ = self.base
+        answers = np.asarray(routes.value)
+        both = base + answers[:2]
         assert routes.covariance is not None
         covariance = routes.covariance[:2, :2] + base_covariance
         if found is routes:
@@ -265,33 +246,29 @@ class _Run:
             value = float(mix @ base) + float(found.value)
             variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
         # KL(posterior ‖ q) has a long tail over data. Of one with index 2, a share of 1/√T of the
-        # mean is beyond the largest of T values, with a spread of the same size.
-        gap = float(np.asarray(routes.value)[3])
-        variance += (1.0 - share) * 2.0 * gap**2 / found.n_outer
+        # mean is beyond the largest of T values; what is below has its spread in the covariance.
+        variance += (1.0 - share) * float(answers[3]) ** 2 / found.n_outer
         notes, warned = list(found.diagnostics.get("notes", [])), list(found.warnings)
         # Both routes estimate the same number if simulate and log_prob describe one experiment.
-        apart = abs(float(both[1] - both[0]))
-        allowed = NORMAL_95 * float(
-            np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1], 0.0))
-        )
-        variance += max(apart - 2.0 * allowed, 0.0) ** 2
-        if apart > 2.0 * allowed + _NEGLIGIBLE and routes.n_outer >= _FEWEST_DATA:
+        apart, across = abs(float(both[1] - both[0])), np.array([1.0, -1.0])
+        allowed = 2.0 * NORMAL_95 * float(np.sqrt(max(across @ covariance @ across, 0.0)))
+        variance += max(apart - allowed, 0.0) ** 2
+        if apart > allowed + _NEGLIGIBLE and routes.n_outer >= _FEWEST_DATA:
             warned.append(
                 f"simulated pairs and likelihoods disagree about the gain, {both[0]:.4g} and "
                 f"{both[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
-        size = float(np.asarray(routes.value)[2])
+        size = float(answers[2])
         if size < _LOW_SAMPLE_SIZE:
             notes.append(
                 f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal "
                 "is far from the posterior; more simulations, fewer parameters or data that say "
                 "less would help"
             )
-        status = found.status
-        half = NORMAL_95 * float(np.sqrt(variance))
-        if tol is not None or rtol is not None:
-            met = half <= 1.0001 * max(tol or 0.0, (rtol or 0.0) * abs(value))
+        status, std_error = found.status, float(np.sqrt(variance))
+        if asked := self.goal(value):
+            met = NORMAL_95 * std_error <= 1.0001 * asked
             status = "converged" if met else "limit" if status == "converged" else status
             if status == "limit":
                 notes.append("simulated averages limit the accuracy: raise simulations")
@@ -303,7 +280,7 @@ class _Run:
             found,
             sample=sample,
             value=value,
-            std_error=float(np.sqrt(variance)),
+            std_error=std_error,
             covariance=None,
             n_evaluations=spent,
             method="importance",
@@ -311,11 +288,8 @@ class _Run:
             seconds=time.perf_counter() - self.started,
             warnings=tuple(warned),
             diagnostics={
-                "lower_bound": float(bound),
-                "lower_bound_error": float(bound_error),
+                **self._diagnostics(found.n_outer),
                 "effective_sample_size": size,
-                "components": self.learned.blocks[0].proposal.components,
-                "simulations": self.learned.n_fit + self.n_base + found.n_outer,
                 "routes": both,
                 "share_of_route_b": share,
                 "error_inner": found.diagnostics.get("error_inner"),
@@ -323,6 +297,35 @@ class _Run:
                 "error_simulations": float(np.sqrt(mix @ base_covariance @ mix)),
                 "notes": notes,
             },
+        )
+
+    def _diagnostics(self, n_outer: int) -> dict[str, Any]:
+        bound, error = self.base[2]
+        return {
+            "lower_bound": float(bound),
+            "lower_bound_error": float(error),
+            "components": self.learned.blocks[0].proposal.components,
+            "simulations": self.learned.n_fit + self.n_base + n_outer,
+        }
+
+    def bound(self) -> Estimate:
+        """The lower bound of a simulator without likelihood."""
+        note = (
+            "a lower bound of the gain (Barber and Agakov): without log_prob nothing is known "
+            "about the distance; the interval is that of the bound"
+        )
+        value, error = self.base[2]
+        return Estimate(
+            value=float(value),
+            std_error=float(error),
+            n_evaluations=0,
+            n_outer=self.n_base,
+            n_inner=1,
+            method="lower bound",
+            status="lower bound",
+            seconds=time.perf_counter() - self.started,
+            problem=self.learned.experiment.name or "information gain",
+            diagnostics={**self._diagnostics(0), "notes": [note]},
         )
 
 
@@ -335,30 +338,3 @@ def _inner_size(pilot: Estimate, room: int) -> int:
         return float((bias * N_INNER / n) ** 2 + (spread * scale) ** 2 * n / N_INNER)
 
     return min((N_INNER << i for i in range(5) if room >= 16 * (N_INNER << i) or i == 0), key=error)
-
-
-def _bound(learned: Learned, simulations: int, started: float) -> Estimate:
-    """The lower bound of a simulator without likelihood."""
-    n = _n_base(learned, simulations)
-    _, _, (value, error) = learned.base(n)
-    return Estimate(
-        value=float(value),
-        std_error=float(error),
-        n_evaluations=0,
-        n_outer=n,
-        n_inner=1,
-        method="lower bound",
-        status="lower bound",
-        seconds=time.perf_counter() - started,
-        problem=learned.experiment.name or "information gain",
-        diagnostics={
-            "lower_bound": float(value),
-            "lower_bound_error": float(error),
-            "components": learned.blocks[0].proposal.components,
-            "simulations": simulations,
-            "notes": [
-                "a lower bound of the gain (Barber and Agakov): without log_prob nothing is known "
-                "about the distance; the interval is that of the bound"
-            ],
-        },
-    )

@@ -70,8 +70,13 @@ class Learned:
     n_pairs: int
 
     @property
+    def each(self) -> int:
+        """Likelihoods of one evaluation of g."""
+        return len(self.blocks)
+
+    @property
     def nuisance(self) -> bool:
-        return len(self.blocks) > 1
+        return self.each > 1
 
     def others(self, block: Block, latent: Array) -> Array:
         """Latent coordinates that are data of a block, (T, ·)."""
@@ -118,10 +123,8 @@ class Learned:
         start = 0
         for i, block in enumerate(self.blocks):
             k = len(block.own)
-            own, (log_ratio, log_r, log_q) = (
-                x[..., start : start + k],
-                np.moveaxis(x[..., start + k : start + k + 3], -1, 0),
-            )
+            own = x[..., start : start + k]
+            log_ratio, log_r, log_q = np.moveaxis(x[..., start + k : start + k + 3], -1, 0)
             start += k + 3
             latent = own
             if block.sign < 0:
@@ -193,48 +196,38 @@ def _student(n: int) -> float:
 
 def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream) -> Learned:
     """Simulate, and fit the proposals; a few likelihoods find their size."""
+    targets: tuple[int, ...] = ()
     if experiment.targets is not None:
         experiment, targets = experiment.split
-    else:
-        targets = ()
-    points, dim = Sobol(), experiment.dim
+    law = experiment.prior_law
+    prior = law if isinstance(law, Empirical) else None
 
     @lru_cache(maxsize=1)
     def simulated(n: int) -> tuple[Array, Array]:
         """Latent coordinates and data."""
-        return experiment.simulated(
-            points.uniforms(stream.child(1), dim, (0, 1), (0, n))[0], design
-        )
+        u = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (0, n))[0]
+        return experiment.simulated(u, design)
+
+    def block(own: tuple[int, ...], known: tuple[int, ...], sign: float) -> tuple[Block, int]:
+        def pairs(n: int) -> tuple[Array, Array]:
+            latent, y = simulated(n)
+            if prior is not None:
+                return experiment.theta(latent), y
+            return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
+
+        proposal, n = fit_proposal(pairs, simulations // 2, prior)
+        return Block(proposal, own, sign, np.zeros(2)), n
 
     simulated(2)  # a look at what the user's function returns
-    prior = experiment.prior_law if isinstance(experiment.prior_law, Empirical) else None
-    most = simulations // 2
-
-    def pairs(n: int) -> tuple[Array, Array]:
-        latent, y = simulated(n)
-        return (latent if prior is None else experiment.theta(latent)), y
-
-    proposal, n_fit = fit_proposal(pairs, most, prior)
-    everything = tuple(range(proposal.base_dim))
+    everything = tuple(range(law.base_dim))
     if experiment.log_prob is None:
-        if targets:
-            chosen = list(targets)
-            proposal, n_fit = fit_proposal(
-                lambda n: (simulated(n)[0][:, chosen], simulated(n)[1]), most
-            )
-            everything = targets
-        blocks = [Block(proposal, everything, 1.0, np.zeros(2))]
-        return Learned(experiment, design, targets, tuple(blocks), stream, n_fit, 0)
-    blocks = [Block(proposal, everything, 1.0, np.zeros(2))]
+        whole, n_fit = block(targets or everything, (), 1.0)
+        return Learned(experiment, design, targets, (whole,), stream, n_fit, 0)
+    whole, n_fit = block(everything, (), 1.0)
+    blocks = [whole]
     if targets:
-        rest = tuple(i for i in everything if i not in targets)
-
-        def conditional(n: int) -> tuple[Array, Array]:
-            latent, y = simulated(n)
-            return latent[:, rest], np.concatenate([latent[:, list(targets)], y], axis=1)
-
-        second, more = fit_proposal(conditional, most)
-        blocks.append(Block(second, rest, -1.0, np.zeros(2)))
+        rest, more = block(tuple(i for i in everything if i not in targets), targets, -1.0)
+        blocks.append(rest)
         n_fit = max(n_fit, more)
     found = Learned(experiment, design, targets, tuple(blocks), stream, n_fit, _PAIRS)
     latent, y = (part[:_PAIRS] for part in simulated(n_fit))
@@ -248,12 +241,12 @@ def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream)
             "simulate and log_prob have to describe the same experiment.",
         )
     sized = []
-    for block in blocks:
-        data, own = block.data(found.others(block, latent), y), latent[:, list(block.own)]
-        proposal = block.proposal
+    for one in blocks:
+        data, own = one.data(found.others(one, latent), y), latent[:, list(one.own)]
+        proposal = one.proposal
         size = likelihood + proposal.log_prior_at(own) - proposal.log_density(own, data)
         shape = proposal.log_evidence(data)
         # Slope 1 where the data enter the mixture as they are; the intercept holds the units.
         slope = float(np.clip(np.polyfit(shape, size, 1)[0], 0.0, 1.0)) if np.ptp(shape) else 0.0
-        sized.append(replace(block, offset=np.array([np.mean(size - slope * shape), slope])))
+        sized.append(replace(one, offset=np.array([np.mean(size - slope * shape), slope])))
     return replace(found, blocks=tuple(sized))

@@ -12,9 +12,7 @@ from scipy.special import logsumexp
 from nestquad._typing import Array
 
 LOG_2PI = math.log(2.0 * math.pi)
-_STEPS = (
-    10  # of expectation-maximization: after a split, later ones hardly raise held-out densities
-)
+_STEPS = 10  # of expectation-maximization after a split: later ones hardly raise densities
 
 
 def log_normal(white: Array, log_scale: Array | float = 0.0) -> Array:
@@ -64,10 +62,6 @@ class Mixture:
         inverse, logs = self.inverse
         white = whitened(inverse, x[..., None, :] - self.means)
         return log_normal(white, logs) + np.log(self.weights)
-
-    def marginal(self, first: int) -> Mixture:
-        """The law of the first coordinates."""
-        return Mixture(self.weights, self.means[:, :first], self.covariances[:, :first, :first])
 
     def split(self) -> Mixture:
         """Each component cut in two along its longest axis: a start for twice as many."""
@@ -126,7 +120,6 @@ class Conditional:
     """
 
     given: Mixture
-    means: Array
     slopes: Array
     law: Mixture
 
@@ -143,11 +136,11 @@ class Conditional:
         rest = (vectors * values[:, None]) @ np.swapaxes(vectors, 1, 2)
         given = Mixture(mixture.weights, means[:, first:], cov[:, first:, first:])
         law = Mixture(mixture.weights, means[:, :first], rest)
-        return cls(given, means[:, :first], np.asarray(slopes, dtype=np.float64), law)
+        return cls(given, np.asarray(slopes, dtype=np.float64), law)
 
     def at(self, v: Array) -> tuple[Array, Array, Array]:
         """Log weights (T, K), means (T, K, d) and the log density (T,) of given values v (T, m)."""
         logs = self.given.log_parts(v)
         total = logsumexp(logs, axis=-1)
         shift = np.einsum("kij,tkj->tki", self.slopes, v[:, None] - self.given.means)
-        return logs - total[:, None], self.means + shift, total
+        return logs - total[:, None], self.law.means + shift, total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ from scipy.special import ndtr
 
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.design._compare import Criterion, label_of
+from nestquad.design._compare import Criterion, DesignComparison, label_of
 from nestquad.design._experiment import Experiment
 from nestquad.design._gain import eig
 from nestquad.errors import InputError
-from nestquad.gp import Surrogate, SurrogateKind, fit_surrogate, trends
+from nestquad.gp import SurrogateKind, fit_surrogate, trends
 from nestquad.points import Sobol, Stream
 from nestquad.result import Estimate
 
@@ -27,35 +27,20 @@ _MOST_DESIGNS = 60  # a process of more takes longer than most likelihoods
 _POOL = 2048  # points at which the process is looked at
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A design that a search tried."""
-
-    design: Any
-    value: float
-    half_width: float
-
-
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best design found, its estimate from fresh random numbers, and the trials before it."""
+    """The best design found, its estimate from fresh random numbers, and the designs tried."""
 
     design: Any
     estimate: Estimate
-    trace: tuple[Trial, ...]
+    trace: DesignComparison
     n_evaluations: int
 
     def __str__(self) -> str:
         return (
             f"design {label_of(self.design)}: {self.estimate.summary} (95 %), "
-            f"{len(self.trace)} designs tried, {self.n_evaluations:,} likelihoods"
+            f"{len(self.trace.designs)} designs tried, {self.n_evaluations:,} likelihoods"
         )
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the search; needs the extra ``plot``."""
-        from nestquad.design._figures import plot_search
-
-        return plot_search(self, ax)
 
 
 def optimize(
@@ -95,31 +80,23 @@ def optimize(
     pool, points = _box(bounds, stream.child(1)) if bounds is not None else _listed(candidates)
     n = int(np.clip(_SEARCH * budget // _FEWEST, 4, min(_MOST_DESIGNS, len(pool))))
     first = n if points is None else min(n, max(4, min(n // 2, 6 * points.shape[1])))
-    search = _Search(points)
+    tried: list[int] = []
+    found: list[Estimate] = []
+    # Always the same random numbers: differences between designs are better known than values.
+    same = {"budget": int(_SEARCH * budget) // n, "rng": stream.child(2)}
     for i in range(n):
         show(i, n, "designs")
-        chosen = i if i < first else search.next()
-        # Always the same random numbers: differences between designs are better known than values.
-        found = criterion(
-            experiment,
-            pool[chosen],
-            budget=int(_SEARCH * budget) // n,
-            simulations=simulations,
-            rng=stream.child(2),
-        )
-        search.tried.append(chosen)
-        search.found.append(found)
+        tried.append(i if points is None or i < first else _next(points, tried, found))
+        found.append(criterion(experiment, pool[tried[-1]], simulations=simulations, **same))
     show(n, n, "designs")
-    best = pool[search.best()]
-    spent = sum(est.n_evaluations for est in search.found)
-    final = criterion(
-        experiment, best, budget=budget - spent, simulations=simulations, rng=stream.child(3)
-    )
-    trace = tuple(
-        Trial(pool[i], float(est.value), float(est.half_width))
-        for i, est in zip(search.tried, search.found, strict=True)
-    )
-    return Optimum(best, final, trace, spent + final.n_evaluations)
+    values = np.array([float(est.value) for est in found])
+    if points is not None:  # the mean of the process averages noise
+        values = _process(points, tried, found)[0][tried]
+    best = pool[tried[int(np.argmax(values))]]
+    left = budget - sum(est.n_evaluations for est in found)
+    final = criterion(experiment, best, budget=left, simulations=simulations, rng=stream.child(3))
+    trace = DesignComparison.of([pool[i] for i in tried], found)
+    return Optimum(best, final, trace, trace.n_evaluations + final.n_evaluations)
 
 
 def _box(bounds: Sequence[Sequence[float]], stream: Stream) -> tuple[Array, Array]:
@@ -154,43 +131,23 @@ def _listed(candidates: Sequence[Any] | None) -> tuple[Sequence[Any], Array | No
     return [designs[i] for i in order], points[order]
 
 
-@dataclass(eq=False)
-class _Search:
-    """Designs tried so far, and a Gaussian process over all designs of the pool."""
+def _next(points: Array, tried: list[int], found: list[Estimate]) -> int:
+    """The untried design with the largest expected improvement."""
+    mean, sd = _process(points, tried, found)
+    above = (mean - mean[tried].max()) / sd
+    gain = sd * (above * ndtr(above) + np.exp(-0.5 * above**2) / np.sqrt(2 * np.pi))
+    gain[tried] = -np.inf
+    return int(np.argmax(gain))
 
-    points: Array | None
-    tried: list[int] = field(default_factory=list)
-    found: list[Estimate] = field(default_factory=list)
 
-    def next(self) -> int:
-        """The untried design with the largest expected improvement."""
-        assert self.points is not None
-        left = np.setdiff1d(np.arange(len(self.points)), self.tried)
-        model = self._model()
-        if model is None:
-            return int(left[0])
-        mean, sd = model.mean(self._z)[:, 0], np.maximum(model.sd(self._z)[:, 0], 1e-12)
-        above = (mean - mean[self.tried].max()) / sd
-        gain = sd * (above * ndtr(above) + np.exp(-0.5 * above**2) / np.sqrt(2 * np.pi))
-        return int(left[np.argmax(gain[left])])
-
-    def best(self) -> int:
-        """The tried design with the largest mean of the process, which averages noise."""
-        model = None if self.points is None else self._model()
-        values = [float(est.value) for est in self.found]
-        return self.tried[
-            int(np.argmax(values if model is None else model.mean(self._z[self.tried])[:, 0]))
-        ]
-
-    @property
-    def _z(self) -> Array:
-        assert self.points is not None
-        return np.asarray(np.sqrt(12.0) * (self.points - 0.5))
-
-    def _model(self) -> Surrogate | None:
-        values = np.array([[float(est.value)] for est in self.found])
-        # Half of the variance: errors from common random numbers move all designs together.
-        variance = 0.5 * np.array([[float(est.std_error)] for est in self.found]) ** 2
-        z = self._z[self.tried]
-        kind = SurrogateKind("matern52", trends(z.shape[1], len(z))[0])
-        return fit_surrogate(kind, z, values, np.sqrt(variance), variance=variance)
+def _process(points: Array, tried: list[int], found: list[Estimate]) -> tuple[Array, Array]:
+    """Mean and standard deviation (n,) of a Gaussian process over all designs."""
+    z = np.sqrt(12.0) * (points - 0.5)
+    values = np.array([[float(est.value)] for est in found])
+    # Half of the variance: errors from common random numbers move all designs together.
+    variance = 0.5 * np.array([[float(est.std_error)] for est in found]) ** 2
+    kind = SurrogateKind("matern52", trends(z.shape[1], len(tried))[0])
+    model = fit_surrogate(kind, z[tried], values, np.sqrt(variance), variance=variance)
+    if model is None:  # values that no process fits: any other design is as good
+        return np.full(len(z), values.mean()), np.ones(len(z))
+    return model.mean(z)[:, 0], np.maximum(model.sd(z)[:, 0], 1e-12)

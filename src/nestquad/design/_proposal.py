@@ -7,7 +7,6 @@ on y, is q(θ | y). Draws come from a wider law: components stretched, and a sha
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -20,17 +19,19 @@ from nestquad.design._mixture import LOG_2PI, Conditional, Mixture, log_normal, 
 from nestquad.distributions import Empirical
 
 # Share of the prior among draws, and stretch of components: both bound the weights of importance
-# where the mixture misses a part of the posterior, and cost a tenth of the draws.
-PRIOR_SHARE, STRETCH = 0.1, 1.15
+# where the mixture misses a part of the posterior. A stretch of 1.15 leaves single weights of 40 in
+# the tails of counts; 1.3 removes them, and the spread over data is nowhere larger.
+PRIOR_SHARE, STRETCH = 0.1, 1.3
 # Shares of the prior in q itself, of which held-out simulations choose: where data say little about
 # one side, as no success says about small chances, the posterior has the tail of the prior.
 _SHARES = (0.0, 0.01, 0.03, 0.1)
-# Twice as many components have to raise the held-out log density by this. A draw's effective number
-# is about exp(−2 KL): less than 2 % of the draws are at stake.
-_WORTHWHILE = 0.01
+# Twice as many components have to raise the held-out log density by this. Components beyond improve
+# rare data, which have most of the error: little in the mean is much in the spread.
+_WORTHWHILE = 0.001
 # Simulations of a fit with few components, and for each component of a larger one: at least three
-# for each of its parameters in eight dimensions.
-_FEWEST, _FOR_EACH = 6144, 256
+# for each of its parameters in eight dimensions. The fewest show data as rare as one in a thousand
+# more than ten times.
+_FEWEST, _FOR_EACH = 16384, 256
 MOST_COMPONENTS = 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
@@ -94,51 +95,30 @@ def _stable(y: Array, counts: Mask) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal(ABC):
-    """q(θ | y) in latent coordinates of θ: draws with their log weights, and densities.
+class _Conditioned:
+    """A mixture given data, in latent coordinates of θ.
 
-    `draws` returns rows of latent coordinates, log prior − log of the sampled law, log q − log of
-    the sampled law, and log q.
+    `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
+    (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
+    coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q.
+    `log_prior_at` (T,) is the log prior at latent coordinates, `log_prior_mean` its mean under the
+    prior, which is also the mean over posteriors. `mean_logs` (T, 2) has log q at one θ for each
+    row of data, and E_q[log q] by draws or exactly.
     """
 
     summary: Summary
     conditional: Conditional
+    mixture: Mixture
     share: float
     score: float
 
     @property
     def components(self) -> int:
-        return self.conditional.law.size
+        return self.mixture.size
 
     @property
     def n_latent(self) -> int:
         return int(self.summary.spread.size)
-
-    @property
-    @abstractmethod
-    def base_dim(self) -> int:
-        """Uniforms behind one draw, and its number of latent coordinates."""
-
-    @abstractmethod
-    def log_prior_at(self, latent: Array) -> Array:
-        """Log of the prior (T,) at latent coordinates (T, base_dim)."""
-
-    @property
-    @abstractmethod
-    def log_prior_mean(self) -> float:
-        """E[log prior] under the prior, which is also its mean over posteriors."""
-
-    @abstractmethod
-    def draws(self, y: Array, uniform: Array) -> Array:
-        """(T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim)."""
-
-    @abstractmethod
-    def log_density(self, latent: Array, y: Array) -> Array:
-        """log q (T,) at one θ for each row of data."""
-
-    @abstractmethod
-    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
-        """log q at one θ, and E_q[log q] by draws or exactly, for each row of data: (T, 2)."""
 
     def log_evidence(self, y: Array) -> Array:
         """The mixture's own log density of the data, (T,): log p(y) up to a map of y."""
@@ -158,7 +138,7 @@ class Proposal(ABC):
         return np.asarray(factor), np.asarray(np.linalg.inv(factor)), np.asarray(logs)
 
 
-class NormalProposal(Proposal):
+class NormalProposal(_Conditioned):
     """For parameters driven by standard normals."""
 
     @property
@@ -241,7 +221,7 @@ class NormalProposal(Proposal):
 
 
 @dataclass(frozen=True, eq=False)
-class SampleProposal(Proposal):
+class SampleProposal(_Conditioned):
     """For a prior of weighted samples: probabilities of the samples given data.
 
     They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
@@ -265,25 +245,19 @@ class SampleProposal(Proposal):
         return np.asarray((self.log_prior + self.log_cloud)[latent[:, 0].astype(int)])
 
     def draws(self, y: Array, uniform: Array) -> Array:
-        parts = [
-            self._drawn(y[i : i + _ROWS], uniform[i : i + _ROWS] if len(uniform) > 1 else uniform)
-            for i in range(0, len(y), _ROWS)
-        ]
+        u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
+        for i in range(0, len(y), _ROWS):
+            log_q = self._log_probabilities(y[i : i + _ROWS])
+            sampled = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+            edges = np.cumsum(sampled, axis=1)
+            rows = zip(edges, u[i : i + _ROWS], strict=True)
+            index = np.stack([np.searchsorted(e[:-1] / e[-1], one) for e, one in rows])
+            log_s, log_q = (np.take_along_axis(a, index, axis=1) for a in (np.log(sampled), log_q))
+            density = log_q + self.log_cloud[index]
+            parts.append(
+                np.stack([index, self.log_prior[index] - log_s, log_q - log_s, density], -1)
+            )
         return np.concatenate(parts)
-
-    def _drawn(self, y: Array, uniform: Array) -> Array:
-        log_q = self._log_probabilities(y)
-        sampled = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
-        edges = np.cumsum(sampled, axis=1)
-        u = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1]))
-        rows = [np.searchsorted(e[:-1] / e[-1], one) for e, one in zip(edges, u, strict=True)]
-        index = np.stack(rows)
-        log_q, log_sampled = (
-            np.take_along_axis(one, index, axis=1) for one in (log_q, np.log(sampled))
-        )
-        density = log_q + self.log_cloud[index]
-        columns = [self.log_prior[index] - log_sampled, log_q - log_sampled, density]
-        return np.stack([index, *columns], axis=-1)
 
     def log_density(self, latent: Array, y: Array) -> Array:
         return self.mean_logs(latent, y, np.empty(0))[:, 0]
@@ -313,6 +287,10 @@ class SampleProposal(Proposal):
         return with_share(self.share, log_q, self.log_prior)
 
 
+Proposal = NormalProposal | SampleProposal
+"""q(θ | y): draws with their log weights, and densities."""
+
+
 def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
     """Log of a mixture of q and a share of the prior."""
     if share == 0:
@@ -330,7 +308,7 @@ def fit_proposal(
     """
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
-    start = found.mixture
+    start = found
     while 2 * tried <= MOST_COMPONENTS:
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
@@ -339,23 +317,16 @@ def fit_proposal(
         if more > n:  # scores are comparable on the same simulations only
             n = more
             found = _fitted(*simulations(n), found.mixture, prior)
-        candidate = _fitted(*simulations(n), start.split(), prior)
-        start = candidate.mixture
-        gain = candidate.proposal.score - found.proposal.score
+        start = _fitted(*simulations(n), start.mixture.split(), prior)
+        gain = start.score - found.score
         if gain > 0:
-            found = candidate
+            found = start
         if gain < _WORTHWHILE and tried >= 4:
             break
-    return found.proposal, n
+    return found, n
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    proposal: Proposal
-    mixture: Mixture
-
-
-def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | None) -> _Fitted:
+def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | None) -> Proposal:
     n = 3 * len(y) // 4
     summary = Summary.of(latent[:n], y[:n])
     residual = (latent - summary.prediction(y)) / summary.spread
@@ -366,16 +337,18 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
     log_q = joint - given - np.log(summary.spread).sum()
     if prior is not None:
-        log_prior, share = np.log(np.maximum(prior.weights, 1e-300)), _SHARES[1]
-        sampled = SampleProposal(
-            summary, conditional, share, float(log_q.mean()), prior, log_prior, _cloud(prior)
+        parts, log_prior = (
+            (summary, conditional, mixture),
+            np.log(np.maximum(prior.weights, 1e-300)),
         )
-        return _Fitted(sampled, mixture)
+        return SampleProposal(
+            *parts, _SHARES[1], float(log_q.mean()), prior, log_prior, _cloud(prior)
+        )
     # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
     scores = {x: float(with_share(x, log_q, log_normal(latent[n:])).mean()) for x in shares}
     share = max(scores, key=lambda x: scores[x])
-    return _Fitted(NormalProposal(summary, conditional, share, scores[share]), mixture)
+    return NormalProposal(summary, conditional, mixture, share, scores[share])
 
 
 @lru_cache(maxsize=4)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import stats
+from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.design._experiment import Experiment
@@ -43,139 +44,119 @@ def from_pyro(
     """
     optional_module("pyro", "from_pyro", "pyro")
     named = [observations] if isinstance(observations, str) else list(observations)
-    chosen = [targets] if isinstance(targets, str) else targets
-    adapter = _probed(model, named) if design is None else _Adapter(model, design, named)
+    chosen = [targets] if isinstance(targets, str) else list(targets or ())
+    example, sizes = _sizes(model, design)
+    observed = [name for name in sizes if name in named]
+    latent = [name for name in sizes if name not in named]
     for argument, names, known in (
-        ("observations", named, adapter.names),
-        ("targets", chosen or [], adapter.latents),
+        ("observations", named, list(sizes)),
+        ("targets", chosen, latent),
     ):
         for name in names:
             if name not in known:
                 raise unknown_name(argument, name, known)
-    starts = np.cumsum([0, *(adapter.sizes[name] for name in adapter.latents)])
-    indices = None
-    if chosen is not None:
-        places = zip(adapter.latents, starts, strict=False)
-        indices = [
-            int(start) + i
-            for name, start in places
-            if name in chosen
-            for i in range(adapter.sizes[name])
-        ]
-    n_y = sum(adapter.sizes[name] for name in adapter.observed)
-    return Experiment(
-        prior=Transport(adapter.theta, dim=int(starts[-1]), out_dim=int(starts[-1])),
-        log_prob=adapter.log_prob,
-        simulate=adapter.simulate,
-        noise=Uniform(np.zeros(n_y), 1.0),
-        target=indices,
-        name=getattr(model, "__name__", None),
-    )
 
+    def split(rows: Array, names: Sequence[str]) -> dict[str, Array]:
+        ends = np.cumsum([sizes[name] for name in names])[:-1]
+        return dict(zip(names, np.split(rows, ends, axis=-1), strict=True))
 
-def _probed(model: Any, observations: Sequence[str]) -> _Adapter:
-    """The adapter with the shortest vector of zeros that the model takes as a design."""
-    for size in range(1, 9):
-        try:
-            return _Adapter(model, np.zeros(size), observations)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            reason = error
-    raise InputError(
-        "design",
-        "None, and the model took no vector of up to eight zeros",
-        "a design that the model takes",
-        f"The last attempt ended with: {reason}",
-    )
+    def joined(trace: Any, names: Sequence[str]) -> Array:
+        parts = [trace.nodes[name]["value"].detach().double().numpy() for name in names]
+        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
-
-class _Adapter:
-    """A model's sites driven by uniforms, or conditioned on values."""
-
-    def __init__(self, model: Any, design: Any, observations: Sequence[str]) -> None:
-        import torch
-
-        self.model, self.example, self.torch = model, np.asarray(design, dtype=float), torch
-        self.sizes: dict[str, int] = {}
-        trace = self._trace(2, self.example, {}, None)
-        for name, site in trace.nodes.items():
-            if site["type"] == "sample" and type(site["fn"]).__name__ != "_Subsample":
-                shape = tuple(site["value"].shape)
-                if not shape or shape[0] != 2:
-                    raise InputError(
-                        "model",
-                        f"the site {name!r} of shape {shape} for two designs",
-                        "a leading axis of size 2",
-                        "Put sites in pyro.plate_stack('plate', design.shape[:-1]).",
-                    )
-                self.sizes[name] = int(np.prod(shape[1:], dtype=int))
-        self.names = list(self.sizes)
-        self.observed = [name for name in self.names if name in observations]
-        self.latents = [name for name in self.names if name not in observations]
-
-    def theta(self, u: Array) -> Array:
+    def theta(u: Array) -> Array:
         flat = u.reshape(-1, u.shape[-1])
-        trace = self._trace(len(flat), self.example, self._split(flat, self.latents), {})
-        return self._joined(trace, self.latents).reshape(u.shape)
+        trace = _trace(model, len(flat), example, split(flat, latent), {})
+        return joined(trace, latent).reshape(u.shape)
 
-    def simulate(self, theta: Array, e: Array, d: Any) -> Array:
-        values = self._split(theta, self.latents)
-        return self._joined(
-            self._trace(len(theta), d, self._split(e, self.observed), values), self.observed
-        )
+    def simulate(theta: Array, e: Array, d: Any) -> Array:
+        values = split(theta, latent)
+        return joined(_trace(model, len(theta), d, split(e, observed), values), observed)
 
-    def log_prob(self, y: Array, theta: Array, d: Any) -> Array:
+    def log_prob(y: Array, theta: Array, d: Any) -> Array:
         shape = np.broadcast_shapes(y.shape[:-1], theta.shape[:-1])
-        rows = [
+        data, parameters = (
             np.broadcast_to(a, (*shape, a.shape[-1])).reshape(-1, a.shape[-1]) for a in (y, theta)
-        ]
-        values = {**self._split(rows[0], self.observed), **self._split(rows[1], self.latents)}
-        trace = self._trace(len(rows[0]), d, {}, values)
-        total = np.zeros(len(rows[0]))
-        for name in self.observed:
-            site = trace.nodes[name]
+        )
+        values = {**split(data, observed), **split(parameters, latent)}
+        trace = _trace(model, len(data), d, {}, values)
+        total = np.zeros(len(data))
+        for site in map(trace.nodes.get, observed):
             log = site["fn"].log_prob(site["value"])
             total += log.reshape(len(total), -1).sum(-1).detach().numpy()
         return total.reshape(shape)
 
-    def _split(self, rows: Array, names: Sequence[str]) -> dict[str, Array]:
-        ends = np.cumsum([self.sizes[name] for name in names])[:-1]
-        return dict(zip(names, np.split(rows, ends, axis=-1), strict=True))
-
-    def _joined(self, trace: Any, names: Sequence[str]) -> Array:
-        parts = [trace.nodes[n]["value"].detach().double().numpy() for n in names]
-        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-
-    def _trace(
-        self, n: int, design: Any, uniforms: dict[str, Array], values: dict[str, Array] | None
-    ) -> Any:
-        """Run the model for n rows; sites take values, quantiles of uniforms, or draws."""
-        import pyro
-
-        torch = self.torch
-
-        class Driven(pyro.poutine.messenger.Messenger):  # type: ignore[misc, unused-ignore]
-            def _pyro_sample(self, msg: Any) -> None:
-                name, law = msg["name"], msg["fn"]
-                if values is not None and name in values:
-                    value = torch.as_tensor(np.array(values[name]))
-                elif name in uniforms:
-                    u = uniforms[name].reshape(tuple(law.shape()))
-                    value = torch.as_tensor(_quantile(law, u, torch))
-                else:
-                    return
-                msg["value"] = value.reshape(tuple(law.shape())).double()
-                msg["done"] = True
-
-        one = torch.as_tensor(np.asarray(design, dtype=float))
-        # Validation is of the user's model, once; here values are conditioned in all shapes.
-        quiet = pyro.validation_enabled(False)
-        with torch.no_grad(), quiet, pyro.poutine.trace() as tracer, Driven():
-            self.model(one.expand(n, *one.shape))
-        return tracer.trace
+    owner = [name for name in latent for _ in range(sizes[name])]
+    return Experiment(
+        prior=Transport(theta, dim=len(owner), out_dim=len(owner)),
+        log_prob=log_prob,
+        simulate=simulate,
+        noise=Uniform(np.zeros(sum(sizes[name] for name in observed)), 1.0),
+        target=[i for i, name in enumerate(owner) if name in chosen] if chosen else None,
+        name=getattr(model, "__name__", None),
+    )
 
 
-def _quantile(law: Any, u: Array, torch: Any) -> Any:
+def _sizes(model: Any, design: Any) -> tuple[Array, dict[str, int]]:
+    """A design that the model takes, and the sizes of its sites in order."""
+    reason: Exception | None = None
+    for one in (
+        [np.zeros(n) for n in range(1, 9)] if design is None else [np.asarray(design, float)]
+    ):
+        try:
+            trace = _trace(model, 2, one, {}, {})
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            reason = error
+            continue
+        sites = {
+            name: tuple(site["value"].shape)
+            for name, site in trace.nodes.items()
+            if site["type"] == "sample" and type(site["fn"]).__name__ != "_Subsample"
+        }
+        for name, shape in sites.items():
+            if shape[:1] != (2,):
+                raise InputError(
+                    "model",
+                    f"the site {name!r} of shape {shape} for two designs",
+                    "a leading axis of size 2",
+                    "Put sites in pyro.plate_stack('plate', design.shape[:-1]).",
+                )
+        return one, {name: int(np.prod(shape[1:], dtype=int)) for name, shape in sites.items()}
+    given = "None, and the model took no vector of up to eight zeros" if design is None else design
+    raise InputError("design", str(given), "a design that the model takes", f"It said: {reason}")
+
+
+def _trace(
+    model: Any, n: int, design: Any, uniforms: Mapping[str, Array], values: Mapping[str, Array]
+) -> Any:
+    """Run the model for n rows; sites take values, quantiles of uniforms, or draws."""
+    import pyro
+    import torch
+
+    class Driven(pyro.poutine.messenger.Messenger):  # type: ignore[misc, unused-ignore]
+        def _pyro_sample(self, msg: Any) -> None:
+            name, law = msg["name"], msg["fn"]
+            if name not in values and name not in uniforms:
+                return
+            shape = tuple(law.shape())
+            value = (
+                values[name] if name in values else _quantile(law, uniforms[name].reshape(shape))
+            )
+            msg["value"] = torch.as_tensor(np.array(value)).reshape(shape).double()
+            msg["done"] = True
+
+    one = torch.as_tensor(np.asarray(design, dtype=float))
+    # Validation is of the user's model, once; here values are conditioned in all shapes.
+    quiet = pyro.validation_enabled(False)
+    with torch.no_grad(), quiet, pyro.poutine.trace() as tracer, Driven():
+        model(one.expand(n, *one.shape))
+    return tracer.trace
+
+
+def _quantile(law: Any, u: Array) -> Any:
     """Quantiles of a Pyro distribution at uniforms of the shape of its draws."""
+    import torch
+
     while type(law).__name__ in ("Independent", "ExpandedDistribution", "MaskedDistribution"):
         law = law.base_dist
     kind = type(law).__name__
@@ -183,23 +164,21 @@ def _quantile(law: Any, u: Array, torch: Any) -> Any:
     def of(name: str) -> Array:
         return np.asarray(getattr(law, name).detach().double().numpy())
 
-    if kind == "Bernoulli":
-        return (u < of("probs")).astype(float)
-    if kind in ("Binomial", "Poisson"):
-        from scipy.stats import binom, poisson
-
-        if kind == "Poisson":
-            return poisson.ppf(u, of("rate"))
-        return binom.ppf(u, of("total_count"), of("probs"))
-    if kind == "Gamma":
-        return special.gammaincinv(of("concentration"), u) / of("rate")
-    if kind == "Beta":
-        return special.betaincinv(of("concentration1"), of("concentration0"), u)
-    if kind == "MultivariateNormal":
-        z = special.ndtri(u)
-        return of("loc") + np.einsum("...ij,...j->...i", of("scale_tril"), z)
+    match kind:
+        case "Bernoulli":
+            return stats.bernoulli.ppf(u, of("probs"))
+        case "Binomial":
+            return stats.binom.ppf(u, of("total_count"), of("probs"))
+        case "Poisson":
+            return stats.poisson.ppf(u, of("rate"))
+        case "Gamma":
+            return stats.gamma.ppf(u, of("concentration"), scale=1.0 / of("rate"))
+        case "Beta":
+            return stats.beta.ppf(u, of("concentration1"), of("concentration0"))
+        case "MultivariateNormal":
+            return of("loc") + np.einsum("...ij,...j->...i", of("scale_tril"), ndtri(u))
     try:
-        return law.icdf(torch.as_tensor(np.array(u)))
+        return law.icdf(torch.as_tensor(np.array(u))).detach().numpy()
     except (NotImplementedError, AttributeError) as error:
         raise UnsupportedError(
             f"Quantiles of {kind} are not known. Write the experiment with design.Experiment."

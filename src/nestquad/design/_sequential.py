@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtri
 
 from nestquad._progress import ProgressLike
@@ -162,11 +163,7 @@ class Sequential:
         least = len(likelihood) / 3.0
         if effective(most) >= least:
             return most
-        low, high = 0.0, most
-        for _ in range(40):
-            middle = (low + high) / 2.0
-            low, high = (middle, high) if effective(middle) >= least else (low, middle)
-        return max(low, 1e-9 * most)
+        return float(brentq(lambda power: effective(power) - least, 0.0, most, xtol=1e-9 * most))
 
     def _renewed(
         self, design: Any, y: Array, power: float, likelihood: Array, rng: np.random.Generator

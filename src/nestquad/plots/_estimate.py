@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
@@ -23,7 +24,6 @@ from nestquad.plots._style import (
     plus_minus,
     title,
 )
-from nestquad.result import NORMAL_95
 
 # The smallest weight that is drawn, relative to the largest.
 _VISIBLE = 1e-2
@@ -128,7 +128,7 @@ def plot_conditional(conditional: Any, ax: Any = None, coordinate: int = 0) -> A
     count = min(mean.shape[1], MOST_ANSWERS)
     ends = []
     for k, look in zip(range(count), _ANSWER_STYLES, strict=False):
-        half = NORMAL_95 * sd[:, k]
+        half = ndtri(0.975) * sd[:, k]
         ax.fill_between(
             theta, mean[:, k] - half, mean[:, k] + half, color=look.color, alpha=0.2, linewidth=0
         )

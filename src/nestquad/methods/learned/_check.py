@@ -192,11 +192,11 @@ class Examination:
         lower, upper = (np.maximum(error + k * doubt, 0.0) for k in (-1.0, 2.0))
         variance = (self.model.sketch.j / scale).var(axis=0)
         share = float(np.max(lower / np.maximum(lower + variance, least)))
-        # Doubt rises to its full while the ratio goes from one to two, or the share from 1 % to
-        # 10 %, and further for a model that explains little. Some is left in any case: nothing
-        # is believed that is three times finer than what the draws can tell.
-        logs = np.log2(max(ratio, 1e-3)), 2.0 + np.log10(max(share, 1e-3))
-        doubted = float(np.clip(max(logs), 0.3, 1.0)) * (1.0 + share)
+        # Doubt is full where the ratio is two or the share 10 %, and more for a model that explains
+        # little. Where the ratio is one it is three tenths: nothing is believed that is much finer
+        # than what the draws can tell, unless the model expects far more than they show.
+        doubt_of = 0.3 * max(ratio, 0.0) ** np.log2(1.0 / 0.3), 2.0 + np.log10(max(share, 1e-3))
+        doubted = float(np.clip(max(doubt_of), 0.0, 1.0)) * (1.0 + share)
         # The bar of a model that predicts g worse than a constant would is an opinion.
         if (square > (self.check.values / scale).var(axis=(0, 1))).any():
             doubted = 1.0 + share
