@@ -46,12 +46,13 @@ def text_rows(path: Path, argument: str) -> Iterator[list[str]]:
 def check_size(path: Path, argument: str) -> None:
     """Refuse what is no file, or larger than any table that could be analysed here."""
     try:
-        if not path.is_file():
-            raise InputError(argument, f"{shown(str(path))}, which is not a file", "a file")
-        size = path.stat().st_size
+        is_file = path.is_file()
+        size = path.stat().st_size if is_file else 0
     except (OSError, ValueError) as error:
         given = f"{shown(str(path))}, which is no path of a file"
         raise InputError(argument, given, "a file") from error
+    if not is_file:
+        raise InputError(argument, f"{shown(str(path))}, which is not a file", "a file")
     if size > MOST_BYTES:
         raise InputError(
             argument, f"{path.name!r} with {size:,} bytes", f"at most {MOST_BYTES:,} bytes"

@@ -117,21 +117,27 @@ def estimate(
     >>> est.status, bool(abs(est.value - problem.exact) < 1e-3)
     ('converged', True)
     """
-    return solved(
-        problem,
-        budget=budget,
-        tol=tol,
-        rtol=rtol,
-        method=method,
-        rng=rng,
-        executor=executor,
-        store=store,
-        progress=progress,
-        max_seconds=max_seconds,
-        retries=retries,
-        certify=certify,
-        store_check=store_check,
-    )[0]
+    try:
+        return solved(
+            problem,
+            budget=budget,
+            tol=tol,
+            rtol=rtol,
+            method=method,
+            rng=rng,
+            executor=executor,
+            store=store,
+            progress=progress,
+            max_seconds=max_seconds,
+            retries=retries,
+            certify=certify,
+            store_check=store_check,
+        )[0]
+    except OutOfTimeError as error:
+        glimpse: Estimate | None = error.estimate
+        if glimpse is None:
+            raise
+        return glimpse
 
 
 def solved(
@@ -150,7 +156,10 @@ def solved(
     certify: bool = False,
     store_check: bool = True,
 ) -> tuple[Estimate, Turn[Any]]:
-    """The answer of `estimate`, and the last turn, whose state has what a method has learned."""
+    """The answer of `estimate`, and the last turn, whose state has what a method has learned.
+
+    Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
+    """
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
@@ -192,12 +201,19 @@ def solved(
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=3)
     counts = {"n_reused": evaluator.n_reused, "n_checked": evaluator.n_checked}
-    assert loop.last is not None
     answer = replace(
         found,
         seconds=time.perf_counter() - started,
         diagnostics={**found.diagnostics, **(counts if opened else {})},
     )
+    if loop.last is None:
+        error = OutOfTimeError(
+            "time ran out before the first design was complete",
+            n_completed=evaluator.n_evaluations,
+            advice="Raise max_seconds, or lower the budget.",
+        )
+        error.estimate = answer
+        raise error
     return answer, loop.last
 
 

@@ -205,9 +205,16 @@ class NestedExpectation:
         """J in the units of g, for messages: methods may see it in others."""
         return j
 
+    @property
+    def n_answers(self) -> int | None:
+        """The number q of answers of f, where it is known from earlier ones."""
+        return None
+
     def apply_f(self, j: Array) -> Array:
         """f at J (T, p), always returned as (T, q); shape checks are the caller's."""
-        values = j if self.f is None else np.asarray(self.f(j))
+        raw = j if self.f is None else self.f(j)
+        # A PyTorch tensor may track gradients.
+        values = np.asarray(raw.detach().cpu() if hasattr(raw, "detach") else raw)
         return values[:, None] if values.ndim == 1 else values
 
     def finish(self, answers: Array) -> Array:
@@ -221,7 +228,7 @@ class NestedExpectation:
                 f"combine raised {type(error).__name__}: {error} for I = {answers}",
                 advice=f"combine takes the {answers.size} expectations as one array.",
             ) from error
-        if final.dtype.kind not in "fiub" or final.ndim > 1:
+        if final.dtype.kind not in "fiub" or final.ndim > 1 or not final.size:
             raise EvaluationError(
                 f"combine returned {final.dtype} of shape {final.shape} for I = {answers}; "
                 "expected a real number, or a vector of them"

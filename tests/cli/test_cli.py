@@ -355,3 +355,30 @@ def test_help_does_not_import_matplotlib():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("command", [["risk"], ["analyze"]])
+@pytest.mark.parametrize("kind", ["binary", "utf-16", "null", "fifo", "zero", "short", "deep"])
+def test_files_that_are_no_tables(command, kind, tmp_path, capsys):
+    file = tmp_path / "table.csv"
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind in ("null", "zero"):
+        file = Path("a\0b.csv" if kind == "null" else "/dev/zero")
+    else:
+        content = {
+            "binary": bytes(range(255, 0, -1)),
+            "utf-16": "scenario,loss\n1,2\n".encode("utf-16"),
+            "short": b"scenario,loss\n1,2\n3\n",
+            "deep": b"[" * 100_000,
+        }
+        file.write_bytes(content[kind])
+    assert main([*command, str(file), *([str(file)] if command == ["analyze"] else [])]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch, capsys):
+    (tmp_path / "null.py").write_bytes(b"a = 1\0")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["estimate", "null.csv:problem", "--budget", "100"]) == 2
+    assert "SyntaxError" in capsys.readouterr().err

@@ -268,3 +268,30 @@ def test_a_module_that_workers_cannot_import(tmp_path):
     finally:
         del sys.modules["only_here"]
     assert found.value == alone.value
+
+
+def test_dask_without_workers_is_not_waited_for():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=0, processes=False, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        started = time.perf_counter()
+        with pytest.raises(nq.EvaluationError, match="time ran out"):
+            nq.estimate(
+                nq.problems.synthetic(), budget=300, method="nqmc", rng=0, max_seconds=0.5,
+                executor=client.get_executor(),
+            )  # fmt: skip
+        assert time.perf_counter() - started < 1.6
+
+
+@pytest.mark.parametrize("returned", [None, 3])
+def test_an_executor_without_futures_is_refused(returned):
+    class NoFutures(Executor):
+        def submit(self, call, *args, **kwargs):
+            return returned
+
+    with pytest.raises(nq.InputError, match=r"executor.*Future"):
+        nq.estimate(nq.problems.synthetic(), budget=300, rng=0, executor=NoFutures())

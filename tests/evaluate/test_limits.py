@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
+from nestquad import risk
 from nestquad.evaluate import Evaluations, Evaluator
 from nestquad.methods import Goal
 from nestquad.points import Stream
@@ -217,3 +218,60 @@ def test_analysis_counts_into_the_limit(problem, goal):
         est = nq.estimate(problem, max_seconds=1.5, rng=0, **goal)
         assert est.status in ("time", "unreliable", "done")
     assert time.perf_counter() - started < 1.2 * 1.5 + 1.0
+
+
+def wide_problem(dim):
+    return nq.NestedExpectation(
+        nq.Normal(np.zeros(dim)),
+        lambda theta: nq.Normal(theta[:, :1] + np.zeros(dim)),
+        lambda x, theta: np.sin(x.sum(-1)) + theta.sum(-1),
+        lambda j: np.maximum(j, 0.0),
+    )
+
+
+@pytest.mark.parametrize(("method", "dim"), [("ckq", 300), ("lsmc", 300), ("nkq", 3000)])
+def test_the_analysis_of_many_coordinates_ends_in_time(method, dim):
+    started = time.perf_counter()
+    est = nq.estimate(wide_problem(dim), method=method, max_seconds=1.0, rng=0)
+    assert time.perf_counter() - started < 3.0
+    assert est.status in ("time", "unreliable")
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_one_evaluation_longer_than_the_limit_is_an_answer(store, tmp_path):
+    problem = slow_problem(0.5)
+    kwargs = {"store": tmp_path / "store"} if store else {}
+    est = nq.estimate(problem, method="nqmc", max_seconds=0.2, rng=0, **kwargs)
+    assert est.status == "time"
+    assert np.isfinite(est.value)
+    assert est.std_error == np.inf
+    assert est.seconds < 2.0
+
+
+def test_risk_says_that_there_was_no_time():
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), SlowG(0.5))
+    with pytest.raises(nq.EvaluationError, match="time ran out"):
+        risk.measure(problem, var=0.9, max_seconds=0.2, rng=0)
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_a_busy_pool_is_not_waited_for(store, tmp_path):
+    kwargs = {"store": tmp_path / "store"} if store else {}
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(time.sleep, 3.0)
+        started = time.perf_counter()
+        with pytest.raises(nq.EvaluationError, match="time ran out"):
+            nq.estimate(
+                slow_problem(0.0), budget=300, method="nqmc", rng=0, executor=executor,
+                max_seconds=0.5, **kwargs,
+            )  # fmt: skip
+        assert time.perf_counter() - started < 1.6
+
+
+def test_what_workers_have_begun_at_the_deadline_is_an_answer():
+    with ThreadPoolExecutor(2) as executor:
+        est = nq.estimate(
+            slow_problem(0.6), method="nqmc", rng=0, executor=executor, max_seconds=0.2
+        )
+    assert est.status == "time"
+    assert est.n_evaluations == 2

@@ -238,3 +238,84 @@ def test_a_problem_without_g_is_for_planning():
 def test_retries_have_to_be_a_number(retries):
     with pytest.raises(nq.InputError, match="retries"):
         nq.estimate(problem(block), budget=100, retries=retries)
+
+
+def sum_of(x, theta):
+    return np.array(x[..., 0] + theta[..., 0])
+
+
+class Changing:
+    """NaN at the first point of every other call, and something else in the calls between."""
+
+    def __init__(self, between):
+        self.between, self.calls = between, 0
+
+    def __call__(self, x, theta):
+        self.calls += 1
+        if self.calls % 2 == 0:
+            return self.between()
+        values = sum_of(x, theta)
+        values[0, 0] = np.nan
+        return values
+
+
+def fail():
+    raise ValueError("another way to fail")
+
+
+@pytest.mark.parametrize(
+    "between", [fail, lambda: np.zeros((7, 3, 2)), lambda: np.zeros((1, 1, 2))]
+)
+def test_a_retry_that_fails_in_another_way(between):
+    with pytest.raises(nq.EvaluationError, match=r"g raised ValueError|g returned"):
+        nq.estimate(problem(Changing(between)), method="nqmc", budget=400, rng=0, retries=1)
+
+
+def outputs_by_block(x, theta):
+    if x.shape[1] > 4 or theta.shape[0] > 4:
+        raise ValueError("large")
+    return np.zeros((theta.shape[0], x.shape[1], 1 + x.shape[1]))
+
+
+def ends(x, theta):
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("g", [outputs_by_block, ends])
+def test_other_failures_of_g_are_evaluation_errors(g, retries):
+    with pytest.raises(nq.EvaluationError, match=r"different axes|g returned|g raised"):
+        nq.estimate(problem(g), method="nqmc", budget=400, rng=0, retries=retries)
+
+
+@pytest.mark.parametrize("method", ["auto", "ckq"])
+def test_a_number_of_answers_that_varies(method):
+    varying = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), sum_of, lambda j: np.ones((len(j), 1 + len(j) % 3))
+    )
+    with pytest.raises(nq.EvaluationError, match="answers after"):
+        nq.estimate(varying, method=method, budget=2000, rng=0)
+
+
+def test_final_answers_that_are_none_or_vary():
+    calls = []
+
+    def combine(answers):
+        calls.append(answers)
+        return np.ones(1 + len(calls) % 2)
+
+    for bad in (lambda answers: np.zeros(0), combine):
+        with pytest.raises(nq.EvaluationError, match="combine returned"):
+            nq.estimate(
+                nq.NestedExpectation(nq.Uniform(), nq.Uniform(), sum_of, combine=bad),
+                method="nqmc", budget=400, rng=0,
+            )  # fmt: skip
+
+
+def test_f_may_return_a_tensor_that_tracks_gradients():
+    torch = pytest.importorskip("torch")
+    tracked = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), sum_of, lambda j: 2 * torch.tensor(j, requires_grad=True)
+    )
+    est = nq.estimate(tracked, method="nqmc", budget=400, rng=0)
+    assert est.value == pytest.approx(2.0, abs=0.1)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import re
+from array import array
+from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
-from types import SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -107,6 +112,124 @@ def test_the_fingerprint_covers_constants_of_any_kind(make):
         return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), make(scale)))["g"]
 
     assert digest(1.0) == digest(1.0) != digest(1.5)
+
+
+def digest_of(g):
+    return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g))["g"]
+
+
+def written_in(source, scale, **names):
+    """The g that a file of the user defines; the file is written anew for every scale."""
+    namespace = {"np": np, "functools": functools, "__name__": "of_the_user", **names}
+    exec(source.format(scale), namespace)
+    return namespace["g"]
+
+
+METHODS = (
+    "class M:\n @{}\n def r(*own): return {{}}\n def __call__(s, x, t): return s.r{} * x\ng = M()"
+)
+SOURCES = {
+    "property": METHODS.format("property", ""),
+    "staticmethod": METHODS.format("staticmethod", "()"),
+    "classmethod": METHODS.format("classmethod", "()"),
+    "cached_property": METHODS.format("functools.cached_property", ""),
+    "lru_cache": METHODS.format("functools.lru_cache", "()"),
+    "class": "class M:\n def r(s): return {}\ndef g(x, t): return M().r() * x",
+    "class attribute": "class M: r = {}\ndef g(x, t): return M.r * x",
+    "function attribute": "def g(x, t): return g.r * x\ng.r = {}",
+    "enum": "import enum\nclass E(enum.Enum): A = {}\ndef g(x, t): return E.A.value * x",
+    "third": "class O: pass\na, b = O(), O()\na.v, b.v = 1, 2\nL = (a, b, (a, b)[{}])\n"
+    "def g(x, t): return L[2].v * x",
+    "dispatch": "@functools.singledispatch\ndef h(x): return x\n@h.register\n"
+    "def _(x: np.ndarray): return {} * x\ndef g(x, t): return h(x)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_fingerprint_covers_code_of_any_kind(kind):
+    first, again, other = (digest_of(written_in(SOURCES[kind], scale)) for scale in (0, 0, 1))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("body", ["def cost(x): return {} * x", "cost = {}"])
+def test_the_fingerprint_covers_what_g_takes_from_modules(body):
+    def digest(scale, unused):
+        helpers = ModuleType("helpers")
+        exec(body.format(scale) + f"\nunused = {unused}", vars(helpers))
+        return digest_of(written_in("def g(x, t): return helpers.cost, x", 0, helpers=helpers))
+
+    assert digest(1, 1) == digest(1, 2) != digest(2, 1)
+
+
+HELD = {
+    "range": lambda n: range(n), "slice": lambda n: slice(n), "deque": lambda n: deque([n]),
+    "array": lambda n: array("d", [n]), "bytearray": bytearray,
+    "mapping": lambda n: MappingProxyType({0: n}), "itemgetter": operator.itemgetter,
+    "pattern": lambda n: re.compile(str(n)),
+    "set": lambda n: {Slots(n), Slots(7)}, "keys": lambda n: {Slots(n): 1, Slots(7): 2},
+    "bound": lambda n: {0: n}.get,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_the_fingerprint_covers_containers_and_compiled_objects(kind):
+    def digest(n):
+        held = HELD[kind](n)
+        return digest_of(lambda x, theta: (held, x))
+
+    assert len({digest(4) for _ in range(5)}) == 1
+    assert digest(4) != digest(5)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_fingerprint_covers_parameters_of_networks(own):
+    torch = pytest.importorskip("torch")
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+
+    def digest(seed):
+        torch.manual_seed(seed)
+        held = Network() if own else torch.nn.Linear(1, 1)
+        return digest_of(lambda x, theta: held(x))
+
+    assert digest(0) == digest(0) != digest(2)
+
+
+def test_names_of_attributes_are_no_globals():
+    source = "class M: pass\nm = M()\nm.value = 3.0\nvalue = {}\ndef g(x, t): return m.value * x"
+    assert digest_of(written_in(source, 1)) == digest_of(written_in(source, 2))
+
+
+def test_calls_do_not_change_the_fingerprint():
+    for kind, source in SOURCES.items():
+        g = written_in(source, 1)
+        before = digest_of(g)
+        g(np.ones((1, 1, 1)), np.ones((1, 1, 1)))
+        assert digest_of(g) == before, kind
+
+
+class NoText(int):
+    def __repr__(self):
+        raise RuntimeError
+
+
+class NoAttributes:
+    def __getattr__(self, name):
+        raise RuntimeError
+
+
+def test_odd_objects_have_a_fingerprint():
+    circle, deep = [], []
+    circle.append(circle)
+    table = {}
+    table["self"] = table
+    for _ in range(10_000):
+        deep = [deep]
+    for held in (circle, table, deep, NoText(3), NoAttributes()):
+        assert digest_of(lambda x, theta, held=held: x) == digest_of(lambda x, theta, held=held: x)
 
 
 def test_what_g_reads(tmp_path):

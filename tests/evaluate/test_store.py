@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -492,3 +494,67 @@ def test_odd_names_are_left_alone(stored):
         (points.parent / name).write_bytes(b"junk")
     found = nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
     assert found.diagnostics["n_reused"] == 100
+
+
+@pytest.mark.parametrize("rng", [3, None])
+def test_a_store_that_another_process_makes_at_the_same_time(rng, tmp_path, monkeypatch):
+    """The other one is first, after this one saw that there is no manifest."""
+    problem, options = counting_problem()[0], {"method": nq.NMC(60, 50), "rng": rng}
+    other, exists = [], Path.exists
+
+    def racing(path):
+        found = exists(path)
+        if path.name == "manifest.json" and not found and not other:
+            other.append(None)
+            other.append(nq.estimate(counting_problem()[0], store=tmp_path / "store", **options))
+        return found
+
+    monkeypatch.setattr(Path, "exists", racing)
+    assert nq.estimate(problem, store=tmp_path / "store", **options).value == other[1].value
+
+
+def test_the_loser_of_a_race_for_the_manifest_takes_its_stream(tmp_path, monkeypatch):
+    problem, options = counting_problem()[0], {"method": nq.NMC(60, 50)}
+    other, link = [], os.link
+
+    def racing(source, target):
+        if not other:
+            other.append(None)
+            other.append(nq.estimate(counting_problem()[0], store=tmp_path / "store", **options))
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", racing)
+    assert nq.estimate(problem, store=tmp_path / "store", **options).value == other[1].value
+
+
+def test_damage_of_other_kinds_is_refused(stored, tmp_path):
+    def run(store):
+        nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=store)
+
+    (folder,) = stored.glob("points-*")
+    for file in (folder / "points.json", stored / "manifest.json"):
+        text = file.read_text()
+        file.write_text("[" * 100_000)
+        with pytest.raises(nq.InputError, match="damaged"):
+            run(stored)
+        file.write_text(text)
+    shutil.rmtree(folder)
+    folder.write_text("")
+    with pytest.raises(nq.InputError, match="is a file"):
+        run(stored)
+    with pytest.raises(nq.InputError, match="cannot be made"):
+        run(str(tmp_path / "\ud800"))
+
+
+def test_a_full_disk_before_the_first_chunk(tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def full(path, *args, **kwargs):
+        write(path, *args, **kwargs)
+        if path.parent.name.startswith("points-"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(nq.EvaluationError, match="No space left"):
+        nq.estimate(counting_problem()[0], budget=100, rng=3, store=tmp_path / "store")
+    assert not list(tmp_path.rglob(".tmp-*"))

@@ -240,7 +240,7 @@ def test_the_command_line_refuses_by_name(tmp_path, monkeypatch, capsys):
         (["a.plan.json", "values-b.csv"], "belongs to plan"),
         (["a.plan.json", "values-a.csv", "values-a.csv"], "twice"),
         (["values-a.csv", "values-a.csv"], "no plan"),
-        (["nowhere.json", "values-a.csv"], "no plan"),
+        (["nowhere.json", "values-a.csv"], "not a file"),
         (["a.plan.json", "a.csv"], "column of values"),
     ):
         assert main(["analyze", *arguments]) == 2

@@ -91,3 +91,43 @@ def test_a_model_of_j_in_the_units_of_g():
     assert J([0.25]) == pytest.approx(1e200 * (2 / 7 + 0.25**2.5), rel=1e-3)
     value, sd = J([0.25], return_std=True)
     assert 0 < sd < value
+
+
+@pytest.mark.parametrize("method", ["ckq", "joint", "lsmc", "nqmc", "auto"])
+def test_bars_scale_with_g_where_units_begin(method):
+    """The mean of f(J) may need a unit of its own where f(J) at the first points needs none."""
+
+    def scaled(s):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            lambda theta: nq.Normal(theta),
+            lambda x, theta: s * (np.exp(0.3 * x[..., 0]) + theta[..., 0]),
+        )
+
+    expected = nq.estimate(scaled(1.0), budget=500, method=method, rng=0)
+    for k in (-660, *range(-68, -59, 2), *range(60, 69, 2), 660):
+        est = nq.estimate(scaled(2.0**k), budget=500, method=method, rng=0)
+        assert est.value == pytest.approx(2.0**k * expected.value, rel=1e-9)
+        assert est.std_error == pytest.approx(2.0**k * expected.std_error, rel=0.05), k
+
+
+@pytest.mark.parametrize("k", [-66, 64, 660])
+def test_certified_bars_scale_with_g_where_units_begin(k):
+    s = 2.0**k
+
+    def certified(s):
+        return nq.estimate(
+            nq.NestedExpectation(
+                nq.Normal(),
+                lambda theta: nq.Normal(theta),
+                lambda x, theta: s * (np.exp(0.3 * x[..., 0]) + theta[..., 0]),
+                lambda j: np.maximum(j, s),
+            ),
+            budget=2048,
+            method="ckq",
+            rng=0,
+            certify=True,
+        ).certified
+
+    expected = certified(1.0)
+    assert certified(s).std_error == pytest.approx(s * expected.std_error, rel=0.05)

@@ -138,3 +138,27 @@ def test_bits_do_not_depend_on_the_chunk(problem):
         part = problem.inner_law(theta[chunk]).from_uniform(u)
         np.testing.assert_array_equal(np.broadcast_to(part, x[chunk].shape), whole[chunk])
         np.testing.assert_array_equal(problem.g(x[chunk], theta[chunk, None, :]), values[chunk])
+
+
+@pytest.mark.parametrize("junk", [None, [], {}, [[1], [2, 3]], object(), math.nan, -1, 10**40])
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (problems.get, "name"),
+        (problems.synthetic, "dim"),
+        (problems.gaussian_es, "alpha"),
+        (problems.health, "known"),
+        (problems.eig_linear, "dim"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(make, argument, junk):
+    if make is problems.synthetic and junk == 10**40:
+        return  # a dimension, though one that nobody can evaluate
+    with pytest.raises(InputError) as caught:
+        make(junk)
+    assert caught.value.argument == argument
+
+
+def test_a_ragged_design_is_refused():
+    with pytest.raises(InputError, match="design"):
+        problems.eig_linear(design=[[1.0], [2.0, 3.0]])

@@ -143,7 +143,10 @@ def load_object(file: str, name: str, kind: type[Value], kinds: str) -> Value:
 
 def _module(path: Path) -> ModuleType:
     if path.suffix != ".py" and importlib.util.find_spec(str(path).partition(".")[0]) is not None:
-        return importlib.import_module(str(path))
+        found: ModuleType = _guarded(
+            lambda: importlib.import_module(str(path)), path, "a module that can be imported"
+        )
+        return found
     if not path.is_file():
         raise InputError(
             "TARGET", f"{str(path)!r}, which is not a file", "an existing file", _nearest(path)

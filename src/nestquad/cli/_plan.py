@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._files import check_size
 from nestquad.cli._arguments import Command, add_goal, add_result, load_problem, new_file
 from nestquad.errors import InputError
 from nestquad.pages import write_report
@@ -103,11 +104,12 @@ def _write(made: Plan, path: Path) -> None:
 
 
 def _read(path: Path) -> Plan:
+    check_size(path, "PLAN.json")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         known = content["format"] == _FORMAT and content["version"] == _VERSION
         known &= {*_SETTINGS, "id"} <= set(content) and isinstance(content["target"], str)
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError):
         known = False
     if not known:
         raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nestquad import risk
+from nestquad._files import text_rows
 from nestquad.cli._arguments import (
     TARGET,
     Command,
@@ -120,16 +120,17 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
 
 def _read(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
     """The columns of a CSV, as text; losses become numbers where they are used."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        there = rows.fieldnames or []
-        missing = [name for name in columns if name not in there]
-        if missing:
-            raise InputError(
-                "TARGET",
-                f"{path.name} without a column {missing[0]!r}",
-                f"one of {', '.join(map(repr, there))}",
-                "Name the columns by --scenario and --loss.",
-            )
-        found = list(rows)
-    return {name: np.array([row[name] for row in found]) for name in columns}
+    there, *rows = [row for row in text_rows(path, "TARGET") if row] or [[]]
+    missing = [name for name in columns if name not in there]
+    if missing:
+        raise InputError(
+            "TARGET",
+            f"{path.name} without a column {missing[0]!r}",
+            f"one of {', '.join(map(repr, there))}",
+            "Name the columns by --scenario and --loss.",
+        )
+    short = next((i for i, row in enumerate(rows, 1) if len(row) < len(there)), None)
+    if short is not None:
+        given = f"{path.name}, whose row {short} has {len(rows[short - 1])} cells"
+        raise InputError("TARGET", given, f"{len(there)}, as in its header")
+    return {name: np.array([row[there.index(name)] for row in rows]) for name in columns}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nestquad._clock import tick
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions import Empirical, Law, Normal, Uniform
 from nestquad.embeddings._blocks import independent_blocks, is_correlated, marginals
@@ -89,6 +90,7 @@ def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Arra
     blocks = independent_blocks(law) if kernel.needs_independence else marginals(law)
     dim, start = law.dim or 0, 0
     for block in blocks:
+        tick()
         width = block.dim or 0
         part = slice(start, start + width)
         nodes = None if x is None else x[..., part]

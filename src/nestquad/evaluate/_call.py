@@ -14,6 +14,8 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation
 
+# How a function ends in failure; Ctrl-C is no failure.
+_FAILURES = (Exception, SystemExit)
 _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
@@ -42,16 +44,11 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
         values = _as_real("g", problem.g(x, theta))
     except EvaluationError:
         raise
-    except Exception as error:
+    except _FAILURES as error:
         if not retries:
             raise _locate_failure(problem.g, x, theta, error) from error
         values = _retry_halves(problem.g, x, theta, retries)
-    if values.ndim not in (2, 3) or not values.size or not _broadcasts(values.shape[:2], shape):
-        raise EvaluationError(
-            f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
-            f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
-            advice=_INDEX_ADVICE,
-        )
+    _check_shape(values, x, theta)
     if values.shape[:2] != shape:
         if problem.noisy:
             raise EvaluationError(
@@ -77,7 +74,7 @@ def call_f(
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             raw = problem.apply_f(np.array(j))  # f may write to what it gets
-    except Exception as error:
+    except _FAILURES as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",
             advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
@@ -88,6 +85,11 @@ def call_f(
             f"f returned an array of shape {np.shape(raw)} for j of shape {j.shape}; expected "
             f"({j.shape[0]},) or ({j.shape[0]}, q)",
             advice="f acts on each row of j: reduce over the last axis, as in j.max(axis=-1).",
+        )
+    if problem.n_answers not in (None, values.shape[1]):
+        raise EvaluationError(
+            f"f returned {values.shape[1]} answers after {problem.n_answers}",
+            advice="The number of answers has to be the same for all j.",
         )
     if require_finite and not np.isfinite(values).all():
         t = int(np.argmax(~np.isfinite(values).all(axis=-1)))
@@ -106,7 +108,7 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     """h at x (N, d), checked, as (N,) or (N, p)."""
     try:
         raw = h(np.array(x))
-    except Exception as error:
+    except _FAILURES as error:
         raise EvaluationError(f"h raised {_last(error)} for x of shape {x.shape}") from error
     values = _as_real("h", raw)
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0] or not values.size:
@@ -118,6 +120,27 @@ def call_h(h: Callable[[Array], Any], x: Array) -> Array:
         row = int(np.argmax(~np.isfinite(values.reshape(x.shape[0], -1)).all(axis=1)))
         raise EvaluationError(f"h returned {values[row]}", x=x[row])
     return values
+
+
+def joined(parts: list[Array], axis: int = 0) -> Array:
+    """Blocks of values of g as one."""
+    shapes = {part.shape[2:] for part in parts}
+    if len(shapes) > 1:
+        raise EvaluationError(
+            f"g returned arrays with different axes of outputs: {sorted(shapes)}",
+            advice="The number of outputs has to be the same at all points.",
+        )
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+
+
+def _check_shape(values: Array, x: Array, theta: Array) -> None:
+    shape = (theta.shape[0], x.shape[1])
+    if values.ndim not in (2, 3) or not values.size or not _broadcasts(values.shape[:2], shape):
+        raise EvaluationError(
+            f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
+            f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
+            advice=_INDEX_ADVICE,
+        )
 
 
 def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -200,7 +223,7 @@ def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
             value = _as_real("g", g(x, theta))
         except EvaluationError:
             raise
-        except Exception as error:
+        except _FAILURES as error:
             if attempt == retries:
                 raise EvaluationError(
                     f"g raised {_last(error)}{_times(attempt)}", theta=theta, x=x
@@ -223,7 +246,8 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
     if shape == (1, 1):
         block: _G = lambda a, b: g(a[None, None], b[None, None])  # noqa: E731
         value = _one(block, x[0, 0], theta[0, 0], retries)
-        return value.reshape(1, 1, *value.shape[2:])
+        _check_shape(value, x, theta)
+        return value
     axis = int(np.argmax(shape))
     parts = []
     for some in _halves(x, theta, axis):
@@ -231,12 +255,11 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
             values = _as_real("g", g(*some))
         except EvaluationError:
             raise
-        except Exception:
+        except _FAILURES:
             values = _retry_halves(g, *some, retries)
-        if values.ndim >= 2:
-            values = np.broadcast_to(values, some[0].shape[:2] + values.shape[2:])
-        parts.append(values)
-    return np.concatenate(parts, axis=axis)
+        _check_shape(values, *some)
+        parts.append(np.broadcast_to(values, some[0].shape[:2] + values.shape[2:]))
+    return joined(parts, axis)
 
 
 def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) -> Array:
@@ -256,12 +279,21 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
                 x=x[t, n],
                 advice="Every value of g has to be a finite number.",
             )
-        block = _as_real("g", g(x[rows, columns][:, None], theta[rows]))
-        values[rows, columns] = np.broadcast_to(block, (rows.size, 1, *values.shape[2:]))[:, 0]
+        some = x[rows, columns][:, None], theta[rows]
+        try:
+            block = _as_real("g", g(*some))
+        except EvaluationError:
+            raise
+        except _FAILURES:
+            block = _retry_halves(g, *some, retries - attempt - 1)
+        _check_shape(block, *some)
+        block = np.broadcast_to(block, (rows.size, 1, *block.shape[2:]))
+        joined([values[:1, :1], block[:1]])
+        values[rows, columns] = block[:, 0]
     return values
 
 
-def _locate_failure(g: _G, x: Array, theta: Array, error: Exception) -> EvaluationError:
+def _locate_failure(g: _G, x: Array, theta: Array, error: BaseException) -> EvaluationError:
     """Halve the failing block until one point is left: about log2(T N) more calls of g."""
     x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
     last = _last(error)
@@ -287,12 +319,12 @@ def _halves(x: Array, theta: Array, axis: int) -> Iterator[tuple[Array, Array]]:
 def _raises(g: _G, x: Array, theta: Array) -> bool:
     try:
         g(x, theta)
-    except Exception:
+    except _FAILURES:
         return True
     return False
 
 
-def _last(error: Exception) -> str:
+def _last(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip()
 
 

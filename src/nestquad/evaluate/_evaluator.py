@@ -37,6 +37,8 @@ _SECONDS = 0.25
 _MOST_TASK_POINTS = 1 << 24
 # Tasks for each worker: one under way, one that is waiting, and some because they differ.
 _AHEAD = 3
+# Interval at which workers are asked, after the deadline, whether they are still there.
+_LATE_SECONDS = 1.0
 
 
 @dataclass
@@ -234,9 +236,7 @@ class Evaluator:
                         self._reuse(job)
                     queue.append(job)
                 if time.perf_counter() > self.deadline:
-                    while queue and queue[-1].cancelled():  # not begun yet: it is too late for that
-                        queue.pop()
-                        self.stopped = "time"
+                    self._give_up(task, queue, workers)
                 if not queue:
                     return
                 if queue[0].values is None:
@@ -252,10 +252,23 @@ class Evaluator:
         finally:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
 
+    def _give_up(self, task: Task, queue: deque[Job], workers: Workers) -> None:
+        """After the deadline: drop the jobs from the first that no worker has begun."""
+        waiting = [i for i, job in enumerate(queue) if job.values is None]
+        waiting = waiting[workers.begun_at_most :]
+        first = next((i for i in waiting if queue[i].cancelled()), None)
+        if first is None:
+            return
+        dropped = [queue.pop() for _ in range(len(queue) - first)]
+        self._save(task, [job for job in dropped if not job.cancelled() and job.done])
+        self.stopped = "time"
+
     def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
-        """Wait for some job, and collect finished ones."""
+        """Wait for some job, but not past the deadline, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
-        done, _ = wait([f for f in open_jobs if f is not None], return_when=FIRST_COMPLETED)
+        left = self.deadline - time.perf_counter()
+        timeout = None if left == np.inf else left if left > 0.0 else _LATE_SECONDS
+        done, _ = wait([f for f in open_jobs if f is not None], timeout, FIRST_COMPLETED)
         failure: NestquadError | None = None
         for future in done:
             job = open_jobs[future]

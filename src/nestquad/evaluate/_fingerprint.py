@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import datetime
 import dis
 import enum
 import functools
 import hashlib
+import random
 import sys
 import types
+from collections import deque
+from collections.abc import Iterable, Iterator
 from numbers import Number
 from pathlib import PurePath
 from typing import Any
@@ -21,9 +25,31 @@ from nestquad._typing import Array
 from nestquad.problem import NestedExpectation
 
 _MOST_NUMBERS = 64
-_CONSTANTS = (bool, int, float, complex, str, bytes, tuple, list, dict, np.ndarray)
+_SCALARS = {bool, int, float, complex, str, bytes}
+_CONTAINERS = (
+    dict,
+    types.MappingProxyType,
+    set,
+    frozenset,
+    list,
+    tuple,
+    deque,
+    bytearray,
+    memoryview,
+)
 # Immutable values whose text says all.
-_VALUES = (Number, enum.Enum, PurePath, datetime.date, datetime.time, datetime.timedelta)
+_VALUES = (Number, str, bytes, PurePath, datetime.date, datetime.time, datetime.timedelta)
+# Members of a class that hold no value.
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+# Compiled objects that change when they are used.
+_STATES = (
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    random.Random,
+    Iterator,
+)
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"}
 # Methods that make an object, whose attributes are constants afterwards.
 _MAKERS = {"__init__", "__post_init__", "__setstate__"}
 # Methods by which a function changes a list or dict.
@@ -33,11 +59,12 @@ _MUTATORS = {"append", "extend", "update", "add", "insert", "pop", "setdefault",
 def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
     """Determinants of the values of g, as JSON: laws at a few points, and a digest of g.
 
-    f and `combine` do not take part: values of g serve them all. The digest covers the code of g
-    and of the functions it calls, and constants in closures, defaults, attributes and globals:
-    numbers, text, arrays, tensors, tables, and public attributes of objects. It does not cover
-    what g itself changes, such as a counter, nor files or compiled code: a store evaluates g again
-    at a few points for those.
+    f and `combine` do not take part: values of g serve them all. The digest covers the code of g,
+    of the functions and classes it uses, and of what it takes from modules of the user; and
+    constants in closures, defaults, attributes and globals: numbers, text, arrays, tensors, tables,
+    parameters of models, and attributes of objects. It does not cover what g itself changes, such
+    as a counter, modules imported inside g, files or compiled code: a store evaluates g again at a
+    few points for those.
     """
     theta, x = _probe(problem)
     return {
@@ -108,20 +135,25 @@ def _short(values: Array) -> str:
 
 def _digest(g: Any) -> str:
     found = hashlib.blake2b(digest_size=8)
-    _Feeder(found).feed(g)
+    try:
+        _Feeder(found).feed(g)
+    except RecursionError:  # nested too deeply: what is read would depend on the caller's depth
+        code = getattr(getattr(g, "__code__", None), "co_code", b"")
+        found = hashlib.blake2b(code, digest_size=8)
     return found.hexdigest()
 
 
 class _Feeder:
     """Feeds the parts of an object to a hash, in the same order in every process."""
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Any, seen: dict[int, tuple[int, Any]] | None = None) -> None:
         self._target = target
-        self._seen: set[int] = set()
+        # Order of appearance, and the object itself: the address of one that is gone is used again.
+        self._seen = {} if seen is None else seen
         self._written: set[str] = set()
 
     def feed(self, value: Any) -> None:
-        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        if value is None or type(value) in _SCALARS:
             self._say(repr(value))
         elif isinstance(value, np.ndarray | np.generic):
             array = np.asarray(value)
@@ -130,41 +162,66 @@ class _Feeder:
                 self.feed(array.ravel().tolist())
             else:
                 self._target.update(array.tobytes())
-        elif isinstance(value, tuple | list):
-            self._say(type(value).__name__)
-            for item in value:
-                self.feed(item)
-        elif isinstance(value, dict):
-            for key in sorted(value, key=repr):
-                self.feed(key)
-                self.feed(value[key])
-        elif isinstance(value, set | frozenset):
-            self._say(repr(sorted(map(repr, value))))
-        elif isinstance(value, _VALUES):
-            self._say(repr(value))
-        elif id(value) not in self._seen:
-            self._seen.add(id(value))
+        elif type(value) is tuple:
+            self._items(value)
+        elif id(value) in self._seen:
+            self._say(f"again {self._seen[id(value)][0]}")
+        else:
+            self._seen[id(value)] = (len(self._seen), value)
             self._object(value)
+
+    def _items(self, values: Iterable[Any]) -> None:
+        self._say(type(values).__name__)
+        for value in values:
+            self.feed(value)
+        self._say("end")
+
+    def _unordered(self, values: Iterable[Any]) -> list[Any]:
+        """In an order that does not depend on addresses."""
+        values = list(values)
+        if all(map(_is_plain, values)):
+            return sorted(values, key=repr)
+
+        def own(value: Any) -> bytes:
+            found = hashlib.blake2b(digest_size=8)
+            _Feeder(found, dict(self._seen)).feed(value)
+            return found.digest()
+
+        return sorted(values, key=own)
 
     def _object(self, value: Any) -> None:
         if isinstance(value, types.CodeType):
             self._target.update(value.co_code)
             self._say(repr(value.co_names))
-            for constant in value.co_consts:
-                self.feed(constant)
-        elif isinstance(value, functools.partial):
-            self.feed((value.func, value.args, value.keywords))
-        elif isinstance(value, types.MethodType):
-            self.feed(value.__func__)
-            self.feed(value.__self__)
+            self._items(value.co_consts)
         elif isinstance(value, types.FunctionType):
             self._function(value)
-        elif hasattr(value, "__wrapped__"):  # functools.wraps, jax.jit, lru_cache
-            self.feed(value.__wrapped__)
-        elif isinstance(value, types.ModuleType | types.BuiltinFunctionType | np.ufunc | type):
-            self._say(f"{getattr(value, '__module__', '')}.{value.__name__}")
+        elif isinstance(value, type):
+            self._say(f"{value.__module__}.{value.__qualname__}")
+            self._class(value)
+        elif isinstance(value, types.ModuleType | np.ufunc):
+            self._say(value.__name__)
+        elif parts := _parts(value):
+            self._items(parts)
+        elif isinstance(value, enum.Enum):
+            self._items((f"{type(value).__qualname__}.{value.name}", value.value))
+        elif isinstance(value, _VALUES):
+            self._say(_text(value))
         else:
-            self._instance(value)
+            self._contents(value)
+            if not isinstance(value, _CONTAINERS) or not is_installed(type(value).__module__):
+                self._instance(value)
+
+    def _contents(self, value: Any) -> None:
+        if isinstance(value, dict | types.MappingProxyType):
+            for key in self._unordered(value):
+                self._items((key, value[key]))
+        elif isinstance(value, set | frozenset):
+            self._items(self._unordered(value))
+        elif isinstance(value, list | tuple | deque):
+            self._items(value)
+        elif isinstance(value, bytearray | memoryview):
+            self.feed(bytes(value))
 
     def _function(self, function: types.FunctionType) -> None:
         self._say("function")
@@ -177,43 +234,140 @@ class _Feeder:
             self._written |= writes.attributes
         self.feed((function.__defaults__, function.__kwdefaults__))
         used = used_by(function)
+        used |= _of_modules(code, used)
+        used |= {f".{k}": v for k, v in vars(function).items() if not k.startswith("_")}
         for name in sorted(used):
-            if writes.may_change(name, used[name]):
+            if writes.may_change(name.rpartition(".")[2], used[name]):
                 continue
             self._say(name)
             self.feed(used[name])
 
-    def _instance(self, value: Any) -> None:
-        kind = type(value)
-        self._say(f"{kind.__module__}.{kind.__qualname__}")
-        array = _as_array(value)
-        if array is not None:
-            self.feed((list(getattr(value, "columns", ())), array))
-            return
-        installed = is_installed(kind.__module__)
+    def _class(self, kind: type) -> list[_Writes]:
+        """The methods and constants of the user's own classes, and what the methods change."""
         own = [
             item
             for c in reversed(kind.__mro__)
             if not is_installed(c.__module__)
             for item in sorted(vars(c).items())
         ]
-        methods = [f for _, f in own if isinstance(f, types.FunctionType)]
-        for method in methods:
-            self.feed(method)
-        writes = [_Writes(m.__code__) for m in methods if m.__name__ not in _MAKERS]
-        attributes = {k: v for k, v in own if isinstance(v, _CONSTANTS)} | attributes_of(value)
+        methods = [_unwrapped(member) for _, member in own]
+        functions = [function for some in methods for function in some]
+        for function in functions:
+            self.feed(function)
+        writes = [_Writes(f.__code__) for f in functions if f.__name__ not in _MAKERS]
+        for (name, member), some in zip(own, methods, strict=True):
+            if not some and not isinstance(member, _DESCRIPTORS):
+                self._attribute(name, member, writes)
+        return writes
+
+    def _attribute(self, name: str, value: Any, writes: list[_Writes]) -> None:
+        private = name.startswith("__") or (name.startswith("_") and name.endswith("_"))
+        if private or name in self._written or any(w.may_change(name, value) for w in writes):
+            return
+        self._say(name)
+        self.feed(value)
+
+    def _instance(self, value: Any) -> None:
+        kind = type(value)
+        self._say(f"{kind.__module__}.{kind.__qualname__}")
+        array = _as_array(value)
+        if array is not None:
+            labels = [getattr(value, name, ()) for name in ("columns", "index")]
+            self.feed(([list(one) for one in labels if isinstance(one, Iterable)], array))
+            self._say(str(getattr(value, "dtype", "")))
+            return
+        installed = is_installed(kind.__module__)
+        writes = self._class(kind)
+        attributes = attributes_of(value)
+        if callable(getattr(kind, "state_dict", None)):  # a module of PyTorch
+            self.feed(value.state_dict())
+        elif installed and not attributes:
+            self.feed(_reduced(value))
         for name, attribute in sorted(attributes.items()):
             # What packages keep for themselves, or make when it is first asked for, may be a cache.
             hidden = name.startswith("_") or hasattr(kind, name)
             hidden &= not isinstance(attribute, np.ndarray)
-            if name.startswith("__") or name in self._written or (installed and hidden):
-                continue
-            if not any(w.may_change(name, attribute) for w in writes):
-                self._say(name)
-                self.feed(attribute)
+            cached = isinstance(getattr(kind, name, None), functools.cached_property)
+            if not cached and not (installed and hidden):
+                self._attribute(name, attribute, writes)
 
     def _say(self, text: str) -> None:
-        self._target.update(f"<{text}>".encode())
+        self._target.update(f"<{text}>".encode(errors="backslashreplace"))
+
+
+def _text(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return type(value).__qualname__
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    """What a wrapper holds; empty for anything else."""
+    if isinstance(value, functools.partial | functools.partialmethod):
+        return (value.func, value.args, value.keywords)
+    if isinstance(value, types.MethodType):
+        return (value.__func__, value.__self__)
+    if isinstance(value, types.BuiltinFunctionType):
+        owner = getattr(value, "__self__", None)
+        bound = () if isinstance(owner, types.ModuleType) else (owner,)
+        return (str(getattr(value, "__module__", "")), value.__name__, *bound)
+    try:  # functools.wraps, jax.jit, lru_cache
+        return (value.__wrapped__,)
+    except Exception:
+        return ()
+
+
+def _unwrapped(member: Any) -> list[types.FunctionType]:
+    """The functions behind a method of any kind."""
+    if isinstance(member, types.FunctionType):
+        return [member]
+    if isinstance(member, type | types.ModuleType):
+        return []
+    try:
+        names = ("fget", "fset", "fdel", "func", "__func__", "__wrapped__")
+        inner = [getattr(member, name, None) for name in names]
+    except Exception:
+        return []
+    return [f for one in inner if one is not None for f in _unwrapped(one)][:3]
+
+
+def _reduced(value: Any) -> Any:
+    """A compiled object as pickle sees it; None for those that have a state of their own."""
+    if isinstance(value, _STATES):
+        return None
+    with contextlib.suppress(Exception):
+        registered = copyreg.dispatch_table.get(type(value))
+        found = value.__reduce_ex__(2) if registered is None else registered(value)
+        if not isinstance(found, str):
+            return tuple(list(one) if isinstance(one, Iterator) else one for one in found)
+    return None
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _SCALARS or (type(value) is tuple and all(map(_is_plain, value)))
+
+
+def _is_own(value: Any) -> bool:
+    return isinstance(value, types.ModuleType) and not is_installed(value.__name__)
+
+
+def _of_modules(code: types.CodeType, used: dict[str, Any]) -> dict[str, Any]:
+    """What a function takes from modules of the user, as in ``helpers.cost(x)``, by dotted name."""
+    found: dict[str, Any] = {}
+    name, value = "", None
+    for step in dis.get_instructions(code):
+        if step.opname in _LOADS:
+            name, value = str(step.argval), used.get(step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _is_own(value):
+            name, value = f"{name}.{step.argval}", vars(value).get(step.argval)
+            found[name] = value
+        else:
+            name, value = "", None
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            found |= _of_modules(inner, used)
+    return found
 
 
 class _Writes:
@@ -244,10 +398,14 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def _as_array(value: Any) -> Array | None:
     """A table, tensor or other array as one of NumPy; None for anything else."""
-    if not hasattr(value, "__array__"):
+    if not hasattr(type(value), "__array__"):
         return None
     with contextlib.suppress(Exception):
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        if not hasattr(value, "detach"):
+            return np.asarray(value)
+        dense = value.detach().cpu().to_dense()
+        # NumPy has no bfloat16.
+        return np.asarray(dense.double() if dense.is_floating_point() else dense)
     return None
 
 
@@ -264,7 +422,8 @@ def used_by(function: types.FunctionType) -> dict[str, Any]:
 def _globals_of(code: types.CodeType) -> set[str]:
     """Names that a function and the functions inside it may look up in its module."""
     inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return set(code.co_names).union(*map(_globals_of, inner))
+    loads = (i for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    return {str(i.argval) for i in loads}.union(*map(_globals_of, inner))
 
 
 def is_installed(module: str | None) -> bool:

@@ -87,10 +87,10 @@ class Store:
                     "store", f"{str(folder)!r}, which is a file", "the path of a folder"
                 )
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise InputError(
                 "store",
-                f"{shown(str(folder))}, which cannot be made ({error.strerror})",
+                f"{shown(str(folder))}, which cannot be made ({_reason(error)})",
                 "the path of a folder that can be written",
             ) from error
         from nestquad import __version__
@@ -120,9 +120,11 @@ class Store:
 
     @staticmethod
     def _made(folder: Path, file: Path, given: dict[str, Any], rng: RNGLike) -> Stream | None:
-        """The stream of a store that is new; None where there is one."""
+        """The stream of a store that is new; None where the one in the manifest counts."""
         if not file.exists():
-            if any(not child.name.startswith(".tmp-") for child in folder.iterdir()):
+            others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
+            # Another process may have made the manifest, and more, since the first look.
+            if others and not file.exists():
                 raise InputError(
                     "store",
                     f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
@@ -130,7 +132,8 @@ class Store:
                 )
             entropy = list(Stream.from_rng(rng).entropy)
             _create(file, json.dumps({**given, "stream": entropy}, indent=1))
-            return Stream(tuple(entropy))
+            # Without a seed, processes that begin at once share the stream of the first.
+            return None if rng is None else Stream(tuple(entropy))
         return None
 
     def table(self, grid: Grid) -> StoredTable:
@@ -210,11 +213,17 @@ class StoredTable:
         }
         text = json.dumps(described, sort_keys=True)
         folder = store / f"points-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
-        folder.mkdir(exist_ok=True)
         file = folder / _POINTS
         first = _first_point(problem, grid)
-        if not file.exists():
-            _create(file, json.dumps({**described, "first_point": first}, indent=1))
+        try:
+            folder.mkdir(exist_ok=True)
+            if not file.exists():
+                _create(file, json.dumps({**described, "first_point": first}, indent=1))
+        except (FileExistsError, NotADirectoryError) as error:
+            found = f"{str(folder)!r}, which is a file"
+            raise InputError("store", found, "a folder of a store", _OTHER_FOLDER) from error
+        except OSError as error:
+            raise _unwritten(store, error) from error
         # The same description has to mean the same points, whatever version wrote it.
         stored = numbers("store", _json(file).get("first_point", ()), f"numbers in {str(file)!r}")
         if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
@@ -229,7 +238,11 @@ class StoredTable:
     def scan(self) -> None:
         """List the chunks on disk, from this process and others."""
         self._names = {}
-        for name in sorted(os.listdir(self.folder)):
+        try:
+            present = sorted(os.listdir(self.folder))
+        except OSError as error:
+            raise _unwritten(self.folder.parent, error) from error
+        for name in present:
             found = _NAME.fullmatch(name)
             if found:
                 t0, t1, n0, n1 = map(int, found.groups()[:4])
@@ -284,10 +297,7 @@ class StoredTable:
         try:
             _replace(self.folder / name, buffer.getbuffer())
         except OSError as error:
-            raise EvaluationError(
-                f"the store in {str(self.folder.parent)!r} cannot be written ({error.strerror})",
-                advice="What is there is intact: make room, and the same call continues.",
-            ) from error
+            raise _unwritten(self.folder.parent, error) from error
         self._names[span] = name
 
     def _load(self, chunk: Span) -> Array | None:
@@ -350,14 +360,27 @@ def _replace(file: Path, content: bytes | memoryview) -> None:
 def _create(file: Path, text: str) -> None:
     """Like `_replace`, but leaves a file alone that another process made in the meantime."""
     temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
-    temporary.write_text(text + "\n", encoding="utf-8")
     try:
-        os.link(temporary, file)  # unlike replace it fails if the file is there
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links
-        os.replace(temporary, file)
-    temporary.unlink(missing_ok=True)
+        temporary.write_text(text + "\n", encoding="utf-8")
+        try:
+            os.link(temporary, file)  # unlike replace it fails if the file is there
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _unwritten(store: Path, error: OSError) -> EvaluationError:
+    return EvaluationError(
+        f"the store in {str(store)!r} cannot be written ({_reason(error)})",
+        advice="What is there is intact: make room, and the same call continues.",
+    )
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -365,7 +388,7 @@ def _json(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(content, dict):
             return content
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         pass
     raise InputError("store", f"{str(file)!r}, which is damaged", "JSON", _OTHER_FOLDER)
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-import numpy as np
-
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
-from nestquad.evaluate._call import call_g
+from nestquad.evaluate._call import call_g, joined
 from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
@@ -86,9 +83,9 @@ class Task:
                 block = Span(t0, t1, n0, min(n0 + width, span.n1))
                 x = inner_points(self.problem, self.grid, theta, block).x
                 row.append(call_g(self.problem, x, theta, self.retries))
-            parts.append(_joined(row, axis=1))
+            parts.append(joined(row, axis=1))
             t0 = t1
-        return _joined(parts)
+        return joined(parts)
 
     def reduce(self, values: Array, span: Span) -> Array:
         """Reduced values of a span; without a rule, the values."""
@@ -111,17 +108,7 @@ class Task:
                 points = inner_points(self.problem, self.grid, theta, block)
                 values = call_g(self.problem, points.x, theta, self.retries)
                 parts.append(self.rule.reduce(values, block, points))
-        return _joined(parts)
-
-
-def _joined(parts: list[Array], axis: int = 0) -> Array:
-    shapes = {part.shape[2:] for part in parts}
-    if len(shapes) > 1:
-        raise EvaluationError(
-            f"g returned arrays with different axes of outputs: {sorted(shapes)}",
-            advice="The number of outputs has to be the same at all points.",
-        )
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+        return joined(parts)
 
 
 def run_task(task: Task | Parcel, span: Span) -> tuple[Array, float]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from nestquad._scale import scale_of
 from nestquad._typing import Array
+from nestquad.errors import EvaluationError
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
@@ -58,6 +59,9 @@ class Units:
                 f = np.asarray(problem.apply_f(np.array(j)), dtype=float)
                 f = np.where(np.isfinite(f), f, 0.0)
                 self.f = _observed(self.f, f)
+                if problem.combine is None:  # errors of answers are those of expectations
+                    self.final = self.f
+                    return
                 self.final = _observed(self.final, np.atleast_2d(problem.finish(f.mean(axis=0))))
         except Exception:  # it is reported where it counts
             return
@@ -116,16 +120,25 @@ class SeenProblem(NestedExpectation):
         unit = _set(self.units.j)
         return j if (unit == 1.0).all() else np.asarray(_times(j, unit))
 
+    @property
+    def n_answers(self) -> int | None:
+        return self.units.f.size or None
+
     def apply_f(self, j: Array) -> Array:
         values, unit = super().apply_f(self.natural_j(j)), _set(self.units.f)
         return values if (unit == 1.0).all() else values / unit
 
     def finish(self, answers: Array) -> Array:
-        if self.units.ordinary:
-            return super().finish(answers)
-        return super().finish(answers * _set(self.units.f)) / _set(self.units.final).reshape(
-            () if self.units.final.size == 1 else (-1,)
-        )
+        ordinary = self.units.ordinary
+        final = super().finish(answers if ordinary else answers * _set(self.units.f))
+        if self.combine is not None and self.units.final.size not in (0, final.size):
+            raise EvaluationError(
+                f"combine returned {final.size} numbers after {self.units.final.size}",
+                advice="The number of final answers has to be the same for all I.",
+            )
+        if ordinary:
+            return final
+        return final / _set(self.units.final).reshape(() if self.units.final.size == 1 else (-1,))
 
 
 def _observed(known: Array, values: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
+from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
 from nestquad.evaluate._task import Task, run_task
 
@@ -52,6 +52,12 @@ class Workers:
         return self._count
 
     @property
+    def begun_at_most(self) -> int:
+        """Tasks that may have begun although their futures can still be cancelled, as with Dask."""
+        client = getattr(self._executor, "_client", None)
+        return 0 if client is None else int(sum(client.nthreads().values()))
+
+    @property
     def separate(self) -> bool:
         """Whether tasks are known to leave this process: those of a pool or of Dask do."""
         pool = isinstance(self._executor, ProcessPoolExecutor)
@@ -60,7 +66,7 @@ class Workers:
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
         while True:
             try:
-                return self._executor.submit(call, *args)
+                found = self._executor.submit(call, *args)
             except BrokenExecutor as error:
                 self.replace(self.generation, error)
             except NestquadError:
@@ -70,6 +76,13 @@ class Workers:
                     f"the executor refused a task ({type(error).__name__}: {error})",
                     advice="It may have been shut down.",
                 ) from error
+            if isinstance(found, Future):
+                return found
+            raise InputError(
+                "executor",
+                f"one whose submit returns {type(found).__name__}",
+                "one that returns a concurrent.futures.Future",
+            )
 
     def worked(self) -> None:
         """Note a finished task: the task did not break the pool."""

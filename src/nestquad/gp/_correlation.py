@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 
 Shape = Literal["gaussian", "matern52"]
@@ -81,8 +82,13 @@ class Correlation:
         """
         r = apart / lengthscale[:, None]
         if self.additive:
-            factor, slope = self._factor_and_slope(r)
-            return factor.sum(axis=0) / len(r), slope / len(r)
+            values, step = np.zeros(r.shape[1]), max(1, _BLOCK // max(r.shape[1], 1))
+            for rows in (r[i : i + step] for i in range(0, len(r), step)):
+                tick()
+                factor, rows[:] = self._factor_and_slope(rows)
+                values += factor.sum(axis=0)
+            r /= len(r)
+            return values / len(r), r
         if self.shape == "gaussian":
             r *= r
             values = np.exp(-0.5 * r.sum(axis=0))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.linalg import lapack, solve_triangular
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.gp._correlation import Correlation
@@ -72,7 +73,11 @@ class RestrictedLikelihood:
         """Positions of all pairs above the diagonal (m,), and their distances (d, m)."""
         row, column = np.triu_indices(self.y.size, 1)
         position = np.asarray(row * self.y.size + column, dtype=np.int64)
-        return position, np.abs(self.z[row] - self.z[column]).T.copy()
+        apart = np.empty((self.z.shape[1], row.size))
+        for z, distances in zip(self.z.T, apart, strict=True):
+            tick()
+            np.abs(z[row] - z[column], out=distances)
+        return position, apart
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         *_, signal, noise = values = np.exp(vector)

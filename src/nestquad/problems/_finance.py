@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.distributions import LogNormal, Normal
-from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
 
 _PRICE, _VOLATILITY, _SHOCK = 100.0, 0.3, 0.2
@@ -85,15 +85,13 @@ def gaussian_es(alpha: float = 0.95, s: float = 1.0) -> NestedExpectation:
     >>> gaussian_es(0.99).exact
     2.66521...
     """
-    if not 0.0 < alpha < 1.0:
-        raise InputError("alpha", repr(alpha), "a level between 0 and 1, both excluded")
-    if not 0.0 < s < math.inf:
-        raise InputError("s", repr(s), "a positive standard deviation")
+    alpha = number("alpha", alpha, "a level between 0 and 1, both excluded", below=1.0)
+    s = number("s", s, "a positive standard deviation")
     quantile = float(ndtri(alpha))
     density = math.exp(-0.5 * quantile**2) / math.sqrt(2.0 * math.pi)
     return NestedExpectation(
         outer=Normal(),
-        inner=_NoisyLoss(float(s)),
+        inner=_NoisyLoss(s),
         g=_first_coordinate,
         f=_ShortfallBeyond(quantile, 1.0 - alpha),
         exact=density / (1.0 - alpha),

@@ -73,7 +73,7 @@ def health(known: str = "responses") -> NestedExpectation:
     >>> health().exact, health("durations").exact
     (247.912048986428, 536.519571351423)
     """
-    if known not in _VARIANTS:
+    if not isinstance(known, str) or known not in _VARIANTS:
         raise unknown_name("known", known, _VARIANTS)
     learned, exact, name = _VARIANTS[known]
     mean, cov = _moments(learned)

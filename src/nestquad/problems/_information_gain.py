@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions import Normal
 from nestquad.errors import InputError
@@ -114,8 +115,11 @@ def _design_matrix(dim: int, design: ArrayLike | None) -> Array:
     if design is None:
         if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
             raise InputError("dim", repr(dim), "an integer of at least 1")
-        return np.eye(int(dim))
-    x = np.array(design, dtype=float)
+        try:
+            return np.eye(int(dim))
+        except (ValueError, OverflowError, MemoryError) as error:
+            raise InputError("dim", shown(dim), "a matrix that fits into memory") from error
+    x = numbers("design", design, "numbers of shape (observations, coefficients)")
     if x.ndim != 2 or x.size == 0 or not np.all(np.isfinite(x)):
         raise InputError(
             "design",
@@ -128,7 +132,7 @@ def _design_matrix(dim: int, design: ArrayLike | None) -> Array:
 def _covariance(argument: str, given: ArrayLike | None, size: int) -> Array:
     if given is None:
         return np.eye(size)
-    cov = np.array(given, dtype=float)
+    cov = numbers(argument, given, f"a symmetric matrix ({size}, {size})")
     if cov.shape != (size, size) or not np.all(np.isfinite(cov)) or not np.allclose(cov, cov.T):
         raise InputError(
             argument, f"an array of shape {cov.shape}", f"a symmetric matrix ({size}, {size})"

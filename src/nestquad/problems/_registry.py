@@ -37,7 +37,7 @@ def get(name: str) -> NestedExpectation:
     >>> problems.get("synthetic10").exact
     33.503401360544...
     """
-    if name not in _BUILDERS:
+    if not isinstance(name, str) or name not in _BUILDERS:
         raise unknown_name("name", name, _BUILDERS)
     return _BUILDERS[name]()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms, pieces
@@ -112,6 +113,7 @@ class _Candidates:
         block = max(_FEWEST, _NUMBERS // len(parents))
         squared = np.empty((len(parents), min(block, self._table.n_points)))
         for start in range(0, self._table.n_points, block):
+            tick()
             some = slice(start, start + block)
             factors, r = single[:, some], current.residuals[some]
             columns, alone = current.columns[:, some], factors[absent] * current.root[some]
