@@ -172,7 +172,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         unchecked = last.state.check is None and goal.adaptive and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
-            return LearnedDesign.of(learning, present.checks)
+            return LearnedDesign.of(learning, present.checks, present.witnesses)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
         share = max(n_draws(problem, n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
@@ -180,7 +180,11 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         wanted = min(left, most_draws(problem, n) if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
-        return None if learning is None else LearnedDesign.of(learning, present.checks)
+        return (
+            None
+            if learning is None
+            else LearnedDesign.of(learning, present.checks, present.witnesses)
+        )
 
     def checked(
         self,
@@ -197,7 +201,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         stream = present.grids[0].stream.child(7, present.n_checks)
         average = DenseAverage(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
-        return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
+        return LearnedDesign.of(
+            learning or present.learning, (*present.checks, grid), present.witnesses
+        )
 
     def _larger(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]

@@ -11,12 +11,12 @@ import numpy as np
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.accuracy import propagated
-from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set
 from nestquad.methods.nested import floor_directions, unseen_value_errors
-from nestquad.points import IID, Given, Stream
+from nestquad.points import IID, Given, PeriodicLattice, Stream, density, periodic
 from nestquad.result import NORMAL_95
 
 # θ on which the effect of errors of Ĵ is felt, and bootstrap samples of the draws.
@@ -43,9 +43,14 @@ class FreshPoints(Given):
 
 @dataclass(frozen=True)
 class LearnedDesign(Design):
-    """Grids from which a model is learned, and after them those by which it is checked."""
+    """Grids from which a model is learned, and after them those by which it is checked.
+
+    Witnesses are lattices in (θ, x) that another method was learned from. Their values are there
+    already, and may show events that this method's points have missed.
+    """
 
     n_checks: int = 0
+    witnesses: tuple[Grid, ...] = ()
 
     @property
     def learning(self) -> Design:
@@ -56,14 +61,45 @@ class LearnedDesign(Design):
         return self.grids[len(self.grids) - self.n_checks :]
 
     @classmethod
-    def of(cls, learning: Design, checks: tuple[Grid, ...]) -> LearnedDesign:
-        return cls((*learning.grids, *checks), len(checks))
+    def of(
+        cls, learning: Design, checks: tuple[Grid, ...], witnesses: tuple[Grid, ...] = ()
+    ) -> LearnedDesign:
+        return cls((*learning.grids, *checks), len(checks), witnesses)
 
 
 def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
     """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
     points = sensitive_set(average, model, n // 2, stream.child(2), size=_pool(model))
     return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """Points (n, d_θ) and (n, d_x) of another method, weights (n,), and g there (n, p)."""
+
+    uniform: Array
+    inner: Array
+    weights: Array
+    values: Array
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, grid: Grid) -> Witness:
+        evaluations = Evaluations(evaluator, Design((grid,)))
+        values = evaluations.values(grid.n_outer)[:, 0]
+        outer = evaluations.outer()
+        inner = evaluations.inner(outer.theta[: len(values)], (0, len(values))).uniform
+        assert outer.uniform is not None
+        assert inner is not None
+        both = np.concatenate([outer.uniform[: len(values)], inner[:, 0]], axis=1)
+        weights = np.ones(len(values))
+        if isinstance(grid.outer_points, PeriodicLattice):
+            kind = grid.outer_points.periodization
+            weights = density(kind, periodic(kind, both))
+        uniform = both[:, : outer.uniform.shape[1]]
+        return cls(uniform, inner[:, 0], weights, values.reshape(len(values), -1))
+
+    def residuals(self, model: ModelOfJ) -> Array:
+        return np.asarray(self.values - model.at(self.uniform, self.inner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +110,7 @@ class Check:
     weights: Array
     inner: Array
     values: Array
+    witnesses: tuple[Witness, ...] = field(default=(), kw_only=True)
     _residuals: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -96,7 +133,9 @@ class Check:
             parts.append((outer.uniform[:rows], weights, inner, values.reshape(rows, 2, -1)))
         if not parts:
             return None
-        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        others = tuple(Witness.of(evaluations.evaluator, grid) for grid in design.witnesses)
+        return cls(*columns, witnesses=others)
 
     @cached_property
     def scale(self) -> Array:
@@ -297,6 +336,7 @@ def unseen_errors(
     rest = [model.unexplained()]
     if check is not None:
         rest.append((check.residuals(model), check.weights))
+        rest += [(one.residuals(model), one.weights) for one in check.witnesses]
     values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
     shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
     base, f = model.sketch, average.f(model.sketch.j)
