@@ -477,7 +477,9 @@ class Loop:
 
     def _seen(self, target: Array) -> float:
         """The smallest half-width, in the units of the method."""
-        return float(np.min(target / self.evaluator.units.final_or_one))
+        unit = self.evaluator.units.final_or_one
+        # Answers that are not f averaged, such as quantiles of J, have no units of their own.
+        return float(np.min(target / (unit if unit.shape == target.shape else unit.max())))
 
 
 # Shares of learning in the evaluations and in the time of a certified estimate: a half, since more

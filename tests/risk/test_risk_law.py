@@ -7,6 +7,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import norm
 
+from nestquad.risk._distribution import tabulated
 from nestquad.risk._law import Pairs, corrected, nodes_of
 
 
@@ -60,3 +61,11 @@ def test_share_of_hits_that_the_model_does_not_decide():
     chance = norm.cdf((z - 2.0) / sd)
     exact = (chance * (1 - chance) * norm.pdf(z)).sum() / (chance * norm.pdf(z)).sum()
     assert law.undecided(2.0) == pytest.approx(exact, rel=0.2)
+
+
+def test_without_pairs_nothing_is_certain():
+    s = ndtri((np.arange(4096) + 0.5) / 4096)
+    law = nodes_of(s, np.ones(4096), np.arange(4096) % 4)
+    value, error = tabulated(law, 1.0).cdf(0.0, return_std=True)
+    assert value == pytest.approx(0.5, abs=1e-2)
+    assert np.isinf(error)

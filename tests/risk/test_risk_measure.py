@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from scipy.stats import chi2, norm, qmc
 
 import nestquad as nq
@@ -316,3 +316,14 @@ def test_f_is_refused():
 def test_wrong_number_of_names():
     with pytest.raises(nq.InputError, match="outputs"):
         risk.measure(_linear(2, several=True), budget=400, rng=0, outputs=["a"])
+
+
+def test_a_tolerance_with_more_outputs_than_measures():
+    problem = nq.NestedExpectation(
+        nq.Normal(np.zeros(2)),
+        nq.Normal(),
+        lambda x, theta: np.stack([theta[..., i % 2] + x[..., 0] for i in range(3)], axis=-1),
+    )
+    report = risk.measure(problem, var=0.99, es=0.975, rtol=0.01, budget=4000, rng=1)
+    # The sum is 2 θ₁ + θ₂ + 3 x: J is normal with variance 5.
+    assert report.var[0.99].value == pytest.approx(np.sqrt(5.0) * ndtri(0.99), rel=0.01)

@@ -103,7 +103,9 @@ def tabulated(law: CorrectedLaw, widening: float) -> LossDistribution:
     levels = ndtr(np.linspace(-reach, reach, _PLACES))
     losses = np.interp(levels, rank, m) + np.linspace(-2.0, 2.0, _PLACES) * float(e.mean())
     losses = np.maximum.accumulate(losses)
-    found = np.stack([law.survival(np.full(1 + _DRAWS, c), few) for c in losses])
-    drawn = widening * np.sqrt(((found[:, 1:] - found[:, :1]) ** 2).mean(axis=1))
+    found = np.stack([law.survival(c, few) for c in losses])
+    drawn = np.full(len(losses), np.inf)  # without pairs nothing is known of the correction
+    if found.shape[1] > 1:
+        drawn = widening * np.sqrt(((found[:, 1:] - found[:, :1]) ** 2).mean(axis=1))
     dense = [float(np.sqrt((law.replicate_survival(c) ** 2).sum())) for c in losses]
     return LossDistribution(losses, 1.0 - found[:, 0], np.hypot(drawn, dense))
