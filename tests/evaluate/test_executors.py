@@ -270,11 +270,12 @@ def test_a_module_that_workers_cannot_import(tmp_path):
     assert found.value == alone.value
 
 
+@pytest.mark.filterwarnings("ignore")  # of Dask and what it imports
 def test_dask_without_workers_is_not_waited_for():
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=0, processes=False, dashboard_address=None, silence_logs=50
+            n_workers=0, processes=False, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -284,7 +285,7 @@ def test_dask_without_workers_is_not_waited_for():
                 nq.problems.synthetic(), budget=300, method="nqmc", rng=0, max_seconds=0.5,
                 executor=client.get_executor(),
             )  # fmt: skip
-        assert time.perf_counter() - started < 1.6
+        assert time.perf_counter() - started < 5.0  # without the limit it waits for ever
 
 
 @pytest.mark.parametrize("returned", [None, 3])

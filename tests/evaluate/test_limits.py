@@ -233,7 +233,7 @@ def wide_problem(dim):
 def test_the_analysis_of_many_coordinates_ends_in_time(method, dim):
     started = time.perf_counter()
     est = nq.estimate(wide_problem(dim), method=method, max_seconds=1.0, rng=0)
-    assert time.perf_counter() - started < 3.0
+    assert time.perf_counter() - started < 8.0  # 35 s where the limit is not kept
     assert est.status in ("time", "unreliable")
 
 
