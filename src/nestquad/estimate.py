@@ -183,6 +183,7 @@ def solved(
         deadline=np.inf if max_seconds is None else started + max_seconds,
         retries=retries,
         store=opened,
+        in_units=chosen.averages,
     )
     stream = Stream.from_rng(rng) if opened is None else opened.stream
     kind = CertifiedLoop if certify else Loop
@@ -477,9 +478,7 @@ class Loop:
 
     def _seen(self, target: Array) -> float:
         """The smallest half-width, in the units of the method."""
-        unit = self.evaluator.units.final_or_one
-        # Answers that are not f averaged, such as quantiles of J, have no units of their own.
-        return float(np.min(target / (unit if unit.shape == target.shape else unit.max())))
+        return float(np.min(target / self.evaluator.units.final_or_one))
 
 
 # Shares of learning in the evaluations and in the time of a certified estimate: a half, since more

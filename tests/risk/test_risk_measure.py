@@ -318,6 +318,21 @@ def test_wrong_number_of_names():
         risk.measure(_linear(2, several=True), budget=400, rng=0, outputs=["a"])
 
 
+@pytest.mark.parametrize("sizes", [(1e25, 1e25), (1e25, 1.0), (1e-30, 1e-30)])
+def test_losses_of_any_size_are_added_up(sizes):
+    problem = nq.NestedExpectation(
+        nq.Normal(np.zeros(2)),
+        nq.Normal(),
+        lambda x, theta: np.stack(
+            [s * (theta[..., i] + x[..., 0]) for i, s in enumerate(sizes)], -1
+        ),
+    )
+    report = risk.measure(problem, var=0.99, es=0.975, exceed=sizes[0], budget=2000, rng=1)
+    sd = np.hypot(*sizes)
+    assert report.var[0.99].value == pytest.approx(sd * ndtri(0.99), rel=0.01)
+    assert report.exceed[sizes[0]].value == pytest.approx(ndtr(-sizes[0] / sd), rel=0.02)
+
+
 def test_a_tolerance_with_more_outputs_than_measures():
     problem = nq.NestedExpectation(
         nq.Normal(np.zeros(2)),

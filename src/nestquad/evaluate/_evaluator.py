@@ -68,6 +68,8 @@ class Evaluator:
         Called with a grid and its rows that are reduced so far, a list of (t, views[, p]).
     folded
         Rows that were reduced before, by `Grid.rows`.
+    in_units
+        Whether methods see values in units of their own; not if outputs of g are added up.
     """
 
     problem: NestedExpectation
@@ -85,6 +87,7 @@ class Evaluator:
     stopped: str | None = None
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
     folded: dict[Grid, Array] = field(default_factory=dict)
+    in_units: bool = True
 
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
@@ -98,7 +101,7 @@ class Evaluator:
         self._by_value = False
         self.glimpse: Array | None = None
         self._outputs: tuple[int, ...] | None = None
-        self.given, self.units = self.problem, Units()
+        self.given, self.units = self.problem, Units(self.in_units)
         self.problem = SeenProblem.of(self.given, self.units)
 
     def table(self, grid: Grid) -> ValueTable:

@@ -25,8 +25,11 @@ class Units:
     """One power of two for each output of g, each answer of f and each final answer.
 
     Methods see values divided by them, so that their squares are in range; dividing rounds nothing.
-    They are fixed by the first values that are not zero, and stay 1 for ordinary numbers.
+    They are fixed by the first values that are not zero, and stay 1 for ordinary numbers, and where
+    they are not `wanted`.
     """
+
+    wanted: bool = True
 
     j: Array = field(default_factory=lambda: np.zeros(0))
     f: Array = field(default_factory=lambda: np.zeros(0))
@@ -46,6 +49,8 @@ class Units:
 
     def seen(self, problem: NestedExpectation, values: Array) -> Array:
         """Values (T, N) or (T, N, p) as methods see them."""
+        if not self.wanted:
+            return values
         flat = values.reshape(-1, 1) if values.ndim == 2 else values.reshape(-1, values.shape[2])
         if not (self.j.size and self.j.all() and self.f.size and self.f.all()):
             self.j = _observed(self.j, flat)

@@ -75,6 +75,8 @@ class Method(ABC, Generic[State]):
     name: ClassVar[str]
     sequential: ClassVar[bool] = False
     """Whether a fixed budget, too, is spent in several turns, each planned from the last."""
+    averages: ClassVar[bool] = True
+    """Whether answers are averages of f(J), one unit for each; quantiles of a sum are not."""
 
     @abstractmethod
     def plan(

@@ -86,6 +86,7 @@ class TailSampling(Method[RiskState]):
 
     name: ClassVar[str] = "tail sampling"
     sequential: ClassVar[bool] = True
+    averages: ClassVar[bool] = False
 
     targets: Targets
     each: bool = False
