@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import nestquad as nq
 from studies.runner.collect import Progress, say
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="STUDIES")
+    commands = parser.add_subparsers(required=True, metavar="STUDIES", dest="command")
     how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     _paper_options(
         commands.add_parser(
@@ -244,6 +245,18 @@ def _promises(args: argparse.Namespace) -> int:
 
 
 def _families_options(parser: argparse.ArgumentParser) -> None:
+    _drawn_options(parser, tolerances="1e-2,1e-3", runs=2)
+    parser.set_defaults(run=_families)
+
+
+def _families(args: argparse.Namespace) -> int:
+    from studies.families import families, study
+
+    return _drawn(args, families(), study)
+
+
+def _drawn_options(parser: argparse.ArgumentParser, tolerances: str, runs: int) -> None:
+    """Options of studies on problems that are drawn from seeds."""
     _common(parser, "docs")
     parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
     parser.add_argument(
@@ -256,38 +269,35 @@ def _families_options(parser: argparse.ArgumentParser) -> None:
         help="odd: to report (default); even: to develop on",
     )
     parser.add_argument("--budgets", default="1e3,1e4,1e5", metavar="N[,N]", help="or none")
-    parser.add_argument("--tolerances", default="1e-2,1e-3", metavar="T[,T]", help="or none")
+    parser.add_argument("--tolerances", default=tolerances, metavar="T[,T]", help="or none")
+    parser.add_argument("--methods", metavar="NAME[,NAME]", help="at fixed budgets (default all)")
     parser.add_argument(
-        "--methods", metavar="NAME[,NAME]", help="at fixed budgets (default all, certified too)"
+        "--runs", type=int, default=runs, metavar="N", help=f"of each (default {runs})"
     )
-    parser.add_argument("--runs", type=int, default=2, metavar="N", help="of each (default 2)")
-    parser.set_defaults(run=_families)
 
 
-def _families(args: argparse.Namespace) -> int:
-    from studies.families import families
-    from studies.families.study import METHODS, Selection, report
-
+def _drawn(args: argparse.Namespace, families: tuple[str, ...], study: Any) -> int:
+    """Run a study on problems that are drawn from seeds."""
     if args.runs < 1 or args.jobs < 0:
         raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
-    selection = Selection(
-        families=_known("--families", args.families, families()) or families(),
+    selection = study.Selection(
+        families=_known("--families", args.families, families) or families,
         seeds=_seeds(args.seeds),
         parity=args.parity,
         budgets=_numbers(args.budgets),
         tolerances=_numbers(args.tolerances),
-        methods=_known("--methods", args.methods, METHODS) or METHODS,
+        methods=_known("--methods", args.methods, study.METHODS) or study.METHODS,
         runs=args.runs,
     )
     if not selection.chosen:
         raise SystemExit(f"--seeds {args.seeds} has no {args.parity} seeds")
     command = (
-        f"python -m studies families --families {','.join(selection.families)} "
+        f"python -m studies {args.command} --families {','.join(selection.families)} "
         f"--seeds {args.seeds} --parity {args.parity} --budgets {args.budgets} "
         f"--tolerances {args.tolerances} --methods {','.join(selection.methods)} "
         f"--runs {args.runs}"
     )
-    report(selection, Path(args.out), args.jobs, args.fresh, command)
+    study.report(selection, Path(args.out), args.jobs, args.fresh, command)
     return 0
 
 
@@ -379,46 +389,14 @@ def _design(args: argparse.Namespace) -> int:
 
 
 def _risk_options(parser: argparse.ArgumentParser) -> None:
-    _common(parser, "docs")
-    parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
-    parser.add_argument("--seeds", default="0-10", metavar="A-B", help="seeds of books, as 0-10")
-    parser.add_argument(
-        "--parity",
-        choices=("odd", "even", "both"),
-        default="odd",
-        help="odd: to report (default); even: to develop on",
-    )
-    parser.add_argument("--budgets", default="1e3,1e4,1e5", metavar="N[,N]", help="or none")
-    parser.add_argument("--tolerances", default="0.05", metavar="T[,T]", help="relative, or none")
-    parser.add_argument("--methods", metavar="NAME[,NAME]", help="the door and rivals (all)")
-    parser.add_argument("--runs", type=int, default=4, metavar="N", help="of each (default 4)")
+    _drawn_options(parser, tolerances="0.05", runs=4)
     parser.set_defaults(run=_risk)
 
 
 def _risk(args: argparse.Namespace) -> int:
-    from studies.risk import families
-    from studies.risk.study import METHODS, Selection, report
+    from studies.risk import families, study
 
-    if args.runs < 1 or args.jobs < 0:
-        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
-    selection = Selection(
-        families=_known("--families", args.families, families()) or families(),
-        seeds=_seeds(args.seeds),
-        parity=args.parity,
-        budgets=_numbers(args.budgets),
-        tolerances=_numbers(args.tolerances),
-        methods=_known("--methods", args.methods, METHODS) or METHODS,
-        runs=args.runs,
-    )
-    if not selection.chosen:
-        raise SystemExit(f"--seeds {args.seeds} has no {args.parity} seeds")
-    command = (
-        f"python -m studies risk --families {','.join(selection.families)} --seeds {args.seeds} "
-        f"--parity {args.parity} --budgets {args.budgets} --tolerances {args.tolerances} "
-        f"--methods {','.join(selection.methods)} --runs {args.runs}"
-    )
-    report(selection, Path(args.out), args.jobs, args.fresh, command)
-    return 0
+    return _drawn(args, families(), study)
 
 
 def _seeds(text: str) -> tuple[int, ...]:
