@@ -35,6 +35,7 @@ from studies.runner.figures import BAND, name_axis
 from studies.runner.ledger import Outcome, Run, Task, sources
 from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study, run_studies
+from studies.runner.text import PARITY
 
 _MOST_EVALUATIONS = 1_000_000
 _MOST_SECONDS = 120.0
@@ -588,17 +589,10 @@ def _draw(result: Result) -> Figure:
     return figure
 
 
-_PARITY = {
-    "odd": "Odd seeds, which are to report: nothing was tuned on them.",
-    "even": "Even seeds, which are to develop on: these numbers are no report.",
-    "both": "Even seeds, which are to develop on, and odd ones: these numbers are no report.",
-}
-
-
 def _head(selection: Selection) -> str:
     return (
         "<!-- Written by `python -m studies families`; change studies/families, not this. -->\n"
-        f"# Families\n\n{_PARITY[selection.parity]}\n"
+        f"# Families\n\n{PARITY[selection.parity]}\n"
     )
 
 
@@ -607,7 +601,7 @@ def _about(selection: Selection) -> str:
     shown = ", ".join(map(str, selection.chosen))
     return (
         f"A family and a seed make a problem with its exact value, by closed forms, enumeration "
-        f"and quadrature that use no estimator of nestquad. {_PARITY[selection.parity]} Here: "
+        f"and quadrature that use no estimator of nestquad. {PARITY[selection.parity]} Here: "
         f"seeds {shown}; runs of each: {selection.runs}.\n\n{listed}\n\n"
         "Every run stands in `data/families_runs.csv` with the hash of the sources, every exact "
         "value with its own error in `studies/families/truths.csv`."

@@ -33,6 +33,7 @@ from studies.runner.figures import line_figure
 from studies.runner.ledger import Outcome, Run, Task, sources
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study, run_studies
+from studies.runner.text import PARITY
 
 DOOR = "risk.measure"
 METHODS = (DOOR, *RIVALS)
@@ -540,17 +541,10 @@ def _draw(result: Result, measure: str) -> Figure:
     return line_figure(panels, "evaluations", "relative RMSE", width=4.2, height=3.6)
 
 
-_PARITY: Mapping[str, str] = {
-    "odd": "Odd seeds, which are to report: nothing was tuned on them.",
-    "even": "Even seeds, which are to develop on: these numbers are no report.",
-    "both": "Even seeds, which are to develop on, and odd ones: these numbers are no report.",
-}
-
-
 def _head(selection: Selection) -> str:
     return (
         "<!-- Written by `python -m studies risk`; change studies/risk, not this. -->\n"
-        f"# Risk benchmarks\n\n{_PARITY[selection.parity]}\n"
+        f"# Risk benchmarks\n\n{PARITY[selection.parity]}\n"
     )
 
 

@@ -1,8 +1,15 @@
-"""Numbers in words."""
+"""Words of reports: numbers, durations, seeds."""
 
 from __future__ import annotations
 
 import math
+
+# Which seeds of random problems serve which purpose.
+PARITY = {
+    "odd": "Odd seeds, which are to report; even ones are to develop on.",
+    "even": "Even seeds, which are to develop on: these numbers are no report.",
+    "both": "Even seeds, which are to develop on, and odd ones: these numbers are no report.",
+}
 
 
 def number(value: float) -> str:
