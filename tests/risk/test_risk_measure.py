@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -214,6 +215,11 @@ def test_exposure_of_a_forward():
     defaults = np.diff(-np.expm1(-0.02 * dates), prepend=0.0)
     assert found.cva.value == pytest.approx(0.6 * call @ defaults, rel=5e-3)
     assert found.epe.value == pytest.approx(call @ np.diff(dates, prepend=0.0) / 2.0, rel=5e-3)
+    # What is asked for is printed, and in the JSON.
+    values = {row["measure"]: row["value"] for row in json.loads(report.to_json())["measures"]}
+    assert values["CVA"] == report.exposure.cva.value
+    assert values["EPE"] == report.exposure.epe.value
+    assert "CVA" in str(report)
 
 
 def test_no_hit_is_a_bound_and_not_zero():

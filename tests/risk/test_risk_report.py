@@ -123,3 +123,18 @@ def test_command_line_with_a_table(tmp_path, capsys):
     assert "VaR 95 %" in out
     assert main(["risk", str(path), "--loss", "pnl", "--seed", "0"]) == 2
     assert "'pnl'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (None, "named columns"),
+        ({}, "none"),
+        ({"scenario": [], "loss": []}, "one length"),
+        ({"scenario": [1, 2], "loss": [0.5]}, "one length"),
+        ({"scenario": [1.0, np.nan], "loss": [0.5, 1.0]}, "nothing in row 1"),
+    ],
+)
+def test_tables_that_are_none(frame, words):
+    with pytest.raises(nq.InputError, match=words):
+        risk.from_table(frame)

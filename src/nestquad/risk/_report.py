@@ -135,8 +135,12 @@ class RiskReport:
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each measure: value, standard error, 95 % interval."""
+        measures = list(zip(self.labels, _each(self.estimate), strict=True))
+        if self.exposure is not None:
+            over_time = [("EPE", self.exposure.epe), ("CVA", self.exposure.cva)]
+            measures += [(name, one) for name, one in over_time if one is not None]
         rows = []
-        for name, one in zip(self.labels, _each(self.estimate), strict=True):
+        for name, one in measures:
             low, high = interval(name, one)
             rows.append(
                 {

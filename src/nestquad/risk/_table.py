@@ -143,13 +143,22 @@ class _Table:
 
 
 def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Array]:
+    try:
+        there = list(getattr(frame, "columns", frame))
+    except TypeError as error:
+        raise InputError("frame", type(frame).__name__, "a table with named columns") from error
     for column in (scenario, *losses):
-        try:
-            frame[column]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            there = ", ".join(map(repr, getattr(frame, "columns", None) or list(frame)))
-            raise InputError("frame", f"no column {column!r}", f"one of {there}") from error
+        if column not in there:
+            names = ", ".join(map(repr, there)) or "none"
+            raise InputError("frame", f"no column {column!r}", f"one of its columns: {names}")
+    lengths = {column: len(frame[column]) for column in (scenario, *losses)}
+    if len({*lengths.values()}) > 1 or 0 in lengths.values():
+        raise InputError("frame", f"columns of lengths {lengths}", "columns of one length, not 0")
     labels = np.asarray(frame[scenario])
+    missing = [one is None or one != one for one in labels.tolist()]  # NaN is not itself
+    if any(missing):
+        row = missing.index(True)
+        raise InputError("scenario", f"nothing in row {row}", "a scenario for each row")
     try:
         values = np.stack([np.asarray(frame[one], dtype=float) for one in losses], axis=1)
     except (TypeError, ValueError) as error:
