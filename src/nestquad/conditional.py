@@ -203,7 +203,7 @@ def conditional(
         found.n_inner,
         time.perf_counter() - started,
         found.diagnostics,
-        learned.model,
+        learned.model.as_function(),
         problem.outer_law,
         learned.scalar,
         evaluator.units.j_or_one,

@@ -170,7 +170,7 @@ class LawScenarios(Scenarios):
             summed = _Lines(evaluations.evaluator, evaluations.design, lines)
             joint = JointLattice().fit(summed, None).model
             assert isinstance(joint, JointModel)
-            found.insert(0, replace(joint, branches=True))  # pairs correct what replicates show
+            found.insert(0, joint)
         return found
 
     def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:

@@ -103,16 +103,16 @@ class JointModel(ModelOfJ):
     """A model of g from the first points of the lattice.
 
     Its tails have the form of those of `original`, the model that it is a smaller copy of. With the
-    tent both v and 1 − v belong to a uniform, and the process differs there. `mean` takes the
-    smaller; with `branches` a far binary digit of the uniform chooses, at points of replicates the
-    one of their own, so that `mean` has the law that replicates show.
+    tent both v and 1 − v belong to a uniform, and the process differs there. With `branches` a far
+    binary digit of the uniform chooses, at points of replicates the one of their own, so that
+    `mean` has the law that replicates show; without, the smaller is taken.
     """
 
     data: Data
     table: ScoreTable
     outputs: tuple[_Output, ...]
     original: JointModel | None = None
-    branches: bool = False
+    branches: bool = True
 
     @property
     def dim(self) -> int:
@@ -147,6 +147,9 @@ class JointModel(ModelOfJ):
         order = reversed_bits(self.n_points, self.size.bit_length() - 1)
         # One θ and one x: both weigh.
         return DenseSet(self.sketch.uniform[order], self.data.weights, self.sketch.j[order])
+
+    def as_function(self) -> JointModel:
+        return replace(self, branches=False)
 
     def mean(self, uniform: Array) -> Array:
         return self.bounded(self._at(uniform, self._circle(uniform)), uniform)

@@ -57,6 +57,10 @@ class ModelOfJ(ABC):
     def design(self) -> DenseSet:
         """θ of the fit with Ĵ, and weights that make them a sample of their law."""
 
+    def as_function(self) -> ModelOfJ:
+        """The model with one value of Ĵ for nearby θ, for people."""
+        return self
+
     @abstractmethod
     def mean(self, uniform: Array) -> Array:
         """Ĵ at uniforms (T, d_θ) of θ: (T, p)."""
