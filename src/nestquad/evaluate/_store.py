@@ -271,24 +271,24 @@ class StoredTable:
         return ready, missing
 
     def spread(self, n: int) -> dict[Span, Array]:
-        """Values of n chunks or fewer, first to last, and from the least to the largest.
+        """Values at n points or fewer of n chunks, from the least of all to the largest.
 
-        The largest are where a rare branch of g shows.
+        The extremes are where a rare branch of g shows.
         """
-        spans = list(map(Span, *self._corners.T.tolist()))
-        found = {}
-        for i, which in enumerate(np.linspace(0, len(spans) - 1, n).astype(int) if spans else ()):
-            values = self._load(spans[which]) if spans[which] in self._names else None
+        steps = np.unique(np.linspace(0, len(self._corners), n, endpoint=False).astype(int))
+        found: list[tuple[float, Span, Array]] = []
+        for corners in self._corners[steps[: len(self._corners)]]:
+            chunk = Span(*map(int, corners))
+            values = self._load(chunk)
             if values is None:
                 continue
-            flat = values.reshape(spans[which].size, -1)
+            flat = values.reshape(chunk.size, -1)
             self.typical = np.maximum(self.typical, np.median(np.abs(flat), axis=0))
-            rank = (i * (len(flat) - 1)) // max(n - 1, 1)
-            t, m = divmod(int(np.argsort(flat[:, 0], kind="stable")[rank]), spans[which].shape[1])
-            value = values[t : t + 1, m : m + 1]
-            t, m = spans[which].t0 + t, spans[which].n0 + m
-            found[Span(t, t + 1, m, m + 1)] = value
-        return found
+            for i in _ranked(flat[:, 0], n):
+                t, m = divmod(i, chunk.shape[1])
+                point = Span(chunk.t0 + t, chunk.t0 + t + 1, chunk.n0 + m, chunk.n0 + m + 1)
+                found.append((flat[i, 0], point, values[t : t + 1, m : m + 1].copy()))
+        return {found[i][1]: found[i][2] for i in _ranked(np.array([v for v, _, _ in found]), n)}
 
     def write(self, span: Span, values: Array) -> None:
         buffer = io.BytesIO()
@@ -333,6 +333,12 @@ class StoredTable:
     def _index(self) -> None:
         corners = [(s.t0, s.t1, s.n0, s.n1) for s in self._names]
         self._corners = np.array(sorted(corners), dtype=int).reshape(-1, 4)
+
+
+def _ranked(values: Array, n: int) -> list[int]:
+    """Places of n values or fewer, from the least to the largest."""
+    ranks = np.linspace(0, len(values) - 1, min(n, len(values))).astype(int)
+    return [int(i) for i in np.argsort(values, kind="stable")[ranks]]
 
 
 def _corners(span: Span) -> str:
