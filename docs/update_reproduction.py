@@ -16,29 +16,42 @@ sys.path.insert(0, str(DOCS.parent))
 from studies.paper import parts, section_of  # noqa: E402
 from studies.paper.part import Effort, Runs  # noqa: E402
 from studies.runner.ledger import Ledger  # noqa: E402
-from studies.runner.page import PAPER, Section, markdown_page  # noqa: E402
+from studies.runner.page import PAPER, Section, markdown_section, verdict_counts  # noqa: E402
 from studies.runner.text import duration  # noqa: E402
 
 COMMAND, PREFIX = "python -m studies paper all --out results", "reproduce_"
+_PLURAL = {"holds": "hold", "holds better": "hold better", "does not hold": "do not hold"}
+_PLURAL |= {"cannot tell": "are left open"}
 
 HEAD = """\
 <!-- Written by `python docs/update_reproduction.py results` from studies/paper. -->
 # The paper, reproduced
 
-One command in a clone computes every figure and table of the experiments and appendices of *Nested
-Expectations with Kernel Quadrature* again, the published configuration first and our default beside
-it:
+Every figure and table of the experiments and appendices of *Nested Expectations with Kernel
+Quadrature*, computed again: the published configuration first, our default beside it. Below each
+figure stand the claims that it supports. Of {total} verdicts {counts}.
+
+“Holds better” means that what is claimed is reached and the number is better; “does not hold” that
+the 95 % interval of these runs excludes the claim; “cannot tell” that they leave it open.
+“Sensitivity” is the same measurement with a setting that the paper leaves open. These are the quick
+runs with seed {seed} ([run them yourself](#run-it-yourself)): {runs:,} runs, {took} of CPU
+time.{more}{absent}
+
+"""
+TAIL = """
+## Run it yourself
+
+One command in a clone, or its short form `make reproduce`:
 
 ```console
 {command}
 ```
 
-`make reproduce` is its short form. It writes `results/index.html`, a self-contained page, where
-each figure stands with the claims it supports and the reasons of the verdicts; every run is a line
-of `results/data/runs.csv`, and each figure is there as PNG, SVG and CSV. Interrupt it at any time:
-the same command continues from there. `--full` takes the paper's numbers of replicates (1000 and
-100), `--jobs` sets the number of processes, and the same `--seed` gives the same numbers whatever
-their number. One part alone:
+It writes `results/index.html`, a self-contained page with the reasons of all verdicts; every run is
+a line of `results/data/runs.csv`, and each figure is there as PNG, SVG and CSV. Interrupt it at any
+time: the same command continues from there. `--full` takes the paper's numbers of replicates (1000
+and 100), `--jobs` sets the number of processes, and the same `--seed` gives the same numbers
+whatever their number. One part alone:
 
 ```console
 python -m studies paper finance --jobs 2
@@ -46,15 +59,6 @@ python -m studies paper finance --jobs 2
 
 Bayesian optimisation (`python -m studies paper bo`) takes longer than all others together and needs
 the extra `botorch`; without it `all` leaves it out, and the page says so.
-
-What follows is the quick run, seed {seed}: {runs:,} runs, {took} of CPU time.{more}{absent}
-
-## Verdicts
-
-“Holds better” stands for a number that is better than claimed, or for our default beside the
-published configuration; “does not hold” means that the 95 % interval of these runs excludes the
-claim, and “cannot tell” that they leave it open.
-
 """
 
 
@@ -86,15 +90,18 @@ def main() -> None:
         f" `{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)."
         for name, n in larger.items()
     )
+    totals = verdict_counts(sections)
     head = HEAD.format(
-        command=COMMAND,
+        total=sum(totals.values()),
+        counts=", ".join(f"{n} {_PLURAL[status]}" for status, n in totals.items()),
         seed=seed,
         runs=len(used),
         took=duration(sum(run.seconds for run in used.values())),
         more=more,
         absent=f" Not among them: {', '.join(missing)}." if missing else "",
     )
-    text = markdown_page(head, sections, PAPER, prefix=PREFIX, details=False)
+    body = (markdown_section(one, PAPER, prefix=PREFIX, tables=False) for one in sections)
+    text = head + "\n".join(body) + TAIL.format(command=COMMAND)
     (DOCS / "reproduction.md").write_text(text, encoding="utf-8")
 
 

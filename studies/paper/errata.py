@@ -26,7 +26,7 @@ def _tasks(effort: Effort) -> list[Task]:
     reps = effort.pick(tiny=3, quick=36, full=100)
     return [
         *(t for t in application_tasks("health", effort) if t.method in _HEALTH),
-        *cells("finance", ("mlmc published", "mlmc"), budgets, reps),
+        *cells("finance", ("mlmc antithetic", "mlmc"), budgets, reps),
     ]
 
 
@@ -192,9 +192,9 @@ def _ackley(x: Array) -> float:
 
 
 def _released(runs: Runs) -> Finding:
-    published, ours = runs.curve("finance", "mlmc published"), runs.curve("finance", "mlmc")
-    size = runs.sizes("finance", "mlmc published")[-1]
-    values = np.array([run.value for run in runs.of_cell("finance", "mlmc published", size)])
+    published, ours = runs.curve("finance", "mlmc antithetic"), runs.curve("finance", "mlmc")
+    size = runs.sizes("finance", "mlmc antithetic")[-1]
+    values = np.array([run.value for run in runs.of_cell("finance", "mlmc antithetic", size)])
     exact = float(problem_named("finance").exact)
     return Finding(
         title="5. What the released code does differently from the text",
@@ -216,7 +216,7 @@ def _released(runs: Runs) -> Finding:
             lambda: error_figure(
                 {
                     "finance, MLMC": [
-                        ("fixed top level", published, look("mlmc published")),
+                        ("fixed top level", published, look("mlmc antithetic")),
                         ("levels adapted (ours)", ours, look("mlmc")),
                     ]
                 }

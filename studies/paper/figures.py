@@ -25,9 +25,11 @@ from studies.runner.result import Figure
 
 # In one list, so that a configuration has the same look in every figure of the reproduction.
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq", "auto", "ckq", "lsmc", "joint")
-_LOOKS = method_styles((*_METHODS, "nkq-qmc", "mlkq ours", "mlmc ours", "released"))
-_NAMES = {"mlkq published": "mlkq", "mlmc published": "mlmc", "mlkq": "mlkq ours"}
-_NAMES |= {"mlmc": "mlmc ours"}
+_LOOKS = method_styles(
+    (*_METHODS, "nkq-qmc", "mlkq ours", "mlmc ours", "released", "mlmc plain", "shared")
+)
+_NAMES = {"mlkq published": "mlkq", "mlkq": "mlkq ours", "mlmc": "mlmc ours"}
+_NAMES |= {"mlmc antithetic": "mlmc", "mlmc plain": "mlmc plain", "nkq-qmc shared": "shared"}
 
 Line = tuple[str, Curve, MethodStyle]
 """Label, numbers and look."""

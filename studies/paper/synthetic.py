@@ -84,7 +84,9 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 verdicts.exponent("NMC with N = √T realises cost ∝ Δ⁻³", nmc["N=√T"], 3.0, "r = 3"),
                 fastest("The theory's N : T is the fastest for NKQ", nkq, "N=T", ("N=2T",)),
                 fastest("The theory's N : T is the fastest for NMC", nmc, "N=√T"),
-                verdicts.improvement("Our default beside the published NKQ", auto, nkq["N=T"]),
+                verdicts.improvement(
+                    "Our default has a smaller error than the published NKQ", auto, nkq["N=T"]
+                ),
             ),
             tables=(
                 curve_table(

@@ -42,7 +42,6 @@ def plain_markdown(text: str) -> str:
 class Words:
     """Headings of a page's verdict tables, and its names for a status."""
 
-    unit: str
     target: str
     measured: str
     status: Mapping[str, str] = field(default_factory=dict)
@@ -57,9 +56,9 @@ class Words:
         return ["claim", self.target, self.measured, "verdict"]
 
 
-PAPER = Words("part", "paper", "measured here", text=plain_markdown)
+PAPER = Words("paper", "measured here", text=plain_markdown)
 PROMISES = Words(
-    "study", "target", "measured",
+    "target", "measured",
     {"holds": "met", "does not hold": "**not met**", "cannot tell": "not measured"},
 )  # fmt: skip
 
@@ -94,18 +93,18 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
 # Markdown.
 
 
-def markdown_page(
-    head: str, sections: Sequence[Section], words: Words, *, prefix: str, details: bool = True
-) -> str:
-    """A page with all verdicts first; figures are those of ``figures/{prefix}{name}.png``.
-
-    Without `details`, sections have neither tables nor verdicts of their own.
-    """
+def markdown_page(head: str, sections: Sequence[Section], words: Words) -> str:
+    """A page with all verdicts first, and then the sections."""
     link = {section.name: f"[{section.name}](#{_anchor(section.title)})" for section in sections}
     rows = [[link[s.name], *words.cells(v)] for s in sections for v in s.verdicts]
-    table = _lines([[words.unit, *words.head], ["---"] * 5, *rows])
-    parts = (_markdown_section(section, words, prefix, details) for section in sections)
-    return f"{head}{table}\n\n" + "\n".join(parts)
+    table = _lines([["study", *words.head], ["---"] * 5, *rows])
+    return f"{head}{table}\n\n" + "\n".join(markdown_section(s, words) for s in sections)
+
+
+def verdict_counts(sections: Iterable[Section]) -> dict[str, int]:
+    """How many verdicts there are of each status."""
+    found = [verdict.status for section in sections for verdict in section.verdicts]
+    return {status: found.count(status) for status in _SIGNS if status in found}
 
 
 def markdown_table(table: Table) -> str:
@@ -115,7 +114,10 @@ def markdown_table(table: Table) -> str:
     return f"{table.caption}\n\n{_lines([head, rule, *body])}\n"
 
 
-def _markdown_section(section: Section, words: Words, prefix: str, details: bool) -> str:
+def markdown_section(
+    section: Section, words: Words, *, prefix: str = "", tables: bool = True
+) -> str:
+    """A section with the figures ``figures/{prefix}{name}.png``, with or without its tables."""
     parts = [f"## {section.title}\n"]
     source = f"In the paper: {section.source}. " if section.source else ""
     parts += [words.text(source + section.about.strip()) + "\n"]
@@ -125,7 +127,7 @@ def _markdown_section(section: Section, words: Words, prefix: str, details: bool
         if finding.title:
             parts.append(f"### {words.text(finding.title)}\n")
         parts += [f"{words.text(one)}\n" for one in finding.text.split("\n\n") if one]
-        if details:
+        if tables:
             parts += [markdown_table(table) for table in finding.tables if table.columns]
         if finding.drawing is not None:
             caption = words.text(finding.drawing.caption)
@@ -133,10 +135,19 @@ def _markdown_section(section: Section, words: Words, prefix: str, details: bool
             parts.append(f"![{caption}]({path})\n\n*{caption}*\n")
         if finding.notes:
             parts.append("\n".join(f"* {note}" for note in finding.notes) + "\n")
-        if finding.verdicts and details:
-            rows = [words.cells(verdict) for verdict in finding.verdicts]
-            parts.append(_lines([words.head, ["---"] * 4, *rows]) + "\n")
+        if finding.verdicts:
+            parts.append(_markdown_verdicts(finding.verdicts, words))
     return "\n".join(parts)
+
+
+def _markdown_verdicts(verdicts: Sequence[Verdict], words: Words) -> str:
+    """A row each, with their sensitivities where there are any."""
+    head, rows = words.head, [words.cells(verdict) for verdict in verdicts]
+    if any(verdict.sensitivity for verdict in verdicts):
+        head = [*head, "sensitivity"]
+        for row, verdict in zip(rows, verdicts, strict=True):
+            row.append(words.text(verdict.sensitivity))
+    return _lines([head, ["---"] * len(head), *rows]) + "\n"
 
 
 def _lines(rows: Iterable[Iterable[str]]) -> str:
@@ -189,24 +200,16 @@ def html_page(
     footer: str,
 ) -> str:
     """A page that fetches nothing; figures are read from their folder, beside the page."""
-    verdicts = [verdict for section in sections for verdict in section.verdicts]
-    totals = {status: sum(v.status == status for v in verdicts) for status in _SIGNS}
-    shown = [f"<span>{_badge(status)} {total}</span>" for status, total in totals.items() if total]
-    rows = [
-        [f'<a href="#{s.name}">{escape(s.name)}</a>', *_verdict_cells(v)[:-1]]
-        for s in sections
-        for v in s.verdicts
-    ]
-    head = ["verdict", "claim", words.target, words.measured]
+    shown = (f"<span>{_badge(s)} {total}</span>" for s, total in verdict_counts(sections).items())
+    links = (f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
     body = [
         f"<h1>{escape(heading)}</h1>",
         *opening,
-        "<h2>All verdicts</h2>",
         f'<div class="counts">{" ".join(shown)}</div>',
-        _html_table([words.unit, *head], rows),
+        f"<p>{' · '.join(links)}</p>",
     ]
     for section in sections:
-        body += _html_section(section, [*head, "because"], figures)
+        body += _html_section(section, words, figures)
     text = "\n".join([*body, f"<footer>{footer}</footer>"])
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -216,11 +219,17 @@ def html_page(
     )
 
 
-def _verdict_cells(v: Verdict) -> list[str]:
-    return [_badge(v.status), *map(escape, (v.claim, v.target, v.measured, v.reason))]
+def _html_verdicts(verdicts: Sequence[Verdict], words: Words) -> str:
+    head = ["verdict", "claim", words.target, words.measured, "because"]
+    cells = [[v.claim, v.target, v.measured, v.reason] for v in verdicts]
+    if any(v.sensitivity for v in verdicts):
+        head.append("sensitivity")
+        cells = [[*row, v.sensitivity] for row, v in zip(cells, verdicts, strict=True)]
+    rows = [[_badge(v.status), *map(escape, row)] for row, v in zip(cells, verdicts, strict=True)]
+    return _html_table(head, rows)
 
 
-def _html_section(section: Section, head: Sequence[str], figures: Path) -> Iterator[str]:
+def _html_section(section: Section, words: Words, figures: Path) -> Iterator[str]:
     yield f'<h2 id="{section.name}">{escape(section.title)}</h2>'
     if section.source:
         yield f'<p class="soft">In the paper: {escape(section.source)}.</p>'
@@ -233,7 +242,7 @@ def _html_section(section: Section, head: Sequence[str], figures: Path) -> Itera
         if finding.drawing is not None:
             yield _html_figure(figures, finding.drawing.name, escape(finding.drawing.caption))
         if finding.verdicts:
-            yield _html_table(head, [_verdict_cells(v) for v in finding.verdicts])
+            yield _html_verdicts(finding.verdicts, words)
         yield from map(_html_data, finding.tables)
     if section.provenance:
         yield f'<p class="soft">{escape(section.provenance)}</p>'
