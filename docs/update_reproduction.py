@@ -1,13 +1,15 @@
 """Write docs/reproduction.md from a quick run: `python docs/update_reproduction.py results`.
 
 Parts with more replicates than that are named with their number: `… results bo=40` takes the first
-40 of the full run. Verdicts, captions and figures are those of the runs; nothing is typed in by
-hand.
+40 of the full run. A part without runs keeps the section that the page has, and the page says so.
+Verdicts, captions and figures are those of the runs; nothing is typed in by hand.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -16,7 +18,7 @@ sys.path.insert(0, str(DOCS.parent))
 from studies.paper import parts, section_of  # noqa: E402
 from studies.paper.part import Effort, Runs  # noqa: E402
 from studies.runner.ledger import Ledger  # noqa: E402
-from studies.runner.page import PAPER, Section, markdown_section, verdict_counts  # noqa: E402
+from studies.runner.page import PAPER, markdown_section  # noqa: E402
 from studies.runner.text import duration  # noqa: E402
 
 COMMAND, PREFIX = "python -m studies paper all --out results", "reproduce_"
@@ -29,13 +31,13 @@ HEAD = """\
 
 Every figure and table of the experiments and appendices of *Nested Expectations with Kernel
 Quadrature*, computed again: the published configuration first, our default beside it. Below each
-figure stand the claims that it supports. Of {total} verdicts {counts}.
+figure stand the claims that it supports. Of {total} claims {counts}.
 
 “Holds better” means that what is claimed is reached and the number is better; “does not hold” that
 the 95 % interval of these runs excludes the claim; “cannot tell” that they leave it open.
 “Sensitivity” is the same measurement with a setting that the paper leaves open. These are the quick
 runs with seed {seed} ([run them yourself](#run-it-yourself)): {runs:,} runs, {took} of CPU
-time.{more}{absent}
+time.{more}
 
 """
 TAIL = """
@@ -67,42 +69,44 @@ def main() -> None:
     results, seed = Path(sys.argv[1] if len(sys.argv) > 1 else "results"), 0
     larger = {name: int(n) for name, _, n in (word.partition("=") for word in sys.argv[2:])}
     ledger = Ledger(results / "data" / "runs.csv", seed)
-    sections: list[Section] = []
-    used, missing = {}, []
+    page = DOCS / "reproduction.md"
+    earlier = dict(re.findall(r"^(## .+)\n((?:(?!## ).*\n)*)", page.read_text("utf-8"), re.M))
+    texts: list[str] = []
+    used, kept = {}, []
     for part in parts().values():
         wanted = larger.get(part.name)
         effort = Effort("quick") if wanted is None else Effort("full", wanted)
         tasks = effort.capped(part.tasks(effort))
-        if ledger.missing(tasks):  # as where an extra that it needs was not installed
-            missing.append(part.title)
+        if ledger.missing(tasks):
+            heading = f"## {part.title}"
+            texts.append(f"{heading}\n{earlier[heading].rstrip()}\n")
+            kept.append(part.name)
             continue
         runs = Runs.of(ledger, tasks)
         section = section_of(part, runs, effort, provenance=False)
-        names = [finding.drawing.name for finding in section.findings if finding.drawing]
-        if not all((results / "figures" / f"{name}.png").exists() for name in names):
-            missing.append(part.title)  # one without runs that was not asked for
-            continue
-        for name in names:
-            copy_small(results / "figures" / f"{name}.png", f"{PREFIX}{name}.png")
+        for finding in section.findings:
+            if finding.drawing:
+                name = finding.drawing.name
+                copy_small(results / "figures" / f"{name}.png", f"{PREFIX}{name}.png")
         used |= runs.by_task
-        sections.append(section)
+        texts.append(markdown_section(section, PAPER, prefix=PREFIX, tables=False))
     more = "".join(
-        f" `{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)."
+        f"\n`{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)."
         for name, n in larger.items()
     )
-    totals = verdict_counts(sections)
+    if kept:
+        more += f" Not run again this time, and not among these runs: {', '.join(kept)}."
+    body = "\n".join(texts)
+    found = Counter(re.findall(rf"\| ({'|'.join(_PLURAL)}) \|", body))
     head = HEAD.format(
-        total=sum(totals.values()),
-        counts=", ".join(f"{n} {_PLURAL[status]}" for status, n in totals.items()),
+        total=found.total(),
+        counts=", ".join(f"{found[status]} {words}" for status, words in _PLURAL.items()),
         seed=seed,
         runs=len(used),
         took=duration(sum(run.seconds for run in used.values())),
         more=more,
-        absent=f" Not among them: {', '.join(missing)}." if missing else "",
     )
-    body = (markdown_section(one, PAPER, prefix=PREFIX, tables=False) for one in sections)
-    text = head + "\n".join(body) + TAIL.format(command=COMMAND)
-    (DOCS / "reproduction.md").write_text(text, encoding="utf-8")
+    page.write_text(head + body + TAIL.format(command=COMMAND), encoding="utf-8")
 
 
 def copy_small(source: Path, name: str) -> None:

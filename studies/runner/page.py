@@ -101,12 +101,6 @@ def markdown_page(head: str, sections: Sequence[Section], words: Words) -> str:
     return f"{head}{table}\n\n" + "\n".join(markdown_section(s, words) for s in sections)
 
 
-def verdict_counts(sections: Iterable[Section]) -> dict[str, int]:
-    """How many verdicts there are of each status."""
-    found = [verdict.status for section in sections for verdict in section.verdicts]
-    return {status: found.count(status) for status in _SIGNS if status in found}
-
-
 def markdown_table(table: Table) -> str:
     head = [column.heading for column in table.columns]
     rule = ["---" if column.form in ("", "text") else "---:" for column in table.columns]
@@ -200,7 +194,8 @@ def html_page(
     footer: str,
 ) -> str:
     """A page that fetches nothing; figures are read from their folder, beside the page."""
-    shown = (f"<span>{_badge(s)} {total}</span>" for s, total in verdict_counts(sections).items())
+    found = [verdict.status for section in sections for verdict in section.verdicts]
+    shown = (f"<span>{_badge(s)} {found.count(s)}</span>" for s in _SIGNS if s in found)
     links = (f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
     body = [
         f"<h1>{escape(heading)}</h1>",
