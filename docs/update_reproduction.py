@@ -24,6 +24,7 @@ from studies.runner.text import duration  # noqa: E402
 COMMAND, PREFIX = "python -m studies paper all --out results", "reproduce_"
 _PLURAL = {"holds": "hold", "holds better": "hold better", "does not hold": "do not hold"}
 _PLURAL |= {"cannot tell": "are left open"}
+_TABLE = re.compile(r"((?:^\|.*\n)+)", re.M)  # in a box of their own, for narrow screens
 
 HEAD = """\
 <!-- Written by `python docs/update_reproduction.py results` from studies/paper. -->
@@ -89,7 +90,8 @@ def main() -> None:
                 name = finding.drawing.name
                 copy_small(results / "figures" / f"{name}.png", f"{PREFIX}{name}.png")
         used |= runs.by_task
-        texts.append(markdown_section(section, PAPER, prefix=PREFIX, tables=False))
+        text = markdown_section(section, PAPER, prefix=PREFIX, tables=False)
+        texts.append(_TABLE.sub(r'<div class="verdicts" markdown="1">\n\n\1\n</div>\n', text))
     more = "".join(
         f"\n`{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)."
         for name, n in larger.items()

@@ -122,7 +122,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 "ablation",
                 "NKQ as published on the synthetic problem, one setting changed at a time; "
                 "mean absolute error and 25–75 % bands, NMC for comparison.",
-                lambda: error_figure(drawn, width=5.6, height=4.2),
+                lambda: error_figure(drawn),
             ),
             verdicts=(
                 best_are(

@@ -131,8 +131,7 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
                             ("NKQ, Gaussian inside", released, look("released")),
                         ]
                     },
-                    width=8.6,
-                    height=5.0,
+                    height=4.6,
                 ),
             ),
             verdicts=(
@@ -169,8 +168,8 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
             ),
             drawing=Drawing(
                 "finance_truth",
-                "The same runs against the exact value (left) and against the printed one "
-                "(right): the dashed line is the distance between the two.",
+                "The same runs against the exact value (above) and against the printed one "
+                "(below): the dashed line is the distance between the two.",
                 lambda: error_figure(
                     {
                         "finance, errors against 3.0736514": same,
@@ -208,8 +207,7 @@ def _health(runs: Runs, effort: Effort) -> list[Finding]:
                             ("NKQ, QMC, one outer kernel", shared, look("nkq-qmc shared")),
                         ]
                     },
-                    width=8.6,
-                    height=5.0,
+                    height=4.6,
                 ),
             ),
             verdicts=(*_exponents(curves, {}), *_winners(curves, shared)),

@@ -137,7 +137,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             ),
             drawing=Drawing(
                 "conditional",
-                f"Error of J as a function. Left: N grows at T = {fixed_t}; right: T grows at "
+                f"Error of J as a function. Above, N grows at T = {fixed_t}; below, T grows at "
                 f"N = {fixed_n}; our nestquad.conditional chooses both.",
                 lambda: error_figure(
                     {

@@ -71,8 +71,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                         ]
                         for problem, by_method in curves.items()
                     },
-                    width=6.0,
-                    height=4.6,
+                    height=4.2,
                 ),
             ),
             verdicts=tuple(found),

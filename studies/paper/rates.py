@@ -108,7 +108,7 @@ def ranking(problem: str, delta: float, costs: dict[str, Cost]) -> Verdict:
 
 
 def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
-    figure, axes = new_axes(15.0, 4.4, columns=len(PROBLEMS))
+    figure, axes = new_axes(8.0, 3.8 * len(PROBLEMS), rows=len(PROBLEMS))
     for ax, problem in zip(axes, PROBLEMS, strict=True):
         ax.set_xscale("log")
         ax.set_yscale("log")

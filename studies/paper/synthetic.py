@@ -126,7 +126,7 @@ def fastest(
 
 
 def _draw(nkq: dict[str, Curve], nmc: dict[str, Curve], auto: Curve) -> Figure:
-    figure, axes = new_axes(17.0, 4.4, columns=3)
+    figure, axes = new_axes(8.0, 10.8, rows=3)
     looks = line_looks(4)
     first: list[Line] = [
         (r, c, look("nmc") if r == "N=√T" else looks[i + 1]) for i, (r, c) in enumerate(nmc.items())

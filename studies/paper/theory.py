@@ -158,7 +158,7 @@ def keeps_pace(problem: str, method: str, trials: list[Trial]) -> Verdict:
 
 
 def _draw(trials: dict[tuple[str, str], list[Trial]]) -> Figure:
-    figure, axes = new_axes(12.0, 4.2, columns=2)
+    figure, axes = new_axes(8.0, 7.6, rows=2)
     for ax, problem in zip(axes, ("synthetic", "finance"), strict=True):
         ax.set_xscale("log")
         ax.set_yscale("log")

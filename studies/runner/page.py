@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -31,11 +32,20 @@ class Section:
         return verdicts_of(self.findings)
 
 
+_EXPONENT = re.compile(r"\^(?:\(((?:[^()]|\([^()]*\))*)\)|(−?[\w.]*\w))")
+
+
 def plain_markdown(text: str) -> str:
-    """Text whose signs Markdown leaves alone."""
+    """Text whose signs Markdown leaves alone, and exponents above the line.
+
+    Examples
+    --------
+    >>> plain_markdown("λ_0 N^(−2s/d), Δ^−1.9.")
+    'λ\\\\_0 N<sup>−2s/d</sup>, Δ<sup>−1.9</sup>.'
+    """
     for sign in "\\_*|[]":
         text = text.replace(sign, f"\\{sign}")
-    return text
+    return _EXPONENT.sub(lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
 
 
 @dataclass(frozen=True)
@@ -48,8 +58,10 @@ class Words:
     text: Callable[[str], str] = str
 
     def cells(self, verdict: Verdict) -> list[str]:
-        words = map(self.text, (verdict.claim, verdict.target, verdict.measured))
-        return [*words, self.status.get(verdict.status, verdict.status)]
+        claim, target, found = map(self.text, (verdict.claim, verdict.target, verdict.measured))
+        if verdict.sensitivity:
+            found += f"<br>*Sensitivity:* {self.text(verdict.sensitivity)}"
+        return [claim, target, found, self.status.get(verdict.status, verdict.status)]
 
     @property
     def head(self) -> list[str]:
@@ -126,22 +138,14 @@ def markdown_section(
         if finding.drawing is not None:
             caption = words.text(finding.drawing.caption)
             path = f"figures/{prefix}{finding.drawing.name}.png"
-            parts.append(f"![{caption}]({path})\n\n*{caption}*\n")
+            plain = re.sub("<sup>(.*?)</sup>", r"^\1", caption)
+            parts.append(f"![{plain}]({path})\n\n*{caption}*\n")
         if finding.notes:
             parts.append("\n".join(f"* {note}" for note in finding.notes) + "\n")
         if finding.verdicts:
-            parts.append(_markdown_verdicts(finding.verdicts, words))
+            rows = [words.cells(verdict) for verdict in finding.verdicts]
+            parts.append(_lines([words.head, ["---"] * 4, *rows]) + "\n")
     return "\n".join(parts)
-
-
-def _markdown_verdicts(verdicts: Sequence[Verdict], words: Words) -> str:
-    """A row each, with their sensitivities where there are any."""
-    head, rows = words.head, [words.cells(verdict) for verdict in verdicts]
-    if any(verdict.sensitivity for verdict in verdicts):
-        head = [*head, "sensitivity"]
-        for row, verdict in zip(rows, verdicts, strict=True):
-            row.append(words.text(verdict.sensitivity))
-    return _lines([head, ["---"] * len(head), *rows]) + "\n"
 
 
 def _lines(rows: Iterable[Iterable[str]]) -> str:
