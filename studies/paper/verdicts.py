@@ -53,6 +53,8 @@ def outperforms(claim: str, one: Curve, other: Curve, paper: str, least: float =
         reason = f"At {worst_cost:,.0f} evaluations its error is {_beside(worst.value)}."
         if best.low > least:
             reason += f" At {best_cost:,.0f} it is {_beside(best.value)}."
+            ours = f"the other's error is {factor(best.value)} its own at {best_cost:,.0f} "
+            ours += f"evaluations, {factor(worst.value)} at {worst_cost:,.0f}"
         return Verdict(claim, paper, ours, "does not hold", reason)
     if worst.low >= least:
         reason = f"True at all {len(found)} costs, by {factor(worst.value)} or more."

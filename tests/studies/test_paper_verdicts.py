@@ -50,6 +50,7 @@ def test_outperforms():
     crossing_lines = verdicts.outperforms("", power_law(1.0, scale=30.0), power_law(3.0), "")
     assert crossing_lines.status == "does not hold"
     assert "smaller" in crossing_lines.reason
+    assert crossing_lines.measured.count(" at ") == 2  # at which costs
     elsewhere = power_law(1.0, costs=(1e7, 1e8))
     assert verdicts.outperforms("", good, elsewhere, "").status == "cannot tell"
 
