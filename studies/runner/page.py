@@ -176,7 +176,7 @@ tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 figure { margin: 1rem 0; break-inside: avoid; }
-img { max-width: 100%; max-height: 28rem; width: auto; height: auto; }
+img { max-width: min(100%, 52rem); height: auto; }
 .v { white-space: nowrap; font-weight: 600; border-radius: .25rem; padding: .05rem .45rem; }
 .v.holds { background: #e2f1ea; color: #00573f; }
 .v.holds-better { background: #00805d; color: #fff; }
