@@ -32,17 +32,17 @@ __all__ = ["can_run", "parts", "reproduce", "section_of"]
 
 # Modules with a tuple PARTS, in the order of the page.
 _PLACES = ("synthetic", "dimension", "ablation", "applications", "multilevel", "bayesopt")
-_PLACES += ("conditional", "illustration", "rates", "tails", "theory", "errata")
+_PLACES += ("conditional", "illustration", "rates", "tails", "theory", "remarks", "errata")
 # Modules that an extra brings.
 _MODULES = {"": (), "botorch": ("torch", "botorch")}
 
 _READ = (
     "Claims are the paper's, in our words; its number stands beside ours. Verdicts are computed "
-    "from the runs, with 95 % intervals: “holds”, “holds better” (the number is better than "
-    "claimed, or our default beats the published configuration), “does not hold” (the interval "
-    "excludes the claim), and “cannot tell” where these runs leave it open. “As published” is the "
-    "paper's own configuration run with this library; “ours (auto)” is what "
-    "nestquad.estimate does when nobody chooses a method."
+    "from the runs, with 95 % intervals: “holds”, “holds better” (what is claimed is reached, and "
+    "the number is better), “does not hold” (the interval excludes the claim), and “cannot tell” "
+    "where these runs leave it open. “Sensitivity” is the same with a setting that the paper "
+    "leaves open. “As published” is the paper's own configuration run with this library; “ours "
+    "(auto)” is what nestquad.estimate does when nobody chooses a method."
 )
 
 

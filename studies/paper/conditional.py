@@ -137,7 +137,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             ),
             drawing=Drawing(
                 "conditional",
-                f"Error of J as a function. Left: N grows at T = {fixed_t}; right: T grows at "
+                f"Error of J as a function. Above, N grows at T = {fixed_t}; below, T grows at "
                 f"N = {fixed_n}; our nestquad.conditional chooses both.",
                 lambda: error_figure(
                     {
@@ -158,7 +158,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 decay("CBQ decays at least like T^(−1/4)", cbq, 0.25, "T^(−1/4)"),
                 _ckq_beats_cbq(by_t, cbq),
                 verdicts.improvement(
-                    "Our nestquad.conditional beside the published CKQ",
+                    "nestquad.conditional has a smaller error than the published CKQ",
                     ours,
                     over_t["CKQ as published"],
                 ),

@@ -14,7 +14,7 @@ from studies.paper.figures import draw_lines, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
 from studies.runner.ledger import Outcome, Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Status, Table, Verdict, columns
 from studies.runner.text import factor
 
 # 4,096 evaluations each: N = T = 64 for NKQ, N = √T = 16 for NMC.
@@ -153,9 +153,9 @@ def _best_default(ours: Curve, lines: dict[str, Curve]) -> Verdict:
     others = [curve for label, curve in lines.items() if label != "ours (auto)"]
     best = np.min([curve.means for curve in others], axis=0)
     ratio = best / ours.means
-    claim = "Our default beside the best of the others, in every dimension"
+    claim = "Our default has a smaller error than all others, in every dimension"
     words = f"{factor(ratio.min())} to {factor(ratio.max())} smaller error"
-    status = "holds better" if (ratio > 1).all() else "does not hold"
+    status: Status = "holds" if (ratio > 1).all() else "does not hold"
     worst = float(ours.costs[int(ratio.argmin())])
     reason = f"Ratio of mean errors; the smallest is at d = {worst:.0f}."
     return Verdict(claim, "–", words, status, reason)

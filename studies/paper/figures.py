@@ -25,9 +25,10 @@ from studies.runner.result import Figure
 
 # In one list, so that a configuration has the same look in every figure of the reproduction.
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq", "auto", "ckq", "lsmc", "joint")
-_LOOKS = method_styles((*_METHODS, "nkq-qmc", "mlkq ours", "mlmc ours", "released"))
-_NAMES = {"mlkq published": "mlkq", "mlmc published": "mlmc", "mlkq": "mlkq ours"}
-_NAMES |= {"mlmc": "mlmc ours"}
+_LOOKS = method_styles((*_METHODS, "nkq-qmc", "mlkq ours", "mlmc ours", "released", "shared"))
+_NAMES = {"mlkq published": "mlkq", "mlkq": "mlkq ours", "mlmc": "mlmc ours"}
+_NAMES |= {"nkq-qmc shared": "shared", "mlmc antithetic": "mlmc"}
+_NAMES |= {"mlmc plain": "lsmc"}  # which is in none of these figures
 
 Line = tuple[str, Curve, MethodStyle]
 """Label, numbers and look."""
@@ -96,11 +97,13 @@ def error_figure(
     *,
     words: str = "mean |error|",
     levels: Mapping[str, Sequence[tuple[float, str]]] | None = None,
-    width: float = 6.6,
-    height: float = 4.0,
+    height: float = 3.6,
 ) -> Figure:
-    """Error against cost, a panel for each title; `levels` are horizontal lines with names."""
-    figure, axes = new_axes(width * len(panels), height, columns=len(panels))
+    """Error against cost, a panel for each title, below each other to be read on any screen.
+
+    `levels` are horizontal lines with names.
+    """
+    figure, axes = new_axes(8.0, height * len(panels), rows=len(panels))
     for ax, (heading, lines) in zip(axes, panels.items(), strict=True):
         log_axes(ax, [cost for _, curve, _ in lines for cost in curve.costs], words)
         ends = draw_lines(ax, lines)

@@ -102,7 +102,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
 
 
 def _draw(found: _Picture) -> Figure:
-    figure, (*inner, right) = new_axes(17.0, 4.0, columns=len(_SHOWN) + 1)
+    figure, (*inner, last) = new_axes(9.0, 6.4, rows=2, columns=2)
     bottom = -27.0
     for ax, t, style in zip(inner, _SHOWN, line_looks(len(_SHOWN)), strict=True):
         dense = np.linspace(20.0, 280.0, 400)
@@ -115,22 +115,22 @@ def _draw(found: _Picture) -> Figure:
         ax.set_xlim(15.0, 285.0)
         ax.set_ylim(bottom, 28.0)
         ax.set_xlabel("x, price at maturity")
+        ax.set_ylabel("g(x), loss by the shock")
         words = f"stage I, θ = {found.theta[t]:.0f}: Ĵ = Σ wₙ g(xₙ) = {found.j[t]:.1f}"
         title(ax, "", words)
-    inner[0].set_ylabel("g(x), loss by the shock")
     style = look("nkq")
-    right.plot(found.theta, found.j, color=SOFT, linewidth=1.0)
+    last.plot(found.theta, found.j, color=SOFT, linewidth=1.0)
     sizes = 45.0 * _T * np.abs(found.outer)
-    right.scatter(found.theta, found.f, sizes, color=style.color, marker="o", zorder=3)
+    last.scatter(found.theta, found.f, sizes, color=style.color, marker="o", zorder=3)
     low = float(found.j.min())
-    _hill(right, float(np.log(100)) - 0.045, 0.3, low - 4.0, 3.5, style.color)
-    right.axhline(found.answer, color=INK, linewidth=0.9, linestyle=AVERAGE)
-    right.set_ylim(bottom=low - 4.0)
-    right.set_xlabel("θ, price at the shock")
-    right.set_ylabel("expected loss")
-    title(right, "", "stage II: Î = Σ wₜ F̂(θₜ)")
+    _hill(last, float(np.log(100)) - 0.045, 0.3, low - 4.0, 3.5, style.color)
+    last.axhline(found.answer, color=INK, linewidth=0.9, linestyle=AVERAGE)
+    last.set_ylim(bottom=low - 4.0)
+    last.set_xlabel("θ, price at the shock")
+    last.set_ylabel("expected loss")
+    title(last, "", "stage II: Î = Σ wₜ F̂(θₜ)")
     label_ends(
-        right,
+        last,
         [
             End(float(found.f[-1]), "F̂ = max(Ĵ, 0)", style.color),
             End(low, "grey: Ĵ(θ)", SOFT),

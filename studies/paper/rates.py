@@ -17,7 +17,7 @@ from studies.runner.text import count
 DELTAS = (0.1, 0.03, 0.01, 0.003)
 # Methods are ranked at these errors, and costs this close are not told apart.
 _RANKED, _SAME = (0.01, 0.003), 1.25
-_METHODS = {s: n for s, n in COMPARED.items() if s != "mlkq"}
+_METHODS = {s: n for s, n in COMPARED.items() if s not in ("mlkq", "mlmc plain")}
 _THEORY = {"NMC": "3 or 4", "NQMC": "2.5", "MLMC": "2"}
 
 
@@ -108,7 +108,7 @@ def ranking(problem: str, delta: float, costs: dict[str, Cost]) -> Verdict:
 
 
 def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
-    figure, axes = new_axes(15.0, 4.4, columns=len(PROBLEMS))
+    figure, axes = new_axes(8.0, 3.8 * len(PROBLEMS), rows=len(PROBLEMS))
     for ax, problem in zip(axes, PROBLEMS, strict=True):
         ax.set_xscale("log")
         ax.set_yscale("log")

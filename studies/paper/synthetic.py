@@ -84,7 +84,9 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 verdicts.exponent("NMC with N = √T realises cost ∝ Δ⁻³", nmc["N=√T"], 3.0, "r = 3"),
                 fastest("The theory's N : T is the fastest for NKQ", nkq, "N=T", ("N=2T",)),
                 fastest("The theory's N : T is the fastest for NMC", nmc, "N=√T"),
-                verdicts.improvement("Our default beside the published NKQ", auto, nkq["N=T"]),
+                verdicts.improvement(
+                    "Our default has a smaller error than the published NKQ", auto, nkq["N=T"]
+                ),
             ),
             tables=(
                 curve_table(
@@ -124,7 +126,7 @@ def fastest(
 
 
 def _draw(nkq: dict[str, Curve], nmc: dict[str, Curve], auto: Curve) -> Figure:
-    figure, axes = new_axes(17.0, 4.4, columns=3)
+    figure, axes = new_axes(8.0, 10.8, rows=3)
     looks = line_looks(4)
     first: list[Line] = [
         (r, c, look("nmc") if r == "N=√T" else looks[i + 1]) for i, (r, c) in enumerate(nmc.items())

@@ -58,14 +58,14 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             text=(
                 "With probability at least 1 − 8 e^−τ, the theorem bounds the error by τ "
                 "times the rate. So the quantile that 8 e^−τ of the runs exceed should grow "
-                "no faster than linearly in τ. Left, quantiles in units of the median, beside "
-                "those of an exponential distribution. Right, NKQ's quantiles in units of "
+                "no faster than linearly in τ. Above, quantiles in units of the median, beside "
+                "those of an exponential distribution. Below, NKQ's quantiles in units of "
                 "N⁻²(log N)³, the theorem's rate: one line C τ has to stay above all of them."
             ),
             drawing=Drawing(
                 "tails",
-                "Quantiles of |error| against τ, the theorem's exponent: left in units of the "
-                "median, right NKQ in units of the theorem's rate.",
+                "Quantiles of |error| against τ, the theorem's exponent: above in units of the "
+                "median, below NKQ in units of the theorem's rate.",
                 lambda: _draw(errors, by_size),
             ),
             verdicts=(
@@ -153,40 +153,40 @@ def _by_tau(errors: Array) -> tuple[Array, Array]:
 
 
 def _draw(errors: dict[str, Array], by_size: dict[int, Array]) -> Figure:
-    figure, (left, right) = new_axes(13.0, 4.4, columns=2)
+    figure, (upper, lower) = new_axes(8.0, 8.0, rows=2)
     ends = []
     looks = dict(zip(errors, [*line_looks(5), look("nmc")], strict=False))
     for name, values in errors.items():
         tau, quantiles = _by_tau(values)
         style = look("nmc") if name.startswith("NMC") else looks[name]
         scaled = quantiles / np.median(values)
-        left.plot(tau, scaled, color=style.color, linestyle=style.dashes, linewidth=1.4)
+        upper.plot(tau, scaled, color=style.color, linestyle=style.dashes, linewidth=1.4)
         ends.append(End(float(scaled[-1]), name, style.color))
     reference = np.linspace(np.log(8) + 0.1, max(_by_tau(v)[0][-1] for v in errors.values()), 99)
     exponential = (reference - np.log(8)) / np.log(2)
-    left.plot(reference, exponential, color=SOFT, linewidth=0.8)
+    upper.plot(reference, exponential, color=SOFT, linewidth=0.8)
     ends.append(End(float(exponential[-1]), "exponential tail", SOFT))
-    left.set_yscale("log")
-    left.set_ylim(bottom=0.3)
-    left.set_ylabel("quantile of |error| / median (log scale)")
-    title(left, "", "how heavy the tails are")
-    label_ends(left, ends)
+    upper.set_yscale("log")
+    upper.set_ylim(bottom=0.3)
+    upper.set_ylabel("quantile of |error| / median (log scale)")
+    title(upper, "", "how heavy the tails are")
+    label_ends(upper, ends)
     ends = []
     for (n, values), style in zip(by_size.items(), line_looks(6), strict=False):
         tau, quantiles = _by_tau(values)
         scaled = quantiles / _rate(n)
-        right.plot(tau, scaled, color=style.color, linestyle=style.dashes, linewidth=1.4)
+        lower.plot(tau, scaled, color=style.color, linestyle=style.dashes, linewidth=1.4)
         ends.append(End(float(scaled[-1]), f"NKQ, N = T = {n}", style.color))
     constant = max(_needed(n, values) for n, values in by_size.items())
-    ticks = np.linspace(np.log(8), right.get_xlim()[1], 50)
-    right.plot(ticks, constant * ticks, color=SOFT, linewidth=0.8)
+    ticks = np.linspace(np.log(8), lower.get_xlim()[1], 50)
+    lower.plot(ticks, constant * ticks, color=SOFT, linewidth=0.8)
     ends.append(End(float(constant * ticks[-1]), f"C τ, C = {constant:.2g}", SOFT))
-    right.set_yscale("log")
-    right.set_ylim(bottom=1e-3 * constant)
-    right.set_ylabel("quantile of |error| / (N⁻² log³ N)  (log scale)")
-    title(right, "", "the theorem's bound")
-    label_ends(right, ends)
-    for ax in (left, right):
+    lower.set_yscale("log")
+    lower.set_ylim(bottom=1e-3 * constant)
+    lower.set_ylabel("quantile of |error| / (N⁻² log³ N)  (log scale)")
+    title(lower, "", "the theorem's bound")
+    label_ends(lower, ends)
+    for ax in (upper, lower):
         ax.set_xlabel("τ, with 8 exp(−τ) the share of runs that exceed the quantile")
     return figure
 

@@ -93,8 +93,6 @@ class Run(Outcome, Task):
 _KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
 _COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
 _EARLIER = ", earlier"  # after the version of a retired run: that of no code that runs
-# Columns of the first ledgers of the reproduction.
-_RENAMED = {"series": "method", "size": "goal", "replicate": "seed", "seed": "root"}
 
 
 @dataclass
@@ -165,8 +163,6 @@ def _read(path: Path) -> Iterator[Run]:
         for row in csv.DictReader(file):
             if None in row or None in row.values():
                 continue
-            if "series" in row:
-                row = {_RENAMED.get(name, name): text for name, text in row.items()}
             known = {name: text for name, text in row.items() if name in _COLUMNS}
             values = {
                 name: math.nan if text == "" and _COLUMNS[name] is float else _COLUMNS[name](text)

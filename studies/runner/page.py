@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -31,35 +32,45 @@ class Section:
         return verdicts_of(self.findings)
 
 
+_EXPONENT = re.compile(r"\^(?:\(((?:[^()]|\([^()]*\))*)\)|(−?[\w.]*\w))")
+
+
 def plain_markdown(text: str) -> str:
-    """Text whose signs Markdown leaves alone."""
+    """Text whose signs Markdown leaves alone, and exponents above the line.
+
+    Examples
+    --------
+    >>> plain_markdown("λ_0 N^(−2s/d), Δ^−1.9.")
+    'λ\\\\_0 N<sup>−2s/d</sup>, Δ<sup>−1.9</sup>.'
+    """
     for sign in "\\_*|[]":
         text = text.replace(sign, f"\\{sign}")
-    return text
+    return _EXPONENT.sub(lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
 
 
 @dataclass(frozen=True)
 class Words:
     """Headings of a page's verdict tables, and its names for a status."""
 
-    unit: str
     target: str
     measured: str
     status: Mapping[str, str] = field(default_factory=dict)
     text: Callable[[str], str] = str
 
     def cells(self, verdict: Verdict) -> list[str]:
-        words = map(self.text, (verdict.claim, verdict.target, verdict.measured))
-        return [*words, self.status.get(verdict.status, verdict.status)]
+        claim, target, found = map(self.text, (verdict.claim, verdict.target, verdict.measured))
+        if verdict.sensitivity:
+            found += f"<br>*Sensitivity:* {self.text(verdict.sensitivity)}"
+        return [claim, target, found, self.status.get(verdict.status, verdict.status)]
 
     @property
     def head(self) -> list[str]:
         return ["claim", self.target, self.measured, "verdict"]
 
 
-PAPER = Words("part", "paper", "measured here", text=plain_markdown)
+PAPER = Words("paper", "measured here", text=plain_markdown)
 PROMISES = Words(
-    "study", "target", "measured",
+    "target", "measured",
     {"holds": "met", "does not hold": "**not met**", "cannot tell": "not measured"},
 )  # fmt: skip
 
@@ -94,18 +105,12 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
 # Markdown.
 
 
-def markdown_page(
-    head: str, sections: Sequence[Section], words: Words, *, prefix: str, details: bool = True
-) -> str:
-    """A page with all verdicts first; figures are those of ``figures/{prefix}{name}.png``.
-
-    Without `details`, sections have neither tables nor verdicts of their own.
-    """
+def markdown_page(head: str, sections: Sequence[Section], words: Words) -> str:
+    """A page with all verdicts first, and then the sections."""
     link = {section.name: f"[{section.name}](#{_anchor(section.title)})" for section in sections}
     rows = [[link[s.name], *words.cells(v)] for s in sections for v in s.verdicts]
-    table = _lines([[words.unit, *words.head], ["---"] * 5, *rows])
-    parts = (_markdown_section(section, words, prefix, details) for section in sections)
-    return f"{head}{table}\n\n" + "\n".join(parts)
+    table = _lines([["study", *words.head], ["---"] * 5, *rows])
+    return f"{head}{table}\n\n" + "\n".join(markdown_section(s, words) for s in sections)
 
 
 def markdown_table(table: Table) -> str:
@@ -115,7 +120,10 @@ def markdown_table(table: Table) -> str:
     return f"{table.caption}\n\n{_lines([head, rule, *body])}\n"
 
 
-def _markdown_section(section: Section, words: Words, prefix: str, details: bool) -> str:
+def markdown_section(
+    section: Section, words: Words, *, prefix: str = "", tables: bool = True
+) -> str:
+    """A section with the figures ``figures/{prefix}{name}.png``, with or without its tables."""
     parts = [f"## {section.title}\n"]
     source = f"In the paper: {section.source}. " if section.source else ""
     parts += [words.text(source + section.about.strip()) + "\n"]
@@ -125,15 +133,16 @@ def _markdown_section(section: Section, words: Words, prefix: str, details: bool
         if finding.title:
             parts.append(f"### {words.text(finding.title)}\n")
         parts += [f"{words.text(one)}\n" for one in finding.text.split("\n\n") if one]
-        if details:
+        if tables:
             parts += [markdown_table(table) for table in finding.tables if table.columns]
         if finding.drawing is not None:
             caption = words.text(finding.drawing.caption)
             path = f"figures/{prefix}{finding.drawing.name}.png"
-            parts.append(f"![{caption}]({path})\n\n*{caption}*\n")
+            plain = re.sub("<sup>(.*?)</sup>", r"^\1", caption)
+            parts.append(f"![{plain}]({path})\n\n*{caption}*\n")
         if finding.notes:
             parts.append("\n".join(f"* {note}" for note in finding.notes) + "\n")
-        if finding.verdicts and details:
+        if finding.verdicts:
             rows = [words.cells(verdict) for verdict in finding.verdicts]
             parts.append(_lines([words.head, ["---"] * 4, *rows]) + "\n")
     return "\n".join(parts)
@@ -167,7 +176,7 @@ tr { border-bottom: 1px solid #eee; }
 td { font-variant-numeric: tabular-nums; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 figure { margin: 1rem 0; break-inside: avoid; }
-img { max-width: 100%; max-height: 28rem; width: auto; height: auto; }
+img { max-width: min(100%, 52rem); height: auto; }
 .v { white-space: nowrap; font-weight: 600; border-radius: .25rem; padding: .05rem .45rem; }
 .v.holds { background: #e2f1ea; color: #00573f; }
 .v.holds-better { background: #00805d; color: #fff; }
@@ -189,24 +198,17 @@ def html_page(
     footer: str,
 ) -> str:
     """A page that fetches nothing; figures are read from their folder, beside the page."""
-    verdicts = [verdict for section in sections for verdict in section.verdicts]
-    totals = {status: sum(v.status == status for v in verdicts) for status in _SIGNS}
-    shown = [f"<span>{_badge(status)} {total}</span>" for status, total in totals.items() if total]
-    rows = [
-        [f'<a href="#{s.name}">{escape(s.name)}</a>', *_verdict_cells(v)[:-1]]
-        for s in sections
-        for v in s.verdicts
-    ]
-    head = ["verdict", "claim", words.target, words.measured]
+    found = [verdict.status for section in sections for verdict in section.verdicts]
+    shown = (f"<span>{_badge(s)} {found.count(s)}</span>" for s in _SIGNS if s in found)
+    links = (f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
     body = [
         f"<h1>{escape(heading)}</h1>",
         *opening,
-        "<h2>All verdicts</h2>",
         f'<div class="counts">{" ".join(shown)}</div>',
-        _html_table([words.unit, *head], rows),
+        f"<p>{' · '.join(links)}</p>",
     ]
     for section in sections:
-        body += _html_section(section, [*head, "because"], figures)
+        body += _html_section(section, words, figures)
     text = "\n".join([*body, f"<footer>{footer}</footer>"])
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -216,11 +218,17 @@ def html_page(
     )
 
 
-def _verdict_cells(v: Verdict) -> list[str]:
-    return [_badge(v.status), *map(escape, (v.claim, v.target, v.measured, v.reason))]
+def _html_verdicts(verdicts: Sequence[Verdict], words: Words) -> str:
+    head = ["verdict", "claim", words.target, words.measured, "because"]
+    cells = [[v.claim, v.target, v.measured, v.reason] for v in verdicts]
+    if any(v.sensitivity for v in verdicts):
+        head.append("sensitivity")
+        cells = [[*row, v.sensitivity] for row, v in zip(cells, verdicts, strict=True)]
+    rows = [[_badge(v.status), *map(escape, row)] for row, v in zip(cells, verdicts, strict=True)]
+    return _html_table(head, rows)
 
 
-def _html_section(section: Section, head: Sequence[str], figures: Path) -> Iterator[str]:
+def _html_section(section: Section, words: Words, figures: Path) -> Iterator[str]:
     yield f'<h2 id="{section.name}">{escape(section.title)}</h2>'
     if section.source:
         yield f'<p class="soft">In the paper: {escape(section.source)}.</p>'
@@ -233,7 +241,7 @@ def _html_section(section: Section, head: Sequence[str], figures: Path) -> Itera
         if finding.drawing is not None:
             yield _html_figure(figures, finding.drawing.name, escape(finding.drawing.caption))
         if finding.verdicts:
-            yield _html_table(head, [_verdict_cells(v) for v in finding.verdicts])
+            yield _html_verdicts(finding.verdicts, words)
         yield from map(_html_data, finding.tables)
     if section.provenance:
         yield f'<p class="soft">{escape(section.provenance)}</p>'

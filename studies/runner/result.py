@@ -29,13 +29,17 @@ _STATUS: dict[bool | None, Status] = {True: "holds", False: "does not hold", Non
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim or a promise, what it asks for, what was measured, and whether it holds."""
+    """A claim or a promise, what it asks for, what was measured, and whether it holds.
+
+    `sensitivity` is the same measurement with a setting that the claim leaves open.
+    """
 
     claim: str
     target: str
     measured: str
     status: Status
     reason: str = ""
+    sensitivity: str = ""
 
     @classmethod
     def of(cls, claim: str, target: str, measured: str, met: bool | None) -> Verdict:

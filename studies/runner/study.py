@@ -142,7 +142,7 @@ def run_studies(
     verdicts = [verdict.met for result in results.values() for verdict in result.verdicts]
     counts = f"{verdicts.count(True)} of {len(verdicts)} targets are met.\n\n"
     sections = [study.section(results[study.name]) for study in saved]
-    text = markdown_page(f"{head}\n## Summary\n\n{counts}", sections, PROMISES, prefix="")
+    text = markdown_page(f"{head}\n## Summary\n\n{counts}", sections, PROMISES)
     missing = [study.name for study in studies if study not in saved]
     text += f"\nNot run yet: {', '.join(missing)}.\n" if missing else ""
     page.write_text(text, encoding="utf-8")

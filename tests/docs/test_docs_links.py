@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 
 import doc_pages as pages
@@ -58,3 +59,16 @@ def test_pages_of_the_site_are_in_its_menu():
     for page in docs.rglob("*.md"):
         name = page.relative_to(docs).as_posix()
         assert f": {name}" in menu, f"{name} is not in the nav of mkdocs.yml"
+
+
+def test_the_page_of_a_release_needs_no_files_beside_it():
+    project = tomllib.loads((pages.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    readme = pages.ROOT / "README.md"
+    text = pages.read(readme)
+    for change in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"][
+        "substitutions"
+    ]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    assert not [link for link in LINK.findall(text) if "://" not in link]
+    for block in pages.blocks(readme, "python", "text", "console"):
+        assert block.text in text

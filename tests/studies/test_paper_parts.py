@@ -14,7 +14,7 @@ from studies.paper.part import Effort
 
 STATUSES = {"holds", "holds better", "does not hold", "cannot tell"}
 ISSUE = {"synthetic", "dimension", "ablation", "finance", "health", "multilevel"}
-ISSUE |= {"conditional", "illustration", "rates", "tails", "theory", "bo"}
+ISSUE |= {"conditional", "illustration", "rates", "tails", "theory", "remarks", "bo"}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,14 @@ def test_full_has_the_papers_replicates():
     assert 1 + max(task.seed for task in synthetic if task.method == "nkq N=T") == 1000
     for name in ("finance", "health"):
         tasks = parts()[name].tasks(Effort("full"))
-        for series in ("nmc N=√T", "nqmc N=√T", "nkq N=T", "nkq-qmc N=T", "mlmc published", "auto"):
+        for series in (
+            "nmc N=√T",
+            "nqmc N=√T",
+            "nkq N=T",
+            "nkq-qmc N=T",
+            "mlmc antithetic",
+            "auto",
+        ):
             counts = {t.size: 0 for t in tasks if t.method == series}
             for task in tasks:
                 if task.method == series:

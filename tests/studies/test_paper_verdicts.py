@@ -7,7 +7,7 @@ import pytest
 from made_up import power_law
 
 from studies.paper import verdicts
-from studies.paper.ablation import best_are, worse_than
+from studies.paper.ablation import best_are, similar, worse_than
 from studies.paper.conditional import decay
 from studies.paper.curves import Cost, Curve, fit_exponent
 from studies.paper.dimension import crossing, gap_closes
@@ -50,14 +50,35 @@ def test_outperforms():
     crossing_lines = verdicts.outperforms("", power_law(1.0, scale=30.0), power_law(3.0), "")
     assert crossing_lines.status == "does not hold"
     assert "smaller" in crossing_lines.reason
+    assert crossing_lines.measured.count(" at ") == 2  # at which costs
     elsewhere = power_law(1.0, costs=(1e7, 1e8))
     assert verdicts.outperforms("", good, elsewhere, "").status == "cannot tell"
+
+
+def test_somewhere_needs_more_than_one_cell():
+    good, bad = power_law(1.0), power_law(1.0, scale=3.0, seed=1)
+    same = power_law(1.0, seed=2)
+    better = verdicts.somewhere("", {"a": (good, bad), "b": (bad, good)}, "")
+    assert better.status == "holds"
+    cells = len(good.costs)
+    assert better.measured == (
+        f"clearly smaller in {cells} of {2 * cells} cells, clearly larger in {cells}"
+    )
+    assert verdicts.somewhere("", {"a": (bad, good)}, "").status == "does not hold"
+    assert verdicts.somewhere("", {"a": (same, good)}, "").status == "cannot tell"
+
+
+def test_sensitivity_stands_beside_the_verdict():
+    one, other = (verdicts.share("claim", "", hits, 100, 0.9) for hits in (98, 50))
+    found = verdicts.with_sensitivity(one, "otherwise", other)
+    assert (found.claim, found.status) == ("claim", "holds")
+    assert found.sensitivity == "otherwise: 50 of 100 runs (does not hold)"
 
 
 def test_improvement_is_measured_at_the_largest_common_cost():
     ours, theirs = power_law(1.0, costs=(1e2, 1e3, 1e4)), power_law(1.0, scale=10.0, seed=1)
     found = verdicts.improvement("", ours, theirs)
-    assert found.status == "holds better"
+    assert found.status == "holds"
     assert "10,000" in found.reason
     assert verdicts.improvement("", theirs, ours).status == "does not hold"
     assert verdicts.improvement("", ours, power_law(1.0, seed=3)).status == "cannot tell"
@@ -133,6 +154,12 @@ def test_ablation():
     assert best_are("", curves, ("b", "c")).status == "does not hold"
 
 
+def test_similar_is_neither_much_better_nor_much_worse():
+    matern = power_law(1.0)
+    for scale, status in ((1.5, "holds"), (30.0, "does not hold"), (0.03, "does not hold")):
+        assert similar(power_law(1.0, scale=scale), matern).status == status
+
+
 def test_decay():
     sizes = (8, 16, 32, 64)
     assert decay("", power_law(0.5, costs=sizes), 2.0, "").status == "holds"
@@ -159,11 +186,17 @@ def test_bound_needs_one_constant_for_all_sizes():
 
 
 @pytest.mark.parametrize(
-    ("power", "status"), [(1.0, "holds"), (1.6, "holds better"), (0.5, "does not hold")]
+    ("constant", "power", "status"),
+    [
+        (5, 1.0, "holds"),
+        (5, 1.6, "holds better"),
+        (100, 1.6, "holds"),  # faster, but the last error is 3 Δ
+        (5, 0.5, "does not hold"),
+    ],
 )
-def test_keeps_pace(power, status):
+def test_keeps_pace(constant, power, status):
     trials = [
-        Trial(delta, 1, 5 * delta**power * np.exp(0.1 * RNG.standard_normal(50)))
+        Trial(delta, 1, constant * delta**power * np.exp(0.1 * RNG.standard_normal(50)))
         for delta in (0.1, 0.03, 0.01, 0.003)
     ]
     assert keeps_pace("synthetic", "NKQ", trials).status == status

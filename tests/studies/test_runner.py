@@ -20,7 +20,7 @@ from studies.runner.study import Settings, Study, run_studies
 
 TASKS = [
     *cells("synthetic", ("nkq N=T", "nmc N=√T"), (6, 9), 2),
-    *cells("finance", "mlmc published", (300,), lambda size: int(size) // 100),
+    *cells("finance", "mlmc antithetic", (300,), lambda size: int(size) // 100),
 ]
 OUTCOME = Outcome(0.125, 1000, 3.0, 0.5, 1.0, 0.25, 0.5, "done", "nkq")
 
