@@ -202,10 +202,11 @@ def solved(
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=3)
     counts = {"n_reused": evaluator.n_reused, "n_checked": evaluator.n_checked}
+    counts = {name: n for name, n in counts.items() if opened or n}
     answer = replace(
         found,
         seconds=time.perf_counter() - started,
-        diagnostics={**found.diagnostics, **(counts if opened else {})},
+        diagnostics={**found.diagnostics, **counts},
     )
     if loop.last is None:
         error = OutOfTimeError(

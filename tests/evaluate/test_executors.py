@@ -296,3 +296,23 @@ def test_an_executor_without_futures_is_refused(returned):
 
     with pytest.raises(nq.InputError, match=r"executor.*Future"):
         nq.estimate(nq.problems.synthetic(), budget=300, rng=0, executor=NoFutures())
+
+
+class Mixed(Inline):
+    """Returns the result of another task, or none at all."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change, self.last = change, None
+
+    def submit(self, call, *args):
+        future, found = Future(), super().submit(call, *args)
+        future.set_result(self.change(self.last or found.result()))
+        self.last = found.result()
+        return future
+
+
+@pytest.mark.parametrize("change", [lambda done: done, lambda done: None, lambda done: done.values])
+def test_an_executor_that_mixes_up_results(change):
+    with pytest.raises(nq.EvaluationError, match="executor returned"):
+        nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0, executor=Mixed(change))

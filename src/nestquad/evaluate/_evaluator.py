@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import EvaluationError, NestquadError
 from nestquad.evaluate._chunks import (
@@ -27,7 +28,7 @@ from nestquad.evaluate._chunks import (
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._sending import UnpackingError
 from nestquad.evaluate._store import Store
-from nestquad.evaluate._task import InnerRule, Task, run_task
+from nestquad.evaluate._task import Done, InnerRule, Task, run_task
 from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
@@ -206,7 +207,7 @@ class Evaluator:
                 if self._time_is_up():
                     return
                 try:
-                    self._finish(task, job, *run_task(job.own(task), job.span))
+                    self._finish(task, job, run_task(job.own(task), job.span))
                 except EvaluationError as error:
                     error.n_completed = self.n_evaluations
                     raise
@@ -276,7 +277,7 @@ class Evaluator:
         for future in done:
             job = open_jobs[future]
             try:
-                values, seconds = future.result()
+                found = future.result()
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
                 job.submit(task, workers)
@@ -299,7 +300,7 @@ class Evaluator:
                 failure.__cause__ = error
             else:
                 workers.worked()
-                self._finish(task, job, values, seconds)
+                self._finish(task, job, found)
         if failure is not None:
             raise failure
 
@@ -310,13 +311,20 @@ class Evaluator:
         for job in jobs:
             if job.values is None and job.future is not None and not job.cancelled():
                 try:
-                    values, seconds = job.future.result()
+                    found = job.future.result()
                 except Exception:  # the first failure is the one to report
                     continue
-                self._finish(task, job, values, seconds)
+                self._finish(task, job, found)
 
-    def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
-        job.values = values
+    def _finish(self, task: Task, job: Job, found: Done) -> None:
+        if not isinstance(found, Done) or found.span != job.span:
+            came = getattr(found, "span", shown(found))
+            raise EvaluationError(
+                f"the executor returned {came} for {job.span}",
+                advice="A future has to have the result of its own task.",
+            )
+        job.values = values = found.values
+        self.n_checked += found.n_again
         # Rules that need no points yield views in place of inner points: outputs are what is left.
         if self._outputs is None:
             self._outputs = values.shape[2:]
@@ -333,7 +341,7 @@ class Evaluator:
             self.store.table(task.grid).write(job.span, values)
         if self.glimpse is None:
             self.glimpse = values[0, 0] if job.reduced else values[0].mean(axis=0)
-        self._pace.observe(job.span.size, seconds)
+        self._pace.observe(job.span.size, found.seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 

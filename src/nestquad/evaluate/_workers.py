@@ -15,7 +15,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
-from nestquad.evaluate._task import Task, run_task
+from nestquad.evaluate._task import Done, Task, run_task
 
 # Pools that may break in a row before any chunk is finished.
 _MOST_BROKEN = 3
@@ -132,7 +132,7 @@ class Job:
     again: bool = False
     by_value: bool = False
     values: Array | None = None
-    future: Future[tuple[Array, float]] | None = None
+    future: Future[Done] | None = None
     generation: int = 0
 
     @property
