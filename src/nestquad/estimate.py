@@ -246,7 +246,10 @@ def _watch(loop: Loop, show: Callable[[int, int, str], None], least: int) -> Non
         nonlocal design, total
         if loop.design is not None and loop.design is not design:
             design, total = loop.design, loop.design.n_evaluations
-        show(done, max(total, done, least), loop.found.summary if loop.found else running.message)
+        message = loop.found.summary if loop.found else running.message
+        if loop.evaluator.waiting:
+            message = f"waiting for a free worker {message}"
+        show(done, max(total, done, least), message)
 
     loop.evaluator.on_progress = progress
     loop.evaluator.on_rows = running
@@ -370,7 +373,8 @@ class Loop:
         if j is None:
             raise OutOfTimeError(
                 "time ran out before the first evaluation",
-                advice="Raise max_seconds; 'nqmc' and 'nmc' need the least time for points.",
+                advice="Raise max_seconds, and see whether workers of an executor are free; 'nqmc' "
+                "and 'nmc' need the least time for points.",
             )
         value = problem.finish(call_f(problem, j[None], j.reshape(1, -1))[0])
         note = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -15,7 +16,7 @@ import numpy as np
 
 from nestquad._checks import shown
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import EvaluationError, NestquadError
+from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
 from nestquad.evaluate._chunks import (
     CHUNK_POINTS,
     MEMORY,
@@ -40,6 +41,9 @@ _MOST_TASK_POINTS = 1 << 24
 _AHEAD = 3
 # Interval at which workers are asked, after the deadline, whether they are still there.
 _LATE_SECONDS = 1.0
+# Seconds without a result after which workers are asked whether any has begun: processes and
+# workers of Dask take a few to start.
+_PATIENCE = 10.0
 
 
 @dataclass
@@ -86,6 +90,7 @@ class Evaluator:
     n_reused: int = 0
     n_checked: int = 0
     stopped: str | None = None
+    waiting: bool = False
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
     folded: dict[Grid, Array] = field(default_factory=dict)
     in_units: bool = True
@@ -259,7 +264,8 @@ class Evaluator:
     def _give_up(self, task: Task, queue: deque[Job], workers: Workers) -> None:
         """After the deadline: drop the jobs from the first that no worker has begun."""
         waiting = [i for i, job in enumerate(queue) if job.values is None]
-        waiting = waiting[workers.begun_at_most :]
+        if workers.cancels_all:
+            waiting = waiting[workers.begun([f for i in waiting if (f := queue[i].future)]) :]
         first = next((i for i in waiting if queue[i].cancelled()), None)
         if first is None:
             return
@@ -270,9 +276,13 @@ class Evaluator:
     def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
         """Wait for some job, but not past the deadline, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
+        futures = [f for f in open_jobs if f is not None]
         left = self.deadline - time.perf_counter()
-        timeout = None if left == np.inf else left if left > 0.0 else _LATE_SECONDS
-        done, _ = wait([f for f in open_jobs if f is not None], timeout, FIRST_COMPLETED)
+        timeout = min(left, _PATIENCE) if left > 0.0 else _LATE_SECONDS
+        done, _ = wait(futures, timeout, FIRST_COMPLETED)
+        if not done and timeout == _PATIENCE:
+            self._say_waiting(workers, futures)
+        self.waiting = self.waiting and not done
         failure: NestquadError | None = None
         for future in done:
             job = open_jobs[future]
@@ -303,6 +313,18 @@ class Evaluator:
                 self._finish(task, job, found)
         if failure is not None:
             raise failure
+
+    def _say_waiting(self, workers: Workers, futures: list[Future[Done]]) -> None:
+        """Tell the user, once in words and else in the progress, that no worker is free."""
+        waited, self.waiting = self.waiting, not workers.begun(futures)
+        if self.waiting and not waited:
+            warnings.warn(
+                f"No worker of the executor has begun a task for {_PATIENCE:.0f} s: all are busy, "
+                "or there are none. The estimation waits; max_seconds would limit that.",
+                NestquadWarning,
+                stacklevel=2,
+            )
+        self.on_progress(self.n_evaluations)
 
     def _save(self, task: Task, jobs: Iterable[Job]) -> None:
         """After a failure or Ctrl-C: store the jobs that workers have begun."""

@@ -51,11 +51,26 @@ class Workers:
             self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
         return self._count
 
-    @property
-    def begun_at_most(self) -> int:
-        """Tasks that may have begun although their futures can still be cancelled, as with Dask."""
+    def begun(self, futures: list[Future[Any]]) -> int:
+        """Tasks that have begun; with Dask they can be cancelled all the same."""
         client = getattr(self._executor, "_client", None)
-        return 0 if client is None else int(sum(client.nthreads().values()))
+        if client is None:
+            return sum(future.running() or future.done() for future in futures)
+
+        def executing(dask_scheduler: Any) -> set[Any]:  # by value: it may not know of nestquad
+            workers = dask_scheduler.workers.values()
+            return {task.key for worker in workers for task in worker.executing}
+
+        keys = {future.key for future in self._executor._futures}  # type: ignore[attr-defined]
+        try:
+            return len(keys & client.run_on_scheduler(executing))
+        except Exception:  # a scheduler that runs no code of others
+            return min(len(futures), self.count)
+
+    @property
+    def cancels_all(self) -> bool:
+        """Whether futures of tasks that have begun can be cancelled, as with Dask."""
+        return hasattr(self._executor, "_client")
 
     @property
     def separate(self) -> bool:
