@@ -131,6 +131,18 @@ def test_a_killed_worker_does_not_change_the_answer(method, tmp_path):
     assert together.n_evaluations == alone.n_evaluations
 
 
+def test_a_pool_that_was_broken_before():
+    with ProcessPoolExecutor(1, mp_context=CONTEXT) as pool:
+        assert pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).exception()
+        with pytest.warns(nq.NestquadWarning, match="died"):
+            found = nq.estimate(
+                nq.problems.synthetic(), method="nmc", budget=300, executor=pool, rng=0
+            )
+    assert (
+        found.value == nq.estimate(nq.problems.synthetic(), method="nmc", budget=300, rng=0).value
+    )
+
+
 def kills_every_process(x, theta):
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -84,6 +84,7 @@ class Workers:
                 found = self._executor.submit(call, *args)
             except BrokenExecutor as error:
                 self.replace(self.generation, error)
+                continue
             except NestquadError:
                 raise
             except Exception as error:
