@@ -216,7 +216,8 @@ CALLS = {
 
 # Arguments that junk still gets through to a raw traceback. The list may only become shorter.
 OPEN = {
-    "risk.from_table": ["es", "loss", "rng", "scenario"],
+    "risk.measure": ["es", "exceed", "var"],
+    "risk.from_table": ["es", "exceed", "loss", "rng", "scenario", "var"],
     "design.Experiment": ["log_prob", "name", "simulate", "target"],
     "design.eig": ["experiment", "max_seconds", "rtol", "tol"],
     "design.compare": ["budget", "criterion", "designs", "experiment", "labels"],
@@ -225,14 +226,14 @@ OPEN = {
     "design.variance_reduction": ["budget", "experiment"],
     "design.Sequential": ["experiment"],
     "voi.Model": ["derived"],
-    "voi.Model.evppi": ["max_seconds", "rng"],
+    "voi.Model.evppi": ["max_seconds", "pars", "rng"],
     "voi.Model.evpi": ["tol"],
     "voi.Model.evsi": ["rng", "sizes"],
     "voi.Model.sample": ["rng"],
     "voi.Outputs": ["costs", "effects", "notes", "options", "wtp"],
     "voi.evppi": ["answers", "inputs", "outputs", "pars", "rng"],
     "voi.evsi": ["answers", "inputs", "outputs", "rng", "sizes"],
-    "voi.analyze": ["answers", "audience", "files", "notes", "outputs", "rng", "study"],
+    "voi.analyze": ["answers", "audience", "files", "groups", "notes", "outputs", "rng", "study"],
     "voi.evpi": ["outputs"],
     "voi.ceac": ["outputs", "wtp"],
     "voi.expected_loss": ["outputs", "wtp"],
