@@ -93,6 +93,22 @@ def test_g_may_ignore_either_variable(method, inner):
     )
 
 
+@pytest.mark.parametrize("inner", [nq.Uniform(), None])
+@pytest.mark.parametrize("only", ["x", "theta"])
+def test_points_that_g_gets_again_are_counted(only, inner):
+    got = 0
+
+    def g(x, theta):
+        nonlocal got
+        got += np.broadcast(x[..., 0], theta[..., 0]).size
+        return x[..., 0] if only == "x" else theta[..., 0]
+
+    est = nq.estimate(problem(g, inner=inner), budget=4000, method="nqmc", rng=0)
+    again = est.diagnostics.get("n_checked", 0)
+    assert got == est.n_evaluations + again
+    assert again <= 0.02 * est.n_evaluations
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("method", NESTED)
 def test_one_value_of_g_that_is_not_finite(method, bad):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._typing import Array
+from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 
 
@@ -47,6 +47,19 @@ def numbers(argument: str, value: Any, expected: str) -> Array:
         if isinstance(error, InputError):
             raise
         raise InputError(argument, shown(value), expected) from None
+
+
+def generator(rng: RNGLike) -> np.random.Generator:
+    """Random numbers from what ``numpy.random.default_rng`` takes."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "rng",
+            shown(rng),
+            "None, a non-negative integer, a SeedSequence or a numpy Generator",
+            "An integer makes the result reproducible.",
+        ) from error
 
 
 def choice(argument: str, value: Any, known: Iterable[Any]) -> None:

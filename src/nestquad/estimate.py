@@ -202,10 +202,11 @@ def solved(
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=3)
     counts = {"n_reused": evaluator.n_reused, "n_checked": evaluator.n_checked}
+    counts = {name: n for name, n in counts.items() if opened or n}
     answer = replace(
         found,
         seconds=time.perf_counter() - started,
-        diagnostics={**found.diagnostics, **(counts if opened else {})},
+        diagnostics={**found.diagnostics, **counts},
     )
     if loop.last is None:
         error = OutOfTimeError(
@@ -245,7 +246,10 @@ def _watch(loop: Loop, show: Callable[[int, int, str], None], least: int) -> Non
         nonlocal design, total
         if loop.design is not None and loop.design is not design:
             design, total = loop.design, loop.design.n_evaluations
-        show(done, max(total, done, least), loop.found.summary if loop.found else running.message)
+        message = loop.found.summary if loop.found else running.message
+        if loop.evaluator.waiting:
+            message = f"waiting for a free worker {message}"
+        show(done, max(total, done, least), message)
 
     loop.evaluator.on_progress = progress
     loop.evaluator.on_rows = running
@@ -369,7 +373,8 @@ class Loop:
         if j is None:
             raise OutOfTimeError(
                 "time ran out before the first evaluation",
-                advice="Raise max_seconds; 'nqmc' and 'nmc' need the least time for points.",
+                advice="Raise max_seconds, and see whether workers of an executor are free; 'nqmc' "
+                "and 'nmc' need the least time for points.",
             )
         value = problem.finish(call_f(problem, j[None], j.reshape(1, -1))[0])
         note = (
@@ -402,13 +407,20 @@ class Loop:
         if self.status != "go on":
             return
         now, deadline = time.perf_counter(), self.evaluator.deadline
+        if self.goal.hurried and now > deadline:
+            self.status = "time"
+            return
         if deadline < np.inf:
             self.goal = replace(self.goal, seconds=deadline - now)
         self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
         if self.design is None:
             self.status = self._end()
             return
-        promised = (now - started) * self.design.n_evaluations / before
+        promised = self.design.seconds
+        if promised is None and len(self._trace) == 1:  # what is done once was in the first turn
+            promised = self.evaluator.seconds_per_evaluation * self.design.n_evaluations
+        elif promised is None:
+            promised = (now - started) * self.design.n_evaluations / before
         if self.goal.hurried and promised > deadline - now:
             # A budget is begun all the same: it was asked for, and what is complete in time is
             # analysed.
@@ -420,7 +432,10 @@ class Loop:
         if not self.goal.adaptive or _has_sizes(self.method):
             # With a limit on seconds, designs are no larger than what promises to end in time.
             return "time" if self.goal.seconds is not None and spent < 0.5 * budget else "done"
-        return "limit" if spent < 0.5 * budget else "budget"
+        if spent >= 0.5 * budget:
+            return "budget"
+        final = self.last is not None and self.last.final
+        return "limit" if self._aimed or final else "time"
 
     @property
     def found(self) -> Estimate | None:
@@ -485,6 +500,9 @@ class Loop:
 # evaluations reduce the residuals or their mean, and which of them more depends on the problem; and
 # some more of the time, since models take time too.
 _LEARNING, _LEARNING_TIME = 0.5, 0.6
+# Seconds presumed for a draw with its control variate, until a batch has shown them. All draws of
+# a batch are made before the first is evaluated, so its size decides how long it takes.
+_PRESUMED = 1e-3
 
 
 @dataclass
@@ -549,15 +567,31 @@ class CertifiedLoop(Loop):
         _ = certificate.pilot
         spent = self.evaluator.n_evaluations
         n = spent if total is None or self.goal.adaptive else total - spent
-        n = max(n, Certificate.fewest)
+        found, each = None, _PRESUMED
         while True:
-            certificate.draw(n if total is None else min(n, total - spent))
-            found = self.evaluator.units.natural(certificate.estimate())
-            spent = self.evaluator.n_evaluations
-            room = 0 if total is None or not self._aimed else total - spent
-            ratio = float(np.max(np.asarray(found.half_width) / self._target(found))) if room else 0
-            if ratio <= 1.0 or room < Certificate.fewest or self.evaluator.stopped:
+            started = time.perf_counter()
+            room = np.inf if total is None else total - self.evaluator.n_evaluations
+            affordable = 0.5 * (self.evaluator.deadline - started) / each
+            if found is not None and (
+                self.evaluator.stopped or min(room, affordable) < Certificate.fewest
+            ):
+                return found
+            some = int(min(max(min(n, affordable), Certificate.fewest), room))
+            try:
+                certificate.draw(some)
+                found = self.evaluator.units.natural(certificate.estimate())
+            except OutOfTimeError:
+                if found is None:
+                    raise
+                return found
+            each = (time.perf_counter() - started) / some
+            if not self._aimed:
+                if some >= min(n, room):
+                    return found
+                n -= some
+                continue
+            ratio = float(np.max(np.asarray(found.half_width) / self._target(found)))
+            if ratio <= 1.0:
                 return found
             # Independent draws: errors fall like 1/√n.
             n = int(certificate.n_evaluations * min(1.1 * ratio**2 - 1.0, 3.0)) + 1
-            n = max(n, Certificate.fewest)

@@ -17,6 +17,7 @@ import pytest
 import sending
 
 import nestquad as nq
+from nestquad.evaluate import _evaluator
 
 # Processes that are forked from one that has imported everything start at once.
 CONTEXT = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
@@ -128,6 +129,18 @@ def test_a_killed_worker_does_not_change_the_answer(method, tmp_path):
     assert os.path.exists(file)
     assert together.value == alone.value
     assert together.n_evaluations == alone.n_evaluations
+
+
+def test_a_pool_that_was_broken_before():
+    with ProcessPoolExecutor(1, mp_context=CONTEXT) as pool:
+        assert pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).exception()
+        with pytest.warns(nq.NestquadWarning, match="died"):
+            found = nq.estimate(
+                nq.problems.synthetic(), method="nmc", budget=300, executor=pool, rng=0
+            )
+    assert (
+        found.value == nq.estimate(nq.problems.synthetic(), method="nmc", budget=300, rng=0).value
+    )
 
 
 def kills_every_process(x, theta):
@@ -270,15 +283,32 @@ def test_a_module_that_workers_cannot_import(tmp_path):
     assert found.value == alone.value
 
 
+BEGUN, FREE = threading.Event(), threading.Event()
+
+
+def hold():
+    BEGUN.set()
+    FREE.wait(20)
+
+
 @pytest.mark.filterwarnings("ignore")  # of Dask and what it imports
-def test_dask_without_workers_is_not_waited_for():
+@pytest.mark.parametrize("workers", [0, 1])
+def test_dask_without_free_workers_is_not_waited_for(workers):
     distributed = pytest.importorskip("distributed")
+    FREE.clear()
     with (
         distributed.LocalCluster(
-            n_workers=0, processes=False, dashboard_address=":0", silence_logs=50
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=":0",
+            silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
+        if workers:
+            held = client.submit(hold, pure=False)
+            BEGUN.wait(20)
         started = time.perf_counter()
         with pytest.raises(nq.EvaluationError, match="time ran out"):
             nq.estimate(
@@ -286,6 +316,25 @@ def test_dask_without_workers_is_not_waited_for():
                 executor=client.get_executor(),
             )  # fmt: skip
         assert time.perf_counter() - started < 5.0  # without the limit it waits for ever
+        FREE.set()
+        if workers:
+            held.result()
+
+
+def test_waiting_for_workers_is_said(monkeypatch):
+    monkeypatch.setattr(_evaluator, "_PATIENCE", 0.2)
+    said = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(time.sleep, 0.7)
+        with pytest.warns(nq.NestquadWarning, match="No worker") as caught:
+            found = nq.estimate(
+                closure_problem(), method="nmc", budget=300, rng=0, executor=pool,
+                progress=lambda done, total, message: said.append((done, message)),
+            )  # fmt: skip
+    assert len(caught) == 1
+    assert "waiting" in said[0][1]
+    assert "waiting" not in said[-1][1]
+    assert found.value == nq.estimate(closure_problem(), method="nmc", budget=300, rng=0).value
 
 
 @pytest.mark.parametrize("returned", [None, 3])
@@ -296,3 +345,23 @@ def test_an_executor_without_futures_is_refused(returned):
 
     with pytest.raises(nq.InputError, match=r"executor.*Future"):
         nq.estimate(nq.problems.synthetic(), budget=300, rng=0, executor=NoFutures())
+
+
+class Mixed(Inline):
+    """Returns the result of another task, or none at all."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change, self.last = change, None
+
+    def submit(self, call, *args):
+        future, found = Future(), super().submit(call, *args)
+        future.set_result(self.change(self.last or found.result()))
+        self.last = found.result()
+        return future
+
+
+@pytest.mark.parametrize("change", [lambda done: done, lambda done: None, lambda done: done.values])
+def test_an_executor_that_mixes_up_results(change):
+    with pytest.raises(nq.EvaluationError, match="executor returned"):
+        nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0, executor=Mixed(change))

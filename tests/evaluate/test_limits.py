@@ -275,3 +275,20 @@ def test_what_workers_have_begun_at_the_deadline_is_an_answer():
         )
     assert est.status == "time"
     assert est.n_evaluations == 2
+
+
+def test_time_that_learning_cannot_use_goes_to_the_plain_rule(monkeypatch):
+    # A learner whose first turn takes a third of the time has no second one.
+    learned = nq.JointLattice.analyze
+
+    def analyze(self, evaluations, last=None):
+        time.sleep(0.6)
+        return learned(self, evaluations, last)
+
+    monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
+    problem = nq.problems.health()
+    nq.estimate(problem, method="nqmc", budget=100, rng=0)  # imports take time as well
+    est = nq.estimate(problem, max_seconds=2.0, rng=0)
+    assert est.n_evaluations > 4096  # 160 where the rest of the time is not used
+    assert abs(est.value - problem.exact) <= est.half_width
+    assert est.status in ("time", "limit")

@@ -228,7 +228,10 @@ def test_another_version_is_refused(stored, tmp_path, key, value, match):
 
 def test_a_damaged_manifest_and_other_folders_are_refused(stored, tmp_path):
     (stored / "manifest.json").write_text("{")
-    refused(tmp_path, "damaged")
+    refused(tmp_path, "cannot be read")
+    later = {"format": "nestquad store", "version": 2, "nestquad": "9.0", "other": "fields"}
+    (stored / "manifest.json").write_text(json.dumps(later))
+    refused(tmp_path, r"version 2, written by nestquad '9.0'")
     (stored / "manifest.json").unlink()
     refused(tmp_path, "other things")
     refused(tmp_path, "is a file", store=__file__)
@@ -535,7 +538,7 @@ def test_damage_of_other_kinds_is_refused(stored, tmp_path):
     for file in (folder / "points.json", stored / "manifest.json"):
         text = file.read_text()
         file.write_text("[" * 100_000)
-        with pytest.raises(nq.InputError, match="damaged"):
+        with pytest.raises(nq.InputError, match="cannot be read"):
             run(stored)
         file.write_text(text)
     shutil.rmtree(folder)
@@ -558,3 +561,58 @@ def test_a_full_disk_before_the_first_chunk(tmp_path, monkeypatch):
     with pytest.raises(nq.EvaluationError, match="No space left"):
         nq.estimate(counting_problem()[0], budget=100, rng=3, store=tmp_path / "store")
     assert not list(tmp_path.rglob(".tmp-*"))
+
+
+def test_a_chunk_out_of_reach_is_not_deleted(tmp_path, monkeypatch):
+    options = {"method": "nmc", "budget": 100, "rng": 3, "store": tmp_path / "store"}
+    first = nq.estimate(counting_problem()[0], **options)
+    before = {file: file.read_bytes() for file in files(tmp_path)}
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.warns(nq.NestquadWarning, match="cannot be read"):
+            unread = nq.estimate(counting_problem()[0], **options)
+    assert unread.value == first.value
+    assert {file: file.read_bytes() for file in before} == before
+    again = nq.estimate(counting_problem()[0], **options)
+    assert again.diagnostics["n_reused"] == first.n_evaluations
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs another user")
+def test_a_store_that_one_may_only_read(tmp_path):
+    # What is complete is read; what has to be written ends with an error that says so.
+    options = {"method": "nqmc", "rng": 3, "store": tmp_path / "store"}
+    first = nq.estimate(counting_problem()[0], budget=400, **options)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        (tmp_path / "store").chmod(0o555)
+        for folder in (tmp_path / "store").glob("points-*"):
+            folder.chmod(0o555)
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        lines = []
+        for budget in (400, 4000):
+            try:
+                lines.append(
+                    repr(nq.estimate(counting_problem()[0], budget=budget, **options).value)
+                )
+            except nq.EvaluationError as error:
+                lines.append(str(error))
+        os.write(write_end, "\n".join(lines).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    value, message = os.read(read_end, 10_000).decode().split("\n")
+    assert float(value) == first.value
+    assert "cannot be written (Permission denied)" in message
+    for folder in (tmp_path / "store", *(tmp_path / "store").glob("points-*")):
+        folder.chmod(0o755)
+    found = nq.estimate(counting_problem()[0], budget=4000, **options)
+    assert (
+        found.value == nq.estimate(counting_problem()[0], method="nqmc", budget=4000, rng=3).value
+    )

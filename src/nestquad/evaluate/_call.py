@@ -19,8 +19,22 @@ _FAILURES = (Exception, SystemExit)
 _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
+class CountedG:
+    """The g of a problem, and the number of points that it got: also where it is called again."""
+
+    def __init__(self, problem: NestedExpectation) -> None:
+        self._g, self.n_points = problem.g, 0
+
+    def __call__(self, x: Array, theta: Array) -> Any:
+        self.n_points += 1 if x.ndim == 1 else max(len(x), len(theta)) * x.shape[1]
+        assert self._g is not None
+        return self._g(x, theta)
+
+
 @blas_threads_of_the_user()
-def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0) -> Array:
+def call_g(
+    problem: NestedExpectation, g: CountedG, x: Array, theta: Array, retries: int = 0
+) -> Array:
     """g on a block, checked, as (T, N), or (T, N, p) if g has an axis of outputs.
 
     Shapes
@@ -38,16 +52,16 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
     # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
     x.flags.writeable = theta.flags.writeable = False
     if not problem.vectorized:
-        return _point_by_point(problem.g, x, theta, retries)
+        return _point_by_point(g, x, theta, retries)
     shape = (theta.shape[0], x.shape[1])
     try:
-        values = _as_real("g", problem.g(x, theta))
+        values = _as_real("g", g(x, theta))
     except EvaluationError:
         raise
     except _FAILURES as error:
         if not retries:
-            raise _locate_failure(problem.g, x, theta, error) from error
-        values = _retry_halves(problem.g, x, theta, retries)
+            raise _locate_failure(g, x, theta, error) from error
+        values = _retry_halves(g, x, theta, retries)
     _check_shape(values, x, theta)
     if values.shape[:2] != shape:
         if problem.noisy:
@@ -56,10 +70,10 @@ def call_g(problem: NestedExpectation, x: Array, theta: Array, retries: int = 0)
                 advice="With noisy=True every point has noise of its own, so g has to return a "
                 "value for each, also where it ignores x or theta.",
             )
-        _refuse_lost_axes(problem.g, x, theta, values)
+        _refuse_lost_axes(g, x, theta, values)
         values = np.broadcast_to(values, shape + values.shape[2:])
     if not np.isfinite(values).all():
-        values = _retry_points(problem.g, x, theta, values, retries)
+        values = _retry_points(g, x, theta, values, retries)
     # One memory layout: numpy adds numbers up in an order that depends on it, and the same seed
     # has to give the same bits however the work was cut.
     return np.ascontiguousarray(values)
@@ -150,21 +164,24 @@ def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 def _refuse_lost_axes(g: _G, x: Array, theta: Array, values: Array) -> None:
     """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
 
-    Both return a 1 where T or N was expected. Only the second changes when it sees another point
-    of that axis alone; several are tried, since g may well be 0 at some of them.
+    Both return a 1 where T or N was expected. Only the second has another value when it sees a
+    single point; several are tried, since g may well be 0 at some of them.
     """
     shape = (theta.shape[0], x.shape[1])
-    for axis in np.flatnonzero(np.array(values.shape[:2]) != shape):
-        for i in np.linspace(0, shape[axis] - 1, _TRIALS + 1, dtype=int)[1:]:
-            one = (x[[i % x.shape[0]]], theta[[i]]) if axis == 0 else (x[:, i : i + 1], theta)
-            again = _as_real("g", g(*one))
-            if again.shape != values.shape or not np.allclose(again, values, rtol=1e-9, atol=0.0):
-                raise EvaluationError(
-                    f"g returned an array of shape {values.shape} for x of shape {x.shape} and "
-                    f"theta of shape {theta.shape}, and its values depend on the axis that it "
-                    f"dropped; expected {shape}",
-                    advice=_INDEX_ADVICE,
-                )
+    places = [np.linspace(0, n - 1, min(n, _TRIALS + 1), dtype=int)[1:] for n in shape]
+    trials = max(map(len, places))
+    for t, n in zip(
+        *(np.resize(place if len(place) else 0, trials) for place in places), strict=True
+    ):
+        again = _as_real("g", g(x[[t % len(x)], n : n + 1], theta[[t]]))
+        there = values[[t % len(values)], n % values.shape[1]][None]
+        if again.shape != there.shape or not np.allclose(again, there, rtol=1e-9, atol=0.0):
+            raise EvaluationError(
+                f"g returned an array of shape {values.shape} for x of shape {x.shape} and "
+                f"theta of shape {theta.shape}, and its values depend on the axis that it "
+                f"dropped; expected {shape}",
+                advice=_INDEX_ADVICE,
+            )
 
 
 _G: TypeAlias = Callable[[Array, Array], Any]

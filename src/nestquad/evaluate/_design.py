@@ -118,9 +118,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Design:
-    """The grids that a method asks for: one, or one for each level."""
+    """The grids that a method asks for: one, or one for each level.
+
+    `seconds` are those that its turn promises to take, where the method knows better than from the
+    size and duration of the last turn.
+    """
 
     grids: tuple[Grid, ...] = field(default=())
+    seconds: float | None = field(default=None, compare=False, kw_only=True)
 
     def needs(self) -> list[tuple[Grid, Array]]:
         """For each kind of points, a grid on them and how many x each of its θ has."""

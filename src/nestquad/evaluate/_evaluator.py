@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import EvaluationError, NestquadError
+from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
 from nestquad.evaluate._chunks import (
     CHUNK_POINTS,
     MEMORY,
@@ -27,7 +29,7 @@ from nestquad.evaluate._chunks import (
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._sending import UnpackingError
 from nestquad.evaluate._store import Store
-from nestquad.evaluate._task import InnerRule, Task, run_task
+from nestquad.evaluate._task import Done, InnerRule, Task, run_task
 from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
@@ -39,6 +41,9 @@ _MOST_TASK_POINTS = 1 << 24
 _AHEAD = 3
 # Interval at which workers are asked, after the deadline, whether they are still there.
 _LATE_SECONDS = 1.0
+# Seconds without a result after which workers are asked whether any has begun: processes and
+# workers of Dask take a few to start.
+_PATIENCE = 10.0
 
 
 @dataclass
@@ -85,6 +90,7 @@ class Evaluator:
     n_reused: int = 0
     n_checked: int = 0
     stopped: str | None = None
+    waiting: bool = False
     _tables: dict[Grid, ValueTable] = field(default_factory=dict)
     folded: dict[Grid, Array] = field(default_factory=dict)
     in_units: bool = True
@@ -206,7 +212,7 @@ class Evaluator:
                 if self._time_is_up():
                     return
                 try:
-                    self._finish(task, job, *run_task(job.own(task), job.span))
+                    self._finish(task, job, run_task(job.own(task), job.span))
                 except EvaluationError as error:
                     error.n_completed = self.n_evaluations
                     raise
@@ -258,7 +264,8 @@ class Evaluator:
     def _give_up(self, task: Task, queue: deque[Job], workers: Workers) -> None:
         """After the deadline: drop the jobs from the first that no worker has begun."""
         waiting = [i for i, job in enumerate(queue) if job.values is None]
-        waiting = waiting[workers.begun_at_most :]
+        if workers.cancels_all:
+            waiting = waiting[workers.begun([f for i in waiting if (f := queue[i].future)]) :]
         first = next((i for i in waiting if queue[i].cancelled()), None)
         if first is None:
             return
@@ -269,14 +276,18 @@ class Evaluator:
     def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
         """Wait for some job, but not past the deadline, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
+        futures = [f for f in open_jobs if f is not None]
         left = self.deadline - time.perf_counter()
-        timeout = None if left == np.inf else left if left > 0.0 else _LATE_SECONDS
-        done, _ = wait([f for f in open_jobs if f is not None], timeout, FIRST_COMPLETED)
+        timeout = min(left, _PATIENCE) if left > 0.0 else _LATE_SECONDS
+        done, _ = wait(futures, timeout, FIRST_COMPLETED)
+        if not done and timeout == _PATIENCE:
+            self._say_waiting(workers, futures)
+        self.waiting = self.waiting and not done
         failure: NestquadError | None = None
         for future in done:
             job = open_jobs[future]
             try:
-                values, seconds = future.result()
+                found = future.result()
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
                 job.submit(task, workers)
@@ -299,9 +310,21 @@ class Evaluator:
                 failure.__cause__ = error
             else:
                 workers.worked()
-                self._finish(task, job, values, seconds)
+                self._finish(task, job, found)
         if failure is not None:
             raise failure
+
+    def _say_waiting(self, workers: Workers, futures: list[Future[Done]]) -> None:
+        """Tell the user, once in words and else in the progress, that no worker is free."""
+        waited, self.waiting = self.waiting, not workers.begun(futures)
+        if self.waiting and not waited:
+            warnings.warn(
+                f"No worker of the executor has begun a task for {_PATIENCE:.0f} s: all are busy, "
+                "or there are none. The estimation waits; max_seconds would limit that.",
+                NestquadWarning,
+                stacklevel=2,
+            )
+        self.on_progress(self.n_evaluations)
 
     def _save(self, task: Task, jobs: Iterable[Job]) -> None:
         """After a failure or Ctrl-C: store the jobs that workers have begun."""
@@ -310,13 +333,20 @@ class Evaluator:
         for job in jobs:
             if job.values is None and job.future is not None and not job.cancelled():
                 try:
-                    values, seconds = job.future.result()
+                    found = job.future.result()
                 except Exception:  # the first failure is the one to report
                     continue
-                self._finish(task, job, values, seconds)
+                self._finish(task, job, found)
 
-    def _finish(self, task: Task, job: Job, values: Array, seconds: float) -> None:
-        job.values = values
+    def _finish(self, task: Task, job: Job, found: Done) -> None:
+        if not isinstance(found, Done) or found.span != job.span:
+            came = getattr(found, "span", shown(found))
+            raise EvaluationError(
+                f"the executor returned {came} for {job.span}",
+                advice="A future has to have the result of its own task.",
+            )
+        job.values = values = found.values
+        self.n_checked += found.n_again
         # Rules that need no points yield views in place of inner points: outputs are what is left.
         if self._outputs is None:
             self._outputs = values.shape[2:]
@@ -333,7 +363,7 @@ class Evaluator:
             self.store.table(task.grid).write(job.span, values)
         if self.glimpse is None:
             self.glimpse = values[0, 0] if job.reduced else values[0].mean(axis=0)
-        self._pace.observe(job.span.size, seconds)
+        self._pace.observe(job.span.size, found.seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 

@@ -8,7 +8,9 @@ import datetime
 import dis
 import enum
 import functools
+import gc
 import hashlib
+import importlib.util
 import random
 import sys
 import types
@@ -63,7 +65,7 @@ def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
     of the functions and classes it uses, and of what it takes from modules of the user; and
     constants in closures, defaults, attributes and globals: numbers, text, arrays, tensors, tables,
     parameters of models, and attributes of objects. It does not cover what g itself changes, such
-    as a counter, modules imported inside g, files or compiled code: a store evaluates g again at a
+    as a counter, what it looks up by text, files or compiled code: a store evaluates g again at a
     few points for those.
     """
     theta, x = _probe(problem)
@@ -199,10 +201,12 @@ class _Feeder:
         elif isinstance(value, type):
             self._say(f"{value.__module__}.{value.__qualname__}")
             self._class(value)
-        elif isinstance(value, types.ModuleType | np.ufunc):
+        elif isinstance(value, types.ModuleType):
             self._say(value.__name__)
         elif parts := _parts(value):
             self._items(parts)
+            if not is_installed(type(value).__module__):  # a decorator that is a class
+                self._instance(value)
         elif isinstance(value, enum.Enum):
             self._items((f"{type(value).__qualname__}.{value.name}", value.value))
         elif isinstance(value, _VALUES):
@@ -234,7 +238,7 @@ class _Feeder:
             self._written |= writes.attributes
         self.feed((function.__defaults__, function.__kwdefaults__))
         used = used_by(function)
-        used |= _of_modules(code, used)
+        used |= _of_modules(code, used, function.__globals__.get("__package__"))
         used |= {f".{k}": v for k, v in vars(function).items() if not k.startswith("_")}
         for name in sorted(used):
             if writes.may_change(name.rpartition(".")[2], used[name]):
@@ -246,7 +250,8 @@ class _Feeder:
         """The methods and constants of the user's own classes, and what the methods change."""
         own = [
             item
-            for c in reversed(kind.__mro__)
+            for one in (type(kind), kind)  # a metaclass has methods as well
+            for c in reversed(one.__mro__)
             if not is_installed(c.__module__)
             for item in sorted(vars(c).items())
         ]
@@ -312,6 +317,8 @@ def _parts(value: Any) -> tuple[Any, ...]:
         owner = getattr(value, "__self__", None)
         bound = () if isinstance(owner, types.ModuleType) else (owner,)
         return (str(getattr(value, "__module__", "")), value.__name__, *bound)
+    if isinstance(value, np.ufunc):  # of np.frompyfunc, which has no other way to its function
+        return (value.__name__, *(f for f in gc.get_referents(value) if callable(f)))
     try:  # functools.wraps, jax.jit, lru_cache
         return (value.__wrapped__,)
     except Exception:
@@ -352,22 +359,45 @@ def _is_own(value: Any) -> bool:
     return isinstance(value, types.ModuleType) and not is_installed(value.__name__)
 
 
-def _of_modules(code: types.CodeType, used: dict[str, Any]) -> dict[str, Any]:
-    """What a function takes from modules of the user, as in ``helpers.cost(x)``, by dotted name."""
+def _of_modules(code: types.CodeType, used: dict[str, Any], package: str | None) -> dict[str, Any]:
+    """What a function takes from modules of the user, as in ``helpers.cost(x)``, by dotted name.
+
+    Modules that the function imports itself are imported, as they are by its first call.
+    """
     found: dict[str, Any] = {}
-    name, value = "", None
-    for step in dis.get_instructions(code):
-        if step.opname in _LOADS:
-            name, value = str(step.argval), used.get(step.argval)
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _is_own(value):
-            name, value = f"{name}.{step.argval}", vars(value).get(step.argval)
+    known = {name: value for name, value in used.items() if _is_own(value)}
+    name, value, source = "", None, None
+    steps = list(dis.get_instructions(code))
+    for i, step in enumerate(steps):
+        own = str(step.argval)
+        if step.opname == "IMPORT_NAME":
+            name, value = own, _imported(own, steps[i - 2].argval, steps[i - 1].argval, package)
+            source = value
+        elif step.opname == "IMPORT_FROM" and source is not None:
+            name, value = f"{name}.{own}", getattr(source, own, None)
             found[name] = value
-        else:
+        elif step.opname.startswith("STORE_") and _is_own(value):
+            known[own] = value
+        elif step.opname.startswith("LOAD_FAST") or step.opname in _LOADS:
+            own = step.argval[-1] if isinstance(step.argval, tuple) else own
+            name, value = own, known.get(own)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and _is_own(value):
+            name, value = f"{name}.{own}", vars(value).get(own)
+            found[name] = value
+        elif step.opname not in ("SWAP", "POP_TOP"):  # between ``import a.b`` and ``as c``
             name, value = "", None
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            found |= _of_modules(inner, used)
+            found |= _of_modules(inner, known, package)
     return found
+
+
+def _imported(name: str, level: int, names: Any, package: str | None) -> Any:
+    """A module of the user as an import statement sees it; None for others."""
+    with contextlib.suppress(Exception, SystemExit):
+        if level or not is_installed(name):
+            return __import__(name, {"__package__": package}, None, names or (), level)
+    return None
 
 
 class _Writes:
@@ -431,5 +461,9 @@ def is_installed(module: str | None) -> bool:
     name = (module or "").partition(".")[0]
     if name in sys.stdlib_module_names and name != "__main__":
         return True
-    file = getattr(sys.modules.get(module or ""), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
+    loaded = sys.modules.get(module or "")
+    file = getattr(loaded, "__file__", None)
+    if loaded is None and name.isidentifier():
+        with contextlib.suppress(ImportError, ValueError):
+            file = getattr(importlib.util.find_spec(name), "origin", None)
+    return "site-packages" in (file or "") or "dist-packages" in (file or "")

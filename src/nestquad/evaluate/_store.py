@@ -301,7 +301,7 @@ class StoredTable:
         self._names[span] = name
 
     def _load(self, chunk: Span) -> Array | None:
-        """The values of a chunk; None, with a warning, if the file is damaged."""
+        """The values of a chunk; None, with a warning, if the file is damaged or out of reach."""
         if chunk in self._cache:
             self._cache.move_to_end(chunk)
             return self._cache[chunk]
@@ -314,14 +314,17 @@ class StoredTable:
             if values.dtype != np.float64 or values.shape[:2] != chunk.shape:
                 raise ValueError(f"it has shape {values.shape}")
         except (OSError, ValueError, EOFError) as error:
+            unread = isinstance(error, OSError)  # a disk of the network may be back tomorrow
+            state = "cannot be read" if unread else "is damaged"
             warnings.warn(
-                f"{file} is damaged ({error}); outer points {chunk.t0} to {chunk.t1 - 1}, inner "
-                f"points {chunk.n0} to {chunk.n1 - 1} are evaluated again.",
+                f"{file} {state} ({_reason(error)}); outer points {chunk.t0} to {chunk.t1 - 1}, "
+                f"inner points {chunk.n0} to {chunk.n1 - 1} are evaluated again.",
                 NestquadWarning,
                 stacklevel=2,
             )
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+            if not unread:
+                with contextlib.suppress(OSError):
+                    file.unlink(missing_ok=True)
             del self._names[chunk]
             self._index()
             return None
@@ -385,7 +388,7 @@ def _reason(error: Exception) -> str:
 def _unwritten(store: Path, error: OSError) -> EvaluationError:
     return EvaluationError(
         f"the store in {str(store)!r} cannot be written ({_reason(error)})",
-        advice="What is there is intact: make room, and the same call continues.",
+        advice="Once the folder can be written, the same call continues with what is in it.",
     )
 
 
@@ -394,13 +397,23 @@ def _json(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(content, dict):
             return content
-    except (OSError, ValueError, RecursionError):
-        pass
-    raise InputError("store", f"{str(file)!r}, which is damaged", "JSON", _OTHER_FOLDER)
+        reason = "it holds no object"
+    except (OSError, ValueError, RecursionError) as error:
+        reason = _reason(error)
+    found = f"{str(file)!r}, which cannot be read ({reason})"
+    raise InputError("store", found, "JSON of a store", _OTHER_FOLDER)
 
 
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file)
+    if content.get("format") == _FORMAT and content.get("version") != _VERSION:
+        raise InputError(
+            "store",
+            f"{str(file.parent)!r} of format version {shown(content.get('version'))}, written by "
+            f"nestquad {shown(content.get('nestquad'))}",
+            f"format version {_VERSION}, which this nestquad reads",
+            _OTHER_FOLDER,
+        )
     entropy, problem = content.get("stream"), content.get("problem")
     whole = isinstance(entropy, list) and all(type(one) is int and one >= 0 for one in entropy)
     if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
@@ -414,13 +427,6 @@ def _refuse_another(
     folder: Path, stored: dict[str, Any], given: dict[str, Any], stream: Stream
 ) -> None:
     where = f"the store in {str(folder)!r}"
-    if stored.get("version") != _VERSION:
-        raise InputError(
-            "store",
-            f"{where} of format version {stored.get('version')}",
-            f"format version {_VERSION}, which this nestquad reads",
-            _OTHER_FOLDER,
-        )
     if _minor(stored.get("nestquad")) != _minor(given["nestquad"]):
         raise InputError(
             "store",

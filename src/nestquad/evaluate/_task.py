@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from nestquad._typing import Array
-from nestquad.evaluate._call import call_g, joined
+from nestquad.evaluate._call import CountedG, call_g, joined
 from nestquad.evaluate._chunks import chunks, keep_freed_memory, row_end
 from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._points import InnerPoints, inner_points, outer_points
@@ -69,7 +69,7 @@ class Task:
     def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
         return Parcel, (self.payload,)
 
-    def values(self, span: Span) -> Array:
+    def values(self, span: Span, g: CountedG) -> Array:
         """g on a span, in blocks of bounded size: (T, N[, p])."""
         width = max(1, min(span.n1 - span.n0, self.block_points))
         rows = max(1, self.block_points // width)
@@ -82,7 +82,7 @@ class Task:
             for n0 in range(span.n0, span.n1, width):
                 block = Span(t0, t1, n0, min(n0 + width, span.n1))
                 x = inner_points(self.problem, self.grid, theta, block).x
-                row.append(call_g(self.problem, x, theta, self.retries))
+                row.append(call_g(self.problem, g, x, theta, self.retries))
             parts.append(joined(row, axis=1))
             t0 = t1
         return joined(parts)
@@ -96,26 +96,37 @@ class Task:
         theta = outer_points(self.problem, self.grid, span.t0, span.t1).theta
         return self.rule.reduce(values, span, inner_points(self.problem, self.grid, theta, span))
 
-    def __call__(self, span: Span) -> Array:
+    def __call__(self, span: Span, g: CountedG) -> Array:
         if self.rule is None:
-            return self.values(span)
+            return self.values(span, g)
         parts = []
         for block in chunks(span, self.block_points, whole_rows=self.rule.whole_rows):
             if self.rule.whole_rows is None or block.size > self.block_points:
-                parts.append(self.reduce(self.values(block), block))
+                parts.append(self.reduce(self.values(block, g), block))
             else:  # points are needed twice, and are expensive
                 theta = outer_points(self.problem, self.grid, block.t0, block.t1).theta
                 points = inner_points(self.problem, self.grid, theta, block)
-                values = call_g(self.problem, points.x, theta, self.retries)
+                values = call_g(self.problem, g, points.x, theta, self.retries)
                 parts.append(self.rule.reduce(values, block, points))
         return joined(parts)
 
 
-def run_task(task: Task | Parcel, span: Span) -> tuple[Array, float]:
-    """Evaluate a span; returns values and seconds."""
+@dataclass(frozen=True)
+class Done:
+    """Values of a span, the seconds that they took, and how many points g got more than once."""
+
+    span: Span
+    values: Array
+    seconds: float
+    n_again: int
+
+
+def run_task(task: Task | Parcel, span: Span) -> Done:
+    """Evaluate a span."""
     if isinstance(task, Parcel):
         task = Task(*task.content())
     keep_freed_memory()
     started = time.perf_counter()
-    found = task(span)
-    return found, time.perf_counter() - started
+    g = CountedG(task.problem)
+    values = task(span, g)
+    return Done(span, values, time.perf_counter() - started, g.n_points - span.size)

@@ -15,7 +15,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
-from nestquad.evaluate._task import Task, run_task
+from nestquad.evaluate._task import Done, Task, run_task
 
 # Pools that may break in a row before any chunk is finished.
 _MOST_BROKEN = 3
@@ -51,11 +51,26 @@ class Workers:
             self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
         return self._count
 
-    @property
-    def begun_at_most(self) -> int:
-        """Tasks that may have begun although their futures can still be cancelled, as with Dask."""
+    def begun(self, futures: list[Future[Any]]) -> int:
+        """Tasks that have begun; with Dask they can be cancelled all the same."""
         client = getattr(self._executor, "_client", None)
-        return 0 if client is None else int(sum(client.nthreads().values()))
+        if client is None:
+            return sum(future.running() or future.done() for future in futures)
+
+        def executing(dask_scheduler: Any) -> set[Any]:  # by value: it may not know of nestquad
+            workers = dask_scheduler.workers.values()
+            return {task.key for worker in workers for task in worker.executing}
+
+        keys = {future.key for future in self._executor._futures}  # type: ignore[attr-defined]
+        try:
+            return len(keys & client.run_on_scheduler(executing))
+        except Exception:  # a scheduler that runs no code of others
+            return min(len(futures), self.count)
+
+    @property
+    def cancels_all(self) -> bool:
+        """Whether futures of tasks that have begun can be cancelled, as with Dask."""
+        return hasattr(self._executor, "_client")
 
     @property
     def separate(self) -> bool:
@@ -69,6 +84,7 @@ class Workers:
                 found = self._executor.submit(call, *args)
             except BrokenExecutor as error:
                 self.replace(self.generation, error)
+                continue
             except NestquadError:
                 raise
             except Exception as error:
@@ -132,7 +148,7 @@ class Job:
     again: bool = False
     by_value: bool = False
     values: Array | None = None
-    future: Future[tuple[Array, float]] | None = None
+    future: Future[Done] | None = None
     generation: int = 0
 
     @property

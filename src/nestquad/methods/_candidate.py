@@ -18,11 +18,12 @@ from nestquad.points import Stream
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with its last turn, or with the error that made it fail."""
+    """A method with its last turn, or with the error that made it fail, and how long it took."""
 
     method: Method[Any]
     turn: Turn[Any] | None
     failure: NestquadError | None = None
+    seconds: float = 0.0
 
     @property
     def n(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
@@ -41,8 +42,9 @@ class Portfolio(Design):
     reason: str = field(default="", compare=False)
 
     @classmethod
-    def of(cls, parts: Parts, reason: str = "") -> Portfolio:
-        return cls(tuple(grid for _, design in parts for grid in design.grids), parts, reason)
+    def of(cls, parts: Parts, reason: str = "", seconds: float | None = None) -> Portfolio:
+        grids = tuple(grid for _, design in parts for grid in design.grids)
+        return cls(grids, parts, reason, seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Auto(Method[Race]):
 
     Without a budget, time counts instead of evaluations. `NQMC` goes first, and learning begins
     when it promises to be faster, which depends on the time that g takes. Both promises stand in
-    the notes.
+    the notes. With a limit on seconds alone, `NQMC` also has the time that learning cannot use.
 
     Parameters
     ----------
@@ -136,11 +138,14 @@ class Auto(Method[Race]):
             pilot = next(_planned(problem, goal, methods, first=True), None)
             if pilot is not None:
                 return Portfolio.of((*portfolio.parts, pilot), reason)
+        # With time alone, what does not end in time is not begun: the plain rule has the rest.
+        alone = hurried and not goal.half_width
+        rest = (goal.seconds or 0.0) if alone else np.inf
         if len(present) == 1:
             pilots = _pilots(problem, goal, tuple(learners), present[0])
-            if pilots:
+            if pilots and present[0].seconds * len(pilots) <= rest:
                 parts = _checked(problem, goal, present[0], portfolio.parts, pilots)
-                return Portfolio.of(parts, reason)
+                return Portfolio.of(parts, reason, rest if alone else None)
         standing = last.state.standing()
         if not standing and last.state.candidates[0].failure:
             raise last.state.candidates[0].failure
@@ -154,14 +159,22 @@ class Auto(Method[Race]):
         if goal.adaptive and last.final:
             return None
         standing.sort(key=lambda one: one.needs(target) if goal.adaptive else one.promise(left))
+        best = min(one.half_width for one in believed) if alone else standing[0].half_width
         for candidate in standing:
-            if not goal.adaptive and candidate.promise(left) > standing[0].half_width:
-                break
-            design = _continued(problem, goal, candidate, left)
-            if design is not None:
-                grown = {candidate.method.name: design}
-                parts = tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts)
-                return Portfolio.of(_witnessed(parts), reason)
+            is_plain = alone and isinstance(candidate.method, NQMC)
+            more = rest / last.state.seconds if is_plain else left
+            if (alone or not goal.adaptive) and candidate.promise(more) > best:
+                continue
+            design = _continued(problem, goal, candidate, more)
+            if design is None:
+                continue
+            new = design.n_evaluations - candidate.n
+            takes = new * (last.state.seconds if is_plain else candidate.seconds / candidate.n)
+            if takes > rest:
+                continue
+            grown = {candidate.method.name: design}
+            parts = tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts)
+            return Portfolio.of(_witnessed(parts), reason, takes if alone else None)
         return None
 
     def analyze(self, evaluations: Evaluations, last: Turn[Race] | None = None) -> Turn[Race]:
@@ -241,7 +254,7 @@ def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> tuple[Desig
     # Predictions from few points are poor, and a tenth of the time that learning takes at least is
     # not much to pay for better ones.
     early = state.seconds * plain.n < 0.1 * _OVERHEAD
-    if ample or (own > other and not early):
+    if not early and (ample or own > other):
         return None, reason
     return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn), reason
 
@@ -379,8 +392,10 @@ def _analyzed(
     last = None if known is None else known.turn
     if known is not None and (last is None or last.design == design):
         return known
+    started = time.perf_counter()
     try:
-        return Candidate(method, method.analyze(Evaluations(evaluations.evaluator, design), last))
+        turn = method.analyze(Evaluations(evaluations.evaluator, design), last)
+        return Candidate(method, turn, seconds=time.perf_counter() - started)
     except (NumericalError, UnsupportedError, OutsideDomainError, OutOfTimeError) as error:
         late = last if isinstance(error, OutOfTimeError) else None
         return Candidate(method, late, None if late else error)

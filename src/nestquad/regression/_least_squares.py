@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._polynomials import Score, ScoreTable, Term
@@ -130,6 +131,7 @@ def pieces(
     """
     memory = np.empty((min(_TERMS, len(terms)), min(_BLOCK, n)))
     for some in blocks(n):
+        tick()
         for start in range(0, len(terms), _TERMS):
             which = slice(start, start + _TERMS)
             rows = memory[: len(terms[which]), : some.stop - some.start]

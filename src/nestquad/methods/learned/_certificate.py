@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import stdtrit
 
+from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.accuracy import order_of_smoothness, propagated, size_of, takes
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
@@ -366,10 +367,10 @@ class Certificate:
         inner = evaluations.inner(theta, (0, n), level).uniform
         assert inner is not None
         rows, x = np.repeat(uniform, m, axis=0), inner.reshape(n * m, -1)
-        cuts = range(0, n * m, _ROWS)
-        control = [
-            self.model.at(rows[i : i + _ROWS], x[i : i + _ROWS], cautious=True) for i in cuts
-        ]
+        control = []
+        for i in range(0, n * m, _ROWS):
+            tick()
+            control.append(self.model.at(rows[i : i + _ROWS], x[i : i + _ROWS], cautious=True))
         shift = (self.model.mean(uniform) - j)[:, None]
         weights = self._weights(inner)
         residuals = weights * (values - np.concatenate(control).reshape(n, m, p)) + shift
