@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from nestquad._checks import generator
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 
@@ -60,16 +61,8 @@ class Stream:
         """
         if isinstance(rng, Stream):
             return rng
-        try:
-            generator = np.random.default_rng(rng)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                "rng",
-                repr(rng),
-                "None, a non-negative integer, a SeedSequence or a numpy Generator",
-                "An integer makes the result reproducible.",
-            ) from error
-        return cls(tuple(int(n) for n in generator.integers(2**64, size=2, dtype=np.uint64)))
+        numbers = generator(rng).integers(2**64, size=2, dtype=np.uint64)
+        return cls(tuple(int(n) for n in numbers))
 
     def child(self, *path: int) -> Stream:
         """Independent stream named by a path of non-negative integers."""
