@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import instance
 from nestquad.plots import new_axes, to_png, to_svg
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
@@ -111,6 +112,7 @@ class Content:
     """Blocks of a report: one page of summary, then details."""
 
     def __init__(self, analysis: Analysis, currency: str = "£", effect: str = "QALYs") -> None:
+        instance("analysis", analysis, Analysis, "what voi.analyze returned")
         self.data, self.currency, self.effect = analysis, currency, effect
         self.wtp = analysis.outputs.wtps[0]
         self.has_effects = analysis.outputs.net_benefit is None

@@ -188,10 +188,10 @@ def _document(heading: str, blocks: Sequence[Block]) -> bytes:
 
 def save_voi_figures(folder: str | Path, analysis: Analysis) -> list[Path]:
     """Save every figure of the report as SVG and PNG; returns the files."""
-    folder = Path(folder)
+    folder, content = Path(folder), Content(analysis)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for block in Content(analysis).blocks():
+    for block in content.blocks():
         if isinstance(block, Drawing):
             for suffix, data in (("svg", block.svg), ("png", block.png)):
                 written.append(folder / f"{block.name}.{suffix}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import choice, shown
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._limits import check_table
 from nestquad.voi.table._numbers import AMBIGUOUS
@@ -72,15 +73,20 @@ def _or_raise(found: Cleaned) -> pd.DataFrame:
 
 
 def _opened(source: Source) -> tuple[str, bytes]:
-    if isinstance(source, tuple):
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], bytes):
         return source
+    if not isinstance(source, str | Path):
+        raise InputError("file", shown(source), "a path, or a name and bytes")
     path = Path(source)
+    if not path.is_file():
+        raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
     check_table(path.name, path)
     return path.name, path.read_bytes()
 
 
 def clean_csv(source: Source, kind: str) -> Cleaned:
     """`read_csv` with all bad cells instead of an error for the first."""
+    choice("kind", kind, KINDS)
     file, data = _opened(source)
     name = f"{kind} ({file})"
     try:
@@ -159,8 +165,6 @@ def clean_workbook(source: Source) -> dict[str, Cleaned]:
     """`read_workbook` with all bad cells instead of an error for the first."""
     pd = pandas()
     optional_module("openpyxl", "Reading a workbook", "voi")
-    if not isinstance(source, tuple) and not Path(source).is_file():
-        raise InputError("workbook", f"{str(source)!r}, which is not a file", "an .xlsx file")
     file, data = _opened(source)
     try:
         sheets = pd.read_excel(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 from nestquad.voi.table._tables import aligned, matched_options, number_table
@@ -89,7 +90,7 @@ class Outputs:
                 "the same options in both",
             )
         width = widths.popitem()[1]
-        options = tuple(map(str, self.options))
+        options = _names(self.options)
         if not options:
             options = tuple(map(str, next(iter(frames.values())).columns))
             if len(frames) > 1:
@@ -170,13 +171,21 @@ def as_outputs(outputs: Any) -> Outputs:
     return Outputs(net_benefit=outputs)
 
 
+def _names(options: Any) -> tuple[str, ...]:
+    """Names of options; none for None."""
+    if options is None:
+        return ()
+    if isinstance(options, str) or not isinstance(options, Iterable):
+        raise InputError("options", shown(options), "a name for each option, as ('usual', 'new')")
+    return tuple(map(str, options))
+
+
 def _wtp(wtp: ArrayLike) -> Array:
-    try:
-        values = np.atleast_1d(np.asarray(wtp, dtype=float))
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
-        raise InputError("wtp", repr(wtp), "a number or several, none negative", "As 20_000.")
+    expected = "a number or several, none negative"
+    values = np.atleast_1d(numbers("wtp", wtp, expected))
+    # Squares of net benefits have to be floats.
+    if values.ndim != 1 or not values.size or not ((values >= 0) & (values < 1e100)).all():
+        raise InputError("wtp", shown(wtp), expected, "As 20_000.")
     return values
 
 
