@@ -333,3 +333,21 @@ def test_curves_by_wtp_and_by_size(outputs, ax):
 def test_figures_that_are_refused(draw, words, ax):
     with pytest.raises(nq.InputError, match=words):
         draw(ax)
+
+
+def test_notebooks_show_names_as_text_and_numbers_as_they_are():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"<b>": rng.normal(size=50), "q": rng.normal(size=50)})
+    costs, effects = rng.normal(5.0, 1.0, (50, 2)), rng.normal(1.0, 1.0, (50, 2))
+    outputs = voi.Outputs(costs, effects, 2.0, options=("usual", "<i>new"))
+    shown = outputs._repr_html_()
+    assert "&lt;i&gt;new" in shown
+    assert f"{costs[:, 1].mean():,.6g}" in shown
+    analysis = voi.analyze(outputs, x, {"both": ["<b>", "q"]})
+    shown = analysis._repr_html_()
+    for word in ("&lt;b&gt;", "both", f"{voi.evpi(outputs).evpi[0]:,.4g}", "too few rows"):
+        assert word in shown
+    assert "<b>" not in shown
+    seen = voi.preview(x, costs, effects[:40])
+    assert "50 draws of &lt;b&gt;, q" in seen._repr_html_()
+    assert "40 rows of effects" in seen._repr_html_()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import instance
+from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
 from nestquad.result import plain
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CURVE, _FINE_CURVE = 13, 101
+# Rows in a notebook; the tables have all of them.
+_LEADING = 10
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,17 @@ class Analysis:
         curves = "evpi_curve evppi_curve evsi_curve"
         found = {name: getattr(self, name) for name in f"{names} {curves}".split()}
         return {name: table for name, table in found.items() if table is not None and len(table)}
+
+    def _repr_html_(self) -> str:
+        """EVPI, and EVPPI of the leading sets, in a notebook."""
+        rows = [("everything (EVPI)", *_shown(row, row.evpi), "") for row in self.evpi.itertuples()]
+        for table in (self.groups, self.singles):
+            leading = table.groupby("wtp", dropna=False, sort=False).head(_LEADING)
+            rows += [(r.pars, *_shown(r, r.evppi), r.flags) for r in leading.itertuples()]
+        options = ", ".join(self.outputs.options)
+        title = f"{self.outputs.n_rows:,} draws of {self.n_parameters} parameters; {options}"
+        head = ("knowing", "wtp", "value per person", "95 % interval", "flags")
+        return grid(title, head, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
@@ -262,6 +276,11 @@ def analyze(
         seed=rng,
         seconds=time.perf_counter() - started,
     )
+
+
+def _shown(row: Any, value: float) -> tuple[str, str, str]:
+    wtp = f"{row.wtp:,.6g}" if row.wtp == row.wtp else "–"
+    return wtp, f"{value:,.4g}", f"{row.lower:,.4g} … {row.upper:,.4g}"
 
 
 def _perfect_curve(outputs: Outputs, wtps: Sequence[float]) -> pd.DataFrame:

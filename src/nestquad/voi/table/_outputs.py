@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import numbers, shown
+from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 from nestquad.voi.table._tables import aligned, matched_options, number_table
@@ -105,6 +106,18 @@ class Outputs:
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
         vars(self).update(notes=(*self.notes, *notes), rows=rows)
+
+    def _repr_html_(self) -> str:
+        """Means of each option, in a notebook."""
+        benefits = self.net_benefits().mean(axis=1)
+        head = ["option"] + ["cost", "effect"] * (self.net_benefit is None)
+        head += [f"net benefit{f' at {k:,.6g}' if k == k else ''}" for k in self.wtps]
+        rows = []
+        for d, option in enumerate(self.options):
+            means = [] if self.net_benefit is not None else [self.costs[:, d], self.effects[:, d]]
+            numbers = [*(one.mean() for one in means), *benefits[:, d]]
+            rows.append([option, *(f"{x:,.6g}" for x in numbers)])
+        return grid(f"{self.n_rows:,} draws, means", head, rows)
 
     @property
     def n_rows(self) -> int:
