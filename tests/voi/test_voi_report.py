@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -149,6 +150,17 @@ def test_downloads_inside_the_page(page):
     assert document.paragraphs[0].text == "A & B"
     assert len(document.inline_shapes) == 9
     assert len(document.tables) >= 8
+    for table in document.tables:
+        first = table.rows[0]._tr
+        is_head = bool(first.xpath(".//w:tblHeader"))
+        look = table._tbl.tblPr.xpath("./w:tblLook/@w:firstRow")
+        assert is_head == (look == ["1"])  # painted as one, and on every page
+        assert all(row._tr.xpath(".//w:cantSplit") for row in table.rows)
+    for one, other in pairwise(document.paragraphs):
+        if one._p.xpath(".//pic:pic"):
+            assert one.paragraph_format.keep_with_next
+            assert other.style.name == "Caption"
+            assert one._p.xpath(".//wp:docPr/@descr") == [other.text]
     assert download(page, "plane.svg").read().lstrip().startswith(b"<?xml")
     assert download(page, "plane.png").read().startswith(b"\x89PNG")
 

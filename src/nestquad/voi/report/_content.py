@@ -584,7 +584,8 @@ regression with noise on cubic-spline eigenfunctions of each parameter and produ
 ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
 the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
 intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
-tells values that cannot be distinguished from zero, and fits that held-out draws contradict. \
+tells values that cannot be distinguished from zero, and fits that held-out draws contradict;
+correlated residuals of neighboring draws tell fits that have missed something. \
 """
 _BOOST_METHODS = """\
 Sets of parameters were checked by gradient-boosted trees [5] fitted to other draws: what deciding

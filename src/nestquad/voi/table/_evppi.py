@@ -286,7 +286,8 @@ def _answer(
     default = int(observed.mean(axis=0).argmax())
     value = max(float(fitted.max(axis=1).mean() - fitted.mean(axis=0).max()), 0.0)
     choice = fitted.argmax(axis=1)
-    se = max(float(drawn.std()), _mean_se(observed[rows, choice] - observed[:, default]))
+    own_gains = observed[rows, choice] - observed[:, default]
+    se = max(float(drawn.std()), _mean_se(own_gains))
     # Without noise in the table the smallest error stands out: it also has to matter.
     least_miss = _MATTERS * se
     unseen = unseen if unseen > least_miss else 0.0
@@ -325,6 +326,8 @@ def _answer(
         low, high = value, value
     lower, upper = min(value - half, float(low)), max(value + half + missed, float(high))
     upper = max(upper, second_gain + half) if second_gain > value else upper
+    # A fit too smooth to show all of the value chose better than it knew.
+    upper = max(upper, float(own_gains.mean()) + half)
     # Where no draw changes the choice, differences of means leave rounding errors.
     least = 1e-9 * float(np.abs(observed).mean())
     value, se, lower, upper = (
