@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,6 +121,46 @@ def test_arguments(argument, call, tmp_path, monkeypatch):
         call()
     assert caught.value.argument == argument
     assert not list(tmp_path.iterdir())
+
+
+def text(frame):
+    return "table.csv", frame.to_csv(index=False).encode()
+
+
+def test_control_characters_are_in_no_name(tmp_path):
+    named = X.rename(columns={"a": "a\x07\nb"})
+    costs, effects = (pd.DataFrame(t, columns=["usual", "x\x01y"]) for t in (COSTS, EFFECTS))
+    seen = voi.preview(text(named), text(costs), text(effects))
+    assert seen.parameters.columns.tolist() == ["a b", "b"]
+    assert seen.options == ("usual", "x y")
+    analysis = voi.analyze(seen.outputs(1.0), seen.parameters, {"g\x02h": ["a b", "b"]})
+    assert analysis.groups.pars.tolist() == ["g h"]
+    assert voi.write_voi_workbook(tmp_path / "t.xlsx", analysis).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"), [(np.inf, "infinite"), (1e200, "too large"), (-1e200, "too large")]
+)
+def test_numbers_out_of_range_are_named(cell, words):
+    bad = X.assign(b=[cell, *X.b[1:]])
+    seen = voi.preview(text(bad), COSTS, EFFECTS)
+    assert [(p.column, p.row) for p in seen.problems] == [("b", 1)]
+    assert words in str(seen.problems[0])
+    json.dumps(seen.to_dict(), allow_nan=False)
+
+
+def test_the_unit_of_a_parameter_does_not_matter():
+    one, other = (voi.evppi(BENEFIT, X * unit, "a").iloc[0] for unit in (1.0, 2.0**-900))
+    assert one.evppi == pytest.approx(other.evppi, rel=1e-9)
+    assert one.upper == pytest.approx(other.upper, rel=1e-6)
+
+
+def test_sheets_with_nothing_but_names(tmp_path):
+    with pd.ExcelWriter(tmp_path / "w.xlsx") as writer:
+        for name in ("parameters", "costs", "effects"):
+            X[:0].to_excel(writer, sheet_name=name, index=False)
+    seen = voi.preview(tmp_path / "w.xlsx")
+    assert ["got 0 rows" in str(p) for p in seen.problems] == [True] * 3
 
 
 def test_numbers_of_numpy_are_numbers():

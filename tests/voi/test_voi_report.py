@@ -363,3 +363,20 @@ def test_notebooks_show_names_as_text_and_numbers_as_they_are():
     seen = voi.preview(x, costs, effects[:40])
     assert "50 draws of &lt;b&gt;, q" in seen._repr_html_()
     assert "40 rows of effects" in seen._repr_html_()
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_thirty_options_the_best_have_names_in_every_figure():
+    rng = np.random.default_rng(0)
+    costs, effects = rng.normal(1000.0, 50.0, (50, 30)), rng.normal(1.0, 0.1, (50, 30))
+    outputs = voi.Outputs(costs, effects, 20_000.0, options=[f"Option {d}" for d in range(30)])
+    best = outputs.options[int(outputs.net_benefits()[0].mean(axis=0).argmax())]
+    for plot in (voi.plot_ceac, voi.plot_loss, voi.plot_plane, voi.plot_frontier):
+        figure, (ax,) = new_axes(5.6, 3.5)
+        plot(outputs, ax)
+        texts = [text.get_text() for text in ax.texts] + ax.get_legend_handles_labels()[1]
+        options = [text for text in texts if text.startswith("Option")]
+        assert best in options or plot is voi.plot_plane
+        assert len(options) <= 8
+        assert texts.count("22 others") == 1
+        to_png(figure)

@@ -19,6 +19,7 @@ from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
 from nestquad.voi.table._neighbors import unexplained
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
+from nestquad.voi.table._tables import label as as_label
 from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
@@ -374,7 +375,7 @@ def parameter_sets(
     if isinstance(pars, str):
         return {pars: _members(pars, names)}
     if isinstance(pars, Mapping):
-        sets = {str(label): _members(one, names) for label, one in pars.items()}
+        sets = {as_label(name): _members(one, names) for name, one in pars.items()}
     else:
         listed = list(pars) if isinstance(pars, Iterable) else []
         if listed and all(isinstance(one, str) for one in listed):

@@ -16,7 +16,7 @@ from nestquad._checks import choice, shown
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._limits import check_table
 from nestquad.voi.table._numbers import AMBIGUOUS
-from nestquad.voi.table._tables import Cleaned, Problem, clean, pandas
+from nestquad.voi.table._tables import Cleaned, Problem, clean, label, pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
 def checksum(source: Source) -> tuple[str, str]:
     """Name and SHA-256 of a file."""
     name, data = _opened(source)
-    return name, hashlib.sha256(data).hexdigest()
+    return label(name), hashlib.sha256(data).hexdigest()
 
 
 def _or_raise(found: Cleaned) -> pd.DataFrame:
@@ -247,7 +247,7 @@ def _cleaned(
     name: str, kind: str, header: list[Any], frame: pd.DataFrame, decimal: str = ""
 ) -> Cleaned:
     """Names on top, empty margins away, and every cell a number."""
-    labels = ["" if cell is None or cell != cell else str(cell).strip() for cell in header]
+    labels = ["" if cell is None or cell != cell else label(cell) for cell in header]
     width = max(len(labels), frame.shape[1])
     labels += [""] * (width - len(labels))
     frame = frame.reindex(columns=range(width)).reset_index(drop=True)

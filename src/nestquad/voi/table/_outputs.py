@@ -13,7 +13,7 @@ from nestquad._checks import numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import aligned, matched_options, number_table
+from nestquad.voi.table._tables import LARGEST, aligned, label, matched_options, number_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,14 +190,13 @@ def _names(options: Any) -> tuple[str, ...]:
         return ()
     if isinstance(options, str) or not isinstance(options, Iterable):
         raise InputError("options", shown(options), "a name for each option, as ('usual', 'new')")
-    return tuple(map(str, options))
+    return tuple(map(label, options))
 
 
 def _wtp(wtp: ArrayLike) -> Array:
     expected = "a number or several, none negative"
     values = np.atleast_1d(numbers("wtp", wtp, expected))
-    # Squares of net benefits have to be floats.
-    if values.ndim != 1 or not values.size or not ((values >= 0) & (values < 1e100)).all():
+    if values.ndim != 1 or not values.size or not ((values >= 0) & (values < LARGEST)).all():
         raise InputError("wtp", shown(wtp), expected, "As 20_000.")
     return values
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nestquad._notebook import pairs
 from nestquad.errors import InputError
 from nestquad.voi.table._files import KINDS, checksum, clean_csv, clean_workbook
@@ -59,8 +61,8 @@ class Preview:
             tables[kind] = {
                 "rows": len(table),
                 "columns": list(map(str, table.columns)),
-                "first": first.astype(object).where(first.notna(), None).values.tolist(),
-                "ranges": ends.astype(object).where(ends.notna(), None).T.values.tolist(),
+                "first": first.astype(object).where(np.isfinite(first), None).values.tolist(),
+                "ranges": ends.astype(object).where(np.isfinite(ends), None).T.values.tolist(),
             }
         cells = [
             {"table": p.table, "column": p.column, "row": p.row, "line": p.line, "cell": p.cell}

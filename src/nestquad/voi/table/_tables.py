@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST_ROWS = 20
+# Squares of net benefits and their sums are floats.
+LARGEST = 1e100
 _PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 # 3.6m and £20k: letters for thousands and millions.
@@ -116,9 +118,6 @@ def clean(
         notes: list[str] = []
         frame = _reshaped(argument, frame, kind, notes)
         frame = _one_kind(frame, kind, notes)
-        _check_last_rows(argument, frame, first_line)
-        frame = _without_row_names(argument, frame, kind, notes)
-        _check_names(argument, frame)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
                 argument,
@@ -126,6 +125,9 @@ def clean(
                 f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
                 "A thousand draws or more give useful answers.",
             )
+        _check_last_rows(argument, frame, first_line)
+        frame = _without_row_names(argument, frame, kind, notes)
+        _check_names(argument, frame)
     except InputError as error:
         return Cleaned(pandas().DataFrame(), problems=(Problem(argument, error),))
     numbers: dict[str, Array] = {}
@@ -135,14 +137,14 @@ def clean(
         column = frame[name]
         levels = _levels(column) if kind == "parameters" else ()
         if len(levels) > 1:
-            shown = {f"{name} = {level}": level for level in levels[1:]}
+            shown = {f"{name} = {label(level)}": level for level in levels[1:]}
             numbers |= {label: (column == x).to_numpy(float) for label, x in shown.items()}
             categories[name] = tuple(shown)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
         values, note = _as_floats(column, decimal)
         notes += [f"{name!r} {note}"] if note else []
-        bad = np.flatnonzero(~np.isfinite(values))
+        bad = np.flatnonzero(~(np.abs(values) < LARGEST))
         told: set[str] = set()
         for row in map(int, bad[:_MOST_PROBLEMS]):
             problem, what = _bad_cell(argument, name, column, row, bad.size, first_line)
@@ -396,7 +398,7 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
         )
     wide = frame.assign(**{"": draw}).pivot(index="", columns=texts[0], values=values[0])
     wide = wide[list(dict.fromkeys(names))]
-    wide.columns = [str(c).strip() for c in wide.columns]
+    wide.columns = [label(c) for c in wide.columns]
     notes.append(
         f"long format: {values[0]!r} by {texts[0]!r}, draws "
         + (f"by {draws[0]!r}" if draws else "in the order of rows")
@@ -429,7 +431,7 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
     expected = "a data frame or a matrix of numbers, one row a draw"
     if isinstance(table, pd.DataFrame):
         frame = table.copy(deep=False)
-        frame.columns = [str(name).strip() for name in frame.columns]
+        frame.columns = [label(name) for name in frame.columns]
         unreal = [name for name in frame.columns if frame[[name]].dtypes.iloc[0].kind in "cmM"]
         if unreal:
             what = frame[[unreal[0]]].dtypes.iloc[0]
@@ -539,6 +541,8 @@ def _bad_cell(
         )
     elif text.lower().lstrip("+-") in ("inf", "infinity"):
         what, advice = "an infinite number", "Find out why the model divides by zero there."
+    elif _is_number(text) and abs(float(text)) >= LARGEST:
+        what, advice = f"{text}, too large a number", "Use another unit."
     else:
         what, advice = (
             f"the text {shown(text)}",
@@ -548,6 +552,11 @@ def _bad_cell(
         argument, f"{what} in {where}{more}", "a finite number in every cell", advice
     )
     return Problem(argument, error, name, row + 1, line, text), kind
+
+
+def label(name: object) -> str:
+    """A name in one line: control characters can be in no workbook and no document."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(name)).strip()
 
 
 def _is_number(text: str) -> bool:
