@@ -169,10 +169,18 @@ function drawStudy(study) {
   table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
 }
 
+const REMOVED = "This analysis was removed, perhaps in another tab.";
+function lost(problem) {
+  show({...state, job: null, error: problem.message === REMOVED ? REMOVED : `No answer from nestquad: is it still running? (${problem.message})`});
+}
 let refused = ""; // what was refused stays until something else is asked, whatever runs meanwhile
 async function post(path, body) {
-  const answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
-  const content = await answer.json();
+  let answer, content;
+  try {
+    answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
+    if (answer.status === 404) throw new Error(REMOVED);
+    content = await answer.json();
+  } catch (problem) { return lost(problem); }
   refused = answer.ok ? "" : content.error;
   if (refused) return show(state);
   show(content);
@@ -183,7 +191,7 @@ async function poll() {
   clearTimeout(waiting);
   try {
     const answer = await fetch("state");
-    if (!answer.ok) throw new Error("This analysis was removed.");
+    if (!answer.ok) throw new Error(REMOVED);
     const fresh = await answer.json();
     if (!fresh.stamp[0] && fresh.job) { show(fresh); waiting = setTimeout(poll, 300); unread = true; return; }
     if (unread) return location.reload();
@@ -194,9 +202,7 @@ async function poll() {
     show(fresh);
     if (changed && data.seen.now) redraw();
     if (fresh.job) waiting = setTimeout(poll, 400);
-  } catch (problem) {
-    show({...state, job: null, error: `No answer from nestquad: is it still running? (${problem.message})`});
-  }
+  } catch (problem) { lost(problem); }
 }
 // An error stands beside what was used last.
 let asked = null, idle = null;
