@@ -16,7 +16,7 @@ from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
-from nestquad.voi.table._neighbors import unexplained
+from nestquad.voi.table._neighbors import rows_to_compare, unexplained
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
 from nestquad.voi.table._tables import label as as_label
@@ -229,7 +229,9 @@ def value_of_knowing(
     unseen = np.zeros(len(observed))
     if check and outputs.n_rows >= _FEW_ROWS:
         y, x = outputs.increments, known[usable].to_numpy()
-        unseen = _unseen(np.array(observed) - np.array(fitted), x, rng)
+        rows = rows_to_compare(outputs.n_rows)
+        residuals = [one[rows] - other[rows] for one, other in zip(observed, fitted, strict=True)]
+        unseen = _unseen(np.array(residuals), x[rows], rng)
         if len(usable) > 1 and _boost.is_available():
             found = _boost.stacked(y, x, regression.fold, regression.held_out)
             seconds[:] = outputs.combined(found)

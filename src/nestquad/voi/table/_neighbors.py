@@ -13,6 +13,11 @@ _NEIGHBORS = 5
 _MOST_ROWS = 5_000
 
 
+def rows_to_compare(n: int) -> slice:
+    """Rows for `unexplained`: all of a table, or every k-th."""
+    return slice(None, None, -(-n // _MOST_ROWS))
+
+
 def unexplained(residuals: Array, inputs: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Standard deviations (m,) of what residuals (n, m) still owe to inputs (n, d), and z values.
 
@@ -20,9 +25,7 @@ def unexplained(residuals: Array, inputs: Array, rng: np.random.Generator) -> tu
     has not, their covariance is nearly the variance of what is missing, whatever its form. The fit
     makes residuals of neighbors differ a little, so that false alarms are rarer than z tells.
     """
-    step = -(-len(inputs) // _MOST_ROWS)
-    x, e = inputs[::step], residuals[::step] - residuals[::step].mean(axis=0)
-    n = len(x)
+    x, e, n = inputs, residuals - residuals.mean(axis=0), len(inputs)
     x = (x - x.mean(axis=0)) / np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     x = x + 1e-6 * rng.standard_normal(x.shape)  # ties in random order
     nearest = cKDTree(x).query(x, _NEIGHBORS + 1)[1][:, 1:]
