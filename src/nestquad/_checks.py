@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
+
+Kind = TypeVar("Kind")
 
 
 def is_number(value: object) -> bool:
@@ -49,19 +51,6 @@ def numbers(argument: str, value: Any, expected: str) -> Array:
         raise InputError(argument, shown(value), expected) from None
 
 
-def generator(rng: RNGLike) -> np.random.Generator:
-    """Random numbers from what ``numpy.random.default_rng`` takes."""
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            "rng",
-            shown(rng),
-            "None, a non-negative integer, a SeedSequence or a numpy Generator",
-            "An integer makes the result reproducible.",
-        ) from error
-
-
 def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
     """Refuse what is not among the known values; arrays and the like are never."""
     names = tuple(known)
@@ -73,6 +62,26 @@ def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
     if isinstance(value, str) and len(value) < 120:
         raise unknown_name(argument, value, [one for one in names if isinstance(one, str)])
     raise InputError(argument, shown(value), "one of " + ", ".join(map(repr, names)))
+
+
+def generator(rng: RNGLike) -> np.random.Generator:
+    """A generator from anything that `numpy.random.default_rng` takes."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "rng",
+            shown(rng),
+            "None, a non-negative integer, a SeedSequence or a numpy Generator",
+            "An integer makes the result reproducible.",
+        ) from error
+
+
+def instance(argument: str, value: Any, kind: type[Kind], expected: str) -> Kind:
+    """A value of this class."""
+    if not isinstance(value, kind):
+        raise InputError(argument, shown(value), expected)
+    return value
 
 
 def shown(value: Any) -> str:

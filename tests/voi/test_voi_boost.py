@@ -1,4 +1,4 @@
-"""A second opinion where splines are blind."""
+"""Second opinions where splines are blind: trees, and residuals of neighbors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from nestquad import voi
 from nestquad.voi.table import _boost
+from nestquad.voi.table._neighbors import unexplained
 
 needs_trees = pytest.mark.skipif(not _boost.is_available(), reason="scikit-learn is not here")
 
@@ -46,3 +47,35 @@ def test_without_scikit_learn(monkeypatch):
     monkeypatch.setattr(_boost, "is_available", lambda: False)
     row = voi.evppi(*table(0), ["a", "b", "c"]).iloc[0]
     assert "interactions" not in row["flags"]
+
+
+def test_what_neighbors_share_is_what_the_fit_has_missed():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (4000, 2))
+    missing = np.sin(x[:, 0]) * np.cos(x[:, 1])
+    deviations, z = unexplained(
+        np.column_stack((missing + rng.standard_normal(4000), rng.standard_normal(4000))), x, rng
+    )
+    assert deviations[0] == pytest.approx(missing.std(), rel=0.15)
+    assert z[0] > 10
+    assert abs(z[1]) < 3
+
+
+def test_z_is_standard_normal_where_nothing_is_missing():
+    rng = np.random.default_rng(0)
+    noise = np.exp(rng.standard_normal((1000, 400)))  # skewed
+    for inputs in (rng.standard_normal((1000, 3)), rng.integers(0, 2, (1000, 3)).astype(float)):
+        z = unexplained(noise, inputs, rng)[1]
+        assert abs(z.mean()) < 0.2
+        assert 0.8 < z.std() < 1.2
+
+
+def test_neighbors_see_a_product_that_trees_do_not(monkeypatch):
+    monkeypatch.setattr(_boost, "is_available", lambda: False)
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.standard_normal((1000, 4)), columns=list("abcd"))
+    gain = x.prod(axis=1) + rng.standard_normal(1000)
+    row = voi.evppi(np.column_stack((0 * gain, gain)), x, list("abcd")).iloc[0]
+    assert "misfit" in row["flags"]
+    assert "not distinguishable" not in row["flags"]
+    assert row.lower <= (2 / np.pi) ** 2 / 2 <= row.upper  # E max(0, product) of four normals

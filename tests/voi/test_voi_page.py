@@ -261,6 +261,21 @@ def test_two_tabs_at_once_do_not_disturb_each_other(page, tmp_path):
     page.click("#cancel")
 
 
+def test_an_analysis_removed_in_another_tab_is_told(page, tmp_path):
+    upload(page, tmp_path)
+    page.wait_for_selector("#cards .card")
+    page.click("#cancel")
+    page.wait_for_selector("#job", state="hidden")
+    other = page.context.new_page()
+    other.set_default_timeout(MINUTE)
+    other.goto(page.url)
+    other.wait_for_selector("#cards .card")
+    page.click("[data-send=remove]")
+    page.wait_for_selector("text=What is it worth to know more?")
+    other.click("#count")
+    other.wait_for_selector("#error:has-text('removed')")
+
+
 def test_a_killed_computation_is_told_and_can_be_repeated(page, tmp_path):
     upload(page, tmp_path, tables(20_000))
     page.wait_for_selector("#job:has-text('Computing')")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -149,6 +150,17 @@ def test_downloads_inside_the_page(page):
     assert document.paragraphs[0].text == "A & B"
     assert len(document.inline_shapes) == 9
     assert len(document.tables) >= 8
+    for table in document.tables:
+        first = table.rows[0]._tr
+        is_head = bool(first.xpath(".//w:tblHeader"))
+        look = table._tbl.tblPr.xpath("./w:tblLook/@w:firstRow")
+        assert is_head == (look == ["1"])  # painted as one, and on every page
+        assert all(row._tr.xpath(".//w:cantSplit") for row in table.rows)
+    for one, other in pairwise(document.paragraphs):
+        if one._p.xpath(".//pic:pic"):
+            assert one.paragraph_format.keep_with_next
+            assert other.style.name == "Caption"
+            assert one._p.xpath(".//wp:docPr/@descr") == [other.text]
     assert download(page, "plane.svg").read().lstrip().startswith(b"<?xml")
     assert download(page, "plane.png").read().startswith(b"\x89PNG")
 
@@ -333,3 +345,38 @@ def test_curves_by_wtp_and_by_size(outputs, ax):
 def test_figures_that_are_refused(draw, words, ax):
     with pytest.raises(nq.InputError, match=words):
         draw(ax)
+
+
+def test_notebooks_show_names_as_text_and_numbers_as_they_are():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"<b>": rng.normal(size=50), "q": rng.normal(size=50)})
+    costs, effects = rng.normal(5.0, 1.0, (50, 2)), rng.normal(1.0, 1.0, (50, 2))
+    outputs = voi.Outputs(costs, effects, 2.0, options=("usual", "<i>new"))
+    shown = outputs._repr_html_()
+    assert "&lt;i&gt;new" in shown
+    assert f"{costs[:, 1].mean():,.6g}" in shown
+    analysis = voi.analyze(outputs, x, {"both": ["<b>", "q"]})
+    shown = analysis._repr_html_()
+    for word in ("&lt;b&gt;", "both", f"{voi.evpi(outputs).evpi[0]:,.4g}", "too few rows"):
+        assert word in shown
+    assert "<b>" not in shown
+    seen = voi.preview(x, costs, effects[:40])
+    assert "50 draws of &lt;b&gt;, q" in seen._repr_html_()
+    assert "40 rows of effects" in seen._repr_html_()
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_thirty_options_the_best_have_names_in_every_figure():
+    rng = np.random.default_rng(0)
+    costs, effects = rng.normal(1000.0, 50.0, (50, 30)), rng.normal(1.0, 0.1, (50, 30))
+    outputs = voi.Outputs(costs, effects, 20_000.0, options=[f"Option {d}" for d in range(30)])
+    best = outputs.options[int(outputs.net_benefits()[0].mean(axis=0).argmax())]
+    for plot in (voi.plot_ceac, voi.plot_loss, voi.plot_plane, voi.plot_frontier):
+        figure, (ax,) = new_axes(5.6, 3.5)
+        plot(outputs, ax)
+        texts = [text.get_text() for text in ax.texts] + ax.get_legend_handles_labels()[1]
+        options = [text for text in texts if text.startswith("Option")]
+        assert best in options or plot is voi.plot_plane
+        assert len(options) <= 8
+        assert texts.count("22 others") == 1
+        to_png(figure)

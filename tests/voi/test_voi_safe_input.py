@@ -306,6 +306,33 @@ def test_a_column_shows_the_decimal_mark_of_a_file():
     assert found.iloc[0].tolist() == [1234.0, 0.5]
 
 
+@pytest.mark.parametrize(
+    "cells", [("(£33,610)", "£1,250"), ("£(33,610)", "£1,250"), ("-£33,610", "£1,250")]
+)
+def test_negative_amounts_as_accountants_write_them(cells):
+    text = "SoC;Drug\n" + "".join(f"{cells[i % 2]};1.5\n" for i in range(N))
+    found = voi.read_csv(file("c.csv", text), "costs")
+    assert found.SoC.tolist() == [-33610.0, 1250.0] * (N // 2)
+
+
+@pytest.mark.parametrize("kind", ["parameters", "costs"])
+@pytest.mark.parametrize("cell", ["£3.610k", "3.6m", "20K", "1.2 million", "(£2k)"])
+def test_letters_for_thousands_are_refused_with_words(kind, cell):
+    text = "SoC;Drug\n" + "".join(f"{cell};{i % 7}.25\n" for i in range(N))
+    seen = voi.preview(file("p.csv", text), P, P) if kind == "parameters" else None
+    with pytest.raises(nq.InputError, match="a letter for thousands or millions") as caught:
+        voi.read_csv(file("c.csv", text), kind)
+    assert "in full" in caught.value.advice
+    assert seen is None or len(seen.problems) == 1  # once for a column, and no category
+
+
+@pytest.mark.parametrize("cell", ["(33", "33)", "-(33)", "((33))"])
+def test_half_a_pair_of_parentheses_is_no_number(cell):
+    text = "SoC;Drug\n" + f"{cell};1.5\n" + "20;1.5\n" * N
+    with pytest.raises(nq.InputError, match="row 1"):
+        voi.read_csv(file("c.csv", text), "costs")
+
+
 def test_percent_with_decimal_commas():
     frame = pd.DataFrame({"a": ["12,34%", "5,00%"] * 30, "b": ["0,5", "1,5"] * 30})
     found = voi.read_csv(file("p.csv", frame, sep=";"), "parameters")

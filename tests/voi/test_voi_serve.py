@@ -221,12 +221,15 @@ def test_study_with_costs_and_duration(client):
         {"per_year": "4.000", "horizon": 1},
         {"wtp": float("1e400")},
         {"study": {"pars": ["a"]}, "per_year": 1, "horizon": 1},
+        {"per_year": 1e308, "horizon": 1e308},
         ["wtp"],
+        "[" * 100_000,
     ],
+    ids=lambda given: str(given)[:40],
 )
 def test_settings_that_cannot_be_used_are_refused_with_words(client, given):
     _, path = uploaded(client)
-    body = json.dumps(given)
+    body = given if isinstance(given, str) else json.dumps(given)
     answer = client.post(f"{path}/settings", content=body)
     assert answer.status_code == 422
     assert "expected" in answer.json()["error"]

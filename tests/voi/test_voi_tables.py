@@ -344,7 +344,7 @@ BENEFITS, INPUTS = models.two_normals(50, 0)
         (lambda: voi.evsi(BENEFITS, INPUTS, voi.BinaryTrial("p1"), 10), "between 0 and 1"),
         (lambda: voi.evsi(BENEFITS, INPUTS, voi.NormalTrial("p", 1.0), 10), "Did you mean"),
         (lambda: voi.evsi(BENEFITS, INPUTS, "trial", 10), "voi.BinaryTrial"),
-        (lambda: voi.evsi(BENEFITS, INPUTS, voi.NormalTrial("p1", 1.0), 0), "at least 1"),
+        (lambda: voi.evsi(BENEFITS, INPUTS, voi.NormalTrial("p1", 1.0), 0), "from 1 to"),
         (lambda: voi.evsi(BENEFITS, INPUTS, lambda a, n, r: 1 / 0, 10), "ZeroDivisionError"),
         (lambda: voi.evsi(BENEFITS, INPUTS, lambda a, n, r: np.ones(3), 10), "shape (3, 1)"),
         (lambda: voi.NormalTrial("p1", sd=-1.0), "positive"),

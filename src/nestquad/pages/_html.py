@@ -67,7 +67,8 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; paddi
   th, td { padding-right: .6rem; }
   h2 { break-after: avoid; }
   tr { break-inside: avoid; }
-  img { max-height: 7.5cm; }
+  img { width: 12cm; }
+  footer { break-inside: avoid; }
 }
 """
 

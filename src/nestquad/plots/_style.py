@@ -175,9 +175,13 @@ def label_ends(ax: Any, ends: Iterable[End]) -> None:
 
 
 def _apart(wanted: list[float], sizes: list[float]) -> list[float]:
-    """Heights in the order wanted, none closer than sizes allow, as near as a few sweeps get."""
+    """Heights in the order wanted, none closer than sizes allow, as near as a few sweeps get.
+
+    None is below 0, where the labels of the axis are.
+    """
     heights = list(wanted)
     for _ in range(100):
+        heights[:1] = [max(y, 0.0) for y in heights[:1]]
         for i in range(len(heights) - 1):
             lack = (sizes[i] + sizes[i + 1]) / 2 - (heights[i + 1] - heights[i])
             if lack > 1e-6:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import instance
+from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
 from nestquad.result import plain
@@ -16,6 +18,9 @@ from nestquad.voi.table import (
     DISCOUNT,
     Design,
     Outputs,
+    amount,
+    as_design,
+    as_outputs,
     best_sizes,
     enbs,
     evpi,
@@ -30,6 +35,7 @@ from nestquad.voi.table import (
     people,
     population,
     psa_summary,
+    study_sizes,
     wtp_grid,
 )
 
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CURVE, _FINE_CURVE = 13, 101
+# Rows in a notebook; the tables have all of them.
+_LEADING = 10
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,9 @@ class Audience:
     per_year: float
     horizon: float
     discount: float = DISCOUNT
+
+    def __post_init__(self) -> None:
+        _ = self.size  # refuses what is no number
 
     @property
     def size(self) -> float:
@@ -72,10 +83,16 @@ class Study:
     duration: float | Callable[[int], float] = 0.0
     duration_each: float = 0.0
 
+    def __post_init__(self) -> None:
+        vars(self).update(design=as_design(self.design), sizes=study_sizes(self.sizes))
+        for name in ("fixed_cost", "cost_per_participant", "duration_each"):
+            amount(name, getattr(self, name))
+        _ = [self.years(n) for n in self.sizes]
+
     def years(self, n: int) -> float:
         """Years until the results of a study of this size."""
         fixed = self.duration(n) if callable(self.duration) else self.duration
-        return fixed + self.duration_each * n
+        return amount("duration", fixed) + self.duration_each * n
 
     def net_benefit(self, values: pd.DataFrame, audience: Audience) -> pd.DataFrame:
         """ENBS from EVSI."""
@@ -126,6 +143,17 @@ class Analysis:
         found = {name: getattr(self, name) for name in f"{names} {curves}".split()}
         return {name: table for name, table in found.items() if table is not None and len(table)}
 
+    def _repr_html_(self) -> str:
+        """EVPI, and EVPPI of the leading sets, in a notebook."""
+        rows = [("everything (EVPI)", *_shown(row, row.evpi), "") for row in self.evpi.itertuples()]
+        for table in (self.groups, self.singles):
+            leading = table.groupby("wtp", dropna=False, sort=False).head(_LEADING)
+            rows += [(r.pars, *_shown(r, r.evppi), r.flags) for r in leading.itertuples()]
+        options = ", ".join(self.outputs.options)
+        title = f"{self.outputs.n_rows:,} draws of {self.n_parameters} parameters; {options}"
+        head = ("knowing", "wtp", "value per person", "95 % interval", "flags")
+        return grid(title, head, rows)
+
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
         tables = {
@@ -153,8 +181,8 @@ class Analysis:
 
 
 def analyze(
-    outputs: Outputs,
-    inputs: pd.DataFrame,
+    outputs: Any,
+    inputs: Any,
     groups: Mapping[str, Sequence[str]] | None = None,
     *,
     audience: Audience | None = None,
@@ -171,7 +199,7 @@ def analyze(
     Parameters
     ----------
     outputs, inputs
-        Costs and effects or net benefits, and the table of parameters.
+        As in `evppi`.
     groups
         From labels to names of parameters.
     audience
@@ -189,10 +217,11 @@ def analyze(
         Answers of earlier calls with the same tables, curve and seed, as in `evppi`.
     """
     started = time.perf_counter()
-    studies = (study,) if isinstance(study, Study) else tuple(study or ())
+    outputs = as_outputs(outputs)
+    several = study if isinstance(study, list | tuple) else () if study is None else (study,)
+    studies = tuple(instance("study", one, Study, "voi.Study(design, sizes, …)") for one in several)
     if audience is not None:
-        _ = audience.size  # refused now rather than after the regressions
-        _ = [people(**vars(audience), start=s.years(int(n))) for s in studies for n in s.sizes]
+        instance("audience", audience, Audience, "voi.Audience(per_year, horizon)")
     asked = list(outputs.wtps)
     wide = outputs
     if outputs.net_benefit is None:
@@ -203,7 +232,7 @@ def analyze(
     inputs = input_table(outputs, inputs)
     names, categories = list(map(str, inputs.columns)), inputs.attrs["categories"]
     sets = parameter_sets("all singles", names, categories)
-    given = parameter_sets(groups, names, categories) if groups else {}
+    given = {} if groups in (None, {}) else parameter_sets(groups, names, categories)
     # A group of one parameter is a single already.
     given = {label: members for label, members in given.items() if label not in sets}
     how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
@@ -247,6 +276,11 @@ def analyze(
         seed=rng,
         seconds=time.perf_counter() - started,
     )
+
+
+def _shown(row: Any, value: float) -> tuple[str, str, str]:
+    wtp = f"{row.wtp:,.6g}" if row.wtp == row.wtp else "–"
+    return wtp, f"{value:,.4g}", f"{row.lower:,.4g} … {row.upper:,.4g}"
 
 
 def _perfect_curve(outputs: Outputs, wtps: Sequence[float]) -> pd.DataFrame:

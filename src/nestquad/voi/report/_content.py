@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import instance
 from nestquad.plots import new_axes, to_png, to_svg
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
@@ -111,6 +112,7 @@ class Content:
     """Blocks of a report: one page of summary, then details."""
 
     def __init__(self, analysis: Analysis, currency: str = "£", effect: str = "QALYs") -> None:
+        instance("analysis", analysis, Analysis, "what voi.analyze returned")
         self.data, self.currency, self.effect = analysis, currency, effect
         self.wtp = analysis.outputs.wtps[0]
         self.has_effects = analysis.outputs.net_benefit is None
@@ -582,7 +584,8 @@ regression with noise on cubic-spline eigenfunctions of each parameter and produ
 ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
 the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
 intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
-tells values that cannot be distinguished from zero, and fits that held-out draws contradict. \
+tells values that cannot be distinguished from zero, and fits that held-out draws contradict;
+correlated residuals of neighboring draws tell fits that have missed something. \
 """
 _BOOST_METHODS = """\
 Sets of parameters were checked by gradient-boosted trees [5] fitted to other draws: what deciding

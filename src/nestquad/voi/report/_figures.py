@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from nestquad.plots import (
     SOFT,
     TEXT_SIZE,
     End,
+    MethodStyle,
     axes_or_new,
     label_ends,
     series_styles,
     short,
     title,
 )
-from nestquad.voi.table import as_outputs, ceac, expected_loss, icers, wtp_grid
+from nestquad.voi.table import Outputs, as_outputs, ceac, expected_loss, icers, wtp_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +30,28 @@ _MOST_DOTS = 2000
 _MOST_BARS = 20
 _MOST_CURVES = 6
 _LONGEST = 26
+_GRAY = "#c4c4c4"
+
+
+# As many names as fit beside a figure, and colors that can be told apart.
+_MOST_NAMED = 8
+
+
+def _looks(known: Outputs) -> list[tuple[MethodStyle, str]]:
+    """Style and label of each option; of many, those best on average, and the others in gray."""
+    order = np.argsort(-known.net_benefits()[0].mean(axis=0), kind="stable")
+    named = set(order[:_MOST_NAMED].tolist())
+    styles = iter(series_styles(len(named)))
+    others = replace(series_styles(1)[0], color=_GRAY)
+    rest = f"{known.n_options - len(named)} others"
+    looks = []
+    for d, option in enumerate(known.options):
+        if d in named:
+            looks.append((next(styles), short(option, _LONGEST)))
+        else:  # all of them have one label
+            looks.append((others, rest))
+            rest = ""
+    return looks
 
 
 def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) -> Any:
@@ -52,7 +76,7 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     base = known.options.index(name)
     ax = axes_or_new(ax)
     rows = slice(None, None, max(known.n_rows // _MOST_DOTS, 1))
-    for d, look in enumerate(series_styles(known.n_options)):
+    for d, (look, label) in enumerate(_looks(known)):
         if d == base:
             continue
         effects = known.effects[:, d] - known.effects[:, base]
@@ -75,7 +99,7 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
             markeredgecolor="white",
             markersize=9,
             zorder=4,
-            label=short(known.options[d], _LONGEST),
+            label=label,
         )
     ax.axhline(0.0, color=SOFT, linewidth=0.8)
     ax.axvline(0.0, color=SOFT, linewidth=0.8)
@@ -107,12 +131,13 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
     table = ceac(known, wtp)
     ax = axes_or_new(ax)
     ends = []
-    for option, look in zip(known.options, series_styles(known.n_options), strict=True):
+    for option, (look, label) in zip(known.options, _looks(known), strict=True):
         part = table[table.option == option]
         ax.plot(part.wtp, part.probability, color=look.color, linestyle=look.dashes, linewidth=1.6)
         on = part.probability.where(part.frontier)
         ax.plot(part.wtp, on, color=look.color, linewidth=5.0, alpha=0.3, solid_capstyle="butt")
-        ends.append(End(float(part.probability.iloc[-1]), short(option, _LONGEST), look.color))
+        if label:
+            ends.append(End(float(part.probability.iloc[-1]), label, look.color))
     ax.set_ylim(-0.02, 1.02)
     for k in known.wtps[:1]:
         ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
@@ -138,10 +163,11 @@ def plot_loss(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
     table = expected_loss(known, wtp_grid(known, 51) if wtp is None else wtp)
     ax = axes_or_new(ax)
     ends = []
-    for option, look in zip(known.options, series_styles(known.n_options), strict=True):
+    for option, (look, label) in zip(known.options, _looks(known), strict=True):
         part = table[table.option == option]
         ax.plot(part.wtp, part.loss, color=look.color, linestyle=look.dashes, linewidth=1.6)
-        ends.append(End(float(part.loss.iloc[-1]), short(option, _LONGEST), look.color))
+        if label:
+            ends.append(End(float(part.loss.iloc[-1]), label, look.color))
     ax.set_ylim(bottom=0.0)
     for k in known.wtps[:1]:
         ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
@@ -164,12 +190,14 @@ def plot_frontier(outputs: Any, ax: Any = None) -> Any:
     ax
         Axes to draw on; None makes a figure with pyplot.
     """
-    table = icers(outputs)
+    known = as_outputs(outputs)
+    table = icers(known)
     ax = axes_or_new(ax)
     on = table[table.status == "frontier"]
     ax.plot(on.effect, on.cost, color=INK, linewidth=1.2, zorder=2)
-    looks = series_styles(len(table))
-    for row, look in zip(table.itertuples(), looks, strict=True):
+    looks = dict(zip(known.options, _looks(known), strict=True))
+    for row in table.itertuples():
+        look, label = looks[row.option]
         face = look.color if row.status == "frontier" else "white"
         ax.plot(
             row.effect,
@@ -178,7 +206,7 @@ def plot_frontier(outputs: Any, ax: Any = None) -> Any:
             color=look.color,
             markerfacecolor=face,
             markersize=8,
-            label=short(row.option, _LONGEST),
+            label=label,
         )
     ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
     _money(ax.yaxis)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from nestquad.errors import MissingExtraError, optional_module
 from nestquad.pages import footer, grid, paragraphs, picture, write_page
@@ -151,6 +152,9 @@ def write_voi_document(
 def _document(heading: str, blocks: Sequence[Block]) -> bytes:
     docx = optional_module("docx", "A Word document", "word")
     document = docx.Document()
+    page, cm = document.sections[0], docx.shared.Cm
+    page.page_width, page.page_height = cm(21.0), cm(29.7)
+    page.left_margin = page.right_margin = cm(2.5)
     document.add_heading(heading, 0)
     for block in blocks:
         match block:
@@ -165,19 +169,17 @@ def _document(heading: str, blocks: Sequence[Block]) -> bytes:
                     document.add_paragraph(one, "List Number" if numbered else "List Bullet")
             case Table(head, rows, caption):
                 if caption:
-                    document.add_paragraph(caption, "Caption")
-                named = ["" if name == "words" else name for name in head]
-                lines = [named, *rows] if any(named) else rows
-                shown = document.add_table(len(lines), len(head), "Light List Accent 1")
-                for row, line in zip(shown.rows, lines, strict=True):
-                    for cell, text in zip(row.cells, line, strict=True):
-                        cell.text = text
+                    said = document.add_paragraph(caption, "Caption")
+                    said.paragraph_format.keep_with_next = True
+                _add_table(document, head, rows)
             case Drawing(_, _, caption):
                 try:
-                    document.add_picture(io.BytesIO(block.png), width=docx.shared.Inches(5.6))
+                    drawn = document.add_picture(io.BytesIO(block.png), width=cm(14.2))
                 except MissingExtraError as error:
                     document.add_paragraph(f"A figure is left out. {error}")
                     continue
+                drawn._inline.docPr.set("descr", caption)  # for readers who do not see it
+                document.paragraphs[-1].paragraph_format.keep_with_next = True
                 document.add_paragraph(caption, "Caption")
             case PageEnd():
                 document.add_page_break()
@@ -186,12 +188,35 @@ def _document(heading: str, blocks: Sequence[Block]) -> bytes:
     return buffer.getvalue()
 
 
+def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table whose head is repeated on every page, and whose rows are not cut by its end."""
+    from docx.enum.text import WD_ALIGN_PARAGRAPH
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    named = ["" if name == "words" else name for name in head]
+    lines = [named, *rows] if any(named) else rows
+    right = [j > 0 and name not in ("flags", "words") for j, name in enumerate(head)]
+    shown = document.add_table(0, len(head), "Light List Accent 1")
+    for line in lines:
+        row = shown.add_row()
+        row._tr.get_or_add_trPr().append(OxmlElement("w:cantSplit"))
+        for cell, text, to_the_right in zip(row.cells, line, right, strict=True):
+            cell.text = text
+            if to_the_right:
+                cell.paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT
+    if any(named):
+        shown.rows[0]._tr.trPr.append(OxmlElement("w:tblHeader"))
+    else:  # the style would paint the first row as a head
+        shown._tbl.tblPr.find(qn("w:tblLook")).set(qn("w:firstRow"), "0")
+
+
 def save_voi_figures(folder: str | Path, analysis: Analysis) -> list[Path]:
     """Save every figure of the report as SVG and PNG; returns the files."""
-    folder = Path(folder)
+    folder, content = Path(folder), Content(analysis)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for block in Content(analysis).blocks():
+    for block in content.blocks():
         if isinstance(block, Drawing):
             for suffix, data in (("svg", block.svg), ("png", block.png)):
                 written.append(folder / f"{block.name}.{suffix}")

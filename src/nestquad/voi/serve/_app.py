@@ -174,7 +174,7 @@ class _Routes:
     async def settings(self, request: Request) -> Response:
         try:
             given = await request.json()
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or brackets without end
             given = None
         return await run_in_threadpool(self._settings, self._work(request), given)
 

@@ -17,6 +17,7 @@ from nestquad.voi.table import (
     NormalTrial,
     SurvivalTrial,
 )
+from nestquad.voi.table._tables import label
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
 _STEPS = 40
@@ -25,6 +26,8 @@ _DESIGNS: dict[str, Any] = {
 }  # fmt: skip
 _DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
 _SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+|[1-9]\d{0,2}([.,]\d{3})+")
+# More than all the money and people there are.
+_MOST = 1e15
 # Amounts of some hundreds and more, as a rule: three digits after a point are rather thousands.
 _LARGE = ("wtp", "people a year", "sizes", "fixed cost", "cost per participant")
 
@@ -136,7 +139,7 @@ def amount(name: str, given: Any) -> float:
     if _SEPARATED.fullmatch(text) and (typed or not decimals):
         digits = re.sub(r"\D", "", text)
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {digits}?")
-    if not _is_number(text) or not 0 <= float(text) < math.inf:
+    if not _is_number(text) or not 0 <= float(text) < _MOST:
         raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
     return float(text)
 
@@ -146,7 +149,7 @@ def _optional(name: str, given: Any) -> float | None:
 
 
 def _text(given: Any) -> str:
-    return str(given).strip()[:200]
+    return label(given)[:200]
 
 
 def _names(given: Any) -> tuple[str, ...]:

@@ -15,13 +15,14 @@ from nestquad.voi.table._designs import (
     Design,
     NormalTrial,
     SurvivalTrial,
+    as_design,
 )
 from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
-from nestquad.voi.table._evsi import evsi
+from nestquad.voi.table._evsi import evsi, study_sizes
 from nestquad.voi.table._files import read_csv, read_workbook
 from nestquad.voi.table._flags import FLAG_WORDS
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._population import DISCOUNT, best_sizes, enbs, people, population
+from nestquad.voi.table._population import DISCOUNT, amount, best_sizes, enbs, people, population
 from nestquad.voi.table._preview import Preview, preview
 from nestquad.voi.table._tables import Problem, pandas
 
@@ -37,6 +38,8 @@ __all__ = [
     "Preview",
     "Problem",
     "SurvivalTrial",
+    "amount",
+    "as_design",
     "as_outputs",
     "best_sizes",
     "ceac",
@@ -56,5 +59,6 @@ __all__ = [
     "psa_summary",
     "read_csv",
     "read_workbook",
+    "study_sizes",
     "wtp_grid",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import is_number
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, unknown_name
 
@@ -25,10 +26,10 @@ class _Trial:
     kind: ClassVar[str]
 
     def __init__(self, pars: str | Iterable[str], *, ratio: Sequence[float] | None = None) -> None:
-        names = (pars,) if isinstance(pars, str) else tuple(pars)
+        names = (pars,) if isinstance(pars, str) else _listed(pars)
         if not names or not all(isinstance(name, str) for name in names):
             raise InputError("pars", repr(pars), "a parameter's name, or one for each arm")
-        shares = (1.0,) * len(names) if ratio is None else tuple(ratio)
+        shares = (1.0,) * len(names) if ratio is None else _listed(ratio)
         if len(shares) != len(names) or not all(_positive(share) for share in shares):
             raise InputError(
                 "ratio", repr(ratio), f"{len(names)} positive numbers, one an arm", "As (2, 1)."
@@ -367,5 +368,9 @@ def _column(
     return values
 
 
-def _positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < np.inf
+def _listed(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, Iterable) else ()
+
+
+def _positive(value: Any) -> bool:
+    return is_number(value) and 0 < value < np.inf

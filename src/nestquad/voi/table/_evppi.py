@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 import nestquad.voi.table._boost as _boost
+from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
+from nestquad.voi.table._neighbors import rows_to_compare, unexplained
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
+from nestquad.voi.table._tables import label as as_label
 from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
@@ -23,10 +27,11 @@ if TYPE_CHECKING:
 
 # One-sided 5 % test of the gain in held-out rows.
 _DISTINGUISHED = 1.645
-# Tests of the fit (1 %, two-sided) and of the second opinion against it (0.1 %, one-sided, since it
-# replaces the value): at most 2 % of numbers are flagged without a reason. Whether the second
-# opinion sees anything at all is a test of 1 %.
-_MISFIT, _AHEAD, _SEEN = 2.576, 3.09, 2.326
+# Tests of the fit (1 %, two-sided), of the second opinion against it and of the residuals of
+# neighbors (0.1 % each, one-sided): at most 2 % of numbers are flagged without a reason. Whether
+# the second opinion sees anything at all is a test of 1 %.
+_MISFIT, _RARE, _SEEN = 2.576, 0.001, 2.326
+_AHEAD = -float(ndtri(_RARE))
 _MATTERS, _MISSED = 0.25, 2.0
 _DRAWS, _FEWER_DRAWS, _MANY_ROWS = 200, 100, 5_000
 _FEW_ROWS, _FEW_ROWS_EACH = 300, 100
@@ -128,8 +133,9 @@ def evppi(
     was fitted; where held-out rows contradict the fit (flag “misfit”), it is what deciding by a
     fit to the other rows gained in them. Sets of several parameters are checked by boosted trees
     (extra ``boost``): where deciding by them gains significantly more in held-out rows (flag
-    “interactions”), that gain is the estimate. The interval joins that of posterior draws under
-    Bayesian-bootstrap weights with ± 1.96 standard errors.
+    “interactions”), that gain is the estimate. Where residuals of neighboring rows agree (flag
+    “neighbors”), the interval is widened by what the fit may have missed. It joins that of
+    posterior draws under Bayesian-bootstrap weights with ± 1.96 standard errors.
 
     Cost: O(n·p²) for each set, with p from 21 columns (one parameter) to about 400 (ten).
 
@@ -156,7 +162,7 @@ def evppi(
         show(i, len(sets), label)
         if members not in known_sets:
             columns = frame[list(members)]
-            known_sets[members] = value_of_knowing(known, columns, np.random.default_rng(rng))
+            known_sets[members] = value_of_knowing(known, columns, generator(rng))
         found[label] = known_sets[members]
     show(len(sets), len(sets), "")
     if hasattr(show, "close"):
@@ -203,7 +209,8 @@ def value_of_knowing(
 ) -> list[Answer]:
     """Value of knowing these columns (parameters, or summaries of a study), by wtp.
 
-    With `check`, sets of two or more have a second opinion, where scikit-learn is installed.
+    With `check`, residuals of neighbors are compared, and sets of two or more have a second opinion
+    where scikit-learn is installed.
     """
     usable, left_out = columns_to_use(known)
     flags = tuple(left_out.values())
@@ -219,13 +226,35 @@ def value_of_knowing(
         (outputs.increments, regression.fitted, regression.held_out, regression.held_out_means),
     )
     seconds: list[Array | None] = [None] * len(observed)
-    if check and len(usable) > 1 and outputs.n_rows >= _FEW_ROWS and _boost.is_available():
+    unseen = np.zeros(len(observed))
+    if check and outputs.n_rows >= _FEW_ROWS:
         y, x = outputs.increments, known[usable].to_numpy()
-        seconds[:] = outputs.combined(_boost.stacked(y, x, regression.fold, regression.held_out))
+        rows = rows_to_compare(outputs.n_rows)
+        residuals = [one[rows] - other[rows] for one, other in zip(observed, fitted, strict=True)]
+        unseen = _unseen(np.array(residuals), x[rows], rng)
+        if len(usable) > 1 and _boost.is_available():
+            found = _boost.stacked(y, x, regression.fold, regression.held_out)
+            seconds[:] = outputs.combined(found)
     return [
-        _answer(observed[w], fitted[w], held_out[w], means[w], drawn[w], seconds[w], flags)
+        _answer(
+            observed[w], fitted[w], held_out[w], means[w], drawn[w], seconds[w], unseen[w], flags
+        )
         for w in range(len(observed))
     ]
+
+
+def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
+    """The most that the fit may have missed (W,), from residuals (W, n, D); 0 where it shows none.
+
+    A function of mean 0 and standard deviation τ adds at most τ/2 to the mean of a maximum, for
+    each option that it concerns.
+    """
+    many, n, options = residuals.shape
+    contrasts = residuals[:, :, 1:].transpose(1, 0, 2).reshape(n, -1)
+    deviations, z = unexplained(contrasts, inputs, rng)
+    shown = np.where(z > -ndtri(_RARE / (options - 1)), deviations, 0.0)
+    most: Array = shown.reshape(many, -1).sum(axis=1) / 2
+    return most
 
 
 def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -> Array:
@@ -248,17 +277,23 @@ def _answer(
     held_out_means: Array,
     drawn: Array,
     second: Array | None,
+    unseen: float,
     flags: tuple[str, ...],
 ) -> Answer:
     """EVPPI from net benefits (n, D), observed and expected, and from posterior draws (k,).
 
-    `second` are those expected by a second opinion, from other rows.
+    `second` are those expected by a second opinion, from other rows; `unseen` is the most that
+    residuals of neighbors show to be missed.
     """
     rows = np.arange(len(observed))
     default = int(observed.mean(axis=0).argmax())
     value = max(float(fitted.max(axis=1).mean() - fitted.mean(axis=0).max()), 0.0)
     choice = fitted.argmax(axis=1)
-    se = max(float(drawn.std()), _mean_se(observed[rows, choice] - observed[:, default]))
+    own_gains = observed[rows, choice] - observed[:, default]
+    se = max(float(drawn.std()), _mean_se(own_gains))
+    # Without noise in the table the smallest error stands out: it also has to matter.
+    least_miss = _MATTERS * se
+    unseen = unseen if unseen > least_miss else 0.0
     choice = held_out.argmax(axis=1)
     gains = observed[rows, choice] - observed[:, default]
     gain, gain_se = float(gains.mean()), _mean_se(gains)
@@ -267,32 +302,35 @@ def _answer(
         second_gains = observed[rows, second.argmax(axis=1)] - observed[:, default]
     second_gain, second_se = float(second_gains.mean()), _mean_se(second_gains)
     ahead = second_gains - gains
-    if gain <= _DISTINGUISHED * gain_se and second_gain <= _SEEN * second_se:
+    if not unseen and gain <= _DISTINGUISHED * gain_se and second_gain <= _SEEN * second_se:
         flags = (*flags, Flag.NOTHING)
     # Against what the other rows would have chosen: the choice that is best in all of them has
     # been lucky in these.
     other = held_out_means.argmax(axis=1)
     errors = observed - held_out
     surprises = errors[rows, choice] - errors[rows, other]
-    missed = 0.0
-    # Without noise in the table the smallest error stands out: it also has to matter.
-    if second_gain > value and ahead.mean() > max(_AHEAD * _mean_se(ahead), _MATTERS * se):
+    missed = unseen
+    if second_gain > value and ahead.mean() > max(_AHEAD * _mean_se(ahead), least_miss):
         flags = (*flags, Flag.MISSED)
         value, se = second_gain, max(se, second_se)
         # Trees are a lower bound as well; EVPI is the limit of what they missed.
         default_gains = observed.max(axis=1) - observed[:, default]
         missed = max(float(default_gains.mean()) - value, 0.0)
-    elif abs(surprises.mean()) > max(_MISFIT * _mean_se(surprises), _MATTERS * se):
+    elif abs(surprises.mean()) > max(_MISFIT * _mean_se(surprises), least_miss):
         flags = (*flags, Flag.MISFIT)
         value, se = max(gain, 0.0), max(se, gain_se)
         # The fit may have missed as much of other choices as of its own.
-        missed = _MISSED * abs(float(surprises.mean()))
+        missed = max(missed, _MISSED * abs(float(surprises.mean())))
+    elif unseen:
+        flags = (*flags, Flag.UNSEEN)
     half = NORMAL_95 * se
     low, high = np.quantile(drawn, (0.025, 0.975))
     if Flag.MISSED in flags:
         low, high = value, value
     lower, upper = min(value - half, float(low)), max(value + half + missed, float(high))
     upper = max(upper, second_gain + half) if second_gain > value else upper
+    # A fit too smooth to show all of the value chose better than it knew.
+    upper = max(upper, float(own_gains.mean()) + half)
     # Where no draw changes the choice, differences of means leave rounding errors.
     least = 1e-9 * float(np.abs(observed).mean())
     value, se, lower, upper = (
@@ -339,7 +377,7 @@ def parameter_sets(
     if isinstance(pars, str):
         return {pars: _members(pars, names)}
     if isinstance(pars, Mapping):
-        sets = {str(label): _members(one, names) for label, one in pars.items()}
+        sets = {as_label(name): _members(one, names) for name, one in pars.items()}
     else:
         listed = list(pars) if isinstance(pars, Iterable) else []
         if listed and all(isinstance(one, str) for one in listed):
@@ -373,7 +411,7 @@ def _members(one: Any, known: list[str]) -> tuple[str, ...]:
 def _unusable(pars: Any) -> InputError:
     return InputError(
         "pars",
-        repr(pars),
+        shown(pars),
         "a parameter's name, a list of names, a list of such lists, a mapping from labels to "
         "lists, or 'all singles'",
     )

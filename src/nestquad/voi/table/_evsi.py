@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import generator, numbers, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
@@ -20,6 +21,10 @@ from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# More than any trial had; survival is simulated person by person.
+_MOST_PARTICIPANTS = 1_000_000
 
 
 def evsi(
@@ -80,10 +85,12 @@ def evsi(
     known = as_outputs(outputs)
     frame = input_table(known, inputs)
     studies = [as_design(one) for one in (design if isinstance(design, list) else [design])]
-    counts = _sizes(sizes)
+    if not studies:
+        raise InputError("design", "an empty list", "a design, or several")
+    counts = study_sizes(sizes)
     ceiling = perfect(known)
     show = as_progress(progress, "sizes")
-    seed = np.random.default_rng(rng).integers(2**63)
+    seed = generator(rng).integers(2**63)
     known_sizes: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
     rows = []
     for i, (study, n) in enumerate(product(studies, counts)):
@@ -93,8 +100,8 @@ def evsi(
             data = study.summaries(frame, n, np.random.default_rng(seed))
             columns = [f"summary {j + 1}" for j in range(data.shape[1])]
             summaries = pandas().DataFrame(data, columns=columns)
-            generator = np.random.default_rng(seed + 1)
-            known_sizes[key] = value_of_knowing(known, summaries, generator, check=False)
+            own = np.random.default_rng(seed + 1)
+            known_sizes[key] = value_of_knowing(known, summaries, own, check=False)
         for k, answer, limit in zip(known.wtps, known_sizes[key], ceiling, strict=True):
             flagged = replace(answer, flags=(*answer.flags, *flags_against(answer, limit)))
             size = {"design": study.name, "n": n, "participants": study.participants(n)}
@@ -105,10 +112,11 @@ def evsi(
     return pandas().DataFrame(rows)
 
 
-def _sizes(sizes: int | Sequence[int]) -> list[int]:
-    counts = np.atleast_1d(np.asarray(sizes))
-    if counts.ndim != 1 or not counts.size or counts.dtype.kind not in "fiu":
-        raise InputError("sizes", repr(sizes), "whole numbers of participants, as [50, 100, 200]")
-    if not all(float(n).is_integer() and n >= 1 for n in counts):
-        raise InputError("sizes", repr(sizes), "whole numbers of at least 1")
+def study_sizes(sizes: int | Sequence[int]) -> list[int]:
+    """Participants in each arm, checked."""
+    expected = f"whole numbers from 1 to {_MOST_PARTICIPANTS:,}, as [50, 100, 200]"
+    counts = np.atleast_1d(numbers("sizes", sizes, expected))
+    within = (counts >= 1) & (counts <= _MOST_PARTICIPANTS) & (counts == np.round(counts))
+    if counts.ndim != 1 or not counts.size or not within.all():
+        raise InputError("sizes", shown(sizes), expected)
     return [int(n) for n in counts]

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from nestquad._checks import choice, shown
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._limits import check_table
 from nestquad.voi.table._numbers import AMBIGUOUS
-from nestquad.voi.table._tables import Cleaned, Problem, clean, pandas
+from nestquad.voi.table._tables import Cleaned, Problem, clean, label, pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,7 @@ def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
 def checksum(source: Source) -> tuple[str, str]:
     """Name and SHA-256 of a file."""
     name, data = _opened(source)
-    return name, hashlib.sha256(data).hexdigest()
+    return label(name), hashlib.sha256(data).hexdigest()
 
 
 def _or_raise(found: Cleaned) -> pd.DataFrame:
@@ -72,15 +73,20 @@ def _or_raise(found: Cleaned) -> pd.DataFrame:
 
 
 def _opened(source: Source) -> tuple[str, bytes]:
-    if isinstance(source, tuple):
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], bytes):
         return source
+    if not isinstance(source, str | Path):
+        raise InputError("file", shown(source), "a path, or a name and bytes")
     path = Path(source)
+    if not path.is_file():
+        raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
     check_table(path.name, path)
     return path.name, path.read_bytes()
 
 
 def clean_csv(source: Source, kind: str) -> Cleaned:
     """`read_csv` with all bad cells instead of an error for the first."""
+    choice("kind", kind, KINDS)
     file, data = _opened(source)
     name = f"{kind} ({file})"
     try:
@@ -159,8 +165,6 @@ def clean_workbook(source: Source) -> dict[str, Cleaned]:
     """`read_workbook` with all bad cells instead of an error for the first."""
     pd = pandas()
     optional_module("openpyxl", "Reading a workbook", "voi")
-    if not isinstance(source, tuple) and not Path(source).is_file():
-        raise InputError("workbook", f"{str(source)!r}, which is not a file", "an .xlsx file")
     file, data = _opened(source)
     try:
         sheets = pd.read_excel(
@@ -243,7 +247,7 @@ def _cleaned(
     name: str, kind: str, header: list[Any], frame: pd.DataFrame, decimal: str = ""
 ) -> Cleaned:
     """Names on top, empty margins away, and every cell a number."""
-    labels = ["" if cell is None or cell != cell else str(cell).strip() for cell in header]
+    labels = ["" if cell is None or cell != cell else label(cell) for cell in header]
     width = max(len(labels), frame.shape[1])
     labels += [""] * (width - len(labels))
     frame = frame.reindex(columns=range(width)).reset_index(drop=True)

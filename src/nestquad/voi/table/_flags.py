@@ -21,6 +21,7 @@ class Flag:
     NOTHING = "not distinguishable from 0"
     MISFIT = "misfit: the cross-fitted value is shown"
     MISSED = "misfit, interactions: the value of a second fit is shown, at least this much"
+    UNSEEN = "misfit, neighbors: it may be worth much more"
     FEW_ROWS = "too few rows"
     ABOVE_EVPI = "above EVPI"
     BELOW_MEMBER = "below its member {}"
@@ -35,6 +36,8 @@ FLAG_WORDS = {
     "them, which is rather too low than too high.",
     "interactions": "trees found what the splines have no columns for; shown is what deciding by "
     "both gained in held-out draws, a lower bound, and the interval reaches up to EVPI.",
+    "neighbors": "draws with nearly the same values of these parameters agree beyond what was "
+    "fitted; the interval is widened by the most that this can be worth.",
     "too few rows": "more draws are needed for a number to rely on.",
     "above EVPI": "knowing part cannot be worth more than knowing all; the excess is noise.",
     "below its member": "knowing more cannot be worth less; the difference is noise.",

@@ -13,9 +13,9 @@ from nestquad._typing import Array
 _UNIT = r"[£$€¥]|[A-Z]{3}"
 _GROUPING = " '’\u00a0\u202f"
 _NUMBER = re.compile(
-    rf"(?P<minus>[-+−]?)\s*(?P<before>{_UNIT})?\s*(?P<sign>[-+−]?)"
+    rf"(?P<minus>[-+−(]?)\s*(?P<before>{_UNIT})?\s*(?P<sign>[-+−(]?)"
     rf"(?P<body>[.,]?\d(?:[\d.,{_GROUPING}]*\d)?[.,]?)(?P<power>[eE][-+]?\d+)?\s*"
-    rf"(?P<after>{_UNIT}|%)?"
+    rf"(?P<after>{_UNIT}|%)?\s*(?P<close>\)?)"
 )
 # One mark and three digits: thousands or thousandths. A leading 0 tells that it is a decimal mark.
 AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
@@ -43,8 +43,10 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     array([0.1234, 0.05  ])
     >>> read_numbers(["3,610", "4,805"]).values, read_numbers(["3,610", "0,250"]).values
     (array([nan, nan]), array([3.61, 0.25]))
+    >>> read_numbers(["(£33,610)", "£2,000"]).values  # as accountants write what is negative
+    array([-33610.,   2000.])
     """
-    found = [_NUMBER.fullmatch(cell.strip()) for cell in cells]
+    found = [_matched(cell) for cell in cells]
     values = np.array([_plain(cell) for cell in cells])
     known = [one for one in found if one is not None]
     if not known:
@@ -66,7 +68,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
             continue
         bare = "".join(c for c in one["body"] if c not in groups)
         text = bare.replace(point, ".") if point else bare
-        negative = "-" if {one["minus"], one["sign"]} & {"-", "−"} else ""
+        negative = "-" if {one["minus"], one["sign"]} & {"-", "−", "("} else ""
         values[i] = scale * float(f"{negative}{text}{one['power'] or ''}")
         if groups and bare != one["body"] and not example:
             example = f"{cells[i].strip()!r} is {negative}{text}"
@@ -74,6 +76,15 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     notes += ["has decimal commas"] if point == "," else []
     notes += [example] if example else []
     return Numbers(values, "; ".join(notes))
+
+
+def _matched(cell: str) -> re.Match[str] | None:
+    """Parts of a number; None for anything else, two signs or half a pair of parentheses."""
+    found = _NUMBER.fullmatch(cell.strip())
+    if found is None or (found["minus"] and found["sign"]):
+        return None
+    opened = "(" in (found["minus"], found["sign"])
+    return found if opened == bool(found["close"]) else None
 
 
 def _marks(bodies: Sequence[str], decimal: str, *, english: bool) -> tuple[str, set[str]] | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import numbers, shown
+from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import aligned, matched_options, number_table
+from nestquad.voi.table._tables import LARGEST, aligned, label, matched_options, number_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +91,7 @@ class Outputs:
                 "the same options in both",
             )
         width = widths.popitem()[1]
-        options = tuple(map(str, self.options))
+        options = _names(self.options)
         if not options:
             options = tuple(map(str, next(iter(frames.values())).columns))
             if len(frames) > 1:
@@ -104,6 +106,18 @@ class Outputs:
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
         vars(self).update(notes=(*self.notes, *notes), rows=rows)
+
+    def _repr_html_(self) -> str:
+        """Means of each option, in a notebook."""
+        benefits = self.net_benefits().mean(axis=1)
+        head = ["option"] + ["cost", "effect"] * (self.net_benefit is None)
+        head += [f"net benefit{f' at {k:,.6g}' if k == k else ''}" for k in self.wtps]
+        rows = []
+        for d, option in enumerate(self.options):
+            means = [] if self.net_benefit is not None else [self.costs[:, d], self.effects[:, d]]
+            numbers = [*(one.mean() for one in means), *benefits[:, d]]
+            rows.append([option, *(f"{x:,.6g}" for x in numbers)])
+        return grid(f"{self.n_rows:,} draws, means", head, rows)
 
     @property
     def n_rows(self) -> int:
@@ -170,13 +184,20 @@ def as_outputs(outputs: Any) -> Outputs:
     return Outputs(net_benefit=outputs)
 
 
+def _names(options: Any) -> tuple[str, ...]:
+    """Names of options; none for None."""
+    if options is None:
+        return ()
+    if isinstance(options, str) or not isinstance(options, Iterable):
+        raise InputError("options", shown(options), "a name for each option, as ('usual', 'new')")
+    return tuple(map(label, options))
+
+
 def _wtp(wtp: ArrayLike) -> Array:
-    try:
-        values = np.atleast_1d(np.asarray(wtp, dtype=float))
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
-        raise InputError("wtp", repr(wtp), "a number or several, none negative", "As 20_000.")
+    expected = "a number or several, none negative"
+    values = np.atleast_1d(numbers("wtp", wtp, expected))
+    if values.ndim != 1 or not values.size or not ((values >= 0) & (values < LARGEST)).all():
+        raise InputError("wtp", shown(wtp), expected, "As 20_000.")
     return values
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import is_number, numbers, shown
 from nestquad.errors import InputError
 from nestquad.voi.table._tables import pandas
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 DISCOUNT = 0.035
 # Sizes within 5 % of the best are the near-optimal ones, as elsewhere in the field.
 _NEAR = 0.05
+_YEARS = "years that are not negative, or a function of n that returns them"
 
 
 def people(
@@ -45,13 +47,24 @@ def people(
     2500.0
     """
     for name, value in (("per_year", per_year), ("horizon", horizon), ("start", start)):
-        if not (_is_number(value) and 0 <= value < math.inf):
-            raise InputError(name, repr(value), "a number that is not negative")
-    if not (_is_number(discount) and 0 <= discount < 1):
-        raise InputError("discount", repr(discount), "a rate such as 0.035, from 0 to below 1")
-    years = range(math.ceil(horizon))
-    shares = [max(min(t + 1, horizon) - max(t, start), 0.0) / (1 + discount) ** t for t in years]
-    return float(per_year * sum(shares))
+        amount(name, value)
+    if not (is_number(discount) and 0 <= discount < 1):
+        raise InputError("discount", shown(discount), "a rate such as 0.035, from 0 to below 1")
+    return float(per_year * (_years(horizon, discount) - _years(min(start, horizon), discount)))
+
+
+def _years(time: float, discount: float) -> float:
+    """Discounted years until a time: a geometric sum, and a share of the last year."""
+    whole, log = math.floor(time), math.log1p(discount)
+    full = math.expm1(-whole * log) / math.expm1(-log) if discount else whole
+    return full + (time - whole) * math.exp(-whole * log)
+
+
+def amount(name: str, value: Any, expected: str = "a number that is not negative") -> float:
+    """A number from 0 on, checked."""
+    if not (is_number(value) and 0 <= value < math.inf):
+        raise InputError(name, shown(value), expected)
+    return float(value)
 
 
 def population(
@@ -85,14 +98,9 @@ def population(
     """
     count = people(per_year, horizon, discount=discount, start=start)
     if not isinstance(values, pandas().DataFrame):
-        return np.asarray(values, dtype=float) * count
-    name = next((name for name in ("evsi", "evppi", "evpi") if name in values), None)
-    if name is None:
-        raise InputError(
-            "values",
-            f"a table with the columns {', '.join(map(str, values.columns))}",
-            "a table that voi.evpi, voi.evppi or voi.evsi returned",
-        )
+        return numbers("values", values, "a table of values, a number or an array") * count
+    name = next((name for name in ("evsi", "evppi", "evpi") if name in values), "evpi")
+    _require(values, (name, "lower", "upper", "wtp"), "voi.evpi, voi.evppi or voi.evsi")
     table = values.copy()
     for column, source in (("", name), ("_lower", "lower"), ("_upper", "upper")):
         table[f"population{column}"] = table[source] * count
@@ -142,13 +150,14 @@ def enbs(
     >>> costs.enbs.tolist(), costs.optimal.tolist()
     ([800.0, -500.0], [True, False])
     """
-    if not isinstance(values, pandas().DataFrame) or "evsi" not in values:
-        raise InputError("values", type(values).__name__, "the table that voi.evsi returned")
+    _require(values, ("design", "n", "participants", "wtp", "evsi", "lower", "upper"), "voi.evsi")
     for name, value in (("fixed_cost", fixed_cost), ("cost_per_participant", cost_per_participant)):
-        if not (_is_number(value) and 0 <= value < math.inf):
-            raise InputError(name, repr(value), "an amount that is not negative")
+        amount(name, value, "an amount that is not negative")
     table = values.copy()
-    waits = [duration(int(n)) if callable(duration) else duration for n in table["n"]]
+    waits = [
+        amount("duration", duration(int(n)) if callable(duration) else duration, _YEARS)
+        for n in table["n"]
+    ]
     counts = np.array([people(per_year, horizon, discount=discount, start=w) for w in waits])
     table["years"] = np.asarray(waits, dtype=float)
     table["population_evsi"] = table["evsi"] * counts
@@ -186,6 +195,7 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     >>> found[["n", "near_from", "near_to"]].values.tolist()
     [[50, 50, 100]]
     """
+    _require(values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
     rows = []
     for (design, k), part in values.groupby(["design", "wtp"], dropna=False, sort=False):
         best = part.loc[part["enbs"].idxmax()]
@@ -216,5 +226,11 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     return pandas().DataFrame(rows)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+def _require(values: Any, columns: Sequence[str], maker: str) -> None:
+    """Refuse what is no table with these columns."""
+    what = f"a {type(values).__name__}"
+    if isinstance(values, pandas().DataFrame):
+        if set(columns) <= set(values.columns):
+            return
+        what = f"a table with the columns {', '.join(map(str, values.columns))}"
+    raise InputError("values", what, f"the table that {maker} returned")

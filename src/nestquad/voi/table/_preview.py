@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nestquad._notebook import pairs
 from nestquad.errors import InputError
 from nestquad.voi.table._files import KINDS, checksum, clean_csv, clean_workbook
 from nestquad.voi.table._outputs import Outputs
@@ -58,8 +61,8 @@ class Preview:
             tables[kind] = {
                 "rows": len(table),
                 "columns": list(map(str, table.columns)),
-                "first": first.astype(object).where(first.notna(), None).values.tolist(),
-                "ranges": ends.astype(object).where(ends.notna(), None).T.values.tolist(),
+                "first": first.astype(object).where(np.isfinite(first), None).values.tolist(),
+                "ranges": ends.astype(object).where(np.isfinite(ends), None).T.values.tolist(),
             }
         cells = [
             {"table": p.table, "column": p.column, "row": p.row, "line": p.line, "cell": p.cell}
@@ -75,14 +78,21 @@ class Preview:
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"{kind}: {len(table):,} draws of {', '.join(map(str, table.columns)) or 'nothing'}"
-            for kind in KINDS
-            for table in (getattr(self, kind),)
-        ]
-        lines += [f"options: {', '.join(self.options)}"] if self.options else []
+        lines = [f"{name}: {text}" for name, text in self._understood().items() if text]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join([*lines, *(f"problem: {p}" for p in self.problems)])
+
+    def _repr_html_(self) -> str:
+        said = {"notes": "; ".join(self.notes), "problems": " ".join(map(str, self.problems))}
+        return pairs("Tables", {**self._understood(), **said})
+
+    def _understood(self) -> dict[str, str]:
+        tables = {kind: getattr(self, kind) for kind in KINDS}
+        found = {
+            kind: f"{len(table):,} draws of {', '.join(map(str, table.columns)) or 'nothing'}"
+            for kind, table in tables.items()
+        }
+        return {**found, "options": ", ".join(self.options)}
 
 
 def preview(parameters: Any, costs: Any = None, effects: Any = None) -> Preview:

@@ -170,7 +170,9 @@ def spline_basis(inputs: Array) -> Basis:
     n_curves, most = _SIZES.get(d, (5, 0) if d <= _MOST_PAIRS else (4, -1))
     singles: list[tuple[Array, Array]] = []
     for j in range(d):
-        z = (inputs[:, j] - inputs[:, j].mean()) / inputs[:, j].std()
+        z = inputs[:, j] - inputs[:, j].mean()
+        z = z / np.abs(z).max()  # squares of very small numbers are 0
+        z = z / z.std()
         curves, eigenvalues = _curves(z, n_curves)
         singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
     terms = list(_terms([len(values) - 1 for _, values in singles], most))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._numbers import read_numbers
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST_ROWS = 20
+# Squares of net benefits and their sums are floats.
+LARGEST = 1e100
 _PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
+# 3.6m and £20k: letters for thousands and millions.
+_ABBREVIATED = re.compile(
+    r"[-+−(]*[£$€¥]?[-+−(]?[\d.,]*\d\s?(k|m|mn|mio|bn|thousand|million|billion)\.?\)?",
+    re.IGNORECASE,
+)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 # Names that number draws and nothing else, and names that may also be those of an option.
 _DRAW_NAMES = re.compile(
@@ -110,9 +118,6 @@ def clean(
         notes: list[str] = []
         frame = _reshaped(argument, frame, kind, notes)
         frame = _one_kind(frame, kind, notes)
-        _check_last_rows(argument, frame, first_line)
-        frame = _without_row_names(argument, frame, kind, notes)
-        _check_names(argument, frame)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
                 argument,
@@ -120,6 +125,9 @@ def clean(
                 f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
                 "A thousand draws or more give useful answers.",
             )
+        _check_last_rows(argument, frame, first_line)
+        frame = _without_row_names(argument, frame, kind, notes)
+        _check_names(argument, frame)
     except InputError as error:
         return Cleaned(pandas().DataFrame(), problems=(Problem(argument, error),))
     numbers: dict[str, Array] = {}
@@ -129,14 +137,14 @@ def clean(
         column = frame[name]
         levels = _levels(column) if kind == "parameters" else ()
         if len(levels) > 1:
-            shown = {f"{name} = {level}": level for level in levels[1:]}
+            shown = {f"{name} = {label(level)}": level for level in levels[1:]}
             numbers |= {label: (column == x).to_numpy(float) for label, x in shown.items()}
             categories[name] = tuple(shown)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
         values, note = _as_floats(column, decimal)
         notes += [f"{name!r} {note}"] if note else []
-        bad = np.flatnonzero(~np.isfinite(values))
+        bad = np.flatnonzero(~(np.abs(values) < LARGEST))
         told: set[str] = set()
         for row in map(int, bad[:_MOST_PROBLEMS]):
             problem, what = _bad_cell(argument, name, column, row, bad.size, first_line)
@@ -306,13 +314,14 @@ def _without_row_names(
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
         values = _as_floats(column)[0]
+        values = np.where(np.isinf(values), np.nan, values)
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
         counts, permuted = _counts(values), whole and _counts(np.sort(values))
-        labels = column.is_unique and (
+        labels = (
             (text and (named or name == frame.columns[0]))
             or (whole and (numbers or (named and (up or permuted or unnamed))))
-        )
+        ) and column.astype(str).is_unique
         if (named and counts) or labels:
             shown = "without a name, as R writes row names," if unnamed else repr(name)
             what = "counts the rows" if counts else "names the rows"
@@ -389,7 +398,7 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
         )
     wide = frame.assign(**{"": draw}).pivot(index="", columns=texts[0], values=values[0])
     wide = wide[list(dict.fromkeys(names))]
-    wide.columns = [str(c).strip() for c in wide.columns]
+    wide.columns = [label(c) for c in wide.columns]
     notes.append(
         f"long format: {values[0]!r} by {texts[0]!r}, draws "
         + (f"by {draws[0]!r}" if draws else "in the order of rows")
@@ -410,6 +419,7 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     levels = tuple(map(str, distinct.index))
     # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
     named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
+    named = named and not any(map(_ABBREVIATED.fullmatch, levels))
     missing = {"na", "n/a", "nan", "null", "none", "inf", "-inf"} & {x.casefold() for x in levels}
     return levels if named and not missing and not any(map(_is_number, levels)) else ()
 
@@ -418,21 +428,31 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
     pd = pandas()
     if isinstance(table, pd.Series):
         table = table.to_frame(table.name if table.name is not None else f"{prefix}1")
+    expected = "a data frame or a matrix of numbers, one row a draw"
     if isinstance(table, pd.DataFrame):
         frame = table.copy(deep=False)
-        frame.columns = [str(name).strip() for name in frame.columns]
+        frame.columns = [label(name) for name in frame.columns]
+        unreal = [name for name in frame.columns if frame[[name]].dtypes.iloc[0].kind in "cmM"]
+        if unreal:
+            what = frame[[unreal[0]]].dtypes.iloc[0]
+            raise InputError(argument, f"the column {unreal[0]!r} of {what}", expected)
         return frame
-    if isinstance(table, dict):
-        return _as_frame(argument, pd.DataFrame(table), prefix)
-    matrix = np.asarray(table)
+    try:
+        if isinstance(table, dict):
+            return _as_frame(argument, pd.DataFrame(table), prefix)
+        matrix = np.asarray(table)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        advice = f"Rows and columns have to be of one length each ({error})."
+        raise InputError(argument, f"a {type(table).__name__}", expected, advice) from None
+    if isinstance(table, np.ma.MaskedArray):
+        raise InputError(argument, "a masked array", expected, "Remove the draws without a value.")
     if matrix.ndim == 1:
         matrix = matrix[:, None]
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiubOU":
-        raise InputError(
-            argument,
-            f"an array of {matrix.dtype} of shape {matrix.shape}",
-            "a data frame or a matrix of numbers, one row a draw",
-        )
+        what = "nothing" if table is None else f"an array of {matrix.dtype} of shape {matrix.shape}"
+        raise InputError(argument, what, expected)
     names = [f"{prefix}{j + 1}" for j in range(matrix.shape[1])]
     return pd.DataFrame(matrix, columns=names)
 
@@ -468,7 +488,9 @@ def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     """Numbers, NaN for what is none, and a note where cells are written in another way."""
     note = ""
     if column.dtype.kind not in "fiub":
-        numbers = pandas().to_numeric(column, errors="coerce")
+        # Integers beyond the range of floats are texts to pandas.
+        cells = column.map(lambda cell: str(cell) if type(cell) is int else cell)
+        numbers = pandas().to_numeric(cells, errors="coerce")
         # A number format is one of texts; among numbers, a text is a stray.
         if bool(column.map(lambda cell: isinstance(cell, str)).all()):
             read = read_numbers(column.tolist(), decimal)
@@ -478,7 +500,7 @@ def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     return values, note if np.isfinite(values).all() else ""
 
 
-_FORMATS = {"separators", "percent"}
+_FORMATS = {"separators", "percent", "letters"}
 """Problems of a whole column, which are told once."""
 
 
@@ -498,7 +520,13 @@ def _bad_cell(
             "a missing value (an empty cell, or an error such as #N/A)",
             "Remove the whole draw from all tables, or find out why the model has no value there.",
         )
-    elif _SEPARATED.fullmatch(text.strip("£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text):
+    elif _ABBREVIATED.fullmatch(text):
+        kind, what, advice = (
+            "letters",
+            f"{text!r}, a number with a letter for thousands or millions",
+            "Write it in full, as 3600000 for 3.6m.",
+        )
+    elif _SEPARATED.fullmatch(text.strip("()£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text):
         kind, what, advice = (
             "separators",
             f"{text!r}, a number with separators",
@@ -513,15 +541,22 @@ def _bad_cell(
         )
     elif text.lower().lstrip("+-") in ("inf", "infinity"):
         what, advice = "an infinite number", "Find out why the model divides by zero there."
+    elif _is_number(text) and abs(float(text)) >= LARGEST:
+        what, advice = f"{text}, too large a number", "Use another unit."
     else:
         what, advice = (
-            f"the text {text!r}",
+            f"the text {shown(text)}",
             "Spreadsheet errors such as #DIV/0! and notes beside the numbers have to go.",
         )
     error = InputError(
         argument, f"{what} in {where}{more}", "a finite number in every cell", advice
     )
     return Problem(argument, error, name, row + 1, line, text), kind
+
+
+def label(name: object) -> str:
+    """A name in one line: control characters can be in no workbook and no document."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(name)).strip()
 
 
 def _is_number(text: str) -> bool:

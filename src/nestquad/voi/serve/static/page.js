@@ -134,18 +134,21 @@ function redraw() {
   chart("curves", {...wtp, y: [0, 1.05 * Math.max(...now.evpi.upper, 1e-9)], cut: true, lines: [
     {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: "#1d2730", name: "EVPI"},
     ...shown.map((s, i) => ({x: grid, y: s.value, low: s.lower, high: s.upper, color: COLORS[i], name: s.label}))]});
+  // Of many options those that are best in the middle of the slider have names and colors.
+  const middle = now.net[Math.floor(grid.length / 2)], leading = [...middle.keys()].sort((a, b) => middle[b] - middle[a]).slice(0, COLORS.length);
+  const look = (d) => leading.includes(d) ? {color: COLORS[now.options.length > COLORS.length ? leading.indexOf(d) : d], name: now.options[d]} : {color: "#c4ccd2"};
   const tops = now.net.map((row) => row.indexOf(Math.max(...row)));
-  chart("ceac", {...wtp, y: [0, 1], yformat: share, lines: now.options.flatMap((name, d) => {
-    const y = now.probability.map((row) => row[d]), color = COLORS[d % COLORS.length];
-    return [{x: grid, y: y.map((v, i) => tops[i] === d ? v : null), color, wide: 8}, {x: grid, y, color, name}];
+  chart("ceac", {...wtp, y: [0, 1], yformat: share, lines: now.options.flatMap((_, d) => {
+    const y = now.probability.map((row) => row[d]);
+    return [{x: grid, y: y.map((v, i) => tops[i] === d ? v : null), color: look(d).color, wide: 8}, {x: grid, y, ...look(d)}];
   })});
   const others = now.plane.slice(1), flat = others.flat(), xs = extent(flat.map((p) => p[0])), ys = extent(flat.map((p) => p[1]));
   const line = [Math.max(xs[0], k ? ys[0] / k : xs[0]), Math.min(xs[1], k ? ys[1] / k : xs[1])];
   chart("plane", {x: xs, y: ys, xname: `incremental ${set.effect}`, format: number, lines: [
     {x: line, y: line.map((v) => k * v), color: "#1d2730", dashes: "5 4"},
-    ...others.map((_, i) => ({x: [xs[1]], y: [now.cost[i + 1] - now.cost[0]], color: COLORS[(i + 1) % COLORS.length], name: now.options[i + 1]}))],
-  clouds: others.map((points, i) => ({points, color: COLORS[(i + 1) % COLORS.length]})),
-  dots: others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], color: COLORS[(i + 1) % COLORS.length]}))});
+    ...others.map((_, i) => ({x: [xs[1]], y: [now.cost[i + 1] - now.cost[0]], ...look(i + 1)}))],
+  clouds: others.map((points, i) => ({points, color: look(i + 1).color})),
+  dots: others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], color: look(i + 1).color}))});
   const gains = [null, ...now.gain[at]], range = (low, high) => `${money(low)} to ${money(high)}`;
   table("options", ["option", "cost", set.effect, "net benefit", "incremental", "best"], now.options.map((name, d) => [name, money(now.cost[d]), number(now.effect[d]), money(now.net[at][d]),
     gains[d] ? make("span", {}, money(gains[d][0]), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
@@ -166,10 +169,18 @@ function drawStudy(study) {
   table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
 }
 
+const REMOVED = "This analysis was removed, perhaps in another tab.";
+function lost(problem) {
+  show({...state, job: null, error: problem.message === REMOVED ? REMOVED : `No answer from nestquad: is it still running? (${problem.message})`});
+}
 let refused = ""; // what was refused stays until something else is asked, whatever runs meanwhile
 async function post(path, body) {
-  const answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
-  const content = await answer.json();
+  let answer, content;
+  try {
+    answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
+    if (answer.status === 404) throw new Error(REMOVED);
+    content = await answer.json();
+  } catch (problem) { return lost(problem); }
   refused = answer.ok ? "" : content.error;
   if (refused) return show(state);
   show(content);
@@ -180,7 +191,7 @@ async function poll() {
   clearTimeout(waiting);
   try {
     const answer = await fetch("state");
-    if (!answer.ok) throw new Error("This analysis was removed.");
+    if (!answer.ok) throw new Error(REMOVED);
     const fresh = await answer.json();
     if (!fresh.stamp[0] && fresh.job) { show(fresh); waiting = setTimeout(poll, 300); unread = true; return; }
     if (unread) return location.reload();
@@ -191,9 +202,7 @@ async function poll() {
     show(fresh);
     if (changed && data.seen.now) redraw();
     if (fresh.job) waiting = setTimeout(poll, 400);
-  } catch (problem) {
-    show({...state, job: null, error: `No answer from nestquad: is it still running? (${problem.message})`});
-  }
+  } catch (problem) { lost(problem); }
 }
 // An error stands beside what was used last.
 let asked = null, idle = null;
