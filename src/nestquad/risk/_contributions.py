@@ -151,8 +151,7 @@ class _Tool:
             weights = count[0] * self.cells.sum(axis=0)[:, 0]
             mixed = width**2 / max(width**2 + float(weights @ law.v[0] / weights.sum()), 1e-300)
             share = mixed * self._slopes(count[0], predicted[0]) + (1.0 - mixed) * share
-        moved, unsure = self._moved(kind, float(c[0]), width, near[0])
-        best = best + moved
+        unsure = self._moved(kind, float(c[0]), width)
         best = best + (measure - best.sum(axis=1))[:, None] * share
         drawn = (best[1:] - best[0]) / np.sqrt(len(best) - 1.0)
         away = np.concatenate([self._dense_error(count[0], predicted[0]), unsure])
@@ -171,12 +170,13 @@ class _Tool:
         lacks = (sums[:, 1:] - total * mean) / max(float(total.mean()), 1e-300)
         return np.asarray(lacks / np.sqrt(n * max(n - 1.0, 1.0)))
 
-    def _moved(self, kind: Kind, c: float, width: float, near: Array) -> tuple[Array, Array]:
-        """Change (p,) of the contributions by θ that Ĵ has on the wrong side, and its errors.
+    def _moved(self, kind: Kind, c: float, width: float) -> Array:
+        """Errors (·, p) of the contributions by θ that Ĵ has on the wrong side of the level.
 
         J − Ĵ moves θ across the level, and with them outputs that differ from those of other θ with
         that Ĵ. To first order that is the mean of a kernel at the level times residual times such a
-        difference. Its prior is of the size of √v; residuals show it with the noise of x.
+        difference. Its prior is of the size of √v; residuals show it with the noise of x, too
+        much to correct by it.
         """
         law, pairs = self.law, self.pairs
         b, v, spread = (np.interp(pairs.s, law.s, one) for one in (law.b[0], law.v[0], law.spread))
@@ -195,7 +195,7 @@ class _Tool:
         prior = (np.abs(w * kernel) * np.sqrt(v)) @ np.abs(other)
         noise = (each**2).sum(axis=0)
         gain = prior**2 / np.maximum(prior**2 + noise, 1e-300)
-        return gain * each.sum(axis=0), np.sqrt(gain) * each
+        return np.concatenate([gain * each.sum(axis=0, keepdims=True), np.sqrt(gain) * each])
 
     def _slopes(self, count: Array, mean: Array) -> Array:
         """Regression of predicted outputs on their sum, over nodes."""

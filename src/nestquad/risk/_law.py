@@ -154,10 +154,15 @@ class CorrectedLaw:
 
         Few pairs may make it. And the third cumulant of a law by pairs is ρ³ times that of J: what
         noise hides of a shape is 1/ρ³ − 1 times what is seen beyond chance, and at most what Ĵ
-        leaves undecided.
+        leaves undecided. Of given scenarios, those without draws are as many chances.
         """
-        if self.shape is None or self.atoms:
+        if self.shape is None:
             return 0.0
+        if self.atoms:
+            w, t, e = (one[0] for one in self._scores(c, slice(0, 1)))
+            chance = ndtr(t)
+            each = w * np.abs(w) * (e**2 * chance if excess else chance * (1.0 - chance))
+            return float(np.sqrt(max(each[: len(self.s)].sum() + each[w < 0].sum(), 0.0)))
         w, t, e = (one[:, len(self.s) :] for one in self._scores(c, slice(None)))
         each = w * (e * _positive(t) if excess else ndtr(t))
         n = each.shape[1] // 2
@@ -187,7 +192,8 @@ class CorrectedLaw:
         at = min(int(np.searchsorted(np.cumsum(self.weights), p)), len(self.s) - 1)
         c = m[:, at]
         for _ in range(60):
-            over = self.survival(c, rows) - (1.0 - p)
+            # Between two scenarios the first is the quantile.
+            over = self.survival(c, rows) - (1.0 - p) - 1e-9 * self.atoms
             low, high = np.where(over > 0, c, low), np.where(over > 0, high, c)
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = c + over / self.density(c, rows)
@@ -445,8 +451,9 @@ def _variances(
     chosen = rng.choice(len(chance), DRAWS, p=chance)
     every = fit.reshape(-1, len(at))
     best = np.concatenate([(chance @ every)[None], every[chosen]])
-    # A bin may differ from that by as much again, or by as much as its products show.
-    prior = np.maximum(best[0] ** 2, (y - best[0]) ** 2 - noise)
+    # A jump that the model smooths shows in single bins, whose products differ by three standard
+    # errors or more. Chance differs by less, and local variances would follow it.
+    prior = np.maximum((y - best[0]) ** 2 - 9.0 * noise, 0.0)
     gain = prior / (prior + noise)
     local = best + gain * (y - best)
     local[1:] += np.sqrt(gain * noise) * rng.standard_normal((DRAWS, len(at)))

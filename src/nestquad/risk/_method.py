@@ -33,6 +33,11 @@ _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
 FEWEST = 128
+_SHAPE = (
+    "the loss given the model is far from normal, as at a jump or an atom of J in the scenario: "
+    "most of an interval is what the draws leave open about its shape. A coordinate that says on "
+    "which side of the jump a scenario is, or the jump as a position of its own, would help"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +246,9 @@ class TailSampling(Method[RiskState]):
                 laws[c] = corrected(law, pairs[c], design.grids[0].stream.child(9).generator())
                 found.append(self.targets.measured(laws[c], pairs[c], len(raw), state.dim))
             notes.extend(_said(state, laws[0]))
+            sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
+            if (2.0 * sizes["shape"] ** 2 > sum(one**2 for one in sizes.values())).any():
+                notes.append(_SHAPE)
         else:
             for law in laws:
                 values = self.targets.values(law)[:, 0]

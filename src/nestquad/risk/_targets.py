@@ -126,7 +126,7 @@ class Targets:
             if kind == "es":
                 out[i] /= 1.0 - level
             elif kind in ("var", "pfe"):
-                out[i] /= max(float(law.density(c, slice(0, 1))[0]), 1e-300)
+                out[i] = _of_quantile(out[i], law, c)
         return out
 
     def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
@@ -151,7 +151,7 @@ class Targets:
             if kind == "es":
                 out[i] *= (values[i] - c) / (1.0 - level)
             elif kind != "exceed":
-                out[i] /= max(float(law.density(c, slice(0, 1))[0]), 1e-300)
+                out[i] = _of_quantile(out[i], law, c)
         return out
 
     def local_errors(self, law: CorrectedLaw, values: Array) -> Array:
@@ -176,6 +176,12 @@ class Targets:
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
 # the scale of one.
 _NEAR = 0.15
+
+
+def _of_quantile(error: float, law: CorrectedLaw, c: float) -> float:
+    """Error of a quantile c from that of P(J > c); without a density there, it may be anywhere."""
+    density = float(law.density(c, slice(0, 1))[0])
+    return 0.0 if error == 0 else error / density if density > 1e-100 * error else np.inf
 
 
 def label(kind: Kind, level: float) -> str:
