@@ -169,7 +169,8 @@ class CorrectedLaw:
         change = each.sum(axis=1)
         values = ((each[0, :n] + each[0, n:]) / np.maximum(w[0, :n], 1e-300))[:, None]
         few = float(few_event_errors(values, w[0, :n, None])[0])
-        seen = float(np.sqrt(max(change[0] ** 2 - change[1:].var(), 0.0)))
+        # Beyond two standard errors: 1/ρ³ is large where noise is, and would multiply chance.
+        seen = float(np.sqrt(max(change[0] ** 2 - 4.0 * change[1:].var(), 0.0)))
         chance = ndtr(t[0, n:])
         open_ = w[0, :n] * chance * (1.0 - chance)
         after, before = np.split(self.shape[2][0], 2)
