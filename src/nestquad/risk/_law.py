@@ -174,7 +174,8 @@ class CorrectedLaw:
         chance = ndtr(t[0, n:])
         open_ = w[0, :n] * chance * (1.0 - chance)
         after, before = np.split(self.shape[2][0], 2)
-        trust = np.clip(1.0 - after / np.maximum(before, 1e-300), 1e-3, 1.0)
+        # Rounding may leave more variance than there was.
+        trust = 1.0 - after / np.maximum(np.maximum(before, after), 1e-300)
         trust = float(open_ @ trust) / max(float(open_.sum()), 1e-300)
         most = float(open_.sum() if not excess else (open_ * e[0, n:]).sum())
         hidden = min(seen * (1.0 / max(trust, 1e-3) ** 3 - 1.0), most)
