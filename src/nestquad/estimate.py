@@ -371,11 +371,10 @@ class Loop:
         """f at the first values, where there was no time for more: an answer without a bar."""
         problem, j = self.evaluator.given, self.evaluator.glimpse
         if j is None:
-            raise OutOfTimeError(
-                "time ran out before the first evaluation",
-                advice="Raise max_seconds, and see whether workers of an executor are free; 'nqmc' "
-                "and 'nmc' need the least time for points.",
-            )
+            advice = "Raise max_seconds, and see whether workers of an executor are free"
+            if self.method.averages:
+                advice += "; 'nqmc' and 'nmc' need the least time for points"
+            raise OutOfTimeError("time ran out before the first evaluation", advice=f"{advice}.")
         value = problem.finish(call_f(problem, j[None], j.reshape(1, -1))[0])
         note = (
             "time ran out before the first design was complete: the value is f at the first "

@@ -20,7 +20,8 @@ def _law(bias: float, sd: float, noise: float, m: int = 4000, seed: int = 0):
     at = np.concatenate([rng.normal(size=m // 4), rng.uniform(1.0, 3.0, m - m // 4)])
     j = at + bias + sd * rng.normal(size=m)
     r = (j - at)[:, None] + noise * rng.normal(size=(m, 2))
-    pairs = Pairs(at, r, np.ones(m), np.full(m, max(sd, 0.01) ** 2))
+    drawn = 0.25 * norm.pdf(at) + 0.75 * ((at > 1) & (at < 3)) / 2.0
+    pairs = Pairs(at, r, norm.pdf(at) / drawn, np.full(m, max(sd, 0.01) ** 2))
     return corrected(law, pairs, rng)
 
 
@@ -46,6 +47,28 @@ def test_correction_finds_bias_and_variance(bias, sd, noise):
     assert error < 0.1
 
 
+@pytest.mark.parametrize("noise", [0.05, 1.0])
+def test_a_jump_that_the_model_does_not_see(noise):
+    """J is Ĵ, plus 3 in a tenth of all scenarios: P(J > c) is that of a mixture of two normals."""
+    rng, n, m = np.random.default_rng(2), 1 << 14, 4000
+    s = ndtri((np.arange(n) + 0.5) / n)
+    at = rng.normal(size=m)
+    j = at + 3.0 * (rng.random(m) < 0.1)
+    r = (j - at)[:, None] + noise * rng.normal(size=(m, 2))
+    law = corrected(
+        nodes_of(s, np.ones(n), np.arange(n) % 16), Pairs(at, r, np.ones(m), np.ones(m)), rng
+    )
+    for c in (1.0, 3.0):
+        exact = 0.9 * norm.sf(c) + 0.1 * norm.sf(c - 3.0)
+        found = law.survival(c)
+        error = np.hypot(found[1:].std(), law.shape_error(c, excess=False))
+        assert abs(found[0] - exact) < 2.5 * error
+        # A normal law of the same mean and variance is farther away; noise hides the shape.
+        normal = norm.sf(c, 0.3, np.sqrt(1.0 + 0.81))
+        assert abs(found[0] - exact) < abs(normal - exact)
+        assert error < (0.015 if noise < 1 else 0.1)
+
+
 def test_correction_vanishes_where_the_model_is_exact():
     law = _law(0.0, 0.0, 1e-6)
     assert law.quantile(0.99)[0] == pytest.approx(norm.ppf(0.99), abs=1e-3)
@@ -66,6 +89,6 @@ def test_share_of_hits_that_the_model_does_not_decide():
 def test_without_pairs_nothing_is_certain():
     s = ndtri((np.arange(4096) + 0.5) / 4096)
     law = nodes_of(s, np.ones(4096), np.arange(4096) % 4)
-    value, error = tabulated(law, 1.0).cdf(0.0, return_std=True)
+    value, error = tabulated(law, None, 1000, 1).cdf(0.0, return_std=True)
     assert value == pytest.approx(0.5, abs=1e-2)
     assert np.isinf(error)

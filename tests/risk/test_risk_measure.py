@@ -306,6 +306,15 @@ def test_what_a_lattice_cannot_afford_is_said(monkeypatch):
         ({"var": (), "es": ()}, "var, es, exceed"),
         ({"budget": 20}, "budget"),
         ({"default_curve": 0.02}, "default_curve"),
+        ({"var": "0.99"}, "var"),
+        ({"var": None}, "var"),
+        ({"exceed": [[1.0], [1.0, 2.0]]}, "exceed"),
+        ({"outputs": ["a", "a"]}, "outputs"),
+        ({"outputs": "ab"}, "outputs"),
+        ({"exposure": True, "es": 0.9}, "es, exceed"),
+        ({"exposure": True, "exceed": 2.0}, "es, exceed"),
+        ({"exposure": True, "default_curve": "flat"}, "default_curve"),
+        ({"recovery": 40}, "recovery"),
     ],
 )
 def test_bad_input(options, argument):
@@ -319,9 +328,74 @@ def test_f_is_refused():
         risk.measure(problem, budget=1000)
 
 
-def test_wrong_number_of_names():
+def test_wrong_number_of_names_is_noticed_early():
+    linear, seen = _linear(2, several=True), [0]
+
+    def g(x, theta):
+        seen[0] += x[..., 0].size
+        return linear.g(x, theta)
+
     with pytest.raises(nq.InputError, match="outputs"):
-        risk.measure(_linear(2, several=True), budget=400, rng=0, outputs=["a"])
+        risk.measure(replace(linear, g=g), budget=4000, rng=0, outputs=["a"])
+    assert seen[0] <= 256
+
+
+def _knock(x, theta):
+    return 3.0 * (theta.sum(axis=-1) > 2.8) + theta[..., 0] + 0.3 * x[..., 0]
+
+
+def test_a_jump_of_j_in_the_scenario():
+    problem = nq.NestedExpectation(nq.Normal(np.zeros(2)), nq.Normal(), _knock, name="knock")
+    z = norm.ppf(qmc.Sobol(2, rng=0).random_base2(16))
+    j = np.sort(_knock(np.zeros((len(z), 1)), z))
+    report = risk.measure(problem, var=0.99, es=0.975, exceed=2.5, budget=3000, rng=0)
+    for found, exact in (
+        (report.var[0.99], float(np.quantile(j, 0.99))),
+        (report.es[0.975], float(j[int(0.975 * len(j)) :].mean())),
+        (report.exceed[2.5], float((j > 2.5).mean())),
+    ):
+        assert _holds(found, exact)
+        assert found.std_error < 0.5 * exact
+    # One mechanism for the band and for exceedances.
+    _, error = report.distribution.cdf(2.5, return_std=True)
+    assert error == pytest.approx(report.exceed[2.5].std_error, rel=0.5)
+
+
+def test_contribution_of_an_output_that_is_known_exactly():
+    """Which scenarios are in the tail depends on the other output, which is hard to learn."""
+
+    def g(x, theta):
+        other = np.maximum(theta[..., 1] * (1.0 + theta[..., 0]) + 2.0 * x[..., 0], 0.0)
+        return np.stack([theta[..., 0], other], axis=-1)  # the first has no x at all
+
+    z = norm.ppf(qmc.Sobol(2, rng=1).random_base2(18))
+    m = z[:, 1] * (1.0 + z[:, 0])
+    j = np.stack([z[:, 0], m * ndtr(m / 2.0) + 2.0 * norm.pdf(m / 2.0)], axis=-1)
+    total = j.sum(axis=-1)
+    exact = j[total > np.quantile(total, 0.95)].mean(axis=0)
+    problem = nq.NestedExpectation(nq.Normal(np.zeros(2)), nq.Normal(), g)
+    for seed in (0, 2):
+        found = risk.measure(problem, es=0.95, budget=1000, rng=seed).contributions.es[0.95]
+        assert (np.abs(found.value - exact) <= 3.0 * found.std_error).all()
+        assert (found.std_error < 0.5).all()
+
+
+def test_errors_of_given_scenarios_fall_with_the_budget():
+    """J jumps from scenario to scenario, and no model learns it: draws at a scenario tell its J."""
+    theta = np.random.default_rng(0).standard_normal((200, 2))
+
+    def mean(theta):
+        return np.sin(40.0 * theta).sum(axis=-1)
+
+    problem = nq.NestedExpectation(
+        nq.Empirical(theta), nq.Normal(), lambda x, theta: mean(theta) + 0.5 * x[..., 0]
+    )
+    exact, errors = np.sort(mean(theta))[189], []
+    for budget in (1000, 8000):
+        found = risk.measure(problem, var=0.95, es=(), budget=budget, rng=0).var[0.95]
+        assert _holds(found, exact, 2.0)
+        errors.append(found.std_error)
+    assert errors[1] < 0.7 * errors[0]
 
 
 @pytest.mark.parametrize("sizes", [(1e25, 1e25), (1e25, 1.0), (1e-30, 1e-30)])

@@ -49,6 +49,16 @@ def test_table_without_hits_and_without_scenarios():
     assert any("3,000 scenarios" in note for note in report.notes)
 
 
+def test_skewed_tables_with_few_draws_say_so():
+    rng = np.random.default_rng(0)
+    scenario = np.arange(2000).repeat(3)
+    j = np.exp(0.8 * rng.standard_normal(2000))[scenario]
+    words = "scenario means are skewed"
+    noisy = {"scenario": scenario, "loss": j + rng.standard_normal(j.size)}
+    assert any(words in note for note in risk.from_table(noisy).notes)
+    assert words not in str(risk.from_table({"scenario": scenario, "loss": j}))
+
+
 def test_table_contributions():
     report = risk.from_table(_table(), loss=["a", "b"])
     found = report.contributions.es[0.975]
@@ -121,6 +131,8 @@ def test_command_line_with_a_table(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "simulation" in out
     assert "VaR 95 %" in out
+    assert main(["risk", str(path), "--budget", "1000"]) == 2
+    assert "--budget" in capsys.readouterr().err
     assert main(["risk", str(path), "--loss", "pnl", "--seed", "0"]) == 2
     assert "'pnl'" in capsys.readouterr().err
 

@@ -42,6 +42,21 @@ exit codes:
 """
 
 
+# Options that say how a problem is evaluated.
+_OF_PROBLEMS = (
+    "budget",
+    "tol",
+    "rtol",
+    "max_seconds",
+    "store",
+    "workers",
+    "retries",
+    "outputs",
+    "exposure",
+    "default_curve",
+)
+
+
 def add_risk(command: Command) -> None:
     """Add ``risk``."""
     parser = command("risk", _run, _SUMMARY, _EPILOG)
@@ -72,6 +87,10 @@ def _run(args: argparse.Namespace) -> int:
     measures: dict[str, Any] = {"exceed": args.exceed}
     measures |= {k: getattr(args, k) for k in ("var", "es") if getattr(args, k) is not None}
     if args.target.lower().endswith(".csv"):
+        given = [f"--{k.replace('_', '-')}" for k in _OF_PROBLEMS if getattr(args, k)]
+        if given:
+            advice = "A table is there already, and nothing is evaluated."
+            raise InputError("TARGET", f"a table with {', '.join(given)}", "a table alone", advice)
         loss = args.loss[0] if len(args.loss) == 1 else args.loss
         report = risk.from_table(
             _read(Path(args.target), (args.scenario, *args.loss)),

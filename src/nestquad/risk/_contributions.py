@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import optional_module
@@ -99,8 +100,7 @@ class _Tool:
     """What contributions to all measures share."""
 
     def __init__(self, state: RiskState) -> None:
-        self.law, self.weights = state.laws[0], state.draws.weights
-        dense, parts = state.dense, state.parts
+        self.law, dense, parts = state.laws[0], state.dense, state.parts
         assert parts is not None
         assert dense.owner is not None
         # Some at random where memory is short: every other point of a lattice is a bad lattice.
@@ -108,56 +108,102 @@ class _Tool:
         some = np.arange(len(dense.j))
         if len(some) > most:
             some = np.sort(np.random.default_rng(0).choice(some, most, replace=False))
-        self.node, self.owner = self.law.node[some], dense.owner[some]
-        self.dense = dense.weights[some]
+        n, sets = len(self.law.s), int(dense.owner.max()) + 1
+        cell = dense.owner[some] * n + self.law.node[some]
         blocks = np.array_split(dense.uniform[some], -(-len(some) // _ROWS))
-        self.j = np.concatenate([parts.mean(block) for block in blocks])
+        j = np.concatenate([parts.mean(block) for block in blocks])
+        weights = dense.weights[some]
+        sums = [np.bincount(cell, weights * one, sets * n) for one in (np.ones(1), *j.T)]
+        # Mass, and mass times predicted outputs, by replicate and node (R, n, 1 + p).
+        self.cells = np.stack(sums, axis=1).reshape(sets, n, -1)
         self.residuals = state.draws.residuals(parts)
-        self.s = state.model.mean(state.draws.uniform)[:, 0]
+        self.outputs = parts.mean(state.draws.uniform)
+        self.pairs = state.pairs[0]
+        # Weights of pairs, and of a Bayesian bootstrap of them, as in the draws of the law.
+        chance = np.random.default_rng(0).standard_exponential((len(self.law.b), len(self.outputs)))
+        chance[0] = 1.0
+        self.weights = self.pairs.weights * chance
 
     def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
         """Contributions (p,), and directions of their errors (p, ·).
 
         J_k given that J is at its quantile or beyond it is what a ridge of each output predicts on
-        average over such θ, plus the mean residual of such pairs. What then lacks of the measure
-        belongs to outputs as their J_k vary with J: in scenarios that are near, by predictions, and
-        in what Ĵ does not explain, by residuals.
+        average over such θ, plus the mean residual of such pairs, by the best correction of the law
+        and by each draw of it. What then lacks of the measure belongs to outputs as their J_k vary
+        with J given Ĵ, which residuals show.
         """
-        law, width = self.law, 0.0
+        law, pairs = self.law, self.pairs
+        width = _NEAR * float(np.sqrt(law.variance))
+        m, variance = law.s + law.b, law.v + law.spread
+        c = law.quantile(level)
+        measure = c if kind == "var" else c + law.excess(c) / (1.0 - level)
+        t = (m - c[:, None]) / np.sqrt(variance + (width**2 if kind == "var" else 0.0))
+        # How much a θ of each node counts, by each draw.
+        count = np.exp(-0.5 * t**2) if kind == "var" else ndtr(t)
+        total = count @ self.cells.sum(axis=0)
+        predicted = total[:, 1:] / np.maximum(total[:, :1], 1e-300)
+        near = self.weights * np.stack([np.interp(pairs.s, law.s, one) for one in count])
+        near /= np.maximum(near.sum(axis=1), 1e-300)[:, None]
+        best = predicted + near @ self.residuals.mean(axis=1)
+        share = self._shares(near[0])
         if kind == "var":
-            width = _NEAR * float(np.sqrt(law.variance))
-            nodes = law.near(value, width)
-        else:
-            nodes = law.beyond(float(law.quantile(level, slice(0, 1))[0]))
-        # How much a θ of each node counts.
-        count = nodes / np.maximum(law.weights, 1e-300)
-        predicted, by_replicate, slopes = self._predicted(count)
-        near = self.weights * np.interp(self.s, law.s, count)
-        near = near / max(float(near.sum()), 1e-300)
-        mean = self.residuals.mean(axis=1)
-        residual = near @ mean
-        mixed = width**2 / max(width**2 + float(nodes @ law.v[0]), 1e-300)
-        share = mixed * slopes + (1.0 - mixed) * self._shares(near)
-        best = predicted + residual
-        best = best + (value - best.sum()) * share
-        away = np.concatenate([near[:, None] * (mean - residual), by_replicate])
+            # Within a window J varies with Ĵ, and outputs as they are predicted to.
+            weights = count[0] * self.cells.sum(axis=0)[:, 0]
+            mixed = width**2 / max(width**2 + float(weights @ law.v[0] / weights.sum()), 1e-300)
+            share = mixed * self._slopes(count[0], predicted[0]) + (1.0 - mixed) * share
+        unsure = self._moved(kind, float(c[0]), width)
+        best = best + (measure - best.sum(axis=1))[:, None] * share
+        drawn = (best[1:] - best[0]) / np.sqrt(len(best) - 1.0)
+        away = np.concatenate([self._dense_error(count[0], predicted[0]), unsure])
         away = away - away.sum(axis=1)[:, None] * share
+        away = np.concatenate([away, drawn])
         sizes, axes = np.linalg.eigh(away.T @ away)
-        return best, np.column_stack([axes * np.sqrt(np.maximum(sizes, 0.0)), share * error])
+        # The rest of the error of the measure.
+        rest = np.sqrt(max(error**2 - float(((measure[1:] - measure[0]) ** 2).mean()), 0.0))
+        directions = np.column_stack([axes * np.sqrt(np.maximum(sizes, 0.0)), share * rest])
+        return best[0] + (value - measure[0]) * share, directions
 
-    def _predicted(self, count: Array) -> tuple[Array, Array, Array]:
-        """Mean (p,) of the outputs that the ridge predicts, its error (R, p), slopes in the sum."""
-        owner, weights = self.owner, self.dense * count[self.node]
-        n = int(owner.max()) + 1
-        total = np.bincount(owner, weights, n)
-        sums = np.stack([np.bincount(owner, weights * one, n) for one in self.j.T], axis=1)
-        mean = sums.sum(axis=0) / max(float(total.sum()), 1e-300)
-        away = self.j - mean
-        slopes = weights * away.sum(axis=1) @ away
-        slopes = slopes / slopes.sum() if slopes.sum() > 0 else np.full(len(mean), 1 / len(mean))
-        # Linearized ratio, as replicates have few θ in the tail.
-        lacks = (sums - total[:, None] * mean) / max(float(total.mean()), 1e-300)
-        return mean, lacks / np.sqrt(n * max(n - 1.0, 1.0)), slopes
+    def _dense_error(self, count: Array, mean: Array) -> Array:
+        """Errors (R, p) of the average over dense θ: a linearized ratio by replicate."""
+        sums = np.einsum("n,rnp->rp", count, self.cells)
+        total, n = sums[:, :1], len(sums)
+        lacks = (sums[:, 1:] - total * mean) / max(float(total.mean()), 1e-300)
+        return np.asarray(lacks / np.sqrt(n * max(n - 1.0, 1.0)))
+
+    def _moved(self, kind: Kind, c: float, width: float) -> Array:
+        """Errors (·, p) of the contributions by θ that Ĵ has on the wrong side of the level.
+
+        J − Ĵ moves θ across the level, and with them outputs that differ from those of other θ with
+        that Ĵ. To first order that is the mean of a kernel at the level times residual times such a
+        difference. Its prior is of the size of √v; residuals show it with the noise of x, too
+        much to correct by it.
+        """
+        law, pairs = self.law, self.pairs
+        b, v, spread = (np.interp(pairs.s, law.s, one) for one in (law.b[0], law.v[0], law.spread))
+        size = np.sqrt(v + spread + width**2)
+        t = (pairs.s + b - c) / size
+        kernel = np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * size)
+        mass = kernel if kind == "var" else ndtr(t)
+        if kind == "var":
+            kernel = -kernel * t / size
+        w = pairs.weights / max(float(pairs.weights @ mass), 1e-300)
+        basis = np.stack([np.ones(len(t)), t], axis=1)
+        root = np.sqrt(pairs.weights * np.abs(kernel))[:, None]
+        fit = np.linalg.lstsq(root * basis, root * self.outputs, rcond=None)[0]
+        other = self.outputs - basis @ fit
+        each = (w * kernel * (pairs.r.mean(axis=1) - b))[:, None] * other
+        prior = (np.abs(w * kernel) * np.sqrt(v)) @ np.abs(other)
+        noise = (each**2).sum(axis=0)
+        gain = prior**2 / np.maximum(prior**2 + noise, 1e-300)
+        return np.concatenate([gain * each.sum(axis=0, keepdims=True), np.sqrt(gain) * each])
+
+    def _slopes(self, count: Array, mean: Array) -> Array:
+        """Regression of predicted outputs on their sum, over nodes."""
+        cells = self.cells.sum(axis=0)
+        away = cells[:, 1:] - cells[:, :1] * mean
+        slopes = (count * away.sum(axis=1) / np.maximum(cells[:, 0], 1e-300)) @ away
+        total = float(slopes.sum())
+        return np.asarray(slopes / total if total > 0 else np.full(len(mean), 1 / len(mean)))
 
     def _shares(self, w: Array) -> Array:
         """Regression of the outputs' J_k on J given Ĵ: products of residuals, shrunk to noise."""

@@ -11,10 +11,11 @@ from scipy.special import ndtr, ndtri
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
-from nestquad.risk._law import CorrectedLaw
+from nestquad.risk._law import CorrectedLaw, Pairs
+from nestquad.risk._targets import Targets
 
 # Losses at which the distribution is tabulated, evenly in normal scores, and draws for its error.
-_PLACES, _DRAWS = 300, 32
+_PLACES, _DRAWS = 150, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class LossDistribution:
 
     def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
         """P(J ≤ loss), and its standard error if asked for."""
-        at = np.asarray(loss, dtype=float)
+        at = _array("loss", loss, "numbers")
         value = np.interp(at, self.losses, self.probability, left=0.0, right=1.0)
         return _both(value, np.interp(at, self.losses, self.std_error), return_std)
 
@@ -48,7 +49,7 @@ class LossDistribution:
 
         The error is that of the probability over the density.
         """
-        level = np.asarray(p, dtype=float)
+        level = _array("p", p, "probabilities strictly between 0 and 1")
         if not ((level > 0) & (level < 1)).all():
             raise InputError("p", repr(p), "probabilities strictly between 0 and 1")
         value = np.interp(level, self.probability, self.losses)
@@ -85,6 +86,16 @@ class LossDistribution:
         return ax
 
 
+def _array(argument: str, given: ArrayLike, expected: str) -> Array:
+    try:
+        found = np.asarray(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(argument, repr(given), expected) from error
+    if np.isnan(found).any():
+        raise InputError(argument, repr(given), expected)
+    return found
+
+
 def _both(value: Array, error: Array, return_std: bool) -> Any:
     def plain(one: Array) -> Any:
         return float(one) if one.ndim == 0 else one
@@ -93,19 +104,19 @@ def _both(value: Array, error: Array, return_std: bool) -> Any:
     return (plain(value), plain(error)) if return_std else plain(value)
 
 
-def tabulated(law: CorrectedLaw, widening: float) -> LossDistribution:
-    """The distribution of a corrected law; errors of the correction are widened."""
-    few = slice(0, 1 + _DRAWS)
-    order = np.argsort(law.m[0], kind="stable")
-    m, e = law.m[0, order], law.e[0, order]
+def tabulated(
+    law: CorrectedLaw, pairs: Pairs | None, n_learned: int, dim: float
+) -> LossDistribution:
+    """The distribution of a corrected law, with the errors that exceedances at its losses have."""
+    law = law.few(_DRAWS)
     reach = float(np.abs(law.z).max())
-    rank = np.cumsum(law.weights[order])
     levels = ndtr(np.linspace(-reach, reach, _PLACES))
-    losses = np.interp(levels, rank, m) + np.linspace(-2.0, 2.0, _PLACES) * float(e.mean())
-    losses = np.maximum.accumulate(losses)
-    found = np.stack([law.survival(c, few) for c in losses])
-    drawn = np.full(len(losses), np.inf)  # without pairs nothing is known of the correction
-    if found.shape[1] > 1:
-        drawn = widening * np.sqrt(((found[:, 1:] - found[:, :1]) ** 2).mean(axis=1))
-    dense = [float(np.sqrt((law.replicate_survival(c) ** 2).sum())) for c in losses]
-    return LossDistribution(losses, 1.0 - found[:, 0], np.hypot(drawn, dense))
+    losses = np.interp(levels, np.cumsum(law.weights), np.maximum.accumulate(law.m))
+    losses = np.unique(losses + np.linspace(-2.0, 2.0, _PLACES) * float(law.e.mean()))
+    targets = Targets(tuple(("exceed", float(c)) for c in losses))
+    if pairs is None:  # nothing is known of the correction
+        above, error = targets.values(law)[:, 0], np.full(len(losses), np.inf)
+    else:
+        above, parts = targets.measured(law, pairs, n_learned, dim)
+        error = np.sqrt(sum((one**2).sum(axis=1) for one in parts.values()))
+    return LossDistribution(losses, np.maximum.accumulate(1.0 - above), error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,12 +10,15 @@ from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array, Indices
+from nestquad.methods.nested import few_event_errors
 
 # Nodes of the law of Ĵ, evenly in normal scores of its ranks: neighbors are 0.005 standard
 # deviations apart, and their spread counts. Corrections vary on the scale of 1.
 _NODES, _PLACES = 1800, 25
 # Pairs of a bin, so that its variance is known to a third; and the most bins.
 _PAIRS_A_BIN, _MOST_BINS = 16, 48
+# Normal laws of pairs: a limit of time.
+_MOST_SHAPES = 1024
 # Draws of the correction: their spread is known to 6 %.
 DRAWS = 128
 # Widths of priors: a size of the correction that is e times as large or as small as what the model
@@ -23,25 +26,38 @@ DRAWS = 128
 # orders of magnitude, so the prior has long tails. A slope of 0.6 is a factor of ten between the
 # median and the 99.99 % quantile.
 _BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 2.0, 1.0, 0.6
+# Least share of the fitted variance that a bin may show: products may be negative.
+_LEAST = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
 
-    `expected` are squares of errors of Ĵ that are expected beforehand. Shapes: s = Ĵ (m,), r
-    (m, 2), weights and expected (m,).
+    `expected` are squares of errors of Ĵ that are expected beforehand. Where scenarios are given
+    ones, `scenario` says which, and `chance` has its probability. Shapes: s = Ĵ (m,), r (m, 2), all
+    others (m,).
     """
 
     s: Array
     r: Array
     weights: Array
     expected: Array
+    scenario: Indices | None = None
+    chance: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class CorrectedLaw:
-    """J = Ĵ + b(Ĵ) + √v(Ĵ) N: normal given Ĵ, with b and v from pairs.
+    """J = Ĵ + b(Ĵ) + √v(Ĵ) N over dense θ, with b and v from pairs, and what pairs say beyond that.
+
+    Given Ĵ, J is normal only where nothing else is seen: J given the draws of a pair is another
+    normal law, and the difference of the two, averaged over pairs, is part of the law. It vanishes
+    on average where J is normal, and where the noise of x hides J. Where residuals show J itself,
+    as at a jump of J that the model smooths, the law is that of the pairs.
+
+    A law is a sum of normal laws with weights: n of the nodes of Ĵ, then those of pairs in place of
+    others, whose weights are negative.
 
     Attributes
     ----------
@@ -53,6 +69,10 @@ class CorrectedLaw:
         Correction at the nodes: the best (first row), and draws of it (1 + K, n).
     node
         The node of each dense θ.
+    shape
+        Weights, means and variances (1 + K, l) of the normal laws of pairs.
+    atoms
+        Whether θ are given scenarios: pairs tell of one each, and are no sample of others.
     """
 
     s: Array
@@ -62,14 +82,8 @@ class CorrectedLaw:
     b: Array
     v: Array
     node: Indices = field(repr=False)
-
-    @cached_property
-    def m(self) -> Array:
-        return np.asarray(self.s + self.b)
-
-    @cached_property
-    def e(self) -> Array:
-        return np.sqrt(self.v + self.spread)
+    shape: tuple[Array, Array, Array] | None = field(default=None, repr=False)
+    atoms: bool = False
 
     @cached_property
     def weights(self) -> Array:
@@ -81,49 +95,113 @@ class CorrectedLaw:
         """Of Ĵ."""
         return float(self.weights @ (self.s - self.weights @ self.s) ** 2)
 
+    @cached_property
+    def normals(self) -> tuple[Array, Array, Array]:
+        """Weights, means and standard deviations (1 + K, ·) of the normal laws."""
+        m, e = self.s + self.b, np.sqrt(self.v + self.spread)
+        weights = np.broadcast_to(self.weights, m.shape)
+        if self.shape is None:
+            return weights, m, e
+        more, mean, variance = self.shape
+        # Narrower than a node there is nothing to see.
+        least = np.interp(mean[0], self.s, self.spread)
+        e = np.hstack([e, np.sqrt(variance + least)])
+        return np.hstack([weights, more]), np.hstack([m, mean]), e
+
+    @property
+    def m(self) -> Array:
+        """Means (n,) of J at the nodes, by the best correction."""
+        return np.asarray(self.s + self.b[0])
+
+    @property
+    def e(self) -> Array:
+        """Standard deviations (n,) of J at the nodes."""
+        return np.asarray(np.sqrt(self.v[0] + self.spread))
+
     def survival(self, c: Array | float, rows: slice = slice(None)) -> Array:
         """P(J > c) (1 + K,) by each draw of the correction, for c (1 + K,) or a number."""
-        return np.asarray(self._conditional(c, rows) @ self.weights)
+        w, t, _ = self._scores(c, rows)
+        return np.asarray((w * ndtr(t)).sum(axis=1))
 
-    def _conditional(self, c: Array | float, rows: slice) -> Array:
-        at = np.broadcast_to(c, len(self.m[rows]))[:, None]
-        return np.asarray(ndtr((self.m[rows] - at) / self.e[rows]))
-
-    def undecided(self, c: float) -> float:
-        """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide."""
-        found = ndtr((self.m[0] - c) / np.sqrt(self.v[0] + 1e-300))
-        total = float(found @ self.weights)
-        return float((found * (1.0 - found)) @ self.weights) / total if total > 0 else 1.0
-
-    def density(self, c: Array, rows: slice = slice(None)) -> Array:
-        t = (self.m[rows] - np.asarray(c)[:, None]) / self.e[rows]
-        each = np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.e[rows])
-        return np.asarray(each @ self.weights)
-
-    def _excesses(self, c: Array | float, rows: slice = slice(None)) -> Array:
-        e = self.e[rows]
-        t = (self.m[rows] - np.broadcast_to(c, len(e))[:, None]) / e
-        return np.asarray(e * (t * ndtr(t) + np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)))
+    def density(self, c: Array | float, rows: slice = slice(None)) -> Array:
+        w, t, e = self._scores(c, rows)
+        return np.asarray((w * np.exp(-0.5 * t**2) / e).sum(axis=1) / np.sqrt(2.0 * np.pi))
 
     def excess(self, c: Array | float, rows: slice = slice(None)) -> Array:
         """E max(J − c, 0) by each draw."""
-        return self._excesses(c, rows) @ self.weights
+        w, t, e = self._scores(c, rows)
+        return np.asarray((w * e * _positive(t)).sum(axis=1))
+
+    def mean(self) -> Array:
+        w, m, _ = self.normals
+        return np.asarray((w * m).sum(axis=1))
+
+    def _scores(self, c: Array | float, rows: slice) -> tuple[Array, Array, Array]:
+        w, m, e = (one[rows] for one in self.normals)
+        return w, (m - np.broadcast_to(c, len(m))[:, None]) / e, e
+
+    def few(self, draws: int) -> CorrectedLaw:
+        """The law with fewer draws of its correction."""
+        rows = slice(0, 1 + draws)
+        found = replace(self, b=self.b[rows], v=self.v[rows])
+        if self.shape is None:
+            return found
+        w, m, v = self.shape
+        return replace(found, shape=(w[rows], m[rows], v[rows]))
+
+    def shape_error(self, c: float, excess: bool) -> float:
+        """Standard error of P(J > c), or of E max(J − c, 0), by the shape of J given Ĵ.
+
+        Few pairs may make it. And the third cumulant of a law by pairs is ρ³ times that of J: what
+        noise hides of a shape is 1/ρ³ − 1 times what is seen beyond chance, and at most what Ĵ
+        leaves undecided. Of given scenarios, those without draws are as many chances.
+        """
+        if self.shape is None:
+            return 0.0
+        if self.atoms:
+            w, t, e = (one[0] for one in self._scores(c, slice(0, 1)))
+            chance = ndtr(t)
+            each = w * np.abs(w) * (e**2 * chance if excess else chance * (1.0 - chance))
+            return float(np.sqrt(max(each[: len(self.s)].sum() + each[w < 0].sum(), 0.0)))
+        w, t, e = (one[:, len(self.s) :] for one in self._scores(c, slice(None)))
+        each = w * (e * _positive(t) if excess else ndtr(t))
+        n = each.shape[1] // 2
+        change = each.sum(axis=1)
+        values = ((each[0, :n] + each[0, n:]) / np.maximum(w[0, :n], 1e-300))[:, None]
+        few = float(few_event_errors(values, w[0, :n, None])[0])
+        # Beyond two standard errors: 1/ρ³ is large where noise is, and would multiply chance.
+        seen = float(np.sqrt(max(change[0] ** 2 - 4.0 * change[1:].var(), 0.0)))
+        chance = ndtr(t[0, n:])
+        open_ = w[0, :n] * chance * (1.0 - chance)
+        after, before = np.split(self.shape[2][0], 2)
+        # Rounding may leave more variance than there was.
+        trust = 1.0 - after / np.maximum(np.maximum(before, after), 1e-300)
+        trust = float(open_ @ trust) / max(float(open_.sum()), 1e-300)
+        most = float(open_.sum() if not excess else (open_ * e[0, n:]).sum())
+        hidden = min(seen * (1.0 / max(trust, 1e-3) ** 3 - 1.0), most)
+        return float(np.hypot(few, hidden))
+
+    def undecided(self, c: float) -> float:
+        """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide."""
+        found = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))
+        total = float(found @ self.weights)
+        return float((found * (1.0 - found)) @ self.weights) / total if total > 0 else 1.0
 
     def quantile(self, p: float, rows: slice = slice(None)) -> Array:
         """The p-quantile by each draw: Newton's steps, halving where they leave the bracket."""
-        m, e = self.m[rows], self.e[rows]
+        _, m, e = (one[rows] for one in self.normals)
         low, high = (m - 8.0 * e).min(axis=1), (m + 8.0 * e).max(axis=1)
-        order = np.argsort(m[0], kind="stable")
-        at = min(int(np.searchsorted(np.cumsum(self.weights[order]), p)), len(order) - 1)
-        c = m[:, order[at]]
+        at = min(int(np.searchsorted(np.cumsum(self.weights), p)), len(self.s) - 1)
+        c = m[:, at]
         for _ in range(60):
-            over = self.survival(c, rows) - (1.0 - p)
+            # Between two scenarios the first is the quantile.
+            over = self.survival(c, rows) - (1.0 - p) - 1e-9 * self.atoms
             low, high = np.where(over > 0, c, low), np.where(over > 0, high, c)
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = c + over / self.density(c, rows)
             inside = (step > low) & (step < high)
             new = np.where(inside, step, 0.5 * (low + high))
-            done = np.abs(new - c) <= 1e-9 * np.maximum(np.abs(c), e.mean(axis=1))
+            done = np.abs(new - c) <= 1e-7 * np.maximum(np.abs(c), e[:, : len(self.s)].mean(axis=1))
             c = new
             if done.all():
                 break
@@ -132,33 +210,30 @@ class CorrectedLaw:
     # Errors of the dense average: what each replicate of θ says, less the mean.
 
     def replicate_survival(self, c: float) -> Array:
-        return self._by_replicate(self._conditional(c, slice(0, 1))[0])
+        return self._by_replicate(ndtr((self.m - c) / self.e))
 
     def replicate_excess(self, c: float) -> Array:
-        return self._by_replicate(self._excesses(c, slice(0, 1))[0])
+        return self._by_replicate(self.e * _positive((self.m - c) / self.e))
 
     def replicate_mean(self) -> Array:
-        return self._by_replicate(self.m[0])
+        return self._by_replicate(self.m)
 
     def _by_replicate(self, values: Array) -> Array:
         found = self.mass @ values
         n = len(found)
         return np.zeros(1) if n < 2 else (found - found.mean()) / np.sqrt(n * (n - 1.0))
 
-    def near(self, c: float, width: float) -> Array:
-        """Weights (n,) of the nodes given that J is near c, within a standard deviation."""
-        found = np.exp(-0.5 * (self.m[0] - c) ** 2 / (self.e[0] ** 2 + width**2))
-        found = self.weights * found / np.sqrt(self.e[0] ** 2 + width**2)
-        return np.asarray(found / max(float(found.sum()), 1e-300))
 
-    def beyond(self, c: float) -> Array:
-        """Weights (n,) of the nodes given J > c."""
-        found = self.weights * self._conditional(c, slice(0, 1))[0]
-        return np.asarray(found / found.sum())
+def _positive(t: Array) -> Array:
+    """E max(t + N, 0) of a standard normal N."""
+    return np.asarray(t * ndtr(t) + np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi))
 
 
-def nodes_of(s: Array, weights: Array, owner: Indices) -> CorrectedLaw:
-    """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction."""
+def nodes_of(s: Array, weights: Array, owner: Indices, atoms: bool = False) -> CorrectedLaw:
+    """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction.
+
+    Between `atoms`, scenarios that are given, there is nothing.
+    """
     order = np.argsort(s, kind="stable")
     n_sets = int(owner.max()) + 1
     totals = np.bincount(owner, weights, n_sets)
@@ -178,9 +253,9 @@ def nodes_of(s: Array, weights: Array, owner: Indices) -> CorrectedLaw:
     gaps = np.diff(middle, prepend=-np.inf, append=np.inf)
     near = 0.6 * np.nan_to_num(np.minimum(gaps[:-1], gaps[1:]), posinf=0.0)
     least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-100)
-    spread = np.maximum(spread, np.maximum(near, least) ** 2)
+    spread = np.maximum(spread, np.maximum(0.0 if atoms else near, least) ** 2)
     none = np.zeros((1, len(used)))
-    return CorrectedLaw(middle, spread, score, mass, none, none, node)
+    return CorrectedLaw(middle, spread, score, mass, none, none, node, atoms=atoms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +349,63 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
         drawn[rows] = gain @ y + rng.standard_normal((rows.sum(), _PLACES)) @ root.T
     b = np.stack([np.interp(law.z, places, one) for one in (matrix @ y, *drawn)])
     v = _variances(law, pairs, smoother, z, claimed, rng)
-    return CorrectedLaw(law.s, law.spread, law.z, law.mass, b, v, law.node)
+    return replace(law, b=b, v=v, shape=_shape(law, pairs, smoother, z, b, v, rng))
+
+
+def _shape(
+    law: CorrectedLaw,
+    pairs: Pairs,
+    smoother: Smoother,
+    z: Array,
+    b: Array,
+    v: Array,
+    rng: np.random.Generator,
+) -> tuple[Array, Array, Array]:
+    """Normal laws (1 + K, 2 l) of J given pairs, and with negative weights given Ĵ alone.
+
+    J given Ĵ is N(Ĵ + b, v). The mean r of two residuals adds noise of variance σ², so that J given
+    both is N(Ĵ + b + ρ (r − b), (1 − ρ) v) with ρ = v / (v + σ²). Draws have weights of a Bayesian
+    bootstrap. Pairs with like answers are taken together where there are many.
+    """
+    # Noise of neighbors, and of the pair itself: an outlier of one draw is not in the other.
+    own = 0.25 * (pairs.r[:, 0] - pairs.r[:, 1]) ** 2
+    noise = np.maximum(smoother.means(own)[smoother.bins], own)
+    column = np.clip(np.searchsorted(law.z, z), 0, len(law.z) - 1)
+    r = pairs.r.mean(axis=1)
+    if pairs.scenario is not None and pairs.chance is not None:
+        # All draws at a scenario tell its J, which is one number: a draw of the law has one.
+        _, first, group, count = np.unique(
+            pairs.scenario, return_index=True, return_inverse=True, return_counts=True
+        )
+        r, noise = (np.bincount(group, one) / count for one in (r, noise))
+        noise, s, column = noise / count, pairs.s[first], column[first]
+        chance = np.broadcast_to(pairs.chance[first], (len(b), len(first)))
+    else:
+        s = pairs.s
+        chance = rng.standard_exponential((len(b), len(z))) * pairs.weights
+        chance[0] = pairs.weights
+        chance = chance / chance.sum(axis=1)[:, None]
+    b, v = b[:, column], v[:, column]
+    trust = v / (v + noise + 1e-300)
+    before, after, left = s + b, s + b + trust * (r - b), (1.0 - trust) * v
+    if pairs.scenario is not None:
+        after[1:] += np.sqrt(left[1:]) * rng.standard_normal(left[1:].shape)
+        left[1:] = 0.0
+        order, most = np.arange(len(s)), len(s)
+    else:
+        order, most = np.lexsort((r, smoother.bins)), _MOST_SHAPES
+    starts = np.unique(np.arange(most) * len(s) // most)
+    found = []
+    for mean, variance in ((after, left), (before, v)):
+        total, first_, second = (
+            np.add.reduceat((chance * one)[:, order], starts, axis=1)
+            for one in (np.ones(1), mean, mean**2 + variance)
+        )
+        center = first_ / np.maximum(total, 1e-300)
+        spread = np.maximum(second / np.maximum(total, 1e-300) - center**2, 0.0)
+        found.append((total, center, spread))
+    (w, m1, v1), (_, m0, v0) = found
+    return np.hstack([w, -w]), np.hstack([m1, m0]), np.hstack([v1, v0])
 
 
 def _noise(smoother: Smoother, away: Array) -> Array:
@@ -319,11 +450,17 @@ def _variances(
     logs = logs - 0.5 * (slopes / _SLOPE_WIDTH) ** 2
     chance = np.exp(logs - logs.max()).ravel()
     chance /= chance.sum()
-    far = np.clip(law.z, at[0], at[-1]) - center
-    base = np.exp(np.interp(law.z, at, np.log(claimed)))
-    every = (levels[:, None, None] * base * np.exp(slopes[:, None] * far)).reshape(-1, len(far))
     chosen = rng.choice(len(chance), DRAWS, p=chance)
-    return np.concatenate([(chance @ every)[None], every[chosen]])
+    every = fit.reshape(-1, len(at))
+    best = np.concatenate([(chance @ every)[None], every[chosen]])
+    # A jump that the model smooths shows in single bins, whose products differ by three standard
+    # errors or more. Chance differs by less, and local variances would follow it.
+    prior = np.maximum((y - best[0]) ** 2 - 9.0 * noise, 0.0)
+    gain = prior / (prior + noise)
+    local = best + gain * (y - best)
+    local[1:] += np.sqrt(gain * noise) * rng.standard_normal((DRAWS, len(at)))
+    logs = np.log(np.maximum(local, _LEAST * best))
+    return np.asarray(np.exp(np.stack([np.interp(law.z, at, one) for one in logs])))
 
 
 def _nearest(at: Array, places: Array) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,7 @@ from nestquad.estimate import solved
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._contributions import contributions_of
-from nestquad.risk._distribution import tabulated
-from nestquad.risk._method import WIDER, RiskState, TailSampling
+from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._report import Exposure, RiskReport, scalar
 from nestquad.risk._targets import Targets, label
 
@@ -29,7 +29,7 @@ def measure(
     problem: NestedExpectation,
     *,
     var: float | Sequence[float] = (0.99,),
-    es: float | Sequence[float] = (0.975,),
+    es: float | Sequence[float] | None = None,
     exceed: float | Sequence[float] = (),
     outputs: Sequence[Any] | None = None,
     exposure: bool = False,
@@ -54,7 +54,7 @@ def measure(
         A problem without f: θ is the scenario, g the loss, x what is still open given θ. Several
         outputs of g (positions, desks, lines) are summed.
     var, es
-        Levels of value at risk and of expected shortfall, such as 0.99.
+        Levels of value at risk and of expected shortfall, such as 0.99; `es` is 0.975 unless given.
     exceed
         Thresholds c of P(J > c).
     outputs
@@ -95,7 +95,16 @@ def measure(
             "one without: g is the loss",
             "Measures of risk stand in place of f.",
         )
-    targets = Targets.exposure(var) if exposure else Targets.of(var, es, exceed)
+    if exposure and (es is not None or np.size(np.asarray(exceed, dtype=object))):
+        raise InputError(
+            "es, exceed", "given with exposure=True", "neither of them", "Levels of PFE are in var."
+        )
+    shortfall = (0.975,) if es is None else es
+    targets = Targets.exposure(var) if exposure else Targets.of(var, shortfall, exceed)
+    if outputs is not None:
+        outputs = list(_dates(outputs)) if exposure else _names(outputs)
+    if not isinstance(recovery, Real) or not 0 <= recovery <= 1:
+        raise InputError("recovery", repr(recovery), "a share between 0 and 1")
     if default_curve is not None and not exposure:
         raise InputError("default_curve", "a curve without exposure", "exposure=True")
     found, turn = solved(
@@ -103,7 +112,7 @@ def measure(
         budget=budget,
         tol=tol,
         rtol=rtol,
-        method=TailSampling(targets, each=exposure),
+        method=TailSampling(targets, exposure, None if outputs is None else len(outputs)),
         rng=rng,
         executor=executor,
         store=store,
@@ -118,12 +127,13 @@ def measure(
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
     shares = None
     if state.parts is not None and state.n_pairs:
-        names = _names(outputs, state.draws.values.shape[2])
+        n = state.draws.values.shape[2]
+        names = outputs or [f"output {k + 1}" for k in range(n)]
         shares = contributions_of(state, targets, found, names)
     return RiskReport(
         problem.label,
         **by_kind(targets, found),
-        distribution=tabulated(state.laws[0], WIDER),
+        distribution=state.distribution,
         contributions=shares,
         exposure=None,
         estimate=found,
@@ -150,7 +160,7 @@ def _exposures(
     notes: tuple[str, ...],
 ) -> RiskReport:
     n, k = len(state.laws), len(targets.keys)
-    dates = _dates(outputs, n)
+    dates = np.arange(1.0, n + 1.0) if outputs is None else np.asarray(outputs)
     columns = [scalar(found, np.arange(i, n * k, k)) for i in range(k)]
     ee, ene = columns[:2]
     pfe = {level: one for (_, level), one in zip(targets.keys[2:], columns[2:], strict=True)}
@@ -158,8 +168,6 @@ def _exposures(
     epe = _combined(ee, steps / steps.sum())
     cva = None
     if curve is not None:
-        if not 0 <= recovery <= 1:
-            raise InputError("recovery", repr(recovery), "a share between 0 and 1")
         defaults = np.diff(_default(curve, dates), prepend=0.0)
         cva = _combined(ee, (1.0 - recovery) * defaults)
     names = [f"{label(*key)} at {date:g}" for date in dates for key in targets.keys]
@@ -185,33 +193,36 @@ def _combined(one: Estimate, weights: Array) -> Estimate:
     return replace(one, value=float(weights @ one.value), std_error=error, covariance=None)
 
 
-def _names(outputs: Sequence[Any] | None, n: int) -> list[str]:
-    names = [f"output {k + 1}" for k in range(n)] if outputs is None else list(map(str, outputs))
-    if len(names) != n:
-        raise InputError("outputs", f"{len(names)} names", f"{n}, one for each output of g")
+def _names(outputs: Any) -> list[str]:
+    expected = "different names, one for each output of g"
+    if isinstance(outputs, str) or not isinstance(outputs, Iterable):
+        raise InputError("outputs", repr(outputs), expected, "Such as ['rates', 'credit'].")
+    names = [str(one) for one in outputs]
+    if len({*names}) < len(names) or not names:
+        raise InputError("outputs", repr(names), expected)
     return names
 
 
-def _dates(outputs: Sequence[Any] | None, n: int) -> Array:
-    if outputs is None:
-        return np.arange(1.0, n + 1.0)
+def _dates(outputs: Any) -> Array:
+    expected = "dates in years, in increasing order, one for each output of g"
     try:
         dates = np.asarray(outputs, dtype=float)
     except (TypeError, ValueError) as error:
-        raise InputError("outputs", repr(outputs), "dates in years") from error
-    if dates.shape != (n,) or not (np.diff(dates, prepend=0.0) >= 0).all() or dates[-1] <= 0:
-        raise InputError("outputs", repr(outputs), f"{n} dates in years, in increasing order")
+        raise InputError("outputs", repr(outputs), expected) from error
+    rising = dates.ndim == 1 and dates.size > 0 and (np.diff(dates, prepend=0.0) >= 0).all()
+    if not rising or dates[-1] <= 0 or not np.isfinite(dates).all():
+        raise InputError("outputs", repr(outputs), expected)
     return dates
 
 
 def _default(curve: DefaultCurve, dates: Array) -> Array:
     """Cumulative default probabilities at the dates."""
-    if callable(curve):
-        found = np.asarray(curve(dates), dtype=float)
-    elif np.ndim(curve) == 0:
-        found = -np.expm1(-np.asarray(curve, dtype=float) * dates)
-    else:
-        found = np.asarray(curve, dtype=float)
+    try:
+        found = np.asarray(curve(dates) if callable(curve) else curve, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError("default_curve", repr(curve), "numbers") from error
+    if found.ndim == 0 and not callable(curve):
+        found = -np.expm1(-found * dates)
     good = found.shape == dates.shape and ((found >= 0) & (found <= 1)).all()
     if not good or (np.diff(found) < 0).any():
         raise InputError(

@@ -14,10 +14,11 @@ from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, RegressionModel
-from nestquad.methods.nested import NO_VARIATION, few_event_errors
+from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
+from nestquad.risk._distribution import LossDistribution, tabulated
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
 from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
@@ -31,12 +32,12 @@ _START = 1024
 _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
-# Bars of the correction are wider than its draws are spread, whose priors are of a few shapes; what
-# that is worth is in the table of parts of bars by `python -m studies risk --parity even`.
-WIDER = 1.3
-# Fewer hits beyond a threshold than this are few, and three more are possible.
-_HITS = 20.0
 FEWEST = 128
+_SHAPE = (
+    "the loss given the model is far from normal, as at a jump or an atom of J in the scenario: "
+    "most of an interval is what the draws leave open about its shape. A coordinate that says on "
+    "which side of the jump a scenario is, or the jump as a position of its own, would help"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,8 @@ class RiskState:
     kept, dense, laws
         Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
         each loss.
-    draws
-        The pairs, with all outputs of g.
+    draws, pairs
+        The pairs, with all outputs of g, and their residuals of each loss.
     """
 
     scenarios: Scenarios
@@ -61,6 +62,18 @@ class RiskState:
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
     draws: Check
+    pairs: tuple[Pairs, ...] = ()
+
+    @property
+    def distribution(self) -> LossDistribution:
+        """Of the first loss."""
+        n, pairs = self.model.n_points, self.pairs[0] if self.pairs else None
+        return tabulated(self.laws[0], pairs, n, self.dim)
+
+    @property
+    def dim(self) -> float:
+        """Coordinates along which errors of Ĵ change sign; draws of given scenarios have them."""
+        return self.model.dim if self.scenarios.atoms is None else np.inf
 
     @property
     def model(self) -> ModelOfJ:
@@ -91,6 +104,8 @@ class TailSampling(Method[RiskState]):
     targets: Targets
     each: bool = False
     """Whether the outputs of g are analyzed each, as exposures by date, or their sum."""
+    names: int | None = None
+    """The number of outputs that g should have, if known."""
 
     def lines(self, values: Array) -> Array:
         return values if self.each else values.sum(axis=-1, keepdims=True)
@@ -100,12 +115,15 @@ class TailSampling(Method[RiskState]):
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[RiskState] | None = None
     ) -> Design | None:
+        if (goal.budget or FEWEST) < FEWEST:
+            raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
+        first = int(_LEARNING * (goal.budget or _START / _LEARNING))
+        if goal.adaptive:  # time may be short
+            first = min(first, _START if goal.seconds is None else FEWEST)
         if last is None:
             scenarios = scenarios_of(problem, goal.stream)
-            n = int(_LEARNING * (goal.budget or _START / _LEARNING))
-            n = min(n, _START) if goal.adaptive else n
-            if (goal.budget or FEWEST) < FEWEST:
-                raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
+            # Wrong names are noticed early.
+            n = first if self.names is None else min(first, FEWEST)
             design = scenarios.design(n, goal, None)
             return None if design is None else LearnedDesign.of(design, ())
         assert isinstance(last.design, LearnedDesign)
@@ -113,6 +131,10 @@ class TailSampling(Method[RiskState]):
         left = np.inf if goal.budget is None else goal.budget - last.design.n_evaluations
         present = 2 * state.n_pairs
         n_learned = learning.n_evaluations
+        if not present and n_learned < first:
+            larger = state.scenarios.design(first, goal, learning)
+            if larger is not None and n_learned < larger.n_evaluations <= n_learned + left:
+                return LearnedDesign.of(larger, ())
         if not present:
             total = n_learned / _LEARNING if goal.adaptive else goal.budget or 0
             wanted = np.clip(_CHOOSING * total, 2 * _FEWEST_PAIRS, 2 * _MOST_CHOOSING)
@@ -146,7 +168,8 @@ class TailSampling(Method[RiskState]):
         upper = np.cumsum(chance)
         at = np.searchsorted(upper[:-1], upper[-1] * stream.generator().random(n), "right")
         points = DenseSet(dense.uniform[at], mass[at] / chance[at], dense.j[at], at)
-        return Grid(n, 2, state.scenarios.given(points), IID(), None, stream)
+        # Twice the θ with one x: g may have outputs of θ alone, whose shape is right only then.
+        return Grid(2 * n, 1, state.scenarios.given(points), IID(), None, stream)
 
     # Analyze.
 
@@ -158,6 +181,10 @@ class TailSampling(Method[RiskState]):
         stream = design.grids[0].stream
         learning = Evaluations(evaluations.evaluator, design.learning)
         raw = learning.values(design.grids[0].n_outer)
+        outputs = raw.shape[2] if raw.ndim == 3 else 1
+        if self.names not in (None, outputs):
+            found = f"{self.names} of them"
+            raise InputError("outputs", found, f"{outputs}, one for each output of g")
         scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
         n = len(design.grids)
         draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
@@ -174,8 +201,8 @@ class TailSampling(Method[RiskState]):
             else:
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
             state = RiskState(scenarios, models, parts, kept, dense, (), draws)
-            estimate, laws = self._estimate(problem, state, raw, design)
-        return Turn(design, estimate, replace(state, laws=laws))
+            estimate, state = self._estimate(problem, state, raw, design)
+        return Turn(design, estimate, state)
 
     def _lines(self, draws: Check, most: int | None = None) -> Check:
         """The first pairs, with the losses that are analyzed."""
@@ -199,21 +226,29 @@ class TailSampling(Method[RiskState]):
 
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
-    ) -> tuple[Estimate, tuple[CorrectedLaw, ...]]:
+    ) -> tuple[Estimate, RiskState]:
         dense, model = state.dense, state.model
         assert dense.owner is not None
-        laws = [nodes_of(s, dense.weights, dense.owner) for s in dense.j.T]
+        atoms = state.scenarios.atoms
+        laws = [nodes_of(s, dense.weights, dense.owner, atoms is not None) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
         found: list[tuple[Array, dict[str, Array]]] = []
+        pairs: list[Pairs] = []
         if state.n_pairs:
             s, expected = model.mean(state.draws.uniform), _expected(state)
             r = self._lines(state.draws).residuals(model)
+            which = None if atoms is None else atoms.which(state.draws.uniform)
+            chance = None if atoms is None else atoms.weights[which]
             for c, law in enumerate(laws):
-                pairs = Pairs(s[:, c], r[:, :, c], state.draws.weights, expected[:, c])
+                known = (state.draws.weights, expected[:, c], which, chance)
+                pairs.append(Pairs(s[:, c], r[:, :, c], *known))
                 # The same stream for all: errors of dates go together.
-                laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
-                found.append(self._measured(laws[c], pairs, len(raw), model.dim))
+                laws[c] = corrected(law, pairs[c], design.grids[0].stream.child(9).generator())
+                found.append(self.targets.measured(laws[c], pairs[c], len(raw), state.dim))
             notes.extend(_said(state, laws[0]))
+            sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
+            if (2.0 * sizes["shape"] ** 2 > sum(one**2 for one in sizes.values())).any():
+                notes.append(_SHAPE)
         else:
             for law in laws:
                 values = self.targets.values(law)[:, 0]
@@ -244,61 +279,7 @@ class TailSampling(Method[RiskState]):
             n_inner=1,
             method=self.name,
         )
-        return estimate, tuple(laws)
-
-    def _measured(
-        self, law: CorrectedLaw, pairs: Pairs, n_learned: int, dim: int
-    ) -> tuple[Array, dict[str, Array]]:
-        """Measures (k,) of one loss, and directions (k, ·) of their errors by cause."""
-        targets, n = self.targets, len(pairs.s)
-        found = targets.values(law)
-        values = found[:, 0]
-        drawn = (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0)
-        # The error of Ĵ does not average out over the θ at a level if these are few. It is all but
-        # orthogonal to cubics, so that it changes sign at least four times along a coordinate:
-        # 4^(d − 1) patches of independent errors.
-        local = 2.0 ** (1.0 - dim) * targets.local_errors(law, values)
-        mean = pairs.r.mean(axis=1)[:, None]
-        events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
-        # Nodes are wider than what they stand for, by up to their width.
-        wider = replace(law, spread=2.0 * law.spread, b=law.b[:1], v=law.v[:1])
-        columns = {
-            "nodes": targets.values(wider)[:, 0] - values,
-            "local": targets.shifted(law, values, local),
-            "events": targets.shifted(law, values, events),
-            "hits": self._unseen(law, pairs, values, n_learned),
-        }
-        return values, {
-            "correction": drawn,
-            "widening": np.sqrt(WIDER**2 - 1.0) * drawn,
-            "average": targets.dense_errors(law, values),
-            **{name: column[:, None] for name, column in columns.items()},
-        }
-
-    def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
-        """Errors (k,) where few of n scenarios are beyond a level, or none.
-
-        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
-        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
-        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
-        """
-        out = np.zeros(len(values))
-        for i, (kind, level) in enumerate(self.targets.keys):
-            if kind in ("ee", "ene"):
-                continue
-            c = level if kind == "exceed" else float(law.quantile(level, slice(0, 1))[0])
-            probability = float(law.survival(c, slice(0, 1))[0])
-            if probability * n >= _HITS:
-                continue
-            beyond = np.interp(pairs.s, law.s, law.m[0]) > c
-            few = kind == "exceed" and beyond.sum() < _HITS
-            share = 1.0 if few else law.undecided(c)
-            out[i] = np.sqrt(share * (probability * n + 3.0)) / n
-            if kind == "es":
-                out[i] *= (values[i] - c) / (1.0 - level)
-            elif kind != "exceed":
-                out[i] /= max(float(law.density(np.array([c]), slice(0, 1))[0]), 1e-300)
-        return out
+        return estimate, replace(state, laws=tuple(laws), pairs=tuple(pairs))
 
 
 def _expected(state: RiskState) -> Array:

@@ -71,7 +71,7 @@ class Exposure:
         ax = axes_or_new(ax)
         drawn = [
             ("expected exposure", self.ee, 1.0),
-            ("expected negative exposure", self.ene, -1.0),
+            ("− expected negative exposure", self.ene, -1.0),
         ]
         drawn += [(f"PFE {100 * p:g} %", one, 1.0) for p, one in self.pfe.items()]
         for (name, one, sign), look in zip(drawn, series_styles(len(drawn)), strict=True):
@@ -190,6 +190,7 @@ class RiskReport:
             lines.append(f"{row['measure']:<{width}}  {row['value']:>12.5g}   {ends}")
         if self.contributions is not None:
             lines += ["", str(self.contributions)]
+        lines += ["", *self.notes] if self.notes else []
         return "\n".join(lines)
 
     def plot(self, ax: Any = None) -> Any:
@@ -221,6 +222,8 @@ class RiskReport:
             if value > 0 and np.isfinite(half):
                 low = min(half, 0.999 * value)
                 ax.errorbar(c, value, yerr=[[low], [half]], fmt="s", color=INK, markersize=3)
+                place = {"xytext": (-5, -5), "textcoords": "offset points", "va": "top"}
+                ax.annotate(f"P(J > {c:g})", (c, value), fontsize=8, color=INK, ha="right", **place)
         title(ax, self.problem, f"{self.n_evaluations:,} evaluations")
         return ax
 
@@ -280,8 +283,8 @@ def _sections(report: RiskReport) -> Iterator[str]:
         )
         yield figure(
             report.plot,
-            "Probability of a larger loss with its 95 % band; points are VaR with intervals, the "
-            "dotted line is expected shortfall.",
+            "Probability of a larger loss with its 95 % band; points are VaR with intervals, "
+            "squares are exceedances, the dotted line is expected shortfall.",
             height=4.0,
         )
     else:
@@ -290,8 +293,12 @@ def _sections(report: RiskReport) -> Iterator[str]:
         yield table([(name, f"{one.summary} (95 %)") for name, one in rows if one is not None])
         yield figure(report.plot, "Exposure by date with 95 % bands.", height=4.0)
         head = [name for name in found.rows()[0] if not name.endswith(" se")]
-        cells = [[f"{row[name]:.5g}" for name in head] for row in found.rows()]
-        yield page_grid(head, cells, "Exposure by date")
+        cells = [
+            [f"{row['date']:g}"]
+            + [f"{row[k]:.5g} ± {NORMAL_95 * row[f'{k} se']:.2g}" for k in head[1:]]
+            for row in found.rows()
+        ]
+        yield page_grid(head, cells, "Exposure by date, with half-widths of 95 % intervals")
     if report.contributions is not None:
         yield "<h2>Contributions</h2>"
         yield paragraphs(

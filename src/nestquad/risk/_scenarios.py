@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
 from typing import Any
@@ -28,6 +28,8 @@ REPLICATES = 16
 # Limits of time and memory: numbers that are computed for all dense θ (a second), base-2 logarithms
 # of the number of θ of a replicate, scenarios drawn from a law that can only be sampled.
 _NUMBERS, _FEWEST, _MOST, _CLOUD = 1 << 26, 10, 14, 1 << 16
+# Given scenarios that are told apart.
+_ATOMS = 4096
 # Points and terms of a ridge: its Gram matrix takes a second.
 _RIDGE_POINTS, _RIDGE_TERMS = 1 << 14, 500
 # Outputs for which a lattice model is fitted, which takes a second for each; a ridge takes more.
@@ -35,6 +37,26 @@ _JOINT_OUTPUTS = 6
 
 Lines = Callable[[Array], Array]
 """The losses (…, L) to analyze from the outputs (…, p) of g: their sum, or each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Given scenarios: coordinates (K, d) and probabilities (K,), those of equal θ added up."""
+
+    coordinates: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, coordinates: Array, weights: Array) -> Atoms:
+        distinct, which = np.unique(coordinates, axis=0, return_inverse=True)
+        total = np.bincount(which.ravel(), weights / weights.sum())
+        return cls(distinct, np.asarray(total, dtype=float))
+
+    def which(self, coordinates: Array) -> Indices:
+        """The scenarios (m,) at coordinates (m, d)."""
+        both = np.concatenate([self.coordinates, coordinates])
+        _, which = np.unique(both, axis=0, return_inverse=True)
+        return np.asarray(which.ravel()[len(self.coordinates) :])
 
 
 class Scenarios(ABC):
@@ -45,6 +67,11 @@ class Scenarios(ABC):
 
     def __init__(self, problem: NestedExpectation, stream: Stream) -> None:
         self.problem, self.stream = problem, stream
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """The scenarios, if they are given and few enough to be told apart."""
+        return None
 
     @abstractmethod
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
@@ -76,11 +103,12 @@ class Scenarios(ABC):
                 values = evaluations.values(grid.n_outer, level)
             except OutOfTimeError:
                 break
-            points, rows = grid.outer_points, len(values)
+            points, n = grid.outer_points, len(values) // 2
             assert isinstance(points, PairPoints)
-            inner = self._inner(evaluations, rows, level)
-            known = (points.coordinates[:rows], points.weights[:rows])
-            found.append((*known, inner, values.reshape(rows, 2, -1)))
+            inner = self._inner(evaluations, 2 * n, level)
+            known = (points.coordinates[:n], points.weights[:n])
+            both = (inner, values[: 2 * n])
+            found.append((*known, *(one.reshape(n, 2, one[0].size) for one in both)))
         if not found:
             return Check(np.empty((0, 0)), np.empty(0), none, none)
         return Check(*(np.concatenate(one) for one in zip(*found, strict=True)))
@@ -133,13 +161,13 @@ class Scenarios(ABC):
 
 
 class PairPoints(Given):
-    """θ at which pairs of x are drawn, with coordinates (m, d) and weights (m,)."""
+    """θ at which pairs of x are drawn, each twice; their coordinates (m, d) and weights (m,)."""
 
     coordinates: Array
     weights: Array
 
     def __init__(self, theta: Array, space: str, points: DenseSet) -> None:
-        super().__init__(theta, space)
+        super().__init__(np.repeat(theta, 2, axis=0), space)
         object.__setattr__(self, "coordinates", points.uniform)
         object.__setattr__(self, "weights", points.weights)
 
@@ -217,6 +245,12 @@ class GivenScenarios(Scenarios):
     def coordinates(self) -> Array:
         ranks = rankdata(self.cloud[0], axis=0)
         return np.asarray((ranks - 0.5) / len(ranks))
+
+    @cached_property
+    def atoms(self) -> Atoms | None:
+        listed = isinstance(self.problem.outer_law, Empirical)
+        few = listed and len(self.coordinates) <= _ATOMS
+        return Atoms.of(self.coordinates, self.cloud[1]) if few else None
 
     @cached_property
     def _order(self) -> Indices:

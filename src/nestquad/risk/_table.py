@@ -19,6 +19,8 @@ from nestquad.risk._targets import Kind, Targets, label
 
 # Bootstrap samples of scenarios, and groups of neighbors whose inner variances are pooled.
 _BOOTSTRAP, _GROUPS = 200, 20
+# Share of noise beyond which the shape of J is hidden.
+_SHOWS = 0.1
 # Scenarios beyond a quantile below which nothing is known of it: at 95 %, three are expected where
 # none was seen.
 _FEWEST, _HITS = 3.0, 20.0
@@ -69,7 +71,9 @@ def from_table(
     """
     started = time.perf_counter()
     targets = Targets.of(var, es, exceed)
-    columns = [loss] if isinstance(loss, str) else list(loss)
+    columns = [loss] if isinstance(loss, str) else list(loss or ())
+    if not columns or not all(isinstance(one, str) for one in (scenario, *columns)):
+        raise InputError("loss", repr(loss), "the name of a column, or several")
     group, values = _columns(frame, scenario, columns)
     table = _Table.of(group, values)
     total = table.moved.sum(axis=1)
@@ -228,10 +232,22 @@ def _distribution(moved: Array, raw: Array) -> LossDistribution:
 
 def _notes(targets: Targets, table: _Table, n: int) -> list[str]:
     notes = [f"noise of the inner draws is {table.noise:.0%} of the variance of scenario means"]
+    away = table.means.sum(axis=1) - table.means.sum() / len(table.means)
+    skew = float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
+    # Means of k draws have a skewness that the move keeps, and J another: it shows beside noise.
+    if table.noise > _SHOWS and abs(skew) > 1.0:
+        notes.append(
+            f"scenario means are skewed ({skew:.1f}), and noise hides the shape of the tail of J: "
+            "quantiles are too near the mean, by more than the intervals say; more inner draws for "
+            "each scenario would help"
+        )
     if table.noise > 0.5:
         notes.append("more inner draws for each scenario would help most")
     for kind, level in targets.keys:
         if kind in ("var", "es") and (1.0 - level) * n < _FEWEST:
             need = int(np.ceil(_FEWEST / (1.0 - level)))
-            notes.append(f"{label(kind, level)} takes at least {need:,} scenarios; there are {n:,}")
+            notes.append(
+                f"{label(kind, level)} takes at least {need:,} scenarios; there are {n:,}, and its "
+                "error is not known: more scenarios, or a lower level, would help"
+            )
     return notes

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.risk._law import CorrectedLaw
+from nestquad.methods.nested import few_event_errors
+from nestquad.risk._law import CorrectedLaw, Pairs
 
 Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, float]
+# Fewer hits beyond a threshold than this are few, and three more are possible.
+_HITS = 20.0
 _BELOW_ONE = "probabilities strictly between 0 and 1, such as 0.99"
 
 
@@ -47,18 +51,16 @@ class Targets:
         """
         best = slice(0, 1)
         sd = float(np.sqrt(law.variance))
-        m, e = law.m[0], law.e[0]
+        m, e = law.m, law.e
         total = np.zeros(len(s))
         for kind, level in self.keys:
             if kind in ("ee", "ene"):
                 share = np.ones(len(s))
             else:
                 c = level if kind == "exceed" else float(law.quantile(level, best)[0])
-                place = float(np.interp(c, np.maximum.accumulate(m), law.s))
-                error = float(np.interp(place, law.s, e))
-                width = max(float(np.hypot(_NEAR * sd, error)), 1e-300)
-                t = (s - place) / width
-                share = np.exp(-0.5 * np.minimum(t, 0.0 if kind == "es" else np.inf) ** 2)
+                chance = ndtr((m - c) / np.hypot(e, max(_NEAR * sd, 1e-300)))
+                chance = np.interp(s, law.s, chance)
+                share = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
             mean = float(share.mean())
             total += share / mean if mean > 0 else 0.0
         return total
@@ -74,7 +76,7 @@ class Targets:
             if kind == "exceed":
                 rows.append(law.replicate_survival(level))
             elif kind in ("var", "pfe"):
-                density = float(law.density(np.array([value]), slice(0, 1))[0])
+                density = float(law.density(value, slice(0, 1))[0])
                 rows.append(law.replicate_survival(value) / max(density, 1e-300))
             elif kind == "es":
                 # The derivative of q + E max(J − q, 0)/(1 − p) in q vanishes.
@@ -86,14 +88,80 @@ class Targets:
                 rows.append(both if kind == "ee" else both - mean)
         return np.stack(rows)
 
+    def measured(
+        self, law: CorrectedLaw, pairs: Pairs, n_learned: int, dim: float
+    ) -> tuple[Array, dict[str, Array]]:
+        """Measures (k,) of one loss, and directions (k, ·) of their errors by cause."""
+        n, found = len(pairs.s), self.values(law)
+        values = found[:, 0]
+        # The error of Ĵ does not average out over the θ at a level if these are few. It is all but
+        # orthogonal to cubics, so that it changes sign at least four times along a coordinate:
+        # 4^(d − 1) patches of independent errors.
+        local = 2.0 ** (1.0 - dim) * self.local_errors(law, values)
+        mean = pairs.r.mean(axis=1)[:, None]
+        events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
+        # Nodes are wider than what they stand for, by up to their width.
+        wider = replace(law.few(0), spread=2.0 * law.spread)
+        columns = {
+            "nodes": self.values(wider)[:, 0] - values,
+            "local": self.shifted(law, values, local),
+            "events": self.shifted(law, values, events),
+            "shape": self._shapes(law, values),
+            "hits": self._unseen(law, pairs, values, n_learned),
+        }
+        return values, {
+            "correction": (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0),
+            "average": self.dense_errors(law, values),
+            **{name: column[:, None] for name, column in columns.items()},
+        }
+
+    def _shapes(self, law: CorrectedLaw, values: Array) -> Array:
+        """Errors (k,) by J given Ĵ not being normal."""
+        out = np.empty(len(values))
+        for i, (kind, level) in enumerate(self.keys):
+            c = {"exceed": level, "ee": 0.0, "ene": 0.0}.get(kind, float(values[i]))
+            if kind == "es":
+                c = float(law.quantile(level, slice(0, 1))[0])
+            out[i] = law.shape_error(c, kind in ("es", "ee", "ene"))
+            if kind == "es":
+                out[i] /= 1.0 - level
+            elif kind in ("var", "pfe"):
+                out[i] = _of_quantile(out[i], law, c)
+        return out
+
+    def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
+        """Errors (k,) where few of n scenarios are beyond a level, or none.
+
+        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
+        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
+        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
+        """
+        out = np.zeros(len(values))
+        for i, (kind, level) in enumerate(self.keys):
+            if kind in ("ee", "ene"):
+                continue
+            c = level if kind == "exceed" else float(law.quantile(level, slice(0, 1))[0])
+            probability = max(float(law.survival(c, slice(0, 1))[0]), 0.0)
+            if probability * n >= _HITS:
+                continue
+            beyond = np.interp(pairs.s, law.s, law.m) > c
+            few = kind == "exceed" and beyond.sum() < _HITS
+            share = 1.0 if few else law.undecided(c)
+            out[i] = np.sqrt(share * (probability * n + 3.0)) / n
+            if kind == "es":
+                out[i] *= (values[i] - c) / (1.0 - level)
+            elif kind != "exceed":
+                out[i] = _of_quantile(out[i], law, c)
+        return out
+
     def local_errors(self, law: CorrectedLaw, values: Array) -> Array:
         """√v (k,) at the levels of the measures."""
-        order = np.argsort(law.m[0], kind="stable")
+        order = np.argsort(law.m, kind="stable")
         levels = [
             level if kind == "exceed" else value
             for (kind, level), value in zip(self.keys, values, strict=True)
         ]
-        return np.asarray(np.sqrt(np.interp(levels, law.m[0, order], law.v[0, order])))
+        return np.asarray(np.sqrt(np.interp(levels, law.m[order], law.v[0, order])))
 
     def shifted(self, law: CorrectedLaw, values: Array, shifts: Array) -> Array:
         """Changes (k,) of the measures if all J were larger or smaller by small shifts (k,)."""
@@ -108,6 +176,12 @@ class Targets:
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
 # the scale of one.
 _NEAR = 0.15
+
+
+def _of_quantile(error: float, law: CorrectedLaw, c: float) -> float:
+    """Error of a quantile c from that of P(J > c); without a density there, it may be anywhere."""
+    density = float(law.density(c, slice(0, 1))[0])
+    return 0.0 if error == 0 else error / density if density > 1e-100 * error else np.inf
 
 
 def label(kind: Kind, level: float) -> str:
@@ -126,20 +200,23 @@ def label(kind: Kind, level: float) -> str:
 
 def _value(law: CorrectedLaw, kind: Kind, level: float) -> Array:
     if kind == "exceed":
-        return law.survival(level)
+        return np.clip(law.survival(level), 0.0, 1.0)
     if kind in ("var", "pfe"):
         return law.quantile(level)
     if kind == "es":
         c = law.quantile(level)
         return c + law.excess(c) / (1.0 - level)
     positive = law.excess(0.0)
-    return positive if kind == "ee" else positive - law.m @ law.weights
+    return positive if kind == "ee" else positive - law.mean()
 
 
 def _numbers(argument: str, given: object, levels: bool = False) -> tuple[float, ...]:
     expected = _BELOW_ONE if levels else "finite thresholds"
     try:
-        found = np.atleast_1d(np.asarray(given, dtype=float))
+        found = np.atleast_1d(np.asarray(given))
+        if found.size and found.dtype.kind not in "iuf":
+            raise TypeError(found.dtype)
+        found = found.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(argument, repr(given), expected) from error
     bad = ~np.isfinite(found) | (levels & ((found <= 0) | (found >= 1)))
