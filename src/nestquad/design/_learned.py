@@ -215,7 +215,7 @@ def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream)
                 return experiment.theta(latent), y
             return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
-        proposal, n = fit_proposal(pairs, simulations // 2, prior)
+        proposal, n = fit_proposal(pairs, simulations // 2, law, own)
         return Block(proposal, own, sign, np.zeros(2)), n
 
     simulated(2)  # a look at what the user's function returns
