@@ -238,6 +238,13 @@ class Experiment:
         return np.asarray(found, dtype=float)
 
 
+def check_experiment(experiment: Any) -> None:
+    if not isinstance(experiment, Experiment):
+        raise InputError(
+            "experiment", f"a {type(experiment).__name__}", "a nestquad.design.Experiment"
+        )
+
+
 def _sorted(law: Empirical) -> Empirical:
     """Samples in the order of their first principal component, in which uniforms run through."""
     mean = law.weights @ law.samples

@@ -119,9 +119,7 @@ def _letter_values(v: Array) -> tuple[Array, Array, Array]:
     width = np.log(np.maximum(high - low, 1e-300)) - np.log(2.0 * z)[:, None]
     slope, at = np.polyfit(0.5 * z * z, width, 1)
     tails = np.where(slope > _HEAVY, slope, 0.0)
-    center, scale = (
-        np.where(tails > 0, a, b) for a, b in ((middle, center), (np.exp(at), scale))
-    )
+    center, scale = (np.where(tails > 0, a, b) for a, b in ((middle, center), (np.exp(at), scale)))
     return center, np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0), tails
 
 
@@ -160,9 +158,7 @@ class Parameters:
 
     def at(self, z: Array) -> Array:
         """Parameters of normals (…, k)."""
-        return np.asarray(
-            self.law.from_normal(self._among(z, 0.0))[:, self.own].reshape(z.shape)
-        )
+        return np.asarray(self.law.from_normal(self._among(z, 0.0))[:, self.own].reshape(z.shape))
 
     def normals(self, theta: Array) -> Array:
         middle = self.law.from_normal(np.zeros((1, self.law.base_dim)))
