@@ -36,7 +36,10 @@ _FEWEST, _FOR_EACH = 16384, 256
 MOST_COMPONENTS = 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
-_HEAVY = 0.05
+# Tails as heavy as those of a law without a tenth moment, such as Student's t with ten degrees of
+# freedom: squares of such data say nothing about the rest.
+_HEAVY = 0.1
+_IDLE = -14.0  # log weight of components without which a density is right to 1e-6
 _ROWS = 256  # data whose weights of all samples are computed together
 
 Simulations = Callable[[int], tuple[Array, Array]]
@@ -363,20 +366,29 @@ class SampleProposal(_Conditioned):
             parts.append(np.stack([at, (np.exp(log_q) * density).sum(axis=1)], axis=1))
         return np.concatenate(parts)
 
+    @cached_property
+    def _white(self) -> Array:
+        """Samples (K, n, p) in the units of each component."""
+        return np.einsum("kij,nj->kni", self._factors[1], self.prior.samples)
+
     def _log_probabilities(self, y: Array) -> Array:
         """log q (T, n) of all samples."""
         weights, means = self._parts(y)
         _, inverse, logs = self._factors
-        parts = []
-        for c in range(self.components):
-            sample = np.einsum("ij,nj->ni", inverse[c], self.prior.samples)
-            center = np.einsum("ij,tj->ti", inverse[c], means[:, c])
-            square = (sample**2).sum(axis=1) + (center**2).sum(axis=1)[:, None]
-            square -= 2.0 * np.einsum("ti,ni->tn", center, sample)
-            parts.append(weights[:, None, c] - logs[c] - 0.5 * square)
-        total = logsumexp(parts, axis=0) + self.log_prior - self.log_cloud
-        log_q = np.asarray(total - logsumexp(total, axis=1, keepdims=True))
-        return with_share(self.share, log_q, self.log_prior)
+        density = np.full((len(y), len(self.prior.samples)), 1e-300)
+        for c, white in enumerate(self._white):
+            # Given the data, few of the components count.
+            rows = np.flatnonzero(weights[:, c] > _IDLE)
+            center = whitened(inverse[c], means[rows, c])
+            square = np.einsum("ti,ni->tn", center, -2.0 * white)
+            square += (white**2).sum(axis=1)
+            square += (center**2).sum(axis=1)[:, None]
+            square *= -0.5
+            square += (weights[rows, c] - logs[c])[:, None]
+            density[rows] += np.exp(square, out=square)
+        density *= np.exp(self.log_prior - self.log_cloud)
+        density /= density.sum(axis=1, keepdims=True)
+        return with_share(self.share, np.log(density), self.log_prior)
 
 
 Proposal = NormalProposal | SampleProposal
