@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import number
+from nestquad._clock import OutOfTimeError
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
@@ -216,6 +217,12 @@ class _Run:
         asked = self.goal(float(mix @ (self.population.base[:2] + np.asarray(pilot.value)[:2])))
         combined = replace(problem, combine=lambda answers: mix @ answers[:2])
         spare = NORMAL_95 * float(np.sqrt(mix @ self.population.covariance[:2, :2] @ mix))
+        if spare > asked > 0.0:  # no likelihood helps
+            return self._assembled(pilot, pilot, share, spent)
+        # Beyond this, all simulated data have been seen with several times the draws.
+        if asked > 0.0:
+            enough = 4 * N_INNER * self.n_base
+            room = enough if room is None else min(room, enough)
         # Errors add up by squares; a tenth of the tolerance is the least to aim at.
         goal = float(np.sqrt(max(asked**2 - spare**2, 0.01 * asked**2)))
         while True:
@@ -245,16 +252,23 @@ class _Run:
         left = None
         if self.max_seconds is not None:
             left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
-        return estimate(
-            problem,
-            budget=budget,
-            tol=tol,
-            method=NQMC(n_inner=n_inner, jackknife=True),
-            rng=self.learned.stream.child(4, child),
-            executor=self.executor,
-            progress=self.progress,
-            max_seconds=left,
-        )
+        advice = "Raise max_seconds=, or lower simulations=."
+        try:
+            found = estimate(
+                problem,
+                budget=budget,
+                tol=tol,
+                method=NQMC(n_inner=n_inner, jackknife=True),
+                rng=self.learned.stream.child(4, child),
+                executor=self.executor,
+                progress=self.progress,
+                max_seconds=left,
+            )
+        except OutOfTimeError as error:
+            raise OutOfTimeError("time ran out before any likelihood", advice=advice) from error
+        if found.sample is None:
+            raise OutOfTimeError("time ran out after a few likelihoods", advice=advice)
+        return found
 
     def _share(self, found: Estimate) -> float:
         """Share of route B in the answer of least variance."""
@@ -285,7 +299,8 @@ class _Run:
         assert routes.sample is not None
         variance += (float(answers[3]) * found.n_outer ** (1.0 / _TAIL_INDEX - 1.0)) ** 2
         variance += float(np.var(routes.sample.f[:, 3])) / self.n_base
-        notes, warned = list(found.diagnostics.get("notes", [])), list(found.warnings)
+        notes: list[str] = []
+        warned = list(found.warnings)
         # Both routes estimate the same number if simulate and log_prob describe one experiment.
         apart, across = abs(float(both[1] - both[0])), np.array([1.0, -1.0])
         allowed = 2.0 * NORMAL_95 * float(np.sqrt(max(across @ covariance @ across, 0.0)))
@@ -304,11 +319,21 @@ class _Run:
                 "less would help"
             )
         status, std_error = found.status, float(np.sqrt(variance))
+        # Of the nested part, which is small, a wide bar says little about the sum.
+        wide = NORMAL_95 * std_error > 0.1 * abs(value)
+        status = "done" if status == "unreliable" and not wide else status
         if asked := self.goal(value):
             met = NORMAL_95 * std_error <= 1.0001 * asked
             status = "converged" if met else "limit" if status == "converged" else status
-            if status == "limit":
-                notes.append("simulated averages limit the accuracy: raise simulations")
+            part = NORMAL_95 * float(np.sqrt(mix @ base_covariance @ mix))
+            if not met and part > 0.5 * asked:
+                status = "limit"
+                warned.append(
+                    f"the tolerance {asked:.3g} is out of reach: averages of {self.n_base:,} "
+                    f"simulations alone are known to ± {part:.2g}; raise simulations="
+                )
+            elif status in ("limit", "budget"):
+                notes.append("the tolerance was not met: raise budget= or simulations=")
         sample = found.sample
         if sample is not None:
             rows = sample.f[:, :2] @ mix[:, None] + mix @ base

@@ -369,7 +369,7 @@ class SampleProposal(_Conditioned):
     @cached_property
     def _white(self) -> Array:
         """Samples (K, n, p) in the units of each component."""
-        return np.einsum("kij,nj->kni", self._factors[1], self.prior.samples)
+        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.prior.samples))
 
     def _log_probabilities(self, y: Array) -> Array:
         """log q (T, n) of all samples."""
