@@ -249,13 +249,21 @@ def label_of(design: Any) -> str:
 def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     """Covariance of errors: those of common random numbers are correlated, others are not."""
     errors = np.array([float(est.std_error) for est in estimates])
-    blocks = [est.common if isinstance(est, Gain) else None for est in estimates]
-    if len(estimates) < 2 or any(one is None for one in blocks):
-        return np.diag(errors**2)
-    rows = np.stack([one for one in blocks if one is not None])
-    shared = np.cov(rows) / rows.shape[1] * student(rows.shape[1])
-    spread = np.sqrt(np.diag(shared))
-    factor = np.minimum(errors / np.where(spread > 0, spread, 1.0), 1.0)
-    shared *= factor[:, None] * factor
-    shared[np.diag_indices(len(errors))] = errors**2
-    return np.asarray(shared)
+    covariance = np.zeros((len(errors), len(errors)))
+    averages = [est.common for est in estimates if isinstance(est, Gain) and est.common is not None]
+    if len(errors) > 1 and len(averages) == len(errors):  # of simulations, in blocks
+        rows = np.stack(averages)
+        covariance += np.cov(rows) / rows.shape[1] * student(rows.shape[1])
+    samples = [est.sample.f[:, 0] for est in estimates if est.sample is not None]
+    if len(errors) > 1 and len(samples) == len(errors):  # of the nested part, at common points
+        n = min(map(len, samples))
+        rows = np.stack([row[:n] for row in samples])
+        spread = rows.std(axis=1)
+        scaled = (rows - rows.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)[
+            :, None
+        ]
+        left = np.sqrt(np.maximum(errors**2 - np.diag(covariance), 0.0))
+        outer = np.minimum(left, spread / np.sqrt(n))
+        covariance += outer[:, None] * (scaled @ scaled.T / n) * outer
+    covariance[np.diag_indices(len(errors))] = errors**2
+    return covariance

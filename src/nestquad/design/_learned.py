@@ -178,7 +178,8 @@ class Learned:
             assert isinstance(whole, NormalProposal)
             prior = -0.5 * len(self.targets) * (1.0 + np.log(2.0 * np.pi))
             bound = whole.log_marginal(latent, y, self.targets) - prior
-        means = blocks_of(np.column_stack([routes, bound]))
+        parts = np.array_split(np.column_stack([routes, bound]), _BLOCKS)
+        means = np.stack([part.mean(axis=0) for part in parts])
         rarity = self.blocks[0].proposal.log_evidence(y)
         rows = self._rows(latent, y)[np.argsort(rarity, kind="stable")]
         return Population(self, rows, means)
@@ -221,11 +222,6 @@ class Population:
         return NestedExpectation(
             Transport(fn, dim=1), learned.inner, learned.g, learned.f, name=name
         )
-
-
-def blocks_of(rows: Array) -> Array:
-    """Means of consecutive blocks (16, …) of a Sobol sequence, whose spread shows its error."""
-    return np.stack([part.mean(axis=0) for part in np.array_split(rows, _BLOCKS)])
 
 
 def student(n: int) -> float:

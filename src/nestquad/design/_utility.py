@@ -14,7 +14,7 @@ from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import N_INNER, Gain, check_simulations
-from nestquad.design._learned import blocks_of, learn
+from nestquad.design._learned import learn
 from nestquad.errors import InputError
 from nestquad.estimate import estimate
 from nestquad.methods import NQMC
@@ -148,11 +148,8 @@ def _expected(
     )
     sample = found.sample
     assert sample is not None
-    # What `combine` makes of the expectation has the sign of its slope.
-    rows = sample.f[:, 0] * (float(combine(np.ones(2))) - float(combine(np.zeros(2))))
     return Gain.of(
         found,
-        common=blocks_of(rows),
         n_evaluations=found.n_evaluations + learned.n_pairs,
         method="importance",
         seconds=time.perf_counter() - started,
