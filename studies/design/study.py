@@ -302,8 +302,8 @@ _HEAD = (
 )
 _ABOUT = """
 `nestquad.design.eig` on six experiments and on random families of linear, logistic, binomial,
-nonlinear-regression and heavy-tailed experiments, whose gain is known by closed form, enumeration or dense
-quadrature (`studies/design/problems.py`, `studies/design/families.py`). Each run has simulations, a
-proposal and random numbers of its own, with odd seeds; even seeds were to develop on. Likelihoods
-are counted; simulations are not, and are at most 65,536 a run.
+nonlinear-regression and heavy-tailed experiments, whose gain is known by closed form, enumeration
+or dense quadrature (`studies/design/problems.py`, `studies/design/families.py`). Each run has
+simulations, a proposal and random numbers of its own, with odd seeds; even seeds were to develop
+on. Likelihoods are counted; simulations are not, and are at most 65,536 a run.
 """
