@@ -5,12 +5,14 @@ Even seeds are to develop on, odd seeds to report.
 
 from __future__ import annotations
 
+import math
 import zlib
 from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit, log_expit, xlogy
 from scipy.stats import binom
+from scipy.stats import t as student_t
 
 import nestquad as nq
 from nestquad import design
@@ -98,11 +100,34 @@ def _regression(rng: np.random.Generator) -> Case:
     return Case(experiment, times, gain)
 
 
+def _heavy(rng: np.random.Generator) -> Case:
+    """A location, Student prior of 1–4 degrees of freedom: entropy of the mean of the data."""
+    df, n, noise = (
+        int(rng.integers(1, 5)),
+        int(rng.integers(1, 4)),
+        float(10 ** rng.uniform(-1, 0.3)),
+    )
+    prior = student_t(df)
+    experiment = design.Experiment(
+        prior=prior,
+        log_prob=lambda y, theta, d: _normal_log_prob(y, theta, noise),
+        simulate=lambda theta, e, d: theta + noise * e,
+        noise=nq.Normal(np.zeros(n)),
+    )
+    # y = sinh(s): trapezoids in s see a center of size one and tails over nine decades.
+    sd, s = noise / math.sqrt(n), np.linspace(-21.0, 21.0, 8001)
+    z, w = normal_nodes(64)
+    density = sum(b * prior.pdf(np.sinh(s) - sd * a) for a, b in zip(z, w, strict=True))
+    entropy = -float((xlogy(density, density) * np.cosh(s)).sum() * (s[1] - s[0]))
+    return Case(experiment, None, entropy - 0.5 * math.log(2 * math.pi * math.e * sd**2))
+
+
 FAMILIES = {
     "linear": _linear,
     "logistic": _logistic,
     "binomial": _binomial,
     "regression": _regression,
+    "heavy": _heavy,
 }
 
 

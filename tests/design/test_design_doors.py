@@ -33,6 +33,34 @@ def test_designs_are_compared_with_common_random_numbers():
     assert "P(best)" in str(found)
 
 
+def test_differences_of_designs_are_better_known_than_values():
+    designs = [1.0, 1.05]
+    runs = [design.compare(line(), designs, budget=1000, rng=seed, **FEW) for seed in range(6)]
+    for found in runs:
+        gain, error = found.difference(1, 0)
+        assert error < 0.7 * np.hypot(*(est.std_error for est in found.estimates))
+        assert abs(gain - (line_gain(1.05) - line_gain(1.0))) < 3 * error
+    assert "<table" in runs[0]._repr_html_()
+
+
+def test_lower_bounds_are_called_so(tmp_path):
+    found = design.compare(line(log_prob=None), [0.0, 2.0], rng=0, **FEW)
+    assert found.best == 1
+    assert "lower bound" in str(found)
+    assert found.to_dict()["quantity"] == "lower bound"
+    assert found.plot().get_xlabel() == "lower bound of the expected gain"
+    page = design.write_design_report(tmp_path / "page.html", found).read_text(encoding="utf-8")
+    assert "<th>lower bound" in page or "lower bound</th>" in page
+    assert "need not have the largest gain" in page
+
+
+def test_a_simulator_alone_is_optimized_without_a_budget():
+    best = design.optimize(line(log_prob=None), [(0.0, 2.0)], rng=0, **FEW)
+    assert best.design[0] > 1.9
+    assert best.n_evaluations == 0
+    assert best.estimate.status == "lower bound"
+
+
 def test_the_best_of_thirteen_designs_is_chosen():
     experiment, times, exact = problems.blood_times()
     assert np.sort(exact)[-1] - np.sort(exact)[-2] > 0.02  # no tie
@@ -56,7 +84,9 @@ def test_the_best_design_in_a_box_is_found():
     exact = 0.5 * np.log(1 + np.exp(-8 * (found.design[0] - 0.7) ** 2) / 0.04)
     assert abs(found.estimate.value - exact) < 0.01
     assert found.n_evaluations <= 4000
+    assert 0.5 * np.log(26.0) - exact <= found.regret < 0.2
     assert "designs tried" in str(found)
+    assert "likely" in found._repr_html_()
 
 
 def test_candidates_may_be_words():
@@ -78,6 +108,10 @@ def test_candidates_may_be_words():
         ({"bounds": [(1.0, 0.0)], "budget": 4000}, "low < high"),
         ({"bounds": [(0.0, 1.0)], "budget": 100}, "budget: got 100"),
         ({"candidates": [1.0], "budget": 4000}, "at least two"),
+        ({"candidates": "steep", "budget": 4000}, "candidates: got 'steep'"),
+        ({"bounds": [(0.0, np.nan)], "budget": 4000}, "finite"),
+        ({"bounds": "box", "budget": 4000}, "bounds: got 'box'"),
+        ({"bounds": [(0.0, 1.0)]}, "budget: got None"),
     ],
 )
 def test_wrong_searches_are_refused(settings, message):
@@ -112,8 +146,12 @@ def test_a_surprising_result_is_taken_in_by_degrees():
     law = sequence.posterior
     assert abs(law.mean()[0] - 2.5) < 0.01
     assert abs(law.samples[:, 1].std() - 1.0) < 0.1
-    with pytest.raises(nq.InputError, match="finite data"):
-        sequence.tell(0.0, [np.nan])
+    for wrong in ([np.nan], [1.0, 2.0], "much"):
+        with pytest.raises(nq.InputError, match=r"y: got .*finite data"):
+            sequence.tell(0.0, wrong)
+    with pytest.raises(nq.InputError, match="Check units"):
+        sequence.tell(0.0, [1e6])
+    assert "posterior mean" in sequence._repr_html_()
 
 
 def test_variance_reduction_and_decisions_have_closed_forms():
@@ -209,6 +247,14 @@ def test_the_command_compares_designs(tmp_path, capsys):
     assert "<img" in text
     assert main([*command]) == 2
     assert "--budget" in capsys.readouterr().err
-    table.write_text("a\nx\n")
+    for text, message in (
+        ("a\nx\n", "rows of numbers"),
+        ("a,b\n1,2\n3\n", "1 cells in row 2"),
+        ("a,b\n", "without designs"),
+    ):
+        table.write_text(text)
+        assert main([*command, *settings]) == 2
+        assert message in capsys.readouterr().err
+    table.unlink()
     assert main([*command, *settings]) == 2
-    assert "rows of numbers" in capsys.readouterr().err
+    assert "not a file" in capsys.readouterr().err

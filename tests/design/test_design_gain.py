@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy.special import xlogy
+from scipy.stats import cauchy
 
 import nestquad as nq
 from nestquad import design
@@ -65,6 +66,39 @@ def test_random_families_are_covered(family):
     case = families.draw(family, 2)
     est = design.eig(case.experiment, case.design, budget=2000, rng=2)
     assert abs(est.value - case.exact) <= 1.5 * est.half_width + 3e-4
+
+
+def test_a_heavy_prior_is_measured_in_its_own_coordinates():
+    # Cauchy: the normal that drives θ = 235 has a posterior that is 200 times narrower than at 0.
+    sd, prior = 0.3, cauchy()
+    experiment = design.Experiment(
+        prior=prior,
+        log_prob=lambda y, t, d: -0.5 * ((y - t) / sd)[..., 0] ** 2,
+        simulate=lambda t, e, d: t + sd * e,
+        noise=nq.Normal(),
+    )
+    est = design.eig(experiment, None, budget=1000, rng=0, simulations=16_384)
+    s = np.linspace(-25.0, 25.0, 20_001)
+    z, w = np.polynomial.hermite_e.hermegauss(60)
+    density = prior.pdf(np.sinh(s)[:, None] - sd * z) @ w / w.sum()
+    exact = -(xlogy(density, density) * np.cosh(s)).sum() * (s[1] - s[0])
+    exact -= 0.5 * np.log(2 * np.pi * np.e * sd**2)
+    assert abs(est.value - exact) <= est.half_width < 0.02
+
+
+def test_an_unreachable_tolerance_is_refused_early():
+    calls = []
+
+    def counted(y, theta, d):
+        calls.append(np.broadcast_shapes(y.shape[:-1], theta.shape[:-1]))
+        return line_log_prob(y, np.sin(theta), d)
+
+    wavy = line(log_prob=counted, simulate=lambda t, e, d: line_simulate(np.sin(t), e, d))
+    with pytest.warns(nq.NestquadWarning, match="out of reach.*raise simulations="):
+        est = design.eig(wavy, 1.0, tol=1e-6, rng=0, simulations=2048)
+    assert est.status == "limit"
+    assert est.n_evaluations < 2000
+    assert len(calls) < 100
 
 
 def test_low_noise_and_eleven_nats():
@@ -127,6 +161,8 @@ def test_a_simulator_alone_gets_a_lower_bound():
     )
     est = design.eig(simulator, case.design, rng=0)
     assert est.status == est.method == "lower bound"
+    assert "at least" in str(est)
+    assert "lower bound" in est._repr_html_()
     assert est.n_evaluations == 0
     assert case.exact - 0.05 < est.value < case.exact + est.half_width
 
@@ -180,6 +216,12 @@ def test_torch_results_are_taken():
 def test_wrong_experiments_are_refused(changes, message):
     with pytest.raises(nq.InputError, match=message):
         line(**changes)
+
+
+@pytest.mark.parametrize("door", [design.eig, design.variance_reduction, design.optimize])
+def test_what_is_no_experiment_is_refused(door):
+    with pytest.raises(nq.InputError, match="experiment: got a NoneType"):
+        door(None, [(0.0, 1.0)], budget=2000)
 
 
 def test_a_target_that_shares_its_drivers_is_refused():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
 
 from nestquad import design
+from nestquad._files import text_rows
 from nestquad._typing import Array
 from nestquad.cli._arguments import Command, add_output, count, load_object, progress, wrote
 from nestquad.errors import InputError
@@ -21,7 +21,8 @@ examples:
   nestquad design package.module:experiment --designs designs.csv --budget 2e4 --json
 
 designs.csv has one header line and a row for each design. Its numbers are given to the experiment's
-functions as an array; a column called "name" labels the designs.
+functions as an array; a column called "name" labels the designs. An experiment without log_prob
+needs no budget: it gets lower bounds.
 """
 _CRITERIA = {"information": design.eig, "variance": design.variance_reduction}
 _KINDS = "a nestquad.design.Experiment, or a function without arguments that returns one"
@@ -42,6 +43,10 @@ def add_design(command: Command) -> None:
     parser.add_argument(
         "--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X for each design"
     )
+    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the gain")
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="S", help="at most S seconds for each design"
+    )
     parser.add_argument(
         "--simulations", type=count, metavar="N", help="at most N simulations for each design"
     )
@@ -56,16 +61,20 @@ def add_design(command: Command) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.budget is None and args.tol is None:
-        raise InputError(
-            "design", "neither --budget nor --tol", "one", "For instance --budget 2e4."
-        )
     file, _, name = args.target.rpartition(":")
     if not file:
         raise InputError("TARGET", repr(args.target), "FILE.py:name or module:name")
     experiment = load_object(file, name, design.Experiment, _KINDS)
     labels, rows = _designs(args.designs)
-    settings = {} if args.tol is None else {"tol": args.tol}
+    goals = {"tol": args.tol, "rtol": args.rtol, "max_seconds": args.max_seconds}
+    settings = {name: value for name, value in goals.items() if value is not None}
+    if experiment.log_prob is not None and args.budget is None and not settings:
+        raise InputError(
+            "design",
+            "none of --budget, --tol, --rtol and --max-seconds",
+            "one of them",
+            "For instance --budget 2e4.",
+        )
     found = design.compare(
         experiment,
         list(rows),
@@ -88,10 +97,16 @@ def _run(args: argparse.Namespace) -> int:
 
 def _designs(file: str) -> tuple[list[str] | None, Array]:
     """Labels, where there are any, and designs (n, k)."""
-    with Path(file).open(newline="", encoding="utf-8-sig") as stream:
-        head, *lines = [row for row in csv.reader(stream) if row] or [[]]
+    head, *lines = [row for row in text_rows(Path(file), "--designs") if row] or [[]]
     names = [name.strip().lower() for name in head]
     at = names.index("name") if "name" in names else None
+    for number, row in enumerate(lines, start=1):
+        if len(row) != len(head):
+            raise InputError(
+                "--designs",
+                f"{len(row)} cells in row {number} of {file}",
+                f"{len(head)}, as in its header",
+            )
     labels = None if at is None else [row[at] for row in lines]
     numbers = [[cell for i, cell in enumerate(row) if i != at] for row in lines]
     try:

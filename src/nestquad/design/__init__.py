@@ -3,7 +3,7 @@
 from nestquad.design._compare import DesignComparison, compare
 from nestquad.design._experiment import Experiment
 from nestquad.design._figures import plot_designs
-from nestquad.design._gain import eig
+from nestquad.design._gain import Gain, eig
 from nestquad.design._optimize import Optimum, optimize
 from nestquad.design._pyro import from_pyro
 from nestquad.design._report import write_design_report
@@ -13,6 +13,7 @@ from nestquad.design._utility import decision_value, variance_reduction
 __all__ = [
     "DesignComparison",
     "Experiment",
+    "Gain",
     "Optimum",
     "Sequential",
     "compare",

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import shown
+from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.design._experiment import Experiment
-from nestquad.design._gain import eig
+from nestquad.design._experiment import Experiment, check_experiment
+from nestquad.design._gain import LOWER_BOUND, Gain, eig
+from nestquad.design._learned import student
 from nestquad.errors import InputError, optional_module
+from nestquad.estimate import as_budget
 from nestquad.points import Stream
 from nestquad.result import NORMAL_95, Estimate, plain
 
@@ -26,6 +30,9 @@ _DRAWS = 2**14  # of the errors, for probabilities to within 0.4 %
 @dataclass(frozen=True, eq=False)
 class DesignComparison:
     """Estimates for several designs, from the same random numbers.
+
+    Values of a simulator without likelihood are lower bounds: the design with the largest need not
+    be the best.
 
     Attributes
     ----------
@@ -55,8 +62,13 @@ class DesignComparison:
         return np.array([float(est.value) for est in self.estimates])
 
     @property
+    def bounds_only(self) -> bool:
+        """Whether the values are lower bounds, from a simulator without likelihood."""
+        return all(est.status == LOWER_BOUND for est in self.estimates)
+
+    @property
     def best(self) -> int:
-        """Index of the design with the largest estimate."""
+        """Index of the design with the largest estimate, or the largest lower bound."""
         return int(np.argmax(self.values))
 
     @cached_property
@@ -108,6 +120,7 @@ class DesignComparison:
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "quantity": self.quantity,
             "best": self.best,
             "designs": plain(self.rows()),
             "covariance": plain(self.covariance),
@@ -123,18 +136,42 @@ class DesignComparison:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        width = max(6, *(len(label) for label in self.labels))
-        lines = [f"{'design':<{width}}  {'value':>9}  {'± 95 %':>8}  {'behind best':>18}  P(best)"]
-        for i, row in enumerate(self.rows()):
-            mark = " ←" if i == self.best else ""
-            behind = f"{row['behind_best']:.4f} ± {NORMAL_95 * row['behind_best_error']:.4f}"
-            behind = "–" if i == self.best else behind
-            lines.append(
-                f"{row['design']:<{width}}  {row['value']:>9.4f}  "
-                f"{NORMAL_95 * row['std_error']:>8.2g}  {behind:>18}  "
-                f"{row['prob_best']:>7.2f}{mark}"
-            )
+        cells = [self._head, *self._cells()]
+        first = max(len(row[0]) for row in cells)
+        wide = [max(len(row[i]) for row in cells) for i in range(1, len(self._head))]
+        lines = []
+        for row in cells:
+            numbers = [cell.rjust(width) for cell, width in zip(row[1:], wide, strict=True)]
+            lines.append("  ".join([row[0].ljust(first), *numbers]))
+        lines[1 + self.best] += " ←"
         return "\n".join(lines)
+
+    @property
+    def quantity(self) -> str:
+        return LOWER_BOUND if self.bounds_only else "value"
+
+    @property
+    def _head(self) -> tuple[str, ...]:
+        return ("design", self.quantity, "± 95 %", "behind best", "P(best)")
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        cells: list[tuple[str, ...]] = []
+        for i, row in enumerate(self.rows()):
+            behind = f"{row['behind_best']:.4f} ± {NORMAL_95 * row['behind_best_error']:.4f}"
+            cells.append(
+                (
+                    row["design"],
+                    f"{row['value']:.4f}",
+                    f"{NORMAL_95 * row['std_error']:.2g}",
+                    "–" if i == self.best else behind,
+                    f"{row['prob_best']:.2f}",
+                )
+            )
+        return cells
+
+    def _repr_html_(self) -> str:
+        title = f"{len(self.designs)} designs, the best is {self.labels[self.best]}"
+        return grid(title, self._head, self._cells())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw value and 95 % interval of each design; needs the extra ``plot``."""
@@ -174,7 +211,8 @@ def compare(
     settings
         Others of the criterion, such as `tol` for each design.
     """
-    rows = list(designs)
+    check_experiment(experiment)
+    rows = listed("designs", designs)
     if not rows:
         raise InputError("designs", "none", "at least one design")
     texts = [str(one) for one in labels or map(label_of, rows)]
@@ -182,13 +220,20 @@ def compare(
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)
     if budget is not None:
-        settings["budget"] = int(budget) // len(rows)
+        settings["budget"] = as_budget(budget) // len(rows)
     found = []
     for i, row in enumerate(rows):
         show(i, len(rows), texts[i])
         found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
     return DesignComparison.of(rows, found, texts)
+
+
+def listed(argument: str, designs: Any) -> list[Any]:
+    """Designs as a list; a word is no list of letters."""
+    if isinstance(designs, str) or not hasattr(designs, "__iter__"):
+        raise InputError(argument, shown(designs), "a sequence of designs")
+    return list(designs)
 
 
 def label_of(design: Any) -> str:
@@ -202,17 +247,23 @@ def label_of(design: Any) -> str:
 
 
 def joint_covariance(estimates: Sequence[Estimate]) -> Array:
-    """Covariance of errors: those of common data are correlated as f(J) is, others are not."""
+    """Covariance of errors: those of common random numbers are correlated, others are not."""
     errors = np.array([float(est.std_error) for est in estimates])
-    samples = [est.sample for est in estimates]
-    if len(estimates) < 2 or any(sample is None for sample in samples):
-        return np.diag(errors**2)
-    n = min(len(sample.f) for sample in samples if sample is not None)
-    rows = np.stack([sample.f[:n, 0] for sample in samples if sample is not None])
-    spread = rows.std(axis=1)
-    centered = rows - rows.mean(axis=1, keepdims=True)
-    scaled = centered / np.where(spread > 0, spread, 1.0)[:, None]
-    outer = np.minimum(errors, spread / np.sqrt(n))
-    covariance = outer[:, None] * (scaled @ scaled.T / n) * outer
+    covariance = np.zeros((len(errors), len(errors)))
+    averages = [est.common for est in estimates if isinstance(est, Gain) and est.common is not None]
+    if len(errors) > 1 and len(averages) == len(errors):  # of simulations, in blocks
+        rows = np.stack(averages)
+        covariance += np.cov(rows) / rows.shape[1] * student(rows.shape[1])
+    samples = [est.sample.f[:, 0] for est in estimates if est.sample is not None]
+    if len(errors) > 1 and len(samples) == len(errors):  # of the nested part, at common points
+        n = min(map(len, samples))
+        rows = np.stack([row[:n] for row in samples])
+        spread = rows.std(axis=1)
+        scaled = (rows - rows.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)[
+            :, None
+        ]
+        left = np.sqrt(np.maximum(errors**2 - np.diag(covariance), 0.0))
+        outer = np.minimum(left, spread / np.sqrt(n))
+        covariance += outer[:, None] * (scaled @ scaled.T / n) * outer
     covariance[np.diag_indices(len(errors))] = errors**2
-    return np.asarray(covariance)
+    return covariance

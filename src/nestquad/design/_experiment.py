@@ -180,16 +180,20 @@ class Experiment:
         else:
             latent = ndtri(uniform[:, :n])
         e = self.noise_law.from_uniform(uniform[:, n:])
-        y = self._called("simulate", self.simulate, self.theta(latent), e, d)
-        if y.ndim != 2 or len(y) != len(latent) or not np.isfinite(y).all():
+        return latent, self.data(self.theta(latent), e, d)
+
+    def data(self, theta: Array, e: Array, d: Any) -> Array:
+        """Data (T, n_y) from parameters and noise."""
+        y = self._called("simulate", self.simulate, theta, e, d)
+        if y.ndim != 2 or len(y) != len(theta) or not np.isfinite(y).all():
             given = "values that are not finite" if y.ndim == 2 else f"shape {y.shape}"
             raise InputError(
                 "simulate",
                 given,
-                f"finite data of shape ({len(latent)}, n_y) for {len(latent)} rows of theta",
+                f"finite data of shape ({len(theta)}, n_y) for {len(theta)} rows of theta",
                 "Keep the last axis, also for one observation.",
             )
-        return latent, y
+        return y
 
     @property
     def dim(self) -> int:
@@ -236,6 +240,13 @@ class Experiment:
         if hasattr(found, "detach"):  # a tensor that may carry gradients
             found = found.detach()
         return np.asarray(found, dtype=float)
+
+
+def check_experiment(experiment: Any) -> None:
+    if not isinstance(experiment, Experiment):
+        raise InputError(
+            "experiment", f"a {type(experiment).__name__}", "a nestquad.design.Experiment"
+        )
 
 
 def _sorted(law: Empirical) -> Empirical:

@@ -66,6 +66,7 @@ class Learned:
     targets: tuple[int, ...]
     blocks: tuple[Block, ...]
     stream: Stream
+    n_y: int
     n_fit: int
     n_pairs: int
 
@@ -84,17 +85,17 @@ class Learned:
 
     def outer(self) -> Law:
         """The law of simulated data: (ψ, y, log p(y) of each block)."""
-        experiment, d = self.experiment, self.design
 
         def fn(u: Array) -> Array:
-            flat = u.reshape(-1, u.shape[-1])
-            latent, y = experiment.simulated(flat, d)
-            known = latent[:, list(self.targets)] if self.nuisance else latent[:, :0]
-            sizes = [b.log_evidence(b.data(self.others(b, latent), y)) for b in self.blocks]
-            rows = np.concatenate([known, y, np.stack(sizes, axis=1)], axis=1)
-            return rows.reshape(*u.shape[:-1], -1)
+            latent, y = self.experiment.simulated(u.reshape(-1, u.shape[-1]), self.design)
+            return self._rows(latent, y).reshape(*u.shape[:-1], -1)
 
-        return Transport(fn, dim=experiment.dim)
+        return Transport(fn, dim=self.experiment.dim)
+
+    def _rows(self, latent: Array, y: Array) -> Array:
+        known = latent[:, list(self.targets)] if self.nuisance else latent[:, :0]
+        sizes = [b.log_evidence(b.data(self.others(b, latent), y)) for b in self.blocks]
+        return np.concatenate([known, y, np.stack(sizes, axis=1)], axis=1)
 
     @property
     def n_known(self) -> int:
@@ -102,7 +103,7 @@ class Learned:
 
     def inner(self, rows: Array) -> Law:
         """Draws of each block's proposal, side by side."""
-        known, y = rows[:, : self.n_known], rows[:, self.n_known : -len(self.blocks)]
+        known, y = rows[:, : self.n_known], rows[:, self.n_known : self.n_known + self.n_y]
         sizes = [block.proposal.base_dim for block in self.blocks]
         starts = np.cumsum([0, *sizes])
 
@@ -118,7 +119,8 @@ class Learned:
     def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
         """For each block latent parameters, log weight, log r, log q: only here are likelihoods."""
         known = rows[..., : self.n_known]
-        y = rows[..., self.n_known : -len(self.blocks)]
+        after = self.n_known + self.n_y
+        y = rows[..., self.n_known : after]
         found: list[tuple[Array, ...]] = []
         start = 0
         for i, block in enumerate(self.blocks):
@@ -133,17 +135,18 @@ class Learned:
                 latent[..., list(block.own)] = own
                 latent[..., list(self.targets)] = known
             likelihood = self.experiment.log_likelihood(y, latent, self.design)
-            size = rows[..., i - len(self.blocks)]
+            size = rows[..., after + i]
             log_w = np.clip(likelihood + log_ratio - size, -_LARGEST, _LARGEST)
             found.append((latent, log_w, log_r, log_q))
         return found
 
     def g(self, x: Array, rows: Array) -> Array:
-        """w, w log(w/r), r, w log q, r log q and w² of each block."""
+        """w, w log(w/r), r, w log q, r log q and w² of each block, and the weight of the data."""
         outputs = []
         for _, log_w, log_r, log_q in self.weighted(x, rows):
             w, r = np.exp(log_w), np.exp(log_r)
             outputs += [w, w * (log_w - log_r), r, w * log_q, r * log_q, w * w]
+        outputs.append(np.broadcast_to(rows[..., -1], outputs[0].shape))
         return np.stack(outputs, axis=-1)
 
     def f(self, j: Array) -> Array:
@@ -156,17 +159,10 @@ class Learned:
             first = first + block.sign * gap
             second = second + block.sign * (gap + wq / w - rq / r)
             size = np.minimum(size, w * w / ww)
-        return np.stack([first, second, size, total], axis=-1)
+        return np.stack([first, second, size, total], axis=-1) * j[..., -1:]
 
-    def problem(self) -> NestedExpectation:
-        name = self.experiment.name or "information gain"
-        return NestedExpectation(self.outer(), self.inner, self.g, self.f, name=name)
-
-    def base(self, n: int) -> tuple[Array, Array, Array]:
-        """Mean E[log q] − E[log p] of both routes (2,), their covariance, and the lower bound.
-
-        From n simulations that no fit has seen. The lower bound comes with its standard error.
-        """
+    def population(self, n: int) -> Population:
+        """The averages of n simulations that no fit has seen, and the law of their data."""
         u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
         routes = np.zeros((n, 2))
@@ -182,14 +178,53 @@ class Learned:
             assert isinstance(whole, NormalProposal)
             prior = -0.5 * len(self.targets) * (1.0 + np.log(2.0 * np.pi))
             bound = whole.log_marginal(latent, y, self.targets) - prior
-        means = np.stack([part.mean(axis=0) for part in np.array_split(routes, _BLOCKS)])
-        covariance = np.cov(means, rowvar=False) / _BLOCKS * _student(_BLOCKS)
-        blocks = [part.mean() for part in np.array_split(bound, _BLOCKS)]
-        error = np.std(blocks, ddof=1) * np.sqrt(_student(_BLOCKS) / _BLOCKS)
-        return routes.mean(axis=0), covariance, np.array([bound.mean(), error])
+        parts = np.array_split(np.column_stack([routes, bound]), _BLOCKS)
+        means = np.stack([part.mean(axis=0) for part in parts])
+        rarity = self.blocks[0].proposal.log_evidence(y)
+        rows = self._rows(latent, y)[np.argsort(rarity, kind="stable")]
+        return Population(self, rows, means)
 
 
-def _student(n: int) -> float:
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Simulated data in the order of their rarity, the rarest first, and averages over them.
+
+    `means` (16, 3) are those of blocks of E[log q] − E[log p] by both routes and the lower bound.
+    """
+
+    learned: Learned
+    rows: Array
+    means: Array
+
+    @property
+    def base(self) -> Array:
+        """Routes A and B, and the lower bound."""
+        return np.asarray(self.means.mean(axis=0))
+
+    @property
+    def covariance(self) -> Array:
+        return np.asarray(
+            np.cov(self.means, rowvar=False) / len(self.means) * student(len(self.means))
+        )
+
+    def problem(self) -> NestedExpectation:
+        """KL(posterior ‖ q) over the data: most of its spread is in rare ones.
+
+        So the share v of rarer data is drawn as t², with the weight dv/dt = 2t that is at most 2.
+        """
+        n, learned = len(self.rows), self.learned
+
+        def fn(t: Array) -> Array:
+            index = np.minimum((n * t[..., 0] ** 2).astype(int), n - 1)
+            return np.concatenate([self.rows[index], 2.0 * t], axis=-1)
+
+        name = learned.experiment.name or "information gain"
+        return NestedExpectation(
+            Transport(fn, dim=1), learned.inner, learned.g, learned.f, name=name
+        )
+
+
+def student(n: int) -> float:
     """Square of Student's factor at 95 %: a variance from n values is itself uncertain."""
     return float(stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
 
@@ -215,21 +250,21 @@ def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream)
                 return experiment.theta(latent), y
             return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
-        proposal, n = fit_proposal(pairs, simulations // 2, prior)
+        proposal, n = fit_proposal(pairs, simulations // 2, law, own)
         return Block(proposal, own, sign, np.zeros(2)), n
 
-    simulated(2)  # a look at what the user's function returns
+    n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
     everything = tuple(range(law.base_dim))
     if experiment.log_prob is None:
         whole, n_fit = block(targets or everything, (), 1.0)
-        return Learned(experiment, design, targets, (whole,), stream, n_fit, 0)
+        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit, 0)
     whole, n_fit = block(everything, (), 1.0)
     blocks = [whole]
     if targets:
         rest, more = block(tuple(i for i in everything if i not in targets), targets, -1.0)
         blocks.append(rest)
         n_fit = max(n_fit, more)
-    found = Learned(experiment, design, targets, tuple(blocks), stream, n_fit, _PAIRS)
+    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit, _PAIRS)
     latent, y = (part[:_PAIRS] for part in simulated(n_fit))
     likelihood = experiment.log_likelihood(y, latent, design)
     if np.isneginf(likelihood).any():

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import lambertw, logsumexp, ndtr, ndtri
 
 from nestquad._typing import Array, Mask
 from nestquad.design._mixture import LOG_2PI, Conditional, Mixture, log_normal, one_normal, whitened
-from nestquad.distributions import Empirical
+from nestquad.distributions import Empirical, Law, to_uniform
+from nestquad.errors import UnsupportedError
 
 # Share of the prior among draws, and stretch of components: both bound the weights of importance
 # where the mixture misses a part of the posterior. A stretch of 1.15 leaves single weights of 40 in
@@ -35,6 +36,10 @@ _FEWEST, _FOR_EACH = 16384, 256
 MOST_COMPONENTS = 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
+# Tails as heavy as those of a law without a tenth moment, such as Student's t with ten degrees of
+# freedom: squares of such data say nothing about the rest.
+_HEAVY = 0.1
+_IDLE = -14.0  # log weight of components without which a density is right to 1e-6
 _ROWS = 256  # data whose weights of all samples are computed together
 
 Simulations = Callable[[int], tuple[Array, Array]]
@@ -48,6 +53,7 @@ class Summary:
     counts: Mask
     center: Array
     scale: Array
+    tails: Array
     coefficients: Array
     spread: Array
 
@@ -55,24 +61,34 @@ class Summary:
     def of(cls, latent: Array, y: Array) -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
         v = _stable(y, counts)
-        center, scale = v.mean(axis=0), v.std(axis=0)
-        scale = np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0)
+        center, scale, tails = _letter_values(v)
         empty = np.zeros((0, latent.shape[1]))
-        blank = cls(counts, center, scale, empty, np.ones(latent.shape[1]))
+        blank = cls(counts, center, scale, tails, empty, np.ones(latent.shape[1]))
         features = blank._features(y)
-        gram = features.T @ features
-        gram += 1e-9 * len(y) * np.eye(len(gram))
-        coefficients = np.asarray(np.linalg.solve(gram, features.T @ latent), dtype=np.float64)
+        units = np.sqrt((features**2).mean(axis=0)) + 1e-150
+        scaled = features / units
+        gram = scaled.T @ scaled + 1e-9 * len(y) * np.eye(len(units))
+        coefficients = np.linalg.solve(gram, scaled.T @ latent) / units[:, None]
         residual = latent - features @ coefficients
         spread = np.maximum(residual.std(axis=0), 1e-9)
-        return cls(counts, center, scale, coefficients, spread)
+        return cls(counts, center, scale, tails, coefficients, spread)
 
-    def standardized(self, y: Array) -> Array:
+    def _raw(self, y: Array) -> Array:
         return np.asarray((_stable(y, self.counts) - self.center) / self.scale)
 
+    def standardized(self, y: Array) -> Array:
+        """Data (T, n_y) of light tails."""
+        v = self._raw(y)
+        if not self.tails.any():
+            return v
+        h = np.where(self.tails > 0, self.tails, 1.0)
+        light = np.sign(v) * np.sqrt(lambertw(h * v * v).real / h)
+        return np.where(self.tails > 0, light, v)
+
     def _features(self, y: Array) -> Array:
-        v = self.standardized(y)
-        parts = [np.ones_like(v[:, :1]), v]
+        v, raw = self.standardized(y), self._raw(y)[:, self.tails > 0]
+        # A location far out follows the data themselves.
+        parts = [np.ones_like(v[:, :1]), v, raw]
         if v.shape[1] <= 4 * _MOST_COORDINATES:  # squares of more are too many to estimate
             i, j = np.triu_indices(v.shape[1])
             parts.append(v[:, i] * v[:, j])
@@ -92,6 +108,71 @@ class Summary:
 def _stable(y: Array, counts: Mask) -> Array:
     """Counts by Anscombe's square root, whose variance hardly depends on their mean."""
     return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
+
+
+def _letter_values(v: Array) -> tuple[Array, Array, Array]:
+    """Center, scale and tail h of columns: v = center + scale · u exp(h u²/2), u nearly normal.
+
+    The tails of a law with index α have h = 1/α (Tukey, 1977; Hoaglin, 1985): log(q(1−p) − q(p)) is
+    linear in the square of the normal quantile. Light tails have h = 0, mean and deviation.
+    """
+    center, scale = v.mean(axis=0), v.std(axis=0)
+    z = np.array([1.0, 1.5, 2.0, 2.5, 3.0])
+    low, middle, high = (np.quantile(v, q, axis=0) for q in (ndtr(-z), 0.5, ndtr(z)))
+    width = np.log(np.maximum(high - low, 1e-300)) - np.log(2.0 * z)[:, None]
+    slope, at = np.polyfit(0.5 * z * z, width, 1)
+    tails = np.where(slope > _HEAVY, slope, 0.0)
+    center, scale = (np.where(tails > 0, a, b) for a, b in ((middle, center), (np.exp(at), scale)))
+    return center, np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0), tails
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Parameters themselves as coordinates, beside the normals that drive each of them alone.
+
+    Far out in a heavy tail, the posterior of a location is as wide as anywhere, but that of its
+    driving normal is narrower by orders of magnitude.
+    """
+
+    law: Law
+    own: tuple[int, ...]
+
+    @classmethod
+    def heavy(cls, law: Law, own: tuple[int, ...]) -> Parameters | None:
+        """Those of a law with a heavy tail, if it can be inverted coordinate by coordinate."""
+        z = np.random.default_rng(0).standard_normal((512, law.base_dim))
+        theta = law.from_normal(z)
+        if theta.shape != z.shape or not _letter_values(theta[:, own])[2].any():
+            return None
+        found = cls(law, own)
+        try:
+            alone = found.at(z[:, own])
+            back = found.normals(alone)
+        except UnsupportedError:
+            return None
+        same = np.array_equal(alone, theta[:, own]) and np.allclose(back, z[:, own], atol=1e-6)
+        return found if same else None
+
+    def _among(self, values: Array, others: float | Array) -> Array:
+        rows = np.empty((values[..., 0].size, self.law.base_dim))
+        rows[:] = others
+        rows[:, self.own] = values.reshape(-1, len(self.own))
+        return rows
+
+    def at(self, z: Array) -> Array:
+        """Parameters of normals (…, k)."""
+        return np.asarray(self.law.from_normal(self._among(z, 0.0))[:, self.own].reshape(z.shape))
+
+    def normals(self, theta: Array) -> Array:
+        middle = self.law.from_normal(np.zeros((1, self.law.base_dim)))
+        u = to_uniform(self.law, self._among(theta, middle))[:, self.own]
+        return np.asarray(ndtri(u).reshape(theta.shape))
+
+    def log_slope(self, z: Array) -> Array:
+        """Sum of log dθ/dz, (…,)."""
+        step = 1e-4
+        rise = np.abs(self.at(z + step) - self.at(z - step)) / (2.0 * step)
+        return np.asarray(np.log(np.maximum(rise, 1e-300)).sum(axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +219,11 @@ class _Conditioned:
         return np.asarray(factor), np.asarray(np.linalg.inv(factor)), np.asarray(logs)
 
 
+@dataclass(frozen=True, eq=False)
 class NormalProposal(_Conditioned):
-    """For parameters driven by standard normals."""
+    """For parameters driven by standard normals, by a mixture of those or of the parameters."""
+
+    parameters: Parameters | None
 
     @property
     def base_dim(self) -> int:
@@ -172,14 +256,19 @@ class NormalProposal(_Conditioned):
         factor = self._factors[0][:, kept]
         law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
         inverse, logs = law.inverse
-        white = whitened(inverse, latent[:, None, kept] - means[:, :, kept])
-        log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1))
+        at, slope = latent[:, kept], np.zeros(())
+        if self.parameters is not None:
+            own = tuple(self.parameters.own[i] for i in kept)
+            some = Parameters(self.parameters.law, own)
+            at, slope = some.at(at), some.log_slope(at)
+        white = whitened(inverse, at[:, None] - means[:, :, kept])
+        log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1)) + slope
         return with_share(self.share, log_q, log_normal(latent[:, kept]))
 
     def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
         weights, means = self._parts(y)
         at = self._log_densities(latent[:, None], weights, means)[0][:, 0]
-        if self.components == 1 and self.share == 0:
+        if self.components == 1 and self.share == 0 and self.parameters is None:
             return np.stack(
                 [at, np.full(len(y), self.log_prior_mean - self._factors[2][0])], axis=1
             )
@@ -204,20 +293,26 @@ class NormalProposal(_Conditioned):
         factors = np.concatenate([np.eye(k)[None], stretch * self._factors[0]])
         centers = np.concatenate([np.zeros((rows, 1, k)), means], axis=1)
         centers = np.take_along_axis(centers, chosen[..., None], axis=1)
-        return np.asarray(whitened(factors[chosen], s) + centers)
+        drawn = np.asarray(whitened(factors[chosen], s) + centers)
+        if self.parameters is None:
+            return drawn
+        return np.where(chosen[..., None] == 0, s, self.parameters.normals(drawn))
 
     def _log_densities(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array]:
         """log q and log of the stretched q at z (T, N, k), one component at a time."""
         _, inverse, logs = self._factors
         plain, wide = [], []
+        at, slope = z, np.zeros(())
+        if self.parameters is not None:
+            at, slope = self.parameters.at(z), self.parameters.log_slope(z)
         for c in range(self.components):
-            white = whitened(inverse[c], z - means[:, None, c])
+            white = whitened(inverse[c], at - means[:, None, c])
             square = -0.5 * np.einsum("...i,...i->...", white, white)
             constant = weights[:, None, c] - logs[c] - 0.5 * self.n_latent * LOG_2PI
             plain.append(square + constant)
             wide.append(square / STRETCH**2 + constant - self.n_latent * math.log(STRETCH))
-        log_q = with_share(self.share, np.asarray(logsumexp(plain, axis=0)), log_normal(z))
-        return log_q, np.asarray(logsumexp(wide, axis=0))
+        log_q = with_share(self.share, np.asarray(logsumexp(plain, axis=0)) + slope, log_normal(z))
+        return log_q, np.asarray(logsumexp(wide, axis=0)) + slope
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,20 +366,29 @@ class SampleProposal(_Conditioned):
             parts.append(np.stack([at, (np.exp(log_q) * density).sum(axis=1)], axis=1))
         return np.concatenate(parts)
 
+    @cached_property
+    def _white(self) -> Array:
+        """Samples (K, n, p) in the units of each component."""
+        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.prior.samples))
+
     def _log_probabilities(self, y: Array) -> Array:
         """log q (T, n) of all samples."""
         weights, means = self._parts(y)
         _, inverse, logs = self._factors
-        parts = []
-        for c in range(self.components):
-            sample = np.einsum("ij,nj->ni", inverse[c], self.prior.samples)
-            center = np.einsum("ij,tj->ti", inverse[c], means[:, c])
-            square = (sample**2).sum(axis=1) + (center**2).sum(axis=1)[:, None]
-            square -= 2.0 * np.einsum("ti,ni->tn", center, sample)
-            parts.append(weights[:, None, c] - logs[c] - 0.5 * square)
-        total = logsumexp(parts, axis=0) + self.log_prior - self.log_cloud
-        log_q = np.asarray(total - logsumexp(total, axis=1, keepdims=True))
-        return with_share(self.share, log_q, self.log_prior)
+        density = np.full((len(y), len(self.prior.samples)), 1e-300)
+        for c, white in enumerate(self._white):
+            # Given the data, few of the components count.
+            rows = np.flatnonzero(weights[:, c] > _IDLE)
+            center = whitened(inverse[c], means[rows, c])
+            square = np.einsum("ti,ni->tn", center, -2.0 * white)
+            square += (white**2).sum(axis=1)
+            square += (center**2).sum(axis=1)[:, None]
+            square *= -0.5
+            square += (weights[rows, c] - logs[c])[:, None]
+            density[rows] += np.exp(square, out=square)
+        density *= np.exp(self.log_prior - self.log_cloud)
+        density /= density.sum(axis=1, keepdims=True)
+        return with_share(self.share, np.log(density), self.log_prior)
 
 
 Proposal = NormalProposal | SampleProposal
@@ -299,13 +403,27 @@ def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
 
 
 def fit_proposal(
-    simulations: Simulations, most: int, prior: Empirical | None = None
+    simulations: Simulations, most: int, law: Law, own: tuple[int, ...]
 ) -> tuple[Proposal, int]:
     """A proposal from at most that many simulations, and their number.
 
     Components double while held-out data gain by it, and simulations with them. A quarter of the
-    simulations is held out.
+    simulations is held out. Where the prior has a heavy tail, so does the choice of coordinates.
     """
+    if isinstance(law, Empirical):
+        return _grown(simulations, most, law)
+    found, n = _grown(simulations, most, None)
+    if (parameters := Parameters.heavy(law, own)) is not None:
+        other, more = _grown(simulations, most, parameters)
+        n = max(n, more)
+        if other.score > found.score:
+            found = other
+    return found, n
+
+
+def _grown(
+    simulations: Simulations, most: int, prior: Empirical | Parameters | None
+) -> tuple[Proposal, int]:
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
     start = found
@@ -326,8 +444,12 @@ def fit_proposal(
     return found, n
 
 
-def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | None) -> Proposal:
-    n = 3 * len(y) // 4
+def _fitted(
+    latent: Array, y: Array, start: Mixture | None, prior: Empirical | Parameters | None
+) -> Proposal:
+    n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
+    if isinstance(prior, Parameters):
+        latent, slope = prior.at(z), prior.log_slope(z[n:])
     summary = Summary.of(latent[:n], y[:n])
     residual = (latent - summary.prediction(y)) / summary.spread
     x = np.concatenate([residual, summary.given(y)], axis=1)
@@ -335,8 +457,8 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
     conditional = Conditional.of(mixture, latent.shape[1])
     joint = logsumexp(mixture.log_parts_fast(x[n:]), axis=1)
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
-    log_q = joint - given - np.log(summary.spread).sum()
-    if prior is not None:
+    log_q = joint - given - np.log(summary.spread).sum() + slope
+    if isinstance(prior, Empirical):
         parts, log_prior = (
             (summary, conditional, mixture),
             np.log(np.maximum(prior.weights, 1e-300)),
@@ -346,9 +468,9 @@ def _fitted(latent: Array, y: Array, start: Mixture | None, prior: Empirical | N
         )
     # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
-    scores = {x: float(with_share(x, log_q, log_normal(latent[n:])).mean()) for x in shares}
+    scores = {x: float(with_share(x, log_q, log_normal(z[n:])).mean()) for x in shares}
     share = max(scores, key=lambda x: scores[x])
-    return NormalProposal(summary, conditional, mixture, share, scores[share])
+    return NormalProposal(summary, conditional, mixture, share, scores[share], prior)
 
 
 @lru_cache(maxsize=4)

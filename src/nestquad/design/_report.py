@@ -10,7 +10,11 @@ from nestquad.design._figures import plot_designs
 from nestquad.pages import figure, footer, grid, paragraphs, write_page
 from nestquad.result import NORMAL_95
 
-_HEAD = ("design", "gain", "± 95 %", "behind the best", "P(best)", "draws used", "flags")
+_BOUND = (
+    "Values are lower bounds of the gain, from a simulator without likelihood: nothing is known "
+    "about their distance from it, and the design with the largest bound need not have the largest "
+    "gain."
+)
 _READ = (
     "The gain is the expected information about the parameters in nats: the expected divergence of "
     "what is known after the experiment from what is known before. For a normal parameter, "
@@ -51,7 +55,10 @@ def write_design_report(
                 or ("" if est.status in ("done", "converged") else est.status),
             )
         )
-    head = _HEAD if any(row[-1] for row in cells) else _HEAD[:-1]
+    bound = comparison.bounds_only
+    name = "lower bound" if bound else "gain"
+    head = ["design", name, "± 95 %", "behind the best", "P(best)", "draws used"]
+    head += ["flags"] if any(row[-1] for row in cells) else []
     shown = [row[: len(head)] for row in cells]
     low, high = comparison.estimates[best].interval()
     simulations = sum(int(row["simulations"] or 0) for row in comparison.rows())
@@ -61,22 +68,23 @@ def write_design_report(
         f'<p class="answer">{escape(comparison.labels[best])}</p>',
         paragraphs(
             [
-                f"The best of {len(cells)} designs, with a probability of "
-                f"{comparison.prob_best[best]:.2f}. Its expected gain is "
+                f"The {'largest bound' if bound else 'best'} of {len(cells)} designs, with a "
+                f"probability of {comparison.prob_best[best]:.2f}. Its expected gain is "
+                f"{'at least ' if bound else ''}"
                 f"{comparison.values[best]:.4g} nats (95 % interval {low:.4g} to {high:.4g}).",
                 f"{comparison.n_evaluations:,} likelihoods and {simulations:,} simulations in all.",
             ]
         ),
         figure(
             lambda ax: plot_designs(comparison, ax),
-            "Expected gain of each design with its 95 % interval; the best is dark.",
+            f"Expected {name} of each design with its 95 % interval; the best is dark.",
             "; ".join(f"{row[0]}: {row[1]}" for row in cells),
             height=max(3.0, 0.25 * len(cells)),
         ),
         "<h2>All designs</h2>",
         grid(head, shown, "", [best]),
         "<h2>How to read this</h2>",
-        paragraphs(_READ),
+        paragraphs([_BOUND, *_READ] if bound else _READ),
     ]
     if notes:
         items = "".join(f"<li>{escape(note)}</li>" for note in notes)

@@ -10,10 +10,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtri
 
+from nestquad._checks import numbers, shown
+from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
-from nestquad.design._compare import Criterion, DesignComparison, compare
-from nestquad.design._experiment import Experiment
+from nestquad.design._compare import Criterion, DesignComparison, compare, label_of
+from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import eig
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
@@ -21,6 +23,7 @@ from nestquad.points import Sobol, Stream
 
 _SWEEPS = 8  # Metropolis steps after each resampling
 _STEP = 2.38  # over √dimension: the best step of a random walk on a normal law
+_ABSURD = 4  # ranges of the simulated data, from their median
 _PRIOR = 1024  # particles that stand for the posterior in `next`, whose cost is proportional
 
 
@@ -58,6 +61,7 @@ class Sequential:
     n_evaluations: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        check_experiment(self.experiment)
         if self.experiment.log_prob is None:
             raise InputError("experiment", "one without log_prob", "one with a likelihood")
         if self.experiment.targets is not None:
@@ -127,9 +131,20 @@ class Sequential:
 
     def tell(self, design: Any, y: Any) -> None:
         """Take in the data y (n_y,) of an experiment under a design."""
-        row = np.atleast_1d(np.asarray(y, dtype=float))
-        if row.ndim != 1 or not np.isfinite(row).all():
-            raise InputError("y", f"an array of shape {row.shape}", "finite data of shape (n_y,)")
+        row = np.atleast_1d(numbers("y", y, "finite data of shape (n_y,)"))
+        expected = self._simulated(design)
+        if row.shape != expected.shape[1:] or not np.isfinite(row).all():
+            given = f"shape {row.shape}" if np.isfinite(row).all() else shown(y)
+            raise InputError("y", given, f"finite data of shape {expected.shape[1:]}")
+        # Tempering towards data that no particle explains would take forever.
+        far = np.abs(row - np.median(expected, axis=0)) > _ABSURD * np.ptp(expected, axis=0)
+        if far.any():
+            raise InputError(
+                "y",
+                str(row),
+                f"data within {_ABSURD} times the range of {len(expected)} simulated ones",
+                "Check units and design; if both are right, widen the prior or the noise.",
+            )
         likelihood = self._log_likelihood(design, row, self._latent)
         if np.isneginf(likelihood).all():
             raise InputError(
@@ -145,6 +160,27 @@ class Sequential:
             if moves and self.effective_particles < 0.5 * len(self._latent):
                 likelihood = self._renewed(design, row, done, likelihood, generator)
         self.data.append((design, row))
+
+    def _simulated(self, design: Any) -> Array:
+        """Data (n, n_y) under a design, as the particles expect them."""
+        edges = np.cumsum(self.weights)
+        few = np.searchsorted(edges[:-1], (np.arange(_PRIOR) + 0.5) / _PRIOR)
+        noise = self.experiment.noise_law
+        u = Sobol().uniforms(self._stream.child(3), noise.base_dim, (0, 1), (0, _PRIOR))[0]
+        theta = self.experiment.theta(self._latent)[few]
+        return self.experiment.data(theta, noise.from_uniform(u), design)
+
+    def _repr_html_(self) -> str:
+        law = self.posterior
+        sd = np.sqrt(law.weights @ (law.samples - law.mean()) ** 2)
+        rows = {
+            "experiments so far": str(len(self.data)),
+            "posterior mean": label_of(law.mean()),
+            "posterior standard deviation": label_of(sd),
+            "effective particles": f"{self.effective_particles:,.0f} of {len(self._latent):,}",
+            "likelihoods": f"{self.n_evaluations:,}",
+        }
+        return pairs(self.experiment.name or "Experiments in sequence", rows)
 
     def _log_likelihood(self, design: Any, y: Array, latent: Array) -> Array:
         self.n_evaluations += len(latent)

@@ -12,20 +12,19 @@ import numpy as np
 
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
-from nestquad.design._experiment import Experiment
-from nestquad.design._gain import N_INNER, check_simulations
+from nestquad.design._experiment import Experiment, check_experiment
+from nestquad.design._gain import N_INNER, Gain, check_simulations
 from nestquad.design._learned import learn
 from nestquad.errors import InputError
 from nestquad.estimate import estimate
 from nestquad.methods import NQMC
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate
 
 _PRIOR_DRAWS = 2**14  # of θ, for prior means: they cost neither likelihoods nor simulations
 
 
-def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> Estimate:
+def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> Gain:
     """Expected reduction of the variance of the parameters, summed over the targets.
 
     The larger, the better: the design with the largest reduction has the least expected posterior
@@ -46,6 +45,7 @@ def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> 
     >>> bool(abs(est.value - 0.9) < 0.01)  # of a variance of 1, 1/(1 + 3²) is left
     True
     """
+    check_experiment(experiment)
     chosen = list(experiment.targets or range(experiment.n_parameters))
     draws, k = _prior_draws(experiment)[:, chosen], len(chosen)
     center, before = draws.mean(axis=0), float(draws.var(axis=0).sum())
@@ -63,13 +63,14 @@ def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> 
 
 def decision_value(
     experiment: Experiment, design: Any, payoff: Callable[[Array], Any], **settings: Any
-) -> Estimate:
+) -> Gain:
     """Expected gain of deciding after the experiment: E max_a E[payoff_a | y] − max_a E payoff_a.
 
     ``payoff(theta)`` with theta (…, p) returns (…, options). It is the expected value of sample
     information; with many draws of an existing decision model, `nestquad.voi.evsi` needs no
     likelihood and is the better door. Settings are those of `eig`.
     """
+    check_experiment(experiment)
     if not callable(payoff):
         raise InputError("payoff", type(payoff).__name__, "a function payoff(theta)")
     means = np.asarray(payoff(_prior_draws(experiment)), dtype=float)
@@ -111,7 +112,7 @@ def _expected(
     rng: RNGLike = None,
     executor: Executor | None = None,
     progress: ProgressLike = False,
-) -> Estimate:
+) -> Gain:
     """`combine` of E_y[f(E[h(θ) | y])], with the proposal of the information gain."""
     if experiment.log_prob is None:
         raise InputError("log_prob", "None", "a likelihood", "Only eig has a bound without one.")
@@ -147,7 +148,7 @@ def _expected(
     )
     sample = found.sample
     assert sample is not None
-    return replace(
+    return Gain.of(
         found,
         n_evaluations=found.n_evaluations + learned.n_pairs,
         method="importance",
