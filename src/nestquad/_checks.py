@@ -14,9 +14,14 @@ Kind = TypeVar("Kind")
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a real number of Python or NumPy; booleans are none."""
-    plain = isinstance(value, int | float | np.integer | np.floating)
-    return plain and not isinstance(value, bool | np.bool_)
+    """Whether it is a real number of Python or NumPy that a float holds; booleans are none."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def number(
@@ -28,11 +33,8 @@ def number(
     below: float = np.inf,
 ) -> float:
     """A real number strictly between two others, as a float."""
-    try:
-        if is_number(value) and above < float(value) < below:
-            return float(value)
-    except OverflowError:
-        pass
+    if is_number(value) and above < float(value) < below:
+        return float(value)
     raise InputError(argument, shown(value), expected)
 
 
@@ -75,6 +77,13 @@ def generator(rng: RNGLike) -> np.random.Generator:
             "None, a non-negative integer, a SeedSequence or a numpy Generator",
             "An integer makes the result reproducible.",
         ) from error
+
+
+def listed(argument: str, value: Any, expected: str) -> list[Any]:
+    """The items of a sequence; a word is no sequence of letters, and a number none of its own."""
+    if isinstance(value, str | bytes) or not np.iterable(value):
+        raise InputError(argument, shown(value), expected)
+    return list(value)
 
 
 def instance(argument: str, value: Any, kind: type[Kind], expected: str) -> Kind:

@@ -293,6 +293,13 @@ def validated(
 ) -> int | None:
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
+    return check_limits(budget, tol, rtol, max_seconds)
+
+
+def check_limits(
+    budget: int | None, tol: float | None, rtol: float | None, max_seconds: float | None
+) -> int | None:
+    """Refuse what is no goal; the budget as an integer."""
     for name, value in (("tol", tol), ("rtol", rtol), ("max_seconds", max_seconds)):
         if value is not None:
             number(name, value, "a positive number, or None")

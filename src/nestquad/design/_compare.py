@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import shown
+from nestquad._checks import listed, shown
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
@@ -212,10 +212,13 @@ def compare(
         Others of the criterion, such as `tol` for each design.
     """
     check_experiment(experiment)
-    rows = listed("designs", designs)
+    rows = listed("designs", designs, "a sequence of designs")
     if not rows:
         raise InputError("designs", "none", "at least one design")
-    texts = [str(one) for one in labels or map(label_of, rows)]
+    if not callable(criterion):
+        raise InputError("criterion", shown(criterion), "a function such as design.eig")
+    names = map(label_of, rows) if labels is None else listed("labels", labels, "texts for designs")
+    texts = [str(one) for one in names]
     if len(texts) != len(rows):
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)
@@ -227,13 +230,6 @@ def compare(
         found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
     return DesignComparison.of(rows, found, texts)
-
-
-def listed(argument: str, designs: Any) -> list[Any]:
-    """Designs as a list; a word is no list of letters."""
-    if isinstance(designs, str) or not hasattr(designs, "__iter__"):
-        raise InputError(argument, shown(designs), "a sequence of designs")
-    return list(designs)
 
 
 def label_of(design: Any) -> str:

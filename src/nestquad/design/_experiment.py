@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
@@ -91,6 +92,8 @@ class Experiment:
                     "one law that is a transport",
                     "Give samples: prior=law.sample(4096, rng)." if argument == "prior" else "",
                 )
+        if not isinstance(self.name, str | None):
+            raise InputError("name", shown(self.name), "a text, or None")
         _ = self.targets
 
     @cached_property
@@ -117,10 +120,14 @@ class Experiment:
         """Indices of the parameters of interest; None for all."""
         if self.target is None:
             return None
-        chosen = tuple(int(i) for i in np.atleast_1d(np.asarray(self.target)))
         p = self.n_parameters
-        if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= i < p for i in chosen):
-            raise InputError("target", repr(self.target), f"different indices from 0 to {p - 1}")
+        expected = f"different indices from 0 to {p - 1}"
+        found = np.atleast_1d(numbers("target", self.target, expected))
+        if found.ndim > 1 or not found.size or not np.isin(found, np.arange(p)).all():
+            raise InputError("target", shown(self.target), expected)
+        chosen = tuple(int(i) for i in found)
+        if len(set(chosen)) < len(chosen):
+            raise InputError("target", shown(self.target), expected)
         if len(chosen) == p:
             return None
         if isinstance(self.prior_law, Empirical):
@@ -184,7 +191,7 @@ class Experiment:
 
     def data(self, theta: Array, e: Array, d: Any) -> Array:
         """Data (T, n_y) from parameters and noise."""
-        y = self._called("simulate", self.simulate, theta, e, d)
+        y = self.called("simulate", self.simulate, theta, e, d)
         if y.ndim != 2 or len(y) != len(theta) or not np.isfinite(y).all():
             given = "values that are not finite" if y.ndim == 2 else f"shape {y.shape}"
             raise InputError(
@@ -205,7 +212,7 @@ class Experiment:
         shape = np.broadcast_shapes(y.shape[:-1], latent.shape[:-1])
         rows = latent.reshape(-1, latent.shape[-1])
         theta = self.theta(rows).reshape(*latent.shape[:-1], -1)
-        found = self._called("log_prob", self.log_prob, y, theta, d)
+        found = self.called("log_prob", self.log_prob, y, theta, d)
         if found.shape != shape:
             raise InputError(
                 "log_prob",
@@ -225,7 +232,8 @@ class Experiment:
         return found
 
     @staticmethod
-    def _called(argument: str, function: Any, *arguments: Any) -> Array:
+    def called(argument: str, function: Any, *arguments: Any) -> Array:
+        """Numbers from a function of the user."""
         try:
             found = function(*arguments)
         except NestquadError:
@@ -239,7 +247,7 @@ class Experiment:
             ) from error
         if hasattr(found, "detach"):  # a tensor that may carry gradients
             found = found.detach()
-        return np.asarray(found, dtype=float)
+        return numbers(argument, found, "an array of numbers from it")
 
 
 def check_experiment(experiment: Any) -> None:

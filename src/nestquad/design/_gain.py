@@ -19,7 +19,7 @@ from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._learned import Learned, Population, learn
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
-from nestquad.estimate import as_budget, estimate
+from nestquad.estimate import check_limits, estimate
 from nestquad.methods import NQMC
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -130,16 +130,15 @@ def eig(
     """
     check_experiment(experiment)
     started, n_simulations = time.perf_counter(), check_simulations(simulations)
-    if experiment.log_prob is not None:
-        if budget is not None:
-            budget = as_budget(budget)
-        elif tol is None and rtol is None and max_seconds is None:
-            raise InputError(
-                "budget",
-                "neither a budget nor a tolerance nor a time",
-                "one of them",
-                "For instance budget=10_000, tol=0.01 or max_seconds=10.",
-            )
+    budget = check_limits(budget, tol, rtol, max_seconds)
+    goals = (budget, tol, rtol, max_seconds)
+    if experiment.log_prob is not None and all(goal is None for goal in goals):
+        raise InputError(
+            "budget",
+            "neither a budget nor a tolerance nor a time",
+            "one of them",
+            "For instance budget=10_000, tol=0.01 or max_seconds=10.",
+        )
     learned = learn(experiment, design, n_simulations, Stream.from_rng(rng))
     run = _Run(learned, n_simulations, started, budget, tol, rtol, max_seconds, executor, progress)
     if experiment.log_prob is None:

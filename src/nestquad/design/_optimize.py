@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from nestquad._checks import numbers, shown
+from nestquad._checks import listed, numbers, shown
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.design._compare import Criterion, DesignComparison, compare, label_of, listed
+from nestquad.design._compare import Criterion, DesignComparison, compare, label_of
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import eig
 from nestquad.errors import InputError
@@ -123,6 +123,8 @@ def optimize(
         raise InputError("budget", "None", least)
     elif (budget := as_budget(budget)) < 4 * _FEWEST:
         raise InputError("budget", f"{budget} likelihoods", least)
+    if not callable(criterion):
+        raise InputError("criterion", shown(criterion), "a function such as design.eig")
     stream, show = Stream.from_rng(rng), as_progress(progress)
     pool, points = _box(bounds, stream.child(1)) if bounds is not None else _listed(candidates)
     most = min(_MOST_DESIGNS, len(pool))
@@ -204,7 +206,7 @@ def _box(bounds: Sequence[Sequence[float]], stream: Stream) -> tuple[Array, Arra
 
 def _listed(candidates: Sequence[Any] | None) -> tuple[Sequence[Any], Array | None]:
     """Candidates, and coordinates (n, k) in the unit cube if they are numbers, else None."""
-    designs = listed("candidates", candidates)
+    designs = listed("candidates", candidates, "a sequence of designs")
     if len(designs) < 2:
         raise InputError("candidates", f"{len(designs)} designs", "at least two")
     try:
@@ -217,6 +219,8 @@ def _listed(candidates: Sequence[Any] | None) -> tuple[Sequence[Any], Array | No
                 f"rows of numbers, or at most {_MOST_DESIGNS} designs",
             ) from None
         return designs, None
+    if not rows.size or not np.isfinite(rows).all():
+        raise InputError("candidates", shown(candidates), "designs of finite numbers")
     order = np.random.default_rng(0).permutation(len(rows))  # the first are spread out
     span = np.ptp(rows, axis=0)
     points = (rows - rows.min(axis=0)) / np.where(span > 0, span, 1.0)

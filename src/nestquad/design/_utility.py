@@ -16,7 +16,7 @@ from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import N_INNER, Gain, check_simulations
 from nestquad.design._learned import learn
 from nestquad.errors import InputError
-from nestquad.estimate import estimate
+from nestquad.estimate import check_limits, estimate
 from nestquad.methods import NQMC
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
@@ -73,7 +73,7 @@ def decision_value(
     check_experiment(experiment)
     if not callable(payoff):
         raise InputError("payoff", type(payoff).__name__, "a function payoff(theta)")
-    means = np.asarray(payoff(_prior_draws(experiment)), dtype=float)
+    means = experiment.called("payoff", payoff, _prior_draws(experiment))
     if means.ndim != 2 or means.shape[1] < 2:
         raise InputError(
             "payoff", f"shape {means.shape}", f"shape ({_PRIOR_DRAWS}, options), 2 options or more"
@@ -116,6 +116,7 @@ def _expected(
     """`combine` of E_y[f(E[h(θ) | y])], with the proposal of the information gain."""
     if experiment.log_prob is None:
         raise InputError("log_prob", "None", "a likelihood", "Only eig has a bound without one.")
+    budget = check_limits(budget, tol, rtol, max_seconds)
     started, stream = time.perf_counter(), Stream.from_rng(rng)
     learned = learn(
         replace(experiment, target=None), design, check_simulations(simulations), stream

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.special import ndtr
 
-from nestquad._checks import shown
+from nestquad._checks import generator, shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -105,7 +105,7 @@ class Law(ABC):
         rng
             Whatever `numpy.random.default_rng` takes.
         """
-        return self._sample(check_count("n", n), np.random.default_rng(rng))
+        return self._sample(check_count("n", n), generator(rng))
 
     def mean(self) -> Array:
         """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""

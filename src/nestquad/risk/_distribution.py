@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from nestquad._checks import generator
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
@@ -59,7 +60,7 @@ class LossDistribution:
 
     def sample(self, n: int, rng: RNGLike = None) -> Array:
         """n independent losses J."""
-        return np.asarray(self.quantile(np.random.default_rng(rng).random(n)))
+        return np.asarray(self.quantile(generator(rng).random(n)))
 
     def band(self, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for P(J ≤ loss) at each of `losses`."""

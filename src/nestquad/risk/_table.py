@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import generator, listed, shown
 from nestquad._typing import Array, Indices, RNGLike
 from nestquad.errors import InputError
 from nestquad.result import Estimate
@@ -71,20 +72,21 @@ def from_table(
     """
     started = time.perf_counter()
     targets = Targets.of(var, es, exceed)
-    columns = [loss] if isinstance(loss, str) else list(loss or ())
+    expected = "the name of a column, or several"
+    columns = [loss] if isinstance(loss, str) else listed("loss", loss, expected)
     if not columns or not all(isinstance(one, str) for one in (scenario, *columns)):
-        raise InputError("loss", repr(loss), "the name of a column, or several")
+        raise InputError("loss", shown(loss), expected)
     group, values = _columns(frame, scenario, columns)
     table = _Table.of(group, values)
     total = table.moved.sum(axis=1)
     value = _values(targets, total)
-    generator = np.random.default_rng(rng)
+    random = generator(rng)
     n = len(total)
     drawn = np.empty((len(value), _BOOTSTRAP))
     shares = np.empty((_BOOTSTRAP, len(value), len(columns)))
     best = _contributions(targets, table.moved, total)
     for i in range(_BOOTSTRAP):
-        rows = generator.integers(n, size=n)
+        rows = random.integers(n, size=n)
         drawn[:, i] = _values(targets, total[rows])
         shares[i] = _contributions(targets, table.moved[rows], total[rows])
     raw = _values(targets, table.means.sum(axis=1))
@@ -148,7 +150,7 @@ class _Table:
 
 def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Array]:
     try:
-        there = list(getattr(frame, "columns", frame))
+        there = [str(one) for one in getattr(frame, "columns", frame)]
     except TypeError as error:
         raise InputError("frame", type(frame).__name__, "a table with named columns") from error
     for column in (scenario, *losses):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, UnsupportedError
-from nestquad.estimate import as_budget, estimate
+from nestquad.estimate import check_limits, estimate
 from nestquad.methods import Method
 from nestquad.points import IID, Sobol, Stream
 from nestquad.problem import NestedExpectation, best_and_each, value_of_information
@@ -86,7 +87,10 @@ class Model:
         if (self.wtp is None) != (self.costs_effects is None):
             raise InputError("wtp", repr(self.wtp), "a number with costs_effects, none without")
         known = set(self.joint.names)  # refused now, where the user can see which line did it
-        for name, one in (self.derived or {}).items():
+        derived = {} if self.derived is None else self.derived
+        if not isinstance(derived, Mapping):
+            raise InputError("derived", shown(derived), "functions by name")
+        for name, one in derived.items():
             if name in known or not callable(one):
                 raise InputError("derived", repr(name), "a new name and a function of the others")
 
@@ -176,14 +180,14 @@ class Model:
         """
         sets = parameter_sets(pars, self.names)
         wtps = self._wtps(wtp)
-        goal = Goal(tol, rtol, budget, max_seconds)
+        goal = Goal(tol, rtol, check_limits(budget, tol, rtol, max_seconds), max_seconds)
         several = len(sets) > 1 or len(wtps) > 1
         problem = None
         members = next(iter(sets.values()))
         is_law = not set(members) & set(self.derived or {})
         if not several and method != "table" and is_law:
             problem = self.problem(pars, None if np.isnan(wtps[0]) else wtps[0])
-        seed, tried, table = int(np.random.default_rng(rng).integers(2**31)), 0, None
+        seed, tried, table = int(generator(rng).integers(2**31)), 0, None
         if problem is None or (method == "auto" and executor is None and goal.may_be_cheap):
             sample = self.sample_with(wtps)
             table, tried = by_table(sample, sets, goal, seed, progress, decided=problem is None)
@@ -232,7 +236,7 @@ class Model:
 
         def sampled(n: int, rng: RNGLike) -> tuple[Outputs, pd.DataFrame]:
             everything = self.joint.split(self.joint.names)
-            draws = everything.outer.sample(n, np.random.default_rng(rng))
+            draws = everything.outer.sample(n, generator(rng))
             benefit = self._benefit(None if np.isnan(wtps[0]) else wtps[0])
             table = _AllKnown(everything, benefit.outputs)(draws)
             values = benefit.completed(everything.values(draws, known=True))
@@ -264,7 +268,7 @@ class Model:
         rng, progress
             As in `nestquad.voi.evsi`.
         """
-        seed = int(np.random.default_rng(rng).integers(2**31))
+        seed = int(generator(rng).integers(2**31))
         outputs, inputs = self.sample(n_runs, seed)
         return evsi(outputs, inputs, design, sizes, rng=seed + 1, progress=progress)
 
@@ -382,7 +386,7 @@ def _perfect_by_sobol(
             "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."
         )
     started = time.perf_counter()
-    limit = _LIMIT if budget is None else as_budget(budget)
+    limit = check_limits(budget, tol, None, None) or _LIMIT
     stream = Stream.from_rng(rng)
     sequence = Sobol() if law.has_transport else IID()
     generator = stream.generator()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad._checks import instance
+from nestquad._checks import instance, listed
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
@@ -232,7 +232,8 @@ def analyze(
     inputs = input_table(outputs, inputs)
     names, categories = list(map(str, inputs.columns)), inputs.attrs["categories"]
     sets = parameter_sets("all singles", names, categories)
-    given = {} if groups in (None, {}) else parameter_sets(groups, names, categories)
+    none = groups is None or (isinstance(groups, Mapping) and not groups)
+    given = {} if none else parameter_sets(groups, names, categories)
     # A group of one parameter is a single already.
     given = {label: members for label, members in given.items() if label not in sets}
     how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
@@ -271,8 +272,8 @@ def analyze(
         enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
         best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
         studies=studies,
-        files=tuple(files),
-        notes=told if notes is None else tuple(notes),
+        files=tuple(listed("files", files, "files with their checksums")),
+        notes=told if notes is None else tuple(map(str, listed("notes", notes, "texts"))),
         seed=rng,
         seconds=time.perf_counter() - started,
     )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import choice
 from nestquad._typing import Array
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._outputs import Outputs, as_outputs
 from nestquad.voi.table._tables import pandas
@@ -86,8 +87,7 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     """
     known = as_outputs(outputs)
     name = known.options[0] if reference is None else reference
-    if name not in known.options:
-        raise unknown_name("reference", name, known.options)
+    choice("reference", name, known.options)
     base = known.options.index(name)
     rows = []
     for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):

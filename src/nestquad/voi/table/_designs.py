@@ -369,7 +369,7 @@ def _column(
 
 
 def _listed(given: Any) -> tuple[Any, ...]:
-    return tuple(given) if isinstance(given, Iterable) else ()
+    return tuple(given) if np.iterable(given) else ()
 
 
 def _positive(value: Any) -> bool:

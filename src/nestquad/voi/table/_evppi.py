@@ -156,7 +156,7 @@ def evppi(
     frame = input_table(known, inputs)
     sets = parameter_sets(pars, frame.columns, frame.attrs["categories"])
     show = as_progress(progress, "sets")
-    known_sets: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
+    known_sets = kept_answers(answers)
     found: dict[str, list[Answer]] = {}
     for i, (label, members) in enumerate(sets.items()):
         show(i, len(sets), label)
@@ -343,6 +343,17 @@ def _mean_se(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
+def kept_answers(
+    answers: MutableMapping[Any, list[Answer]] | None,
+) -> MutableMapping[Any, list[Answer]]:
+    """Those of earlier calls, or none."""
+    if answers is None:
+        return {}
+    if not isinstance(answers, MutableMapping):
+        raise InputError("answers", shown(answers), "a dictionary of earlier calls, {} at first")
+    return answers
+
+
 def parameter_sets(
     pars: Any, known: Iterable[str], categories: Mapping[str, tuple[str, ...]] | None = None
 ) -> dict[str, tuple[str, ...]]:
@@ -379,10 +390,10 @@ def parameter_sets(
     if isinstance(pars, Mapping):
         sets = {as_label(name): _members(one, names) for name, one in pars.items()}
     else:
-        listed = list(pars) if isinstance(pars, Iterable) else []
-        if listed and all(isinstance(one, str) for one in listed):
-            listed = [listed]
-        every = [_members(one, names) for one in listed]
+        several = list(pars) if np.iterable(pars) else []
+        if several and all(isinstance(one, str) for one in several):
+            several = [several]
+        every = [_members(one, names) for one in several]
         sets = {" + ".join(members): members for members in every}
     if not sets:
         raise _unusable(pars)
@@ -395,11 +406,11 @@ def _whole(pars: Any, of: Mapping[str, str]) -> Any:
         return of.get(pars, pars)
     if isinstance(pars, Mapping):
         return {label: _whole(one, of) for label, one in pars.items()}
-    return [_whole(one, of) for one in pars] if isinstance(pars, Iterable) else pars
+    return [_whole(one, of) for one in pars] if np.iterable(pars) else pars
 
 
 def _members(one: Any, known: list[str]) -> tuple[str, ...]:
-    members = (one,) if isinstance(one, str) else tuple(one) if isinstance(one, Iterable) else ()
+    members = (one,) if isinstance(one, str) else tuple(one) if np.iterable(one) else ()
     if not members or not all(isinstance(member, str) for member in members):
         raise _unusable(one)
     for member in members:

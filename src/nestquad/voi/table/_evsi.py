@@ -14,7 +14,7 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
 from nestquad.voi.table._designs import as_design
-from nestquad.voi.table._evppi import Answer, perfect, value_of_knowing
+from nestquad.voi.table._evppi import Answer, kept_answers, perfect, value_of_knowing
 from nestquad.voi.table._flags import flags_against
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._tables import pandas
@@ -91,7 +91,7 @@ def evsi(
     ceiling = perfect(known)
     show = as_progress(progress, "sizes")
     seed = generator(rng).integers(2**63)
-    known_sizes: MutableMapping[Any, list[Answer]] = {} if answers is None else answers
+    known_sizes = kept_answers(answers)
     rows = []
     for i, (study, n) in enumerate(product(studies, counts)):
         show(i, len(studies) * len(counts), f"n = {n:,}")

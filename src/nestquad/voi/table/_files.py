@@ -78,7 +78,11 @@ def _opened(source: Source) -> tuple[str, bytes]:
     if not isinstance(source, str | Path):
         raise InputError("file", shown(source), "a path, or a name and bytes")
     path = Path(source)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        there = False
+    if not there:
         raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
     check_table(path.name, path)
     return path.name, path.read_bytes()

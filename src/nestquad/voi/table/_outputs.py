@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad._checks import numbers, shown
+from nestquad._checks import listed, numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
@@ -105,7 +105,8 @@ class Outputs:
         rows = self.rows if rows is None else rows
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
-        vars(self).update(notes=(*self.notes, *notes), rows=rows)
+        known = tuple(map(str, listed("notes", self.notes, "texts")))
+        vars(self).update(notes=(*known, *notes), rows=rows)
 
     def _repr_html_(self) -> str:
         """Means of each option, in a notebook."""
@@ -188,9 +189,7 @@ def _names(options: Any) -> tuple[str, ...]:
     """Names of options; none for None."""
     if options is None:
         return ()
-    if isinstance(options, str) or not isinstance(options, Iterable):
-        raise InputError("options", shown(options), "a name for each option, as ('usual', 'new')")
-    return tuple(map(label, options))
+    return tuple(map(label, listed("options", options, "a name for each option: ('usual', 'new')")))
 
 
 def _wtp(wtp: ArrayLike) -> Array:
