@@ -71,7 +71,7 @@ class Hand(ModelOfJ):
     def at(self, uniform, inner, *, cautious=False):
         return self.mean(uniform) + (NOISE * ndtri(inner) if self.knows_x else 0.0)
 
-    def expected_rms(self, n):
+    def expected_rms(self):
         return np.array([np.hypot(self.claimed, 0.0 if self.knows_x else NOISE)])
 
     @property

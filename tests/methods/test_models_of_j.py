@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import nestquad as nq
 from nestquad.methods.learned._model import ModelOfJ
@@ -91,19 +90,3 @@ def test_replicates_integrate_moments_of_theta(model):
         np.testing.assert_allclose(w @ u[owner == r], 0.5, atol=1e-3)
         np.testing.assert_allclose(w @ u[owner == r] ** 2, 1.0 / 3.0, atol=1e-3)
     np.testing.assert_allclose(model.mean(u[:10]), parts[0].j[:10], atol=1e-6)
-
-
-@pytest.mark.parametrize("method", ["ckq", "joint", "lsmc"])
-def test_the_expected_error_of_g_is_that_at_fresh_draws(method):
-    # A count has jumps in x, which no lattice model follows, and whose residuals at the edges of a
-    # periodized lattice are huge.
-    problem = nq.NestedExpectation(
-        stats.gamma(8, scale=2.5), stats.poisson, lambda x, theta: np.minimum(x[..., 0], 20.0)
-    )
-    model = nq.conditional(problem, budget=1500, method=method, rng=0).model
-    rng = np.random.default_rng(4)
-    u, v = rng.random((300, 1)), rng.random((300, 1))
-    theta = problem.outer_law.from_uniform(u)
-    g = problem.g(problem.inner_law(theta).from_uniform(v[:, None])[:, 0], theta)
-    shown = np.sqrt(np.mean((g[:, None] - model.at(u, v)) ** 2))
-    assert 0.5 < shown / model.expected_rms(300)[0] < 2.0

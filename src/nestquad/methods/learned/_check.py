@@ -220,7 +220,7 @@ class Examination:
         # ratio that chance explains is no evidence, so its lower limit counts (one standard error).
         equal = np.full(len(weights), 1.0 / len(weights))
         square, doubt = _mean((rest**2).mean(axis=1), equal)
-        expected = (self.model.expected_rms(self.check.n_draws) / scale) ** 2
+        expected = (self.model.expected_rms() / scale) ** 2
         ratio = float(np.max((square - doubt) / np.maximum(expected, least)))
         # Two independent x at a θ: the mean product of their residuals is that of (J − Ĵ)².
         products = rest[:, 0] * rest[:, 1]

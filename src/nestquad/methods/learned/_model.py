@@ -93,20 +93,14 @@ class ModelOfJ(ABC):
         """What the model leaves of g at some θ of the fit, (t[, N], p), and weights (t,)."""
         return self.residuals(), self.design.weights
 
-    def expected_rms(self, n: int) -> Array:
-        """The root mean square (p,) of g − ĝ that the model expects at n fresh draws.
+    def expected_rms(self) -> Array:
+        """The root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
 
-        Here that of leave-one-out residuals, where these are of g, without the largest, which
-        together have a probability below 1/n: n draws would hardly show them. (At the edges of a
-        periodized lattice there are huge ones of next to no weight.)
+        Here that of leave-one-out residuals, where these are of g.
         """
-        weights, residuals = self.design.weights / self.design.weights.sum(), self.residuals()
+        weights, residuals = self.design.weights, self.residuals()
         scale = scale_of(residuals)
-        square = (residuals / scale) ** 2
-        order = np.argsort(-square, axis=0)
-        mass = np.cumsum(weights[order], axis=0)
-        shown = np.take_along_axis(square, order, axis=0) * (mass >= 1.0 / n)
-        return np.asarray(scale * np.sqrt((weights[order] * shown).sum(axis=0)))
+        return np.asarray(scale * np.sqrt(weights @ (residuals / scale) ** 2 / weights.sum()))
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class SurrogateModel(ModelOfJ):
     def unexplained(self) -> tuple[Array, Array]:
         return self.means.rest, self.weights[: len(self.means.rest)]
 
-    def expected_rms(self, n: int) -> Array:
+    def expected_rms(self) -> Array:
         """Of the noise of g after control variates, and of the error of Ĵ."""
         deviations = self.sd(self.uniform)
         scale = scale_of(deviations)
