@@ -50,8 +50,9 @@ def _opened(payload: bytes) -> Any:
 def packed(content: Any, *, by_value: bool = False) -> bytes:
     """Pickled content, by cloudpickle where pickle gives up (lambdas, closures).
 
-    What stands in ``__main__`` goes by value: the main module of a worker is another one. With
-    `by_value` so does all that is not installed.
+    What stands in ``__main__`` goes by value: the main module of a worker may be another one. If
+    that fails it goes by reference, as processes that are forked know our main module. With
+    `by_value` all that is not installed goes by value.
     """
     reason: Exception | None = None
     try:
@@ -66,12 +67,14 @@ def packed(content: Any, *, by_value: bool = False) -> bytes:
         cloudpickle = optional_module("cloudpickle", feature, "parallel")
     except MissingExtraError:
         if plain:
-            return plain  # processes that are forked know our main module
+            return plain
         raise
     try:
         with _values_of_modules(cloudpickle, by_value):
             return bytes(cloudpickle.dumps(content))
     except Exception as error:
+        if plain and not by_value:
+            return plain
         where = _culprit(content, cloudpickle.dumps)
         raise InputError(
             "problem",
