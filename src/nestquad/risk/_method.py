@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, RegressionModel
@@ -32,6 +32,10 @@ _START = 1024
 _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
 _NUMBERS, _ROWS = 1 << 30, 4096
+# Limits of memory: evaluations to learn from, and those of pairs.
+_MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
+# Sizes of losses whose fourth powers, and products of a few of those, are in range.
+_SIZES = (1e-60, 1e60)
 FEWEST = 128
 _SHAPE = (
     "the loss given the model is far from normal, as at a jump or an atom of J in the scenario: "
@@ -117,8 +121,10 @@ class TailSampling(Method[RiskState]):
     ) -> Design | None:
         if (goal.budget or FEWEST) < FEWEST:
             raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
-        first = int(_LEARNING * (goal.budget or _START / _LEARNING))
-        if goal.adaptive:  # time may be short
+        first = min(int(_LEARNING * (goal.budget or _START / _LEARNING)), _MOST_LEARNING)
+        # Where time is limited, as towards a tolerance, there is an answer with a bar at each size.
+        growing = goal.adaptive or goal.seconds is not None
+        if growing:
             first = min(first, _START if goal.seconds is None else FEWEST)
         if last is None:
             scenarios = scenarios_of(problem, goal.stream)
@@ -136,9 +142,9 @@ class TailSampling(Method[RiskState]):
             if larger is not None and n_learned < larger.n_evaluations <= n_learned + left:
                 return LearnedDesign.of(larger, ())
         if not present:
-            total = n_learned / _LEARNING if goal.adaptive else goal.budget or 0
+            total = n_learned / _LEARNING if growing else goal.budget or 0
             wanted = np.clip(_CHOOSING * total, 2 * _FEWEST_PAIRS, 2 * _MOST_CHOOSING)
-        elif not goal.adaptive:
+        elif not growing:
             wanted = left
         elif present >= 0.6 * n_learned:
             larger = state.scenarios.design(2 * n_learned, goal, learning)
@@ -185,6 +191,13 @@ class TailSampling(Method[RiskState]):
         if self.names not in (None, outputs):
             found = f"{self.names} of them"
             raise InputError("outputs", found, f"{outputs}, one for each output of g")
+        size = float(np.abs(raw).max())
+        if size and not _SIZES[0] < size < _SIZES[1]:
+            raise EvaluationError(
+                f"g has values of size {size:.2g}; expected sizes between {_SIZES[0]:g} and "
+                f"{_SIZES[1]:g}",
+                advice="State losses in another unit of money.",
+            )
         scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
         n = len(design.grids)
         draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
@@ -319,4 +332,5 @@ def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
 def _affordable(model: ModelOfJ, draws: Check) -> float:
     """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
     dim = model.dim + draws.inner.shape[2]
-    return np.inf if isinstance(model, RegressionModel) else _NUMBERS / (model.n_points * dim)
+    cheap = isinstance(model, RegressionModel)
+    return _MOST_PAIRS if cheap else min(_NUMBERS / (model.n_points * dim), _MOST_PAIRS)

@@ -124,7 +124,7 @@ class Scenarios(ABC):
 
     def _ridge(self, evaluations: Evaluations, lines: Lines) -> ModelOfJ:
         grid = evaluations.design.grids[0]
-        raw = evaluations.values(grid.n_outer)
+        raw = evaluations.values(grid.n_outer)[:_RIDGE_POINTS]
         values = lines(raw[:, 0].reshape(len(raw), -1))
         theta = self._learned(evaluations)[: len(raw)]
         points = np.concatenate([theta, self._inner(evaluations, len(raw), 0)[:, 0]], axis=1)
@@ -137,7 +137,7 @@ class Scenarios(ABC):
         # all alike: the fewer degrees, the less noise, if they explain g as well.
         dim = points.shape[1]
         tried = [
-            ridge(values / scales, points, weights, max_points=_RIDGE_POINTS, max_terms=most)
+            ridge(values / scales, points, weights, max_points=len(values), max_terms=most)
             for most in sorted({min(comb(dim + k, k), _RIDGE_TERMS) for k in range(1, 5)})
         ]
         found = min(tried, key=lambda one: sum(fit.loo for fit in one.fits))
