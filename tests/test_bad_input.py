@@ -488,3 +488,10 @@ def test_every_method_takes_the_smallest_sizes():
             est = nq.estimate(problem(f=np.square), method=cls(2, 2, **options), rng=0)
             assert np.isfinite(est.value)
             assert np.isfinite(est.std_error)
+
+
+@pytest.mark.parametrize("path", [1, True, None, b"points.csv", "no/such/folder/points.csv", "."])
+def test_points_are_written_to_files_alone(path):
+    points = nq.plan(nq.problems.synthetic(), budget=64, method="nmc", rng=0)
+    with pytest.raises(nq.InputError, match="path"):
+        points.to_csv(path)

@@ -1,10 +1,12 @@
-"""Files of others: limits on what is read."""
+"""Files of others: limits on what is read, and checks of where is written."""
 
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from nestquad._checks import shown
 from nestquad.errors import InputError
@@ -57,3 +59,18 @@ def check_size(path: Path, argument: str) -> None:
         raise InputError(
             argument, f"{path.name!r} with {size:,} bytes", f"at most {MOST_BYTES:,} bytes"
         )
+
+
+def new_file(path: Any, argument: str = "path") -> Path:
+    """The path of a file that can be written; descriptors are none."""
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+        raise InputError(argument, shown(path), "the path of a file")
+    found = Path(path)
+    try:
+        wrong = found.is_dir() or not found.parent.is_dir()
+    except (OSError, ValueError):  # a name that no file can have
+        wrong = True
+    if wrong:
+        given = f"{shown(str(path))}, which is a folder, or whose folder does not exist"
+        raise InputError(argument, given, "the path of a file that can be written")
+    return found

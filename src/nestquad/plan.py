@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import shown
-from nestquad._files import check_size, text_rows
+from nestquad._files import check_size, new_file, text_rows
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, settled, validated
@@ -98,7 +98,7 @@ class Plan:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the points as CSV, with all digits, however many there are."""
         ids = iter(self.ids)
-        with open(path, "w", newline="", encoding="utf-8") as file:
+        with new_file(path).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self.columns)
             for block in self.blocks():
@@ -108,7 +108,7 @@ class Plan:
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the points as Parquet; needs the extra ``parquet``."""
         optional_module("pyarrow", "Writing Parquet files", "parquet")
-        self.to_frame().to_parquet(path, index=False)
+        self.to_frame().to_parquet(new_file(path), index=False)
 
     def next(self, values: Any) -> Plan | None:
         """The points that the method asks for once it has seen these values; None if it is done.

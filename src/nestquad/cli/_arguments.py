@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from nestquad import problems
+from nestquad import _files, problems
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
@@ -91,10 +91,10 @@ def listed(parse: Callable[[str], Value]) -> Callable[[str], list[Value]]:
 
 def new_file(text: str) -> Path:
     """A writable file, checked before the evaluations."""
-    path = Path(text)
-    if path.is_dir() or not path.parent.is_dir():
+    try:
+        return _files.new_file(text)
+    except InputError:
         _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
-    return path
 
 
 def _refuse(message: str) -> NoReturn:

@@ -225,7 +225,8 @@ class StoredTable:
         except OSError as error:
             raise _unwritten(store, error) from error
         # The same description has to mean the same points, whatever version wrote it.
-        stored = numbers("store", _json(file).get("first_point", ()), f"numbers in {str(file)!r}")
+        known = _json(file, "Delete this file: it is made again, and the values beside it count.")
+        stored = numbers("store", known.get("first_point", ()), f"numbers in {str(file)!r}")
         if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
             raise InputError(
                 "store",
@@ -370,7 +371,10 @@ def _create(file: Path, text: str) -> None:
     """Like `_replace`, but leaves a file alone that another process made in the meantime."""
     temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
-        temporary.write_text(text + "\n", encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as out:
+            out.write(text + "\n")
+            out.flush()
+            os.fsync(out.fileno())  # a chunk that a power cut empties is evaluated again, but this
         try:
             os.link(temporary, file)  # unlike replace it fails if the file is there
         except FileExistsError:
@@ -392,7 +396,7 @@ def _unwritten(store: Path, error: OSError) -> EvaluationError:
     )
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _json(file: Path, advice: str) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(content, dict):
@@ -401,11 +405,11 @@ def _json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         reason = _reason(error)
     found = f"{str(file)!r}, which cannot be read ({reason})"
-    raise InputError("store", found, "JSON of a store", _OTHER_FOLDER)
+    raise InputError("store", found, "JSON of a store", advice)
 
 
 def _manifest(file: Path) -> dict[str, Any]:
-    content = _json(file)
+    content = _json(file, _OTHER_FOLDER)
     if content.get("format") == _FORMAT and content.get("version") != _VERSION:
         raise InputError(
             "store",

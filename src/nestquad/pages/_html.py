@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from nestquad._files import new_file
 from nestquad.errors import MissingExtraError
 from nestquad.plots import new_axes, to_png
 
@@ -76,7 +77,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; paddi
 def write_page(path: str | Path, heading: str, sections: Iterable[str]) -> Path:
     """Write sections of HTML as one page; returns the file."""
     body = "\n".join(sections)
-    path = Path(path)
+    path = new_file(path)
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from nestquad._files import new_file
 from nestquad.errors import MissingExtraError, optional_module
 from nestquad.pages import footer, grid, paragraphs, picture, write_page
 from nestquad.voi.report._analysis import Analysis
@@ -110,7 +111,7 @@ def _downloads(analysis: Analysis, blocks: Sequence[Block], heading: str) -> str
 
 def write_voi_workbook(path: str | Path, analysis: Analysis) -> Path:
     """Write every table of an analysis as a sheet of an Excel workbook."""
-    Path(path).write_bytes(_workbook(analysis, list(Content(analysis).blocks())))
+    new_file(path).write_bytes(_workbook(analysis, list(Content(analysis).blocks())))
     return Path(path)
 
 
@@ -145,7 +146,7 @@ def write_voi_document(
     Parameters are those of `write_voi_report`. Needs the extra ``word``.
     """
     blocks = list(Content(analysis, currency, effect).blocks())
-    Path(path).write_bytes(_document(title or _HEADING, blocks))
+    new_file(path).write_bytes(_document(title or _HEADING, blocks))
     return Path(path)
 
 
