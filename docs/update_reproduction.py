@@ -32,10 +32,11 @@ HEAD = """\
 
 Every figure and table of the experiments and appendices of *Nested Expectations with Kernel
 Quadrature*, computed again: the published configuration first, our default beside it. Below each
-figure stand the claims that it supports. Of {total} claims {counts}.
+figure stand the claims that it supports. Of {total} claims of the paper {counts}.
 
 “Holds better” means that what is claimed is reached and the number is better; “does not hold” that
-the 95 % interval of these runs excludes the claim; “cannot tell” that they leave it open.
+the 95 % interval of these runs excludes the claim; “cannot tell” that they leave it open. “Ours”
+marks what the paper does not claim: it is measured without a verdict, and not counted.
 “Sensitivity” is the same measurement with a setting that the paper leaves open. These are the quick
 runs with seed {seed} ([run them yourself](#run-it-yourself)): {runs:,} runs, {took} of CPU
 time.{more}
@@ -97,7 +98,8 @@ def main() -> None:
         for name, n in larger.items()
     )
     if kept:
-        more += f" Not run again this time, and not among these runs: {', '.join(kept)}."
+        names = ", ".join(f"`{name}`" for name in kept)
+        more += f" The section of {names} shows earlier runs, which are not among those counted."
     body = "\n".join(texts)
     found = Counter(re.findall(rf"\| ({'|'.join(_PLURAL)}) \|", body))
     head = HEAD.format(
