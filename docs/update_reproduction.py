@@ -94,12 +94,12 @@ def main() -> None:
         text = markdown_section(section, PAPER, prefix=PREFIX, tables=False)
         texts.append(_TABLE.sub(r'<div class="verdicts" markdown="1">\n\n\1\n</div>\n', text))
     more = "".join(
-        f"\n`{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)."
+        f"\n`{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)"
+        f"{', run earlier and not in that number' if name in kept else ''}."
         for name, n in larger.items()
     )
-    if kept:
-        names = ", ".join(f"`{name}`" for name in kept)
-        more += f" The section of {names} shows earlier runs, which are not among those counted."
+    if others := [name for name in kept if name not in larger]:
+        more += f"\nThe runs of {', '.join(others)} are earlier ones, not in that number."
     body = "\n".join(texts)
     found = Counter(re.findall(rf"\| ({'|'.join(_PLURAL)}) \|", body))
     head = HEAD.format(
