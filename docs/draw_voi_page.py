@@ -56,6 +56,7 @@ def draw(page: Any, address: str, folder: Path) -> None:
 
     page.click("[data-send=example]")
     page.wait_for_selector("#rank rect")
+    page.wait_for_selector("#job", state="hidden")
     shot(page, "results")
     page.evaluate("window.scrollTo(0, 0)")
     page.evaluate("document.querySelector('.slider').style.position = 'static'")

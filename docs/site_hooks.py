@@ -16,6 +16,8 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
+import nestquad as nq
+
 API = Path(__file__).parent / "api"
 _SUMMARY = re.compile(r"^<!-- summary(?:: (\S+))? -->$", re.M)
 _DOCUMENTED = re.compile(r"^::: (nestquad\.\S+)$", re.M)
@@ -51,12 +53,18 @@ def documented(markdown: str) -> list[str]:
 
 
 def _shown(path: str) -> str:
-    return path.rpartition(".")[2]
+    """Where to import it from: ``nq.`` is nestquad itself, all else is named in full."""
+    name = path.rpartition(".")[2]
+    return f"nq.{name}" if name in nq.__all__ and _object(path) is getattr(nq, name) else path
+
+
+def _object(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def _first(path: str) -> str:
-    module, _, name = path.rpartition(".")
-    text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+    text = inspect.getdoc(_object(path)) or ""
     paragraph = " ".join(text.split("\n\n")[0].split()).replace("``", "`")
     return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", paragraph).replace("|", "\\|")
 

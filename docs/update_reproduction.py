@@ -32,10 +32,11 @@ HEAD = """\
 
 Every figure and table of the experiments and appendices of *Nested Expectations with Kernel
 Quadrature*, computed again: the published configuration first, our default beside it. Below each
-figure stand the claims that it supports. Of {total} claims {counts}.
+figure stand the claims that it supports. Of {total} claims of the paper {counts}.
 
 “Holds better” means that what is claimed is reached and the number is better; “does not hold” that
-the 95 % interval of these runs excludes the claim; “cannot tell” that they leave it open.
+the 95 % interval of these runs excludes the claim; “cannot tell” that they leave it open. “Ours”
+marks what the paper does not claim: it is measured without a verdict, and not counted.
 “Sensitivity” is the same measurement with a setting that the paper leaves open. These are the quick
 runs with seed {seed} ([run them yourself](#run-it-yourself)): {runs:,} runs, {took} of CPU
 time.{more}
@@ -93,11 +94,12 @@ def main() -> None:
         text = markdown_section(section, PAPER, prefix=PREFIX, tables=False)
         texts.append(_TABLE.sub(r'<div class="verdicts" markdown="1">\n\n\1\n</div>\n', text))
     more = "".join(
-        f"\n`{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)."
+        f"\n`{name}` has {n} replicates (`python -m studies paper {name} --full --replicates {n}`)"
+        f"{', run earlier and not in that number' if name in kept else ''}."
         for name, n in larger.items()
     )
-    if kept:
-        more += f" Not run again this time, and not among these runs: {', '.join(kept)}."
+    if others := [name for name in kept if name not in larger]:
+        more += f"\nThe runs of {', '.join(others)} are earlier ones, not in that number."
     body = "\n".join(texts)
     found = Counter(re.findall(rf"\| ({'|'.join(_PLURAL)}) \|", body))
     head = HEAD.format(

@@ -1,12 +1,14 @@
 """EVPPI from a model
 
+The value of a study of two response rates, from a model with 19 parameters, to a requested accuracy.
 A model that can be run offers more than a table of its draws: parameters can be drawn *given*
-others, as often as the requested accuracy needs. This is the paper's health problem, with 19
-parameters of which four are correlated, and its exact answer is known.
+others, as often as needed. This is the paper's health problem, where
+four parameters are correlated, and its exact answer is known.
 """
 
 # %%
 import matplotlib.pyplot as plt
+import numpy as np
 
 import nestquad as nq
 from nestquad import voi
@@ -49,10 +51,10 @@ found = [model.evppi(group, budget=2_000, method="joint", rng=0) for group in gr
 fig, ax = plt.subplots(figsize=(6.4, 3.0), layout="constrained")
 style(ax)
 names = [" + ".join(group) for group in groups]
-halves = [1.96 * float(one.std_error) for one in found]
-ax.barh(
-    names, [float(one.value) for one in found], xerr=halves, color="#0072B2", height=0.6, capsize=3
-)
+values = np.maximum([float(one.value) for one in found], 0.0)
+low, high = np.array([one.interval() for one in found]).T
+bars = [values - np.maximum(low, 0.0), high - values]  # information is never worth less than zero
+ax.barh(names, values, xerr=bars, color="#0072B2", height=0.6, capsize=3)
 ax.invert_yaxis()
 ax.grid(False, axis="y")
 ax.set_title("EVPPI, with 95 % bars", loc="left", fontsize=10)

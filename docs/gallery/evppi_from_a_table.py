@@ -1,8 +1,8 @@
 """EVPPI from a table
 
-You have the draws of a probabilistic sensitivity analysis in a spreadsheet, and no model to run
-again. What would it be worth to learn some of the parameters before deciding? A regression of the
-net benefits on them answers, with a standard error.
+What would it be worth to learn some parameters of a health model before deciding, from the draws of
+its probabilistic sensitivity analysis alone? A regression of the net benefits on them answers, with
+an interval. No model has to be run again.
 """
 
 # %%
@@ -45,7 +45,8 @@ parts[["pars", "evppi", "se", "lower", "upper"]].round(1)
 # %%
 fig, ax = plt.subplots(figsize=(6.4, 3.0), layout="constrained")
 style(ax)
-ax.barh(parts.pars, parts.evppi, xerr=1.96 * parts.se, color="#0072B2", height=0.6, capsize=3)
+bars = [parts.evppi - parts.lower, parts.upper - parts.evppi]  # 95 %, none below zero
+ax.barh(parts.pars, parts.evppi, xerr=bars, color="#0072B2", height=0.6, capsize=3)
 ax.invert_yaxis()
 everything = float(total.evpi.iloc[0])
 ax.axvline(everything, color="black", linestyle=(0, (8, 3)), linewidth=1)

@@ -1,6 +1,6 @@
 """Exposure of a swap over its life
 
-A bank has an interest rate swap with a customer who may default. What would be lost then is the
+What a bank may lose at each date if the other party of an interest rate swap defaults. What would be lost then is the
 value of the swap on that day, if positive: an expectation given the rates of that day. Exposures
 at all dates come from one set of evaluations, and the credit value adjustment with them.
 """

@@ -1,6 +1,7 @@
 """Error bars that can be believed
 
-An insurer pays when a flood exceeds a dike. Most years nothing happens, so a few draws show no
+How far can an error bar be trusted when losses are rare? An insurer pays when a flood exceeds a
+dike. Most years nothing happens, so a few draws show no
 loss at all, and their spread says *0 ± 0*. Bars of nestquad know what they have not seen, and
 `certify=True` gives an interval that does not rest on any model.
 """
@@ -32,7 +33,9 @@ def flood(dike):
 problem = flood(3.0)
 
 # %%
-# Three budgets, twelve seeds each. Every bar is an answer that somebody would have got.
+# Three budgets, twelve seeds each. Every bar is an answer that somebody would have got. nestquad
+# does not know that this f is never negative, and its intervals are symmetric: those that reach
+# below zero are drawn from zero on, which excludes no possible loss.
 fig, ax = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
 style(ax)
 missed = 0
@@ -41,7 +44,7 @@ for k, budget in enumerate((200, 1_000, 5_000)):
         est = nq.estimate(problem, budget=budget, method="nqmc", rng=seed)
         low, high = est.interval()
         missed += not low <= problem.exact <= high
-        ax.plot([16 * k + seed] * 2, [low, high], color="#0072B2", linewidth=2)
+        ax.plot([16 * k + seed] * 2, [max(low, 0.0), high], color="#0072B2", linewidth=2)
         ax.plot(16 * k + seed, est.value, "o", color="#0072B2", markersize=4)
 ax.axhline(problem.exact, color="black", linewidth=1, linestyle=(0, (8, 3)))
 ax.set_xticks([5.5, 21.5, 37.5], ["200 evaluations", "1,000", "5,000"])

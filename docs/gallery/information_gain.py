@@ -1,7 +1,7 @@
 """Information gain of a design
 
-A drug is absorbed, distributed and eliminated at unknown rates, and two blood samples are
-affordable. When should they be taken? The expected information gain says how much a design will
+When should two blood samples be taken to learn how fast a drug is absorbed, distributed and
+eliminated? The expected information gain says how much a design will
 teach, before any data are there.
 """
 

@@ -1,6 +1,6 @@
 """J as a function
 
-The inner expectation is often of interest itself: the price of an option as a function of the
+The inner expectation as a function that can be called and plotted: the price of an option as a function of the
 market, the expected benefit given a test result. `nq.conditional` returns Ĵ with its
 uncertainty, for any θ, from a hundred and sixty evaluations of g.
 """

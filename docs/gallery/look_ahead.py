@@ -1,7 +1,7 @@
 """Look-ahead Bayesian optimization
 
-A coating is baked; temperature and time decide how hard it becomes, and an experiment takes a
-morning. Two plates fit into the oven, so two settings are chosen together, with a look at what the
+Experiments two at a time, chosen with a look at what the next two could bring. A coating is baked;
+temperature and time decide how hard it becomes, and an experiment takes a morning. Two plates fit into the oven, so two settings are chosen together, with a look at what the
 next two could bring: a nested expectation, by kernel quadrature on the samples of BoTorch.
 """
 

@@ -1,7 +1,6 @@
 """Methods side by side
 
-Which method is best for a problem? Run them all, several times, with the same number of
-evaluations: here on the paper's risk problem, where the true answer is known. Steeper lines are
+Errors of all methods at the same number of evaluations, over several runs: here on the paper's risk problem, where the true answer is known. Steeper lines are
 better, and those of plain averages are flat.
 """
 

@@ -1,6 +1,7 @@
 """An option to invest
 
-A company may build a plant after a market study, and walks away if the study is bad. Not having to
+What it is worth to decide after a market study instead of now. A company may build a plant, and
+walks away if the study is bad. Not having to
 decide now is worth something, $\\mathbb{E}_\\theta[\\max(J(\\theta), 0)]$: where $J(\\theta)$ is
 the expected profit once the study has said θ. Only a gain on average counts, so a mean inside the
 maximum has to be right, and plain averages are biased.

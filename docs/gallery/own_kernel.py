@@ -1,6 +1,6 @@
 """A kernel of your own
 
-Which kernel makes the trapezoidal rule optimal? Brownian motion, min(s, t): its
+The kernel of Brownian motion, min(s, t), in a few lines; it makes the trapezoidal rule optimal. Its
 paths are continuous and no more, and between two known values the best guess is a straight line. A
 kernel takes a few lines: its values, and its integrals under a law.
 """

@@ -1,7 +1,7 @@
 """Risk of a book
 
-Two desks have sold options. In two weeks the market will be somewhere, and what the book is worth
-there is itself an expectation. How much can it lose, with what probability, and which desk is to
+Value at risk and expected shortfall of a book of options, and which desk they come from. In two
+weeks the market will be somewhere, and what the book is worth there is itself an expectation. How much can it lose, with what probability, and which desk is to
 blame? Value at risk, expected shortfall and contributions, from two thousand evaluations of the
 loss.
 """

@@ -1,6 +1,6 @@
 """One experiment after the other
 
-Where is the source of a leak? Sensors can be placed one at a time, each where it will teach the
+Sensors placed one after the other, to find the source of a leak with few of them. Sensors can be placed one at a time, each where it will teach the
 most given what the others have seen. The posterior is a cloud of particles that contracts around
 the source.
 """

@@ -1,7 +1,7 @@
 """A simulator in the shell
 
-Your simulator is a program that reads a file of inputs and writes a file of outputs, perhaps on
-another computer. nestquad says where it should be run, block by block, each chosen from the values
+Estimates with a simulator that nestquad cannot call: a program that reads a file of inputs and
+writes a file of outputs, perhaps on another computer. nestquad says where it should be run, block by block, each chosen from the values
 of the last. The simulator here is a line of awk.
 """
 

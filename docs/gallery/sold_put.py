@@ -1,6 +1,6 @@
 """A sold put, in a month
 
-We have sold a put option that expires in a year. How likely is it that in a month it is worth more
+The probability that a sold option becomes too expensive, and by how much. It expires in a year. How likely is it that in a month it is worth more
 than our limit, and by how much? Two answers from the same simulations, $P(J > c)$ and
 $\\mathbb{E}[\\max(J - c, 0)]$. The first has a jump where the second has a kink, and a model of J
 makes both harmless.

@@ -1,6 +1,6 @@
 """A g in PyTorch
 
-g may be written in PyTorch or JAX: it gets arrays and returns what it likes. Here it is a small
+How to use a model written in PyTorch or JAX as g. It gets arrays and returns what it likes. Here it is a small
 neural network that stands for a reservoir, and the question is how often its mean yield is far
 below normal.
 """

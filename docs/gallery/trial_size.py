@@ -1,6 +1,7 @@
 """How large should a trial be?
 
-A larger trial teaches more and costs more. The expected value of sample information, for everybody
+The number of patients at which a trial is worth the most: a larger one teaches more and costs more.
+The expected value of sample information, for everybody
 who will be treated, less the cost of the trial, has a maximum: the expected net benefit of
 sampling.
 """

@@ -20,6 +20,7 @@ from nestquad.evaluate import Evaluator, Store
 from nestquad.methods import CKQ, Goal, Learned, LearnedMethod, Method, ModelOfJ, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
+from nestquad.result import sizes
 
 __all__ = ["ConditionalEstimate", "conditional"]
 
@@ -82,18 +83,20 @@ class ConditionalEstimate:
         return self._found(np.atleast_2d(points), points.ndim, return_std)
 
     def __str__(self) -> str:
+        size = sizes(self.n_evaluations, self.n_outer, self.n_inner)
         return (
-            f"J of {self.problem} from {self.n_evaluations:,} evaluations "
-            f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.seconds:.2g} s"
+            f"J of {self.problem} from {self.n_evaluations:,} evaluations{size}, "
+            f"{self.method}, {self.seconds:.2g} s"
         )
 
     def _repr_html_(self) -> str:
         notes = self.diagnostics.get("notes", ())
+        size = sizes(self.n_evaluations, self.n_outer, self.n_inner)
         rows = {
             "θ": f"{self._law.dim} coordinate{'s' if self._law.dim != 1 else ''}",
             "method": self.method,
             "model": str(self.diagnostics.get("surrogate", "")),
-            "evaluations of g": f"{self.n_evaluations:,} ({self.n_outer:,} × {self.n_inner:,})",
+            "evaluations of g": f"{self.n_evaluations:,}{size}",
             "seconds": f"{self.seconds:.3g}",
             "notes": " ".join(f"{note}." for note in notes),
         }

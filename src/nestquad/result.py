@@ -17,7 +17,7 @@ from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
 
-__all__ = ["NORMAL_95", "Estimate", "OuterSample", "Step", "plain", "summary"]
+__all__ = ["NORMAL_95", "Estimate", "OuterSample", "Step", "plain", "sizes", "summary"]
 
 NORMAL_95 = 1.959963984540054  # half-width of a 95 % interval in standard errors
 
@@ -78,7 +78,8 @@ class Estimate:
         One standard error, of the same shape. It covers inner bias and outer error, and is
         calibrated so that ``value ± 1.96 std_error`` holds the truth in about 95 of 100 runs.
     n_evaluations, n_outer, n_inner
-        Evaluations of g in all; outer and inner sizes (of the last design).
+        Evaluations of g in all; outer and inner sizes of the last design. Fresh draws that check
+        a model, and pilots of other methods, come on top of their product.
     method
         The name of the method.
     status
@@ -210,20 +211,21 @@ class Estimate:
 
     def __str__(self) -> str:
         name = f"{self.problem}: " if self.problem else ""
+        size = sizes(self.n_evaluations, self.n_outer, self.n_inner)
         return (
-            f"{name}{self.summary} (95 %), {self.n_evaluations:,} evaluations "
-            f"({self.n_outer:,} × {self.n_inner:,}), {self.method}, {self.status}, "
-            f"{self.seconds:.2g} s"
+            f"{name}{self.summary} (95 %), {self.n_evaluations:,} evaluations"
+            f"{size}, {self.method}, {self.status}, {self.seconds:.2g} s"
             + ("" if self.certified is None else f"; certified {self.certified.summary}")
         )
 
     def _repr_html_(self) -> str:
+        size = sizes(self.n_evaluations, self.n_outer, self.n_inner)
         rows = {
             "value": _cell(self.value),
             "95 % interval": _ends(self),
             "certified 95 % interval": "" if self.certified is None else _ends(self.certified),
             "exact": "" if self.exact is None else _cell(self.exact),
-            "evaluations of g": f"{self.n_evaluations:,} ({self.n_outer:,} × {self.n_inner:,})",
+            "evaluations of g": f"{self.n_evaluations:,}{size}",
             "method": self.method,
             "status": f"{self.status}: {self.status_text}",
             "seconds": f"{self.seconds:.3g}",
@@ -292,6 +294,21 @@ def summary(value: float | Array, std_error: float | Array) -> str:
     half = NORMAL_95 * np.atleast_1d(np.asarray(std_error))
     values = np.atleast_1d(np.asarray(value))
     return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(values, half, strict=True))
+
+
+def sizes(n_evaluations: int, n_outer: int, n_inner: int) -> str:
+    """T × N of a result, and the evaluations on top: fresh draws of a check, pilots of others.
+
+    Nothing where T and N are no factors of the evaluations, as with levels.
+
+    Examples
+    --------
+    >>> sizes(128, 96, 1)
+    ' (96 × 1 + 32)'
+    """
+    more = n_evaluations - n_outer * n_inner
+    rest = f" + {more:,}" if more else ""
+    return "" if more < 0 else f" ({n_outer:,} × {n_inner:,}{rest})"
 
 
 def plain(value: Any) -> Any:

@@ -37,7 +37,8 @@ _PLACES += ("conditional", "illustration", "rates", "tails", "theory", "remarks"
 _MODULES = {"": (), "botorch": ("torch", "botorch")}
 
 _READ = (
-    "Claims are the paper's, in our words; its number stands beside ours. Verdicts are computed "
+    "Claims are the paper's, in our words; its number stands beside ours. “Ours” marks what the "
+    "paper does not claim: a measurement without a verdict. Verdicts are computed "
     "from the runs, with 95 % intervals: “holds”, “holds better” (what is claimed is reached, and "
     "the number is better), “does not hold” (the interval excludes the claim), and “cannot tell” "
     "where these runs leave it open. “Sensitivity” is the same with a setting that the paper "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -300,7 +300,7 @@ def _our_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list[V
         )
         for name, words in (("qei", "plain qEI"), ("random", "random search"))
     ]
-    return found
+    return [replace(one, status="ours") for one in found]
 
 
 def _rows(races: Mapping[str, Mapping[str, Race]], n: int) -> list[dict[str, Any]]:

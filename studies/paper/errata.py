@@ -84,8 +84,8 @@ def _health(runs: Runs) -> Finding:
             "knowing the two durations instead, 536.52.\n\n"
             "The released code conditions each arm on its own θ only, and draws θ with u·L in the "
             "place of u·Lᵀ, so that its covariance is LᵀL. The same sum for that model gives "
-            "524.07, which is what that code converges to. Runs of three methods on the stated "
-            "model are drawn below; they tend to 247.9, from above and from below."
+            f"{released:.2f}, which is what that code converges to. Runs of three methods on the "
+            "stated model are drawn below; they tend to 247.9, from above and from below."
         ),
         drawing=Drawing(
             "health_truth",
@@ -95,12 +95,6 @@ def _health(runs: Runs) -> Finding:
         ),
         verdicts=(
             agrees("Health: EVPPI = 538", 538.0, stated, "Gauss–Legendre sum of the closed form."),
-            agrees(
-                "The released health model converges to 524.07",
-                524.07,
-                released,
-                "The same sum for that model (524.07 is from running the released code).",
-            ),
         ),
         tables=(_table("health_truth", "Exact values.", rows),),
     )
@@ -166,14 +160,6 @@ def _test_functions() -> Finding:
             "Σ cos(5π x_i) has maximum 8 there, and many more of the same height. Ackley as "
             "printed is to be minimised; maximised after a change of sign, its best value is 0."
         ),
-        verdicts=(
-            agrees(
-                "Cosine8 as printed has the maximum of BoTorch's function, 0.8",
-                0.8,
-                _cosine_printed(at_zero),
-                "The printed formula at 0.",
-            ),
-        ),
         tables=(_table("test_functions", "Values at two points.", rows),),
     )
 
@@ -223,19 +209,18 @@ def _released(runs: Runs) -> Finding:
                 }
             ),
         ),
-        verdicts=(bias_remains(values, exact, size),),
+        verdicts=(bias(values, exact, size),),
     )
 
 
-def bias_remains(values: Array, exact: float, size: int) -> Verdict:
-    """Whether the mean of many runs is the exact value, as far as they tell."""
-    bias = float(values.mean() - exact)
+def bias(values: Array, exact: float, size: int) -> Verdict:
+    """The mean of many runs beside the exact value."""
+    found = float(values.mean() - exact)
     error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("inf")
-    claim = f"MLMC with levels 0 to 5 has no bias left at {size:,} evaluations"
-    ours = f"bias {bias:+.3f} ± {1.96 * error:.3f}"
+    claim = f"Bias of MLMC with levels 0 to 5 at {size:,} evaluations"
+    ours = f"{found:+.3f} ± {1.96 * error:.3f}"
     reason = f"Mean of {values.size} runs against {exact:.4f}."
-    status = "does not hold" if abs(bias) > 1.96 * error else "cannot tell"
-    return Verdict(claim, "cost ∝ Δ⁻²", ours, status, reason)
+    return Verdict(claim, "–", ours, "ours", reason)
 
 
 def _draw_health(runs: Runs, levels: dict[str, float]) -> Figure:

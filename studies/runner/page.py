@@ -32,17 +32,19 @@ class Section:
         return verdicts_of(self.findings)
 
 
+_SUBSCRIPT = re.compile(r"((?<![^\W_])[^\W\d_]|‖)_(\d+\.\d+|[A-Za-z0-9θ]+)")
 _EXPONENT = re.compile(r"\^(?:\(((?:[^()]|\([^()]*\))*)\)|(−?[\w.]*\w))")
 
 
 def plain_markdown(text: str) -> str:
-    """Text whose signs Markdown leaves alone, and exponents above the line.
+    """Text whose signs Markdown leaves alone, subscripts and exponents off the line.
 
     Examples
     --------
-    >>> plain_markdown("λ_0 N^(−2s/d), Δ^−1.9.")
-    'λ\\\\_0 N<sup>−2s/d</sup>, Δ<sup>−1.9</sup>.'
+    >>> plain_markdown("λ_0 N^(−2s/d), Δ^−1.9, as_published.")
+    'λ<sub>0</sub> N<sup>−2s/d</sup>, Δ<sup>−1.9</sup>, as\\\\_published.'
     """
+    text = _SUBSCRIPT.sub(r"\1<sub>\2</sub>", text)
     for sign in "\\_*|[]":
         text = text.replace(sign, f"\\{sign}")
     return _EXPONENT.sub(lambda m: f"<sup>{m[1] or m[2]}</sup>", text)
@@ -138,7 +140,7 @@ def markdown_section(
         if finding.drawing is not None:
             caption = words.text(finding.drawing.caption)
             path = f"figures/{prefix}{finding.drawing.name}.png"
-            plain = re.sub("<sup>(.*?)</sup>", r"^\1", caption)
+            plain = re.sub("<sup>(.*?)</sup>", r"^\1", re.sub("</?sub>", "", caption))
             parts.append(f"![{plain}]({path})\n\n*{caption}*\n")
         if finding.notes:
             parts.append("\n".join(f"* {note}" for note in finding.notes) + "\n")
@@ -159,7 +161,7 @@ def _anchor(title: str) -> str:
 
 # HTML. Words and signs, not colors alone: the page has to survive a printer.
 
-_SIGNS = {"holds": "✓", "holds better": "✓✓", "does not hold": "✗", "cannot tell": "?"}
+_SIGNS = {"holds": "✓", "holds better": "✓✓", "does not hold": "✗", "cannot tell": "?", "ours": "–"}
 _LONG = 14
 _STYLE = """
 body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
@@ -181,7 +183,7 @@ img { max-width: min(100%, 52rem); height: auto; }
 .v.holds { background: #e2f1ea; color: #00573f; }
 .v.holds-better { background: #00805d; color: #fff; }
 .v.does-not-hold { background: #fff; color: #8c2d28; border: 1px solid #8c2d28; }
-.v.cannot-tell { background: #eee; color: #444; }
+.v.cannot-tell, .v.ours { background: #eee; color: #444; }
 .counts { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0; }
 summary, a { color: #0072b2; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 else:
     Figure = Any
 
-Status = Literal["holds", "holds better", "does not hold", "cannot tell"]
+# "ours": measured, but claimed by nobody else, so that there is nothing to judge or to count.
+Status = Literal["holds", "holds better", "does not hold", "cannot tell", "ours"]
 _STATUS: dict[bool | None, Status] = {True: "holds", False: "does not hold", None: "cannot tell"}
 
 
@@ -48,7 +49,7 @@ class Verdict:
 
     @property
     def met(self) -> bool | None:
-        return None if self.status == "cannot tell" else self.status != "does not hold"
+        return None if self.status in ("cannot tell", "ours") else self.status != "does not hold"
 
 
 @dataclass(frozen=True)

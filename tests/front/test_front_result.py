@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -47,6 +48,17 @@ def test_text_is_one_line_with_value_error_and_cost():
     for part in ("1,000 evaluations", "50 × 20", "nkq", "done", "95 %"):
         assert part in text
     assert "1 ± 0.2, -2 ± 0.78" in str(TWO)
+
+
+@pytest.mark.parametrize("method", ["nqmc", "joint", "lsmc", "ckq", "mlmc"])
+def test_printed_sizes_sum_to_the_evaluations(method):
+    est = nq.estimate(nq.problems.synthetic(), budget=200, method=method, rng=0)
+    printed = re.search(r" evaluations(?: \((\d+) × (\d+)(?: \+ (\d+))?\))?, ", str(est))
+    outer, inner, more = printed.groups(default="0")
+    if method == "mlmc":  # levels have sizes of their own
+        assert printed[1] is None
+    else:
+        assert int(outer) * int(inner) + int(more) == est.n_evaluations
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from studies.__main__ import main
 from studies.paper import parts, reproduce
 from studies.paper.part import Effort
 
-STATUSES = {"holds", "holds better", "does not hold", "cannot tell"}
+STATUSES = {"holds", "holds better", "does not hold", "cannot tell", "ours"}
 ISSUE = {"synthetic", "dimension", "ablation", "finance", "health", "multilevel"}
 ISSUE |= {"conditional", "illustration", "rates", "tails", "theory", "remarks", "bo"}
 

@@ -125,17 +125,6 @@ def test_traces_survive_the_file(tmp_path):
     assert race_of(cell).error.shape == (len(cell), 11)
 
 
-def test_ledgers_of_the_first_releases_are_read(tmp_path):
-    (tmp_path / "runs.csv").write_text(
-        "problem,series,size,replicate,value,error,evaluations,seconds,seed,sources\n"
-        "finance,nkq N=T,10,3,3.1,0.03,100,0.2,7,abc\n",
-        encoding="utf-8",
-    )
-    (run,) = Ledger(tmp_path / "runs.csv", 7).runs.values()
-    assert (run.method, run.goal, run.seed, run.root) == ("nkq N=T", 10, 3, 7)
-    assert (run.error, run.value, run.trace) == (0.03, 3.1, "")
-
-
 def test_a_run_is_an_optimisation_like_any_other():
     import torch
     from botorch.test_functions import Ackley

@@ -206,7 +206,9 @@ def _demo(args: argparse.Namespace) -> int:
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     est = nq.estimate(problem, tol=args.tol, rng=args.seed, progress=progress(args))
-    print(f"{_line(est)}\n")
+    print(_line(est))
+    print("A tolerance alone asks for the fastest way to it, a budget for the smallest error:")
+    print("\n".join(f"  {note}" for note in est.diagnostics["notes"]), end="\n\n")
     table = nq.compare(
         problem,
         budget=est.n_evaluations,
