@@ -371,10 +371,9 @@ def _create(file: Path, text: str) -> None:
     """Like `_replace`, but leaves a file alone that another process made in the meantime."""
     temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
-        with temporary.open("w", encoding="utf-8") as out:
-            out.write(text + "\n")
-            out.flush()
-            os.fsync(out.fileno())  # a chunk that a power cut empties is evaluated again, but this
+        temporary.write_text(text + "\n", encoding="utf-8")
+        with temporary.open("r+b") as written:
+            os.fsync(written.fileno())  # chunks that a power cut empties are evaluated again
         try:
             os.link(temporary, file)  # unlike replace it fails if the file is there
         except FileExistsError:
