@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from nestquad.risk._distribution import tabulated
+from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._law import Pairs, corrected, nodes_of
 
 
@@ -89,6 +89,6 @@ def test_share_of_hits_that_the_model_does_not_decide():
 def test_without_pairs_nothing_is_certain():
     s = ndtri((np.arange(4096) + 0.5) / 4096)
     law = nodes_of(s, np.ones(4096), np.arange(4096) % 4)
-    value, error = tabulated(law, None, 1000, 1).cdf(0.0, return_std=True)
+    value, error = LossDistribution(LearnedLaw(law, None, 1000, 1)).cdf(0.0, return_std=True)
     assert value == pytest.approx(0.5, abs=1e-2)
     assert np.isinf(error)

@@ -150,3 +150,53 @@ def test_command_line_with_a_table(tmp_path, capsys):
 def test_tables_that_are_none(frame, words):
     with pytest.raises(nq.InputError, match=words):
         risk.from_table(frame)
+
+
+def test_table_contribution_of_an_output_that_is_noise():
+    """J_a = z is known, J_b = 0 has noise as large as z: contributions are those of a alone."""
+    exact = {"var": norm.ppf(0.99), "es": norm.pdf(norm.ppf(0.975)) / 0.025}
+    for seed in (0, 2):
+        rng, n, k = np.random.default_rng(seed), 2000, 10
+        scenario = np.arange(n).repeat(k)
+        table = {
+            "scenario": scenario,
+            "a": rng.standard_normal(n)[scenario],
+            "b": np.sqrt(k) * rng.standard_normal(n * k),
+        }
+        found = risk.from_table(table, loss=["a", "b"]).contributions
+        for kind, level in (("var", 0.99), ("es", 0.975)):
+            one = getattr(found, kind)[level]
+            away = np.abs(one.value - [exact[kind], 0.0])
+            assert (away <= 1.5 * 1.96 * one.std_error).all()
+            assert away[1] < 0.5  # as much as a, were it moved by the factor of the sum
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_few_scenarios_with_repeated_draws(share):
+    """J and noise are standard normal, and nearly all scenarios have one draw."""
+    hits = 0
+    for seed in range(0, 16, 2):
+        rng = np.random.default_rng(seed)
+        scenario = np.repeat(np.arange(1000), np.where(rng.random(1000) < share, 2, 1))
+        loss = rng.standard_normal(1000)[scenario] + rng.standard_normal(len(scenario))
+        report = risk.from_table({"scenario": scenario, "loss": loss}, var=0.95)
+        low, high = report.var[0.95].interval()
+        hits += low <= norm.ppf(0.95) <= high
+        assert ("repeated draws tell little" in str(report)) == (len(scenario) < 1020)
+    assert hits >= 7
+
+
+def test_tables_are_never_certain_of_what_they_do_not_show():
+    scenario = np.arange(200).repeat(5)
+    report = risk.from_table({"scenario": scenario, "loss": np.zeros(1000)}, exceed=(-1.0, 50.0))
+    assert not np.isfinite(report.var[0.99].std_error)
+    assert not np.isfinite(report.es[0.975].std_error)
+    assert "the same value at all points" in str(report)
+    for c in (-1.0, 50.0):  # three of 200 may be on the other side
+        low, high = report.exceed[c].interval()
+        assert max(report.exceed[c].value - low, high - report.exceed[c].value) >= 3 / 200
+    # The largest loss in a tenth of all scenarios, and none beyond it.
+    loss = 1.0 * (np.arange(200) < 20)[scenario]
+    found = risk.from_table({"scenario": scenario, "loss": loss}).es[0.975]
+    assert found.value == 1.0
+    assert 1.96 * found.std_error >= 3 / 200 / 0.025
