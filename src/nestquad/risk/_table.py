@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaincinv
 
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._typing import Array, Indices, RNGLike
@@ -217,10 +218,10 @@ class Table:
         parts = [(np.stack(drawn, axis=1) - value[:, None]) / np.sqrt(_BOOTSTRAP)]
         rest = [0.5 * (raw.values(targets) - value), _unseen(targets, value, raw, n)]
         if self.repeats < _REPEATS:
-            # Relative standard deviation of a variance with so many degrees of freedom.
-            off = float(np.sqrt(2.0 / self.repeats))
-            ends = [self.moved(noisier=max(1.0 + sign * off, 0.0)) for sign in (1.0, -1.0)]
-            rest.append(np.max([np.abs(one.values(targets) - value) for one in ends], axis=0))
+            # Ends of the 95 % interval of a variance with so many degrees of freedom.
+            half = 0.5 * self.repeats
+            ends = [self.moved(noisier=half / gammaincinv(half, p)) for p in (0.025, 0.975)]
+            rest.append(0.5 * np.max([np.abs(one.values(targets) - value) for one in ends], axis=0))
         if not self.varies:
             bounded = np.array([kind == "exceed" for kind, _ in targets.keys])
             rest.append(np.where(bounded, 0.0, np.inf))
@@ -388,8 +389,8 @@ def _notes(targets: Targets, table: Table, n: int) -> list[str]:
         notes.append(NO_VARIATION)
     if table.repeats < _REPEATS:
         notes.append(
-            f"{table.repeats} repeated draws tell little of the noise of x, and intervals are "
-            "wide: a second draw in more scenarios would help most"
+            f"few repeated draws ({table.repeats}) tell little of the noise of x, and intervals "
+            "are wide: a second draw in more scenarios would help most"
         )
     away = table.means.sum(axis=1) - table.means.sum() / len(table.means)
     skew = float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
