@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from nestquad.risk._distribution import tabulated
+from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._law import Pairs, corrected, nodes_of
 
 
@@ -89,6 +89,32 @@ def test_share_of_hits_that_the_model_does_not_decide():
 def test_without_pairs_nothing_is_certain():
     s = ndtri((np.arange(4096) + 0.5) / 4096)
     law = nodes_of(s, np.ones(4096), np.arange(4096) % 4)
-    value, error = tabulated(law, None, 1000, 1).cdf(0.0, return_std=True)
+    value, error = LossDistribution(LearnedLaw(law, None, 1000, 1)).cdf(0.0, return_std=True)
     assert value == pytest.approx(0.5, abs=1e-2)
     assert np.isinf(error)
+
+
+def test_scenarios_that_no_model_explains():
+    """J of 400 given scenarios is independent of Ĵ, and its variance a hundred times Var Ĵ."""
+    n, m = 400, 300
+    exact = ndtri((np.arange(n) + 0.5) / n)
+    hits = 0
+    for seed in range(0, 16, 2):
+        rng = np.random.default_rng(seed)
+        j, s = rng.permutation(exact), 0.1 * rng.normal(size=n)
+        at = rng.integers(n, size=m)
+        r = (j - s)[at, None] + rng.normal(size=(m, 2))
+        one = np.ones(m)
+        pairs = Pairs(s[at], r, one, 0.01 * one, at, one / n)
+        law = corrected(nodes_of(s, np.ones(n), np.zeros(n, dtype=int), True), pairs, rng)
+        assert float(law.weights @ law.v[0]) == pytest.approx(1.0, abs=0.5)
+        found = law.survival(1.0)
+        error = np.hypot(found[1:].std(), law.shape_error(1.0, excess=False))
+        hits += abs(found[0] - norm.sf(1.0)) < 1.96 * error
+        assert error < 0.04
+    assert hits >= 7
+
+
+def test_a_threshold_below_all_losses_is_as_open_as_one_above():
+    law = _law(0.0, 0.5, 0.1)
+    assert law.undecided(-2.0, below=True) == pytest.approx(law.undecided(2.0), rel=0.3)

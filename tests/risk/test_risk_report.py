@@ -150,3 +150,149 @@ def test_command_line_with_a_table(tmp_path, capsys):
 def test_tables_that_are_none(frame, words):
     with pytest.raises(nq.InputError, match=words):
         risk.from_table(frame)
+
+
+def test_table_contribution_of_an_output_that_is_noise():
+    """J_a = z is known, J_b = 0 has noise as large as z: contributions are those of a alone."""
+    exact = {"var": norm.ppf(0.99), "es": norm.pdf(norm.ppf(0.975)) / 0.025}
+    for seed in (0, 2):
+        rng, n, k = np.random.default_rng(seed), 2000, 10
+        scenario = np.arange(n).repeat(k)
+        table = {
+            "scenario": scenario,
+            "a": rng.standard_normal(n)[scenario],
+            "b": np.sqrt(k) * rng.standard_normal(n * k),
+        }
+        found = risk.from_table(table, loss=["a", "b"]).contributions
+        for kind, level in (("var", 0.99), ("es", 0.975)):
+            one = getattr(found, kind)[level]
+            away = np.abs(one.value - [exact[kind], 0.0])
+            assert (away <= 1.5 * 1.96 * one.std_error).all()
+            assert away[1] < 0.5  # as much as a, were it moved by the factor of the sum
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_few_scenarios_with_repeated_draws(share):
+    """J and noise are standard normal, and nearly all scenarios have one draw."""
+    hits = 0
+    for seed in range(0, 16, 2):
+        rng = np.random.default_rng(seed)
+        scenario = np.repeat(np.arange(1000), np.where(rng.random(1000) < share, 2, 1))
+        loss = rng.standard_normal(1000)[scenario] + rng.standard_normal(len(scenario))
+        report = risk.from_table({"scenario": scenario, "loss": loss}, var=0.95)
+        low, high = report.var[0.95].interval()
+        hits += low <= norm.ppf(0.95) <= high
+        assert ("few repeated draws" in str(report)) == (len(scenario) < 1020)
+    assert hits >= 7
+
+
+def test_a_single_repeated_draw_tells_nothing_of_the_noise():
+    """All is noise, of which two like draws show little: J = 0 is not excluded."""
+    rng = np.random.default_rng(0)
+    table = {"scenario": np.r_[np.arange(499), 0], "loss": rng.standard_normal(500)}
+    table["loss"][-1] = table["loss"][0] + 0.3
+    low, high = risk.from_table(table, var=0.95).var[0.95].interval()
+    assert low < 0.2
+    assert high > 1.5
+
+
+def test_tables_are_never_certain_of_what_they_do_not_show():
+    scenario = np.arange(200).repeat(5)
+    report = risk.from_table({"scenario": scenario, "loss": np.zeros(1000)}, exceed=(-1.0, 50.0))
+    assert not np.isfinite(report.var[0.99].std_error)
+    assert not np.isfinite(report.es[0.975].std_error)
+    assert "the same value at all points" in str(report)
+    for c in (-1.0, 50.0):  # three of 200 may be on the other side
+        low, high = report.exceed[c].interval()
+        assert max(report.exceed[c].value - low, high - report.exceed[c].value) >= 3 / 200
+    # The largest loss in a tenth of all scenarios, and none beyond it.
+    loss = 1.0 * (np.arange(200) < 20)[scenario]
+    found = risk.from_table({"scenario": scenario, "loss": loss}).es[0.975]
+    assert found.value == 1.0
+    assert 1.96 * found.std_error >= 3 / 200 / 0.025
+
+
+_SCENARIO, _LOSS = np.arange(30).repeat(2), np.arange(60.0)
+_ROWS = "".join(["scenario,loss\n", *(f"{k // 2},{k}\n" for k in range(60))])
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        ({"scenario": _SCENARIO, "loss": np.stack([_LOSS, _LOSS], axis=1)}, "shape"),
+        ({"scenario": np.stack([_SCENARIO, _SCENARIO], axis=1), "loss": _LOSS}, "shape"),
+        ({"scenario": 3, "loss": 4}, "shape"),
+        (["scenario", "loss"], "table of columns"),
+        ({"scenario": np.array([{} for _ in _LOSS]), "loss": _LOSS}, "numbers or words"),
+        ({"scenario": np.array(["", *"x" * 59]), "loss": _LOSS}, "nothing in row 0"),
+        ({"scenario": _SCENARIO, "loss": 1j * _LOSS}, "numbers, one for each row"),
+        ({"scenario": _SCENARIO, "loss": _LOSS.astype("M8[s]")}, "numbers, one for each row"),
+        ({"scenario": _SCENARIO, "loss": 1e-100 * _LOSS}, "another unit of money"),
+        ({"scenario": _SCENARIO, "loss": 1e100 * _LOSS}, "another unit of money"),
+    ],
+)
+def test_cells_that_are_no_losses(frame, words):
+    with pytest.raises(nq.InputError, match=words):
+        risk.from_table(frame)
+
+
+def test_columns_of_one_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        np.stack([_SCENARIO, _LOSS, _LOSS], axis=1), columns=["scenario", "loss", "loss"]
+    )
+    with pytest.raises(nq.InputError, match="2 columns 'loss'"):
+        risk.from_table(frame)
+    with pytest.raises(nq.InputError, match="different"):
+        risk.from_table(frame, loss=["loss", "loss"])
+
+
+def test_scenarios_may_have_names_of_several_kinds():
+    names = np.array([k if k % 2 else str(k) for k in _SCENARIO.tolist()], dtype=object)
+    found = risk.from_table({"scenario": names, "loss": _LOSS}, var=0.5, es=())
+    same = risk.from_table({"scenario": _SCENARIO, "loss": _LOSS}, var=0.5, es=())
+    assert found.var[0.5].value == same.var[0.5].value
+
+
+def test_pages_and_axes_that_are_none(tmp_path):
+    report = risk.from_table(_table(50))
+    for path in (None, 3, "", tmp_path / "none" / "page.html"):
+        with pytest.raises(nq.InputError, match="path"):
+            report.save(path)
+    with pytest.raises(nq.InputError, match="ax"):
+        report.plot("x")
+
+
+@pytest.mark.parametrize("curve", ["junk", -1.0, np.nan, [0.2, 0.1], lambda t: 1 / 0])
+@pytest.mark.parametrize("dates", [None, [1.0, 2.0]])
+def test_a_wrong_default_curve_costs_no_evaluations(curve, dates):
+    def g(x, theta):
+        raise AssertionError
+
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), g)
+    with pytest.raises(nq.InputError, match="default_curve"):
+        risk.measure(problem, exposure=True, outputs=dates, default_curve=curve, budget=500)
+
+
+def test_one_scenario_has_no_law():
+    problem = nq.NestedExpectation(nq.Empirical([[1.0], [1.0]]), nq.Normal(), lambda x, t: x + t)
+    with pytest.raises(nq.InputError, match="single scenario"):
+        risk.measure(problem, budget=500)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("scenario,loss\n1,2,3\n", [], "row 1 has 3 cells"),
+        ("scenario,loss,loss\n1,2,3\n", [], "2 columns 'loss'"),
+        ("scenario,loss\n,2\n,3\n", [], "nothing in row 0"),
+        ("scenario,loss\n1,2\n", ["--recovery", "0"], "--recovery"),
+        ("scenario,loss\n1,2\n", ["--report", "page.pdf"], ".html"),
+        (_ROWS, ["--seed", "-1"], "-1"),
+    ],
+)
+def test_command_line_refuses(tmp_path, capsys, monkeypatch, text, options, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.csv").write_text(text)
+    assert main(["risk", "table.csv", *options]) == 2
+    assert words in capsys.readouterr().err

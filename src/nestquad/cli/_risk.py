@@ -24,6 +24,7 @@ from nestquad.cli._arguments import (
     wrote,
 )
 from nestquad.errors import InputError
+from nestquad.risk._report import page_path
 
 _SUMMARY = "value at risk, expected shortfall and exceedance of E[loss | scenario]"
 _EPILOG = """\
@@ -54,6 +55,7 @@ _OF_PROBLEMS = (
     "outputs",
     "exposure",
     "default_curve",
+    "recovery",
 )
 
 
@@ -68,7 +70,7 @@ def add_risk(command: Command) -> None:
     parser.add_argument("--outputs", type=listed(str), metavar="A,B", help="names, or dates")
     parser.add_argument("--exposure", action="store_true", help="outputs of g are dates")
     parser.add_argument("--default-curve", type=listed(number), metavar="H", help="hazard rate")
-    parser.add_argument("--recovery", type=float, default=0.4, metavar="R", help="default 0.4")
+    parser.add_argument("--recovery", type=float, metavar="R", help="default 0.4")
     parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
     parser.add_argument("--tol", type=float, metavar="X", help="95 %% half-width of each measure")
     parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
@@ -77,7 +79,7 @@ def add_risk(command: Command) -> None:
     )
     parser.add_argument("--store", metavar="DIR", help="keep values of g there")
     parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    parser.add_argument("--retries", type=int, default=0, metavar="N", help="where g fails")
+    parser.add_argument("--retries", type=int, metavar="N", help="where g fails")
     parser.add_argument("--scenario", default="scenario", metavar="COLUMN", help="of a CSV")
     parser.add_argument("--loss", type=listed(str), default=["loss"], metavar="COLUMN[,COLUMN...]")
     add_output(parser)
@@ -86,8 +88,12 @@ def add_risk(command: Command) -> None:
 def _run(args: argparse.Namespace) -> int:
     measures: dict[str, Any] = {"exceed": args.exceed}
     measures |= {k: getattr(args, k) for k in ("var", "es") if getattr(args, k) is not None}
+    if args.report:
+        page_path(args.report)  # before the evaluations
     if args.target.lower().endswith(".csv"):
-        given = [f"--{k.replace('_', '-')}" for k in _OF_PROBLEMS if getattr(args, k)]
+        unused = (None, False)
+        given = [k for k in _OF_PROBLEMS if not any(getattr(args, k) is one for one in unused)]
+        given = [f"--{k.replace('_', '-')}" for k in given]
         if given:
             advice = "A table is there already, and nothing is evaluated."
             raise InputError("TARGET", f"a table with {', '.join(given)}", "a table alone", advice)
@@ -124,7 +130,7 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
             outputs=args.outputs,
             exposure=args.exposure,
             default_curve=curve[0] if curve is not None and len(curve) == 1 else curve,
-            recovery=args.recovery,
+            recovery=0.4 if args.recovery is None else args.recovery,
             budget=args.budget,
             tol=args.tol,
             rtol=args.rtol,
@@ -132,7 +138,7 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
             executor=executor,
             store=args.store,
             max_seconds=args.max_seconds,
-            retries=args.retries,
+            retries=args.retries or 0,
             progress=progress(args),
         )
 
@@ -148,8 +154,12 @@ def _read(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any
             f"one of {', '.join(map(repr, there))}",
             "Name the columns by --scenario and --loss.",
         )
-    short = next((i for i, row in enumerate(rows, 1) if len(row) < len(there)), None)
-    if short is not None:
-        given = f"{path.name}, whose row {short} has {len(rows[short - 1])} cells"
+    twice = [name for name in columns if there.count(name) > 1]
+    if twice:
+        given = f"{path.name} with {there.count(twice[0])} columns {twice[0]!r}"
+        raise InputError("TARGET", given, "one column of a name")
+    odd = next((i for i, row in enumerate(rows, 1) if len(row) != len(there)), None)
+    if odd is not None:
+        given = f"{path.name}, whose row {odd} has {len(rows[odd - 1])} cells"
         raise InputError("TARGET", given, f"{len(there)}, as in its header")
     return {name: np.array([row[there.index(name)] for row in rows]) for name in columns}

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad._typing import Array
-from nestquad.errors import optional_module
+from nestquad.errors import InputError, optional_module
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,6 +119,8 @@ def axes_or_new(ax: Any) -> Any:
         import matplotlib.pyplot as plt
 
         _, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    if not hasattr(ax, "set_axisbelow"):
+        raise InputError("ax", shown(ax), "axes of matplotlib, or None for new ones")
     return style(ax)
 
 

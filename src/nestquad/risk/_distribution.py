@@ -3,69 +3,122 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from nestquad._checks import generator
+from nestquad._checks import generator, number, numbers, shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
 from nestquad.risk._law import CorrectedLaw, Pairs
 from nestquad.risk._targets import Targets
 
-# Losses at which the distribution is tabulated, evenly in normal scores, and draws for its error.
-_PLACES, _DRAWS = 150, 32
+# Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
+_PLACES, _REACH = 150, 5.0
+# Places by which a law is inverted for samples: neighbors are 0.005 standard deviations apart.
+_NODES = 2000
+_LEVELS = "probabilities strictly between 0 and 1"
+
+
+class Measured(Protocol):
+    """A law of J that measures of risk are read from, with their errors.
+
+    `steps` says whether J has given values with nothing between them.
+    """
+
+    @property
+    def steps(self) -> bool: ...
+
+    def values(self, targets: Targets) -> Array:
+        """Measures (k,)."""
+
+    def errors(self, targets: Targets) -> Array:
+        """Their standard errors (k,)."""
+
+    def inverse(self, p: Array) -> Array:
+        """Quantiles at many levels, quickly."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """The law of J, tabulated with its standard error.
+    """The law of J: the one that value at risk and exceedance probabilities are read from.
 
     Attributes
     ----------
-    losses, probability, std_error
-        Losses in increasing order, P(J ≤ loss), and the standard errors of these.
+    law
+        Where its numbers come from.
 
     Examples
     --------
-    >>> law = LossDistribution(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2))
-    >>> law.quantile(0.25), law.cdf(0.5)
-    (0.25, 0.5)
+    >>> import numpy as np
+    >>> from nestquad import risk
+    >>> j = np.arange(100.0).repeat(2)
+    >>> law = risk.from_table({"scenario": j, "loss": j}).distribution
+    >>> law.quantile(0.25), law.cdf(49.5)
+    (24.0, 0.5)
     """
 
-    losses: Array
-    probability: Array
-    std_error: Array
+    law: Measured
 
     def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
         """P(J ≤ loss), and its standard error if asked for."""
-        at = _array("loss", loss, "numbers")
-        value = np.interp(at, self.losses, self.probability, left=0.0, right=1.0)
-        return _both(value, np.interp(at, self.losses, self.std_error), return_std)
+        at = numbers("loss", loss, "numbers")
+        if np.isnan(at).any():
+            raise InputError("loss", shown(loss), "numbers")
+        above, error = np.where(at < 0, 1.0, 0.0), np.zeros(at.shape)
+        finite = np.isfinite(at)
+        targets = Targets(tuple(("exceed", float(c)) for c in at[finite]))
+        if targets.keys:
+            above[finite] = self.law.values(targets)
+            if return_std:
+                error[finite] = self.law.errors(targets)
+        return _both(1.0 - above, error, return_std)
 
     def quantile(self, p: ArrayLike, return_std: bool = False) -> Any:
-        """The loss that J stays below with probability p, and its standard error if asked for.
-
-        The error is that of the probability over the density.
-        """
-        level = _array("p", p, "probabilities strictly between 0 and 1")
+        """The loss that J stays below with probability p, and its standard error if asked for."""
+        level = numbers("p", p, _LEVELS)
         if not ((level > 0) & (level < 1)).all():
-            raise InputError("p", repr(p), "probabilities strictly between 0 and 1")
-        value = np.interp(level, self.probability, self.losses)
-        rising = np.maximum.accumulate(self.probability) + 1e-12 * np.arange(len(self.losses))
-        errors = self.std_error * np.abs(np.gradient(self.losses, rising))
-        return _both(value, np.interp(level, self.probability, errors), return_std)
+            raise InputError("p", shown(p), _LEVELS)
+        targets = Targets(tuple(("var", float(one)) for one in level.ravel()))
+        value, error = np.empty(level.shape), np.zeros(level.shape)
+        if targets.keys:
+            value[...] = self.law.values(targets).reshape(level.shape)
+            if return_std:
+                error[...] = self.law.errors(targets).reshape(level.shape)
+        return _both(value, error, return_std)
 
     def sample(self, n: int, rng: RNGLike = None) -> Array:
         """n independent losses J."""
-        return np.asarray(self.quantile(generator(rng).random(n)))
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise InputError("n", shown(n), "a number of losses, an integer from 0 on")
+        return self.law.inverse(generator(rng).random(n))
+
+    @cached_property
+    def losses(self) -> Array:
+        """Losses in increasing order, for a curve."""
+        return np.unique(self.law.inverse(ndtr(np.linspace(-_REACH, _REACH, _PLACES))))
+
+    @cached_property
+    def _curve(self) -> tuple[Array, Array]:
+        probability, error = self.cdf(self.losses, return_std=True)
+        return probability, error
+
+    @property
+    def probability(self) -> Array:
+        """P(J ≤ loss) at `losses`."""
+        return self._curve[0]
+
+    @property
+    def std_error(self) -> Array:
+        """Standard errors of `probability`."""
+        return self._curve[1]
 
     def band(self, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for P(J ≤ loss) at each of `losses`."""
-        if not 0 < level < 1:
-            raise InputError("level", repr(level), "a probability strictly between 0 and 1")
+        level = number("level", level, "a probability strictly between 0 and 1", below=1.0)
         half = ndtri(0.5 + level / 2) * self.std_error
         return np.clip(self.probability - half, 0, 1), np.clip(self.probability + half, 0, 1)
 
@@ -74,12 +127,13 @@ class LossDistribution:
         ax = axes_or_new(ax)
         low, high = self.band()
         above = 1.0 - self.probability
-        shown = (above > 2e-4) & (above < 0.999)
+        shown_ = (above > 2e-4) & (above < 0.999)
         look = series_styles(1)[0]
-        x = self.losses[shown]
-        floor = np.maximum(1.0 - high[shown], 1e-5)
-        ax.fill_between(x, floor, 1.0 - low[shown], color=look.color, alpha=0.25, linewidth=0)
-        ax.plot(x, above[shown], color=look.color, linewidth=1.6)
+        x = self.losses[shown_]
+        ends = np.maximum(1.0 - high[shown_], 1e-5), 1.0 - low[shown_]
+        step, line = ("post", "steps-post") if self.law.steps else (None, "default")
+        ax.fill_between(x, *ends, color=look.color, alpha=0.25, linewidth=0, step=step)
+        ax.plot(x, above[shown_], color=look.color, linewidth=1.6, drawstyle=line)
         ax.set_yscale("log")
         ax.set_ylim(2e-4, 1.2)
         ax.set_xlabel("loss")
@@ -87,14 +141,52 @@ class LossDistribution:
         return ax
 
 
-def _array(argument: str, given: ArrayLike, expected: str) -> Array:
-    try:
-        found = np.asarray(given, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(argument, repr(given), expected) from error
-    if np.isnan(found).any():
-        raise InputError(argument, repr(given), expected)
-    return found
+@dataclass(frozen=True, eq=False)
+class LearnedLaw:
+    """A corrected law, and what errors of its measures rest on.
+
+    Without pairs nothing is known of the correction, and where no loss varies nothing of J.
+    """
+
+    law: CorrectedLaw
+    pairs: Pairs | None
+    n_learned: int
+    dim: float
+    varies: bool = True
+
+    @property
+    def steps(self) -> bool:
+        return self.law.atoms
+
+    def values(self, targets: Targets) -> Array:
+        return targets.values(self.law.few(0))[:, 0]
+
+    def errors(self, targets: Targets) -> Array:
+        if self.pairs is None or not self.varies:
+            return np.full(len(targets.keys), np.inf)
+        _, parts = targets.measured(self.law, self.pairs, self.n_learned, self.dim)
+        return np.asarray(np.sqrt(sum((one**2).sum(axis=1) for one in parts.values())))
+
+    def inverse(self, p: Array) -> Array:
+        losses, probability = self._table
+        if self.steps:
+            return losses[np.minimum(np.searchsorted(probability, p), len(losses) - 1)]
+        return np.interp(p, probability, losses)
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array]:
+        """Losses and P(J ≤ loss): first where normal laws lie, then evenly in scores."""
+        _, m, e = (one[0] for one in self.law.few(0).normals)
+        around = np.sort(np.concatenate([m + k * e for k in (-6.0, -2.0, 0.0, 2.0, 6.0)]))
+        losses = around[np.linspace(0, len(around) - 1, _NODES).astype(np.intp)]
+        levels = ndtr(np.linspace(-_REACH, _REACH, _NODES))
+        losses = np.interp(levels, self._cumulative(losses), losses)
+        return losses, self._cumulative(losses)
+
+    def _cumulative(self, losses: Array) -> Array:
+        best = self.law.few(0)
+        found = np.array([1.0 - best.survival(c)[0] for c in losses])
+        return np.maximum.accumulate(np.clip(found, 0.0, 1.0))
 
 
 def _both(value: Array, error: Array, return_std: bool) -> Any:
@@ -103,21 +195,3 @@ def _both(value: Array, error: Array, return_std: bool) -> Any:
 
     value, error = np.asarray(value), np.asarray(error)
     return (plain(value), plain(error)) if return_std else plain(value)
-
-
-def tabulated(
-    law: CorrectedLaw, pairs: Pairs | None, n_learned: int, dim: float
-) -> LossDistribution:
-    """The distribution of a corrected law, with the errors that exceedances at its losses have."""
-    law = law.few(_DRAWS)
-    reach = float(np.abs(law.z).max())
-    levels = ndtr(np.linspace(-reach, reach, _PLACES))
-    losses = np.interp(levels, np.cumsum(law.weights), np.maximum.accumulate(law.m))
-    losses = np.unique(losses + np.linspace(-2.0, 2.0, _PLACES) * float(law.e.mean()))
-    targets = Targets(tuple(("exceed", float(c)) for c in losses))
-    if pairs is None:  # nothing is known of the correction
-        above, error = targets.values(law)[:, 0], np.full(len(losses), np.inf)
-    else:
-        above, parts = targets.measured(law, pairs, n_learned, dim)
-        error = np.sqrt(sum((one**2).sum(axis=1) for one in parts.values()))
-    return LossDistribution(losses, np.maximum.accumulate(1.0 - above), error)

@@ -35,8 +35,8 @@ class Pairs:
     """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
 
     `expected` are squares of errors of Ĵ that are expected beforehand. Where scenarios are given
-    ones, `scenario` says which, and `chance` has its probability. Shapes: s = Ĵ (m,), r (m, 2), all
-    others (m,).
+    ones, `scenario` says which, and `chance` has its probability; `count` says how many residuals
+    each of a pair is the mean of. Shapes: s = Ĵ (m,), r (m, 2), all others (m,).
     """
 
     s: Array
@@ -45,6 +45,28 @@ class Pairs:
     expected: Array
     scenario: Indices | None = None
     chance: Array | None = None
+    count: Array | None = None
+
+    def by_scenario(self) -> Pairs:
+        """One pair for each given scenario, of the means of its draws.
+
+        All draws at a scenario tell its J, which is one number: they are not a sample of others.
+        """
+        if self.scenario is None or self.chance is None:
+            return self
+        _, first, group = np.unique(self.scenario, return_index=True, return_inverse=True)
+        count = np.bincount(group).astype(float)
+        r = np.stack([np.bincount(group, one) / count for one in self.r.T], axis=1)
+        weights: Array = np.bincount(group, self.weights).astype(float)
+        return Pairs(
+            self.s[first],
+            r,
+            weights,
+            self.expected[first],
+            self.scenario[first],
+            self.chance[first],
+            count,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,9 +203,12 @@ class CorrectedLaw:
         hidden = min(seen * (1.0 / max(trust, 1e-3) ** 3 - 1.0), most)
         return float(np.hypot(few, hidden))
 
-    def undecided(self, c: float) -> float:
-        """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide."""
-        found = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))
+    def undecided(self, c: float, below: bool = False) -> float:
+        """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.
+
+        With `below` that of J ≤ c.
+        """
+        found = ndtr((-1.0 if below else 1.0) * (self.m - c) / np.sqrt(self.v[0] + 1e-300))
         total = float(found @ self.weights)
         return float((found * (1.0 - found)) @ self.weights) / total if total > 0 else 1.0
 
@@ -197,7 +222,7 @@ class CorrectedLaw:
             # Between two scenarios the first is the quantile.
             over = self.survival(c, rows) - (1.0 - p) - 1e-9 * self.atoms
             low, high = np.where(over > 0, c, low), np.where(over > 0, high, c)
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = c + over / self.density(c, rows)
             inside = (step > low) & (step < high)
             new = np.where(inside, step, 0.5 * (low + high))
@@ -297,6 +322,7 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
     mean product of two residuals, in which the noise of x cancels. Both have priors of the size
     of the error that the model expects of itself.
     """
+    pairs = pairs.by_scenario()
     z = np.interp(pairs.s, law.s, law.z)
     mean = pairs.r.mean(axis=1)
     order = np.argsort(z, kind="stable")
@@ -368,20 +394,14 @@ def _shape(
     bootstrap. Pairs with like answers are taken together where there are many.
     """
     # Noise of neighbors, and of the pair itself: an outlier of one draw is not in the other.
+    count = np.ones(1) if pairs.count is None else pairs.count
     own = 0.25 * (pairs.r[:, 0] - pairs.r[:, 1]) ** 2
-    noise = np.maximum(smoother.means(own)[smoother.bins], own)
+    noise = np.maximum(smoother.means(own * count)[smoother.bins] / count, own)
     column = np.clip(np.searchsorted(law.z, z), 0, len(law.z) - 1)
-    r = pairs.r.mean(axis=1)
-    if pairs.scenario is not None and pairs.chance is not None:
-        # All draws at a scenario tell its J, which is one number: a draw of the law has one.
-        _, first, group, count = np.unique(
-            pairs.scenario, return_index=True, return_inverse=True, return_counts=True
-        )
-        r, noise = (np.bincount(group, one) / count for one in (r, noise))
-        noise, s, column = noise / count, pairs.s[first], column[first]
-        chance = np.broadcast_to(pairs.chance[first], (len(b), len(first)))
+    s, r = pairs.s, pairs.r.mean(axis=1)
+    if pairs.chance is not None:
+        chance = np.broadcast_to(pairs.chance, (len(b), len(s)))
     else:
-        s = pairs.s
         chance = rng.standard_exponential((len(b), len(z))) * pairs.weights
         chance[0] = pairs.weights
         chance = chance / chance.sum(axis=1)[:, None]
@@ -408,13 +428,18 @@ def _shape(
     return np.hstack([w, -w]), np.hstack([m1, m0]), np.hstack([v1, v0])
 
 
+def _shares(smoother: Smoother) -> Array:
+    """One over the effective number of pairs in each bin."""
+    weights, bins = smoother.weights, smoother.bins
+    return np.asarray(np.bincount(bins, weights**2) / np.bincount(bins, weights) ** 2)
+
+
 def _noise(smoother: Smoother, away: Array) -> Array:
     """Variances of weighted means of bins, from deviations (m,).
 
     Averages over seven bins: variances of single bins would favor those with small values.
     """
-    weights, bins = smoother.weights, smoother.bins
-    number = np.bincount(bins, weights) ** 2 / np.bincount(bins, weights**2)
+    number = 1.0 / _shares(smoother)
     each = smoother.means(away**2) * number / np.maximum(number - 1.0, 0.5)
     smooth = np.array([each[max(k - 3, 0) : k + 4].mean() for k in range(len(each))])
     return np.asarray(np.maximum(smooth, 1e-300) / number)
@@ -440,8 +465,23 @@ def _variances(
     freedom = float(np.trace(smoother.matrix @ _nearest(at, smoother.places)))
     y = y + freedom / len(z) * float(weights @ r.mean(axis=1) ** 2 / weights.sum())
     noise = _noise(smoother, products - y[smoother.bins])
+    unsure = 0.0
+    if pairs.count is not None:
+        # A scenario has one (J − Ĵ)², however often it is drawn: the spread of few of them is small
+        # where they are, and bins would count for it. That of normal laws goes with their mean.
+        inner = smoother.means(0.5 * (r[:, 0] - r[:, 1]) ** 2)
+        mean = float(weights @ products / weights.sum())
+        size = max(mean, 0.0) * weights.sum() / (weights @ claimed[smoother.bins]) * claimed
+        normal = ((size + inner) ** 2 + size**2) * _shares(smoother)
+        noise = normal * float(noise.sum() / normal.sum())
+        # How v goes with Ĵ is an assumption; without it, v is known as well as that mean.
+        error = float(np.linalg.norm(weights * (products - mean)) / weights.sum())
+        unsure = error / max(mean, error)
     center = float(np.median(at))
-    levels = np.geomspace(1e-9, max(30.0, 3.0 * law.variance / float(np.median(claimed))), 80)
+    # Up to more than is seen: a model that explains nothing may claim a small error.
+    most = 3.0 * max(law.variance, float(y.max())) / float(np.median(claimed))
+    # Steps of 5 %: thousands of pairs know a variance no better.
+    levels = np.geomspace(1e-9, max(30.0, most), 600)
     slopes = _SLOPE_WIDTH * np.linspace(-2.0, 2.0, 9)
     shape = claimed * np.exp(slopes[:, None] * (at - center))
     fit = levels[:, None, None] * shape
@@ -459,6 +499,8 @@ def _variances(
     gain = prior / (prior + noise)
     local = best + gain * (y - best)
     local[1:] += np.sqrt(gain * noise) * rng.standard_normal((DRAWS, len(at)))
+    if unsure:
+        local[1:] *= np.exp(unsure * rng.standard_normal((DRAWS, 1)))
     logs = np.log(np.maximum(local, _LEAST * best))
     return np.asarray(np.exp(np.stack([np.interp(law.z, at, one) for one in logs])))
 

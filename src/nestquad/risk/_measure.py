@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import numbers
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
@@ -107,6 +108,9 @@ def measure(
         raise InputError("recovery", repr(recovery), "a share between 0 and 1")
     if default_curve is not None and not exposure:
         raise InputError("default_curve", "a curve without exposure", "exposure=True")
+    if default_curve is not None:  # before the budget is spent
+        n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
+        _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
     found, turn = solved(
         problem,
         budget=budget,
@@ -218,11 +222,15 @@ def _dates(outputs: Any) -> Array:
 def _default(curve: DefaultCurve, dates: Array) -> Array:
     """Cumulative default probabilities at the dates."""
     try:
-        found = np.asarray(curve(dates) if callable(curve) else curve, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError("default_curve", repr(curve), "numbers") from error
+        found = numbers("default_curve", curve(dates) if callable(curve) else curve, "numbers")
+    except InputError:
+        raise
+    except Exception as error:  # of the user's function
+        given = f"a function that raised {type(error).__name__}: {error}"
+        raise InputError("default_curve", given, "a function of an array of dates") from error
     if found.ndim == 0 and not callable(curve):
-        found = -np.expm1(-found * dates)
+        with np.errstate(over="ignore"):
+            found = -np.expm1(-found * dates)
     good = found.shape == dates.shape and ((found >= 0) & (found <= 1)).all()
     if not good or (np.diff(found) < 0).any():
         raise InputError(

@@ -18,7 +18,7 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._distribution import LossDistribution, tabulated
+from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
 from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
@@ -35,7 +35,7 @@ _NUMBERS, _ROWS = 1 << 30, 4096
 # Limits of memory: evaluations to learn from, and those of pairs.
 _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
-_SIZES = (1e-60, 1e60)
+SIZES = (1e-60, 1e60)
 FEWEST = 128
 _SHAPE = (
     "the loss given the model is far from normal, as at a jump or an atom of J in the scenario: "
@@ -57,6 +57,8 @@ class RiskState:
         each loss.
     draws, pairs
         The pairs, with all outputs of g, and their residuals of each loss.
+    n_learned, varies
+        The number of evaluations that were learned from, and whether the first loss varies.
     """
 
     scenarios: Scenarios
@@ -67,12 +69,14 @@ class RiskState:
     laws: tuple[CorrectedLaw, ...]
     draws: Check
     pairs: tuple[Pairs, ...] = ()
+    n_learned: int = 0
+    varies: bool = True
 
     @property
     def distribution(self) -> LossDistribution:
         """Of the first loss."""
-        n, pairs = self.model.n_points, self.pairs[0] if self.pairs else None
-        return tabulated(self.laws[0], pairs, n, self.dim)
+        n, pairs = self.n_learned, self.pairs[0] if self.pairs else None
+        return LossDistribution(LearnedLaw(self.laws[0], pairs, n, self.dim, self.varies))
 
     @property
     def dim(self) -> float:
@@ -192,10 +196,10 @@ class TailSampling(Method[RiskState]):
             found = f"{self.names} of them"
             raise InputError("outputs", found, f"{outputs}, one for each output of g")
         size = float(np.abs(raw).max())
-        if size and not _SIZES[0] < size < _SIZES[1]:
+        if size and not SIZES[0] < size < SIZES[1]:
             raise EvaluationError(
-                f"g has values of size {size:.2g}; expected sizes between {_SIZES[0]:g} and "
-                f"{_SIZES[1]:g}",
+                f"g has values of size {size:.2g}; expected sizes between {SIZES[0]:g} and "
+                f"{SIZES[1]:g}",
                 advice="State losses in another unit of money.",
             )
         scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
@@ -292,7 +296,13 @@ class TailSampling(Method[RiskState]):
             n_inner=1,
             method=self.name,
         )
-        return estimate, replace(state, laws=tuple(laws), pairs=tuple(pairs))
+        return estimate, replace(
+            state,
+            laws=tuple(laws),
+            pairs=tuple(pairs),
+            n_learned=len(raw),
+            varies=not constant[0],
+        )
 
 
 def _expected(state: RiskState) -> Array:

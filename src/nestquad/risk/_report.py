@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from html import escape
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nestquad._checks import shown
 from nestquad._notebook import grid
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
@@ -229,9 +231,15 @@ class RiskReport:
 
     def save(self, path: str | Path, *, command: str | None = None) -> Path:
         """Write the report as one self-contained HTML page; returns the file."""
-        if Path(path).suffix.lower() not in (".html", ".htm"):
-            raise InputError("path", repr(str(path)), "a file name that ends with .html")
-        return write_risk_page(path, self, command)
+        return write_risk_page(page_path(path), self, command)
+
+
+def page_path(path: Any) -> Path:
+    """The file of a page, refused if its name is none."""
+    expected = "a file name that ends with .html"
+    if not isinstance(path, str | PathLike) or Path(path).suffix.lower() not in (".html", ".htm"):
+        raise InputError("path", shown(path), expected)
+    return Path(path)
 
 
 def interval(name: str, one: Estimate) -> tuple[float, float]:
@@ -263,7 +271,11 @@ def scalar(estimate: Estimate, which: Any) -> Estimate:
 def write_risk_page(path: str | Path, report: RiskReport, command: str | None = None) -> Path:
     """Write the page; returns the file. Without the extra ``plot`` it has no figures."""
     sections = [f"<h1>Risk: {escape(report.problem)}</h1>", *_sections(report), footer(command)]
-    return write_page(path, f"Risk: {report.problem}", sections)
+    try:
+        return write_page(path, f"Risk: {report.problem}", sections)
+    except OSError as error:
+        given = f"{str(path)!r}, which cannot be written ({error.strerror})"
+        raise InputError("path", given, "a file in a folder that exists") from error
 
 
 def _sections(report: RiskReport) -> Iterator[str]:

@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.distributions import Empirical
+from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, JointModel, RegressionModel
@@ -291,6 +292,13 @@ class GivenScenarios(Scenarios):
 def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:
     law = problem.outer_law
     listed = isinstance(law, Empirical) or not law.has_transport
+    if isinstance(law, Empirical) and len(np.unique(law.samples[law.weights > 0], axis=0)) < 2:
+        raise InputError(
+            "problem",
+            "a single scenario θ",
+            "at least two different ones",
+            "Its loss is one number, which nq.expectation estimates.",
+        )
     return (GivenScenarios if listed else LawScenarios)(problem, stream)
 
 

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaincinv
 
-from nestquad._checks import generator, listed, shown
+from nestquad._checks import generator, instance, listed, shown
 from nestquad._typing import Array, Indices, RNGLike
 from nestquad.errors import InputError
+from nestquad.methods.nested import NO_VARIATION
 from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._measure import by_kind
+from nestquad.risk._method import SIZES
 from nestquad.risk._report import RiskReport
 from nestquad.risk._targets import Kind, Targets, label
 
-# Bootstrap samples of scenarios, and groups of neighbors whose inner variances are pooled.
-_BOOTSTRAP, _GROUPS = 200, 20
+# Bootstrap samples of scenarios, and groups of neighbors whose inner variances are pooled; that of
+# all scenarios counts in each as much as this number of repeated draws, which know it to a half.
+_BOOTSTRAP, _GROUPS, _POOLED = 200, 20, 8.0
 # Share of noise beyond which the shape of J is hidden.
 _SHOWS = 0.1
 # Scenarios beyond a quantile below which nothing is known of it: at 95 %, three are expected where
 # none was seen.
 _FEWEST, _HITS = 3.0, 20.0
+# Repeated draws below which a bootstrap of scenarios does not show the error of their variance.
+_REPEATS = 20
 
 
 def from_table(
@@ -42,7 +50,8 @@ def from_table(
 
     Means of few draws vary more than J does, so that raw quantiles are too far out. Means are
     moved towards their average until their variance is that of J, which draws of the same scenario
-    reveal. Errors come from a bootstrap of scenarios and from half of that move.
+    reveal; outputs of a sum are moved by their own covariances with it. Errors come from a
+    bootstrap of scenarios and from half of that move.
 
     Parameters
     ----------
@@ -72,26 +81,19 @@ def from_table(
     """
     started = time.perf_counter()
     targets = Targets.of(var, es, exceed)
-    expected = "the name of a column, or several"
+    instance("name", name, str, "a text")
+    expected = "the name of a column, or several different ones"
     columns = [loss] if isinstance(loss, str) else listed("loss", loss, expected)
     if not columns or not all(isinstance(one, str) for one in (scenario, *columns)):
         raise InputError("loss", shown(loss), expected)
+    if len({*columns}) < len(columns):
+        raise InputError("loss", shown(loss), expected)
     group, values = _columns(frame, scenario, columns)
-    table = _Table.of(group, values)
-    total = table.moved.sum(axis=1)
-    value = _values(targets, total)
-    random = generator(rng)
-    n = len(total)
-    drawn = np.empty((len(value), _BOOTSTRAP))
-    shares = np.empty((_BOOTSTRAP, len(value), len(columns)))
-    best = _contributions(targets, table.moved, total)
-    for i in range(_BOOTSTRAP):
-        rows = random.integers(n, size=n)
-        drawn[:, i] = _values(targets, total[rows])
-        shares[i] = _contributions(targets, table.moved[rows], total[rows])
-    raw = _values(targets, table.means.sum(axis=1))
-    parts = [(drawn - value[:, None]) / np.sqrt(_BOOTSTRAP), 0.5 * (raw - value)[:, None]]
-    parts.append(_unseen(targets, value, n)[:, None])
+    table = Table.of(group, values, int(generator(rng).integers(1 << 62)))
+    moved, n = table.moved(), len(table.count)
+    value, best = moved.values(targets), moved.contributions(targets)
+    drawn = [table.moved(weights) for weights in table.resampled()]
+    directions = table.directions(targets, [one.values(targets) for one in drawn])
     fields: dict[str, Any] = {
         "n_evaluations": len(group),
         "n_outer": n,
@@ -100,18 +102,24 @@ def from_table(
         "seconds": time.perf_counter() - started,
     }
     found = Estimate.from_directions(
-        value, np.concatenate(parts, axis=1), problem=name, diagnostics={"notes": []}, **fields
+        value, directions, problem=name, diagnostics={"notes": []}, **fields
     )
     split: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
-    for k, (kind, level) in enumerate(targets.keys):
-        if kind in split:
-            away = (shares[:, k] - best[k]).T / np.sqrt(_BOOTSTRAP)
-            split[kind][level] = Estimate.from_directions(best[k], away, problem=name, **fields)
+    if len(columns) > 1:
+        away = np.stack([one.contributions(targets) for one in drawn], axis=2) - best[:, :, None]
+        for k, (kind, level) in enumerate(targets.keys):
+            if kind in split:
+                # What else is unknown of the sum belongs to outputs as they vary with it.
+                rest = np.linalg.norm(directions[k, _BOOTSTRAP:]) * moved.share
+                parts = np.column_stack([away[k] / np.sqrt(_BOOTSTRAP), rest])
+                split[kind][level] = Estimate.from_directions(
+                    best[k], parts, problem=name, **fields
+                )
     several = len(columns) > 1
     return RiskReport(
         name,
         **by_kind(targets, found),
-        distribution=_distribution(total, table.means.sum(axis=1)),
+        distribution=LossDistribution(table),
         contributions=Contributions(tuple(columns), split["var"], split["es"]) if several else None,
         exposure=None,
         estimate=found,
@@ -120,32 +128,171 @@ def from_table(
     )
 
 
-class _Table:
-    """Means (n, p) of the scenarios, the same moved together, and the share of noise in them."""
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Scenarios of a nested simulation: the law of J that its measures are read from.
 
-    def __init__(self, means: Array, moved: Array, noise: float) -> None:
-        self.means, self.moved, self.noise = means, moved, noise
+    Attributes
+    ----------
+    count, means
+        Inner draws (n,) and mean losses (n, p) by scenario.
+    products
+        Sums (n, p) over inner draws of deviations of an output times that of the sum.
+    part
+        Groups (n,) of neighbors.
+    seed
+        Of the bootstrap.
+    """
+
+    count: Array
+    means: Array
+    products: Array
+    part: Indices
+    seed: int
+    steps: bool = True
 
     @classmethod
-    def of(cls, group: Indices, values: Array) -> _Table:
-        count = np.bincount(group)
+    def of(cls, group: Indices, values: Array, seed: int) -> Table:
+        count = np.bincount(group).astype(float)
         means = np.stack([np.bincount(group, one) / count for one in values.T], axis=1)
-        total, summed = means.sum(axis=1), values.sum(axis=1)
-        squares = np.bincount(group, (summed - total[group]) ** 2)
+        away = values - means[group]
+        summed = away.sum(axis=1)
+        sums = [np.bincount(group, one * summed) for one in away.T]
+        products: Array = np.stack(sums, axis=1).astype(float)
         # Inner variances of neighbors are alike, and of one scenario hardly known.
-        rank = np.argsort(np.argsort(total, kind="stable"), kind="stable")
+        rank = np.argsort(np.argsort(means.sum(axis=1), kind="stable"), kind="stable")
         part = rank * min(_GROUPS, max(1, len(count) // 20)) // len(count)
-        freedom = np.bincount(part, count - 1.0)
-        inner = np.bincount(part, squares) / np.maximum(freedom, 1.0)
-        noise = inner[part] / count
-        seen = float(total.var())
-        left = max(seen - float(noise.mean()), 0.0)
-        factor = (
-            np.sqrt(left / np.maximum(left + noise, 1e-300)) if seen > 0 else np.ones(len(rank))
-        )
-        center = means.mean(axis=0)
-        moved = center + factor[:, None] * (means - center)
-        return cls(means, moved, 1.0 - left / seen if seen > 0 else 0.0)
+        return cls(count, means, products, part, seed)
+
+    @property
+    def varies(self) -> bool:
+        return float(np.ptp(self.means.sum(axis=1))) > 0
+
+    @property
+    def repeats(self) -> int:
+        """Degrees of freedom of the inner variance."""
+        return int((self.count - 1.0).sum())
+
+    def moved(self, weights: Array | None = None, noisier: float = 1.0) -> Moved:
+        """Means as far from their average as J is, where each scenario counts by its weight (n,).
+
+        The noise of the sum is part of its distance M − c from the average, and so is that of an
+        output: given M, noise of output k is n_k / (v + n) (M − c) on average, with n_k the
+        covariance of its noise with that of the sum, n = Σ n_k and v = Var J. Without it, M_k is
+        E[J_k | M], which is nearer to the average than E[J_k | J] by √(v / (v + n)) for the J of
+        the same rank. Outputs add up to c + √(v / (v + n)) (M − c).
+        """
+        w = np.ones(len(self.count)) if weights is None else weights
+        freedom = np.bincount(self.part, w * (self.count - 1.0))
+        if freedom.sum() == 0:  # a resample without repeated draws
+            return self.moved()
+        sums = np.stack([np.bincount(self.part, w * one) for one in self.products.T], axis=1)
+        pooled = _POOLED * sums.sum(axis=0) / freedom.sum()
+        inner = (sums + pooled) / (freedom + _POOLED)[:, None]
+        noise = noisier * inner[self.part] / self.count[:, None]
+        center = w @ self.means / w.sum()
+        away = self.means - center
+        total, noise_total = away.sum(axis=1), np.maximum(noise.sum(axis=1), 0.0)
+        seen, hidden = w @ total**2 / w.sum(), w @ noise_total / w.sum()
+        left = max(float(seen - hidden), 0.0)
+        if left == 0:  # nothing is seen of J, and nothing of how outputs vary with it
+            p = len(center)
+            return Moved(np.tile(center, (len(w), 1)), w, np.full(p, 1.0 / p), 1.0 * (seen > 0))
+        whole = left + noise_total
+        own = away - noise / whole[:, None] * total[:, None]
+        share = (w @ (away * total[:, None]) - w @ noise) / w.sum() / left
+        # Without noise these are the means, to the last bit.
+        outputs = self.means + (own / np.sqrt(left / whole)[:, None] - away)
+        return Moved(outputs, w, share / share.sum(), 1.0 - left / seen)
+
+    def resampled(self) -> Iterator[Array]:
+        """Weights of scenarios in bootstrap samples."""
+        random, n = np.random.default_rng(self.seed), len(self.count)
+        for _ in range(_BOOTSTRAP):
+            yield np.bincount(random.integers(n, size=n), minlength=n).astype(float)
+
+    def directions(self, targets: Targets, drawn: list[Array]) -> Array:
+        """Errors (k, ·) of measures: bootstrap samples first, then what they do not show."""
+        value, n = self.values(targets), len(self.count)
+        raw = Moved(self.means, np.ones(n), np.ones(1), 0.0)
+        parts = [(np.stack(drawn, axis=1) - value[:, None]) / np.sqrt(_BOOTSTRAP)]
+        rest = [0.5 * (raw.values(targets) - value), _unseen(targets, value, raw, n)]
+        if self.repeats < _REPEATS:
+            # Ends of the 95 % interval of a variance with so many degrees of freedom.
+            half = 0.5 * self.repeats
+            ends = [self.moved(noisier=half / gammaincinv(half, p)) for p in (0.025, 0.975)]
+            rest.append(0.5 * np.max([np.abs(one.values(targets) - value) for one in ends], axis=0))
+        if not self.varies:
+            bounded = np.array([kind == "exceed" for kind, _ in targets.keys])
+            rest.append(np.where(bounded, 0.0, np.inf))
+        return np.column_stack([*parts, *rest])
+
+    # The law of J.
+
+    def values(self, targets: Targets) -> Array:
+        return self.moved().values(targets)
+
+    def errors(self, targets: Targets) -> Array:
+        drawn = [self.moved(weights).values(targets) for weights in self.resampled()]
+        return np.asarray(np.linalg.norm(self.directions(targets, drawn), axis=1))
+
+    def inverse(self, p: Array) -> Array:
+        j, cumulative = self.moved().ordered
+        return j[np.searchsorted(cumulative, p - _ROUNDING)]
+
+
+# Sums of shares are below a level by rounding, and a quantile would be the next scenario.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """Outputs (n, p) of weighted scenarios, regression of outputs on J, share of noise in means."""
+
+    outputs: Array
+    weights: Array
+    share: Array
+    noise: float
+
+    @cached_property
+    def order(self) -> Indices:
+        return np.argsort(self.outputs.sum(axis=1), kind="stable")
+
+    @cached_property
+    def ordered(self) -> tuple[Array, Array]:
+        """J in increasing order, and P(J ≤ ·)."""
+        j, w = self.outputs.sum(axis=1)[self.order], self.weights[self.order]
+        return j, np.cumsum(w) / w.sum()
+
+    def values(self, targets: Targets) -> Array:
+        j, cumulative = self.ordered
+        w = self.weights[self.order]
+        out = np.empty(len(targets.keys))
+        for i, (kind, level) in enumerate(targets.keys):
+            if kind == "exceed":
+                at = int(np.searchsorted(j, level, "right"))
+                out[i] = 1.0 - cumulative[at - 1] if at else 1.0
+                continue
+            at = int(np.searchsorted(cumulative, level - _ROUNDING))
+            q = float(j[at])
+            beyond = w[at + 1 :] @ (j[at + 1 :] - q) / w.sum() if kind == "es" else 0.0
+            out[i] = q + beyond / (1.0 - level)
+        return out
+
+    def contributions(self, targets: Targets) -> Array:
+        """Means (k, p) of the outputs near a quantile or beyond it, that add up to the measure."""
+        values, out = self.values(targets), np.zeros((len(targets.keys), self.outputs.shape[1]))
+        outputs, w = self.outputs[self.order], self.weights[self.order]
+        cumulative = self.ordered[1]
+        for i, (kind, level) in enumerate(targets.keys):
+            if kind == "exceed":
+                continue
+            near = max(5.0 / len(w), 0.25 * (1.0 - level))
+            rows = np.abs(cumulative - level) <= near if kind == "var" else cumulative > level
+            chosen = np.where(rows, w, 0.0) if (w * rows).any() else 1.0 * (cumulative >= 1.0)
+            mean = chosen @ outputs / chosen.sum()
+            out[i] = mean + (values[i] - mean.sum()) * self.share
+        return out
 
 
 def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Array]:
@@ -157,16 +304,27 @@ def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Arr
         if column not in there:
             names = ", ".join(map(repr, there)) or "none"
             raise InputError("frame", f"no column {column!r}", f"one of its columns: {names}")
-    lengths = {column: len(frame[column]) for column in (scenario, *losses)}
+        if there.count(column) > 1:
+            raise InputError("frame", f"{there.count(column)} columns {column!r}", "one of a name")
+    labels, *columns = (_column(frame, name) for name in (scenario, *losses))
+    lengths = {name: len(one) for name, one in zip(losses, columns, strict=True)}
+    lengths[scenario] = len(labels)
     if len({*lengths.values()}) > 1 or 0 in lengths.values():
         raise InputError("frame", f"columns of lengths {lengths}", "columns of one length, not 0")
-    labels = np.asarray(frame[scenario])
-    missing = [one is None or one != one for one in labels.tolist()]  # NaN is not itself
-    if any(missing):
-        row = missing.index(True)
-        raise InputError("scenario", f"nothing in row {row}", "a scenario for each row")
+    numbers: dict[Any, int] = {}
+    for row, one in enumerate(labels.tolist()):
+        if _missing(one):
+            raise InputError("scenario", f"nothing in row {row}", "a scenario for each row")
+        try:
+            numbers.setdefault(one, len(numbers))
+        except TypeError as error:
+            expected = "numbers or words"
+            raise InputError("scenario", f"{shown(one)} in row {row}", expected) from error
+    group = np.array([numbers[one] for one in labels.tolist()])
     try:
-        values = np.stack([np.asarray(frame[one], dtype=float) for one in losses], axis=1)
+        if any(one.dtype.kind in "cmM" for one in columns):
+            raise TypeError
+        values = np.stack([one.astype(float) for one in columns], axis=1)
     except (TypeError, ValueError) as error:
         raise InputError("loss", f"columns {losses}", "numbers, one for each row") from error
     if not np.isfinite(values).all():
@@ -174,7 +332,11 @@ def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Arr
         raise InputError(
             "loss", f"a value that is not finite in row {row}", "finite numbers", "Drop such rows."
         )
-    _, group = np.unique(labels, return_inverse=True)
+    size = float(np.abs(values).max())
+    if size and not SIZES[0] < size < SIZES[1]:
+        expected = f"sizes between {SIZES[0]:g} and {SIZES[1]:g}"
+        advice = "State losses in another unit of money."
+        raise InputError("loss", f"values of size {size:.2g}", expected, advice)
     count = np.bincount(group)
     if len(count) < 20 or count.max() < 2:
         raise InputError(
@@ -186,64 +348,60 @@ def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Arr
     return group, values
 
 
-def _values(targets: Targets, j: Array) -> Array:
-    out = []
-    for kind, level in targets.keys:
-        if kind == "exceed":
-            out.append(float((j > level).mean()))
-            continue
-        q = float(np.quantile(j, level))
-        rest = float(np.maximum(j - q, 0.0).mean()) / (1.0 - level)
-        out.append(q if kind == "var" else q + rest)
-    return np.array(out)
+def _column(frame: Any, name: str) -> np.ndarray[Any, Any]:
+    expected = "a column with one cell for each row"
+    try:
+        found = np.asarray(frame[name])
+    except (TypeError, ValueError, LookupError) as error:
+        raise InputError("frame", f"a {type(frame).__name__}", "a table of columns") from error
+    if found.ndim != 1:
+        raise InputError("frame", f"a column {name!r} of shape {found.shape}", expected)
+    return found
 
 
-def _contributions(targets: Targets, parts: Array, j: Array) -> Array:
-    """Means (k, p) of the outputs near a quantile or beyond it, that add up to the measure."""
-    order = np.argsort(j, kind="stable")
-    n, out = len(j), np.zeros((len(targets.keys), parts.shape[1]))
-    for i, (kind, level) in enumerate(targets.keys):
-        if kind == "exceed":
-            continue
-        at = int(level * (n - 1))
-        near = max(5, round(0.25 * (1.0 - level) * n))
-        rows = order[max(at - near, 0) : at + near + 1] if kind == "var" else order[at + 1 :]
-        mean = parts[rows].mean(axis=0) if len(rows) else parts[order[-1]]
-        measure = _values(Targets(((kind, level),)), j)[0]
-        out[i] = mean + (measure - mean.sum()) / len(mean)
-    return out
+def _missing(one: Any) -> bool:
+    try:
+        return one is None or one == "" or bool(one != one)  # NaN is not itself
+    except (TypeError, ValueError):  # nor does pandas' NA say
+        return True
 
 
-def _unseen(targets: Targets, value: Array, n: int) -> Array:
-    """Errors (k,) where too few scenarios are beyond a level to know it."""
+def _unseen(targets: Targets, value: Array, raw: Moved, n: int) -> Array:
+    """Errors (k,) where too few scenarios are on one side of a level to know it."""
+    j = raw.ordered[0]
     out = np.zeros(len(value))
     for i, (kind, level) in enumerate(targets.keys):
-        if kind == "exceed" and value[i] * n < _HITS:
-            out[i] = np.sqrt(value[i] * n + 3.0) / n
-        elif kind != "exceed" and (1.0 - level) * n < _FEWEST:
+        if kind == "exceed":
+            hits = min(value[i], 1.0 - value[i]) * n
+            out[i] = np.sqrt(hits + 3.0) / n if hits < _HITS else 0.0
+        elif (1.0 - level) * n < _FEWEST:
             out[i] = np.inf
+        elif kind == "es" and not j[-1] > np.quantile(j, level, method="inverted_cdf"):
+            # Three of n scenarios may have larger losses, by no less than losses differ.
+            out[i] = 3.0 / n * (j[-1] - j[0]) / (1.0 - level)
     return out
 
 
-def _distribution(moved: Array, raw: Array) -> LossDistribution:
-    at = np.unique(np.quantile(moved, np.linspace(0.0, 1.0, min(len(moved), 300))))
-    p, other = (np.searchsorted(np.sort(one), at, "right") / len(one) for one in (moved, raw))
-    error = np.hypot(np.sqrt(p * (1.0 - p) * len(moved) + 3.0) / len(moved), 0.5 * (p - other))
-    return LossDistribution(at, p, error)
-
-
-def _notes(targets: Targets, table: _Table, n: int) -> list[str]:
-    notes = [f"noise of the inner draws is {table.noise:.0%} of the variance of scenario means"]
+def _notes(targets: Targets, table: Table, n: int) -> list[str]:
+    noise = table.moved().noise
+    notes = [f"noise of the inner draws is {noise:.0%} of the variance of scenario means"]
+    if not table.varies:
+        notes.append(NO_VARIATION)
+    if table.repeats < _REPEATS:
+        notes.append(
+            f"few repeated draws ({table.repeats}) tell little of the noise of x, and intervals "
+            "are wide: a second draw in more scenarios would help most"
+        )
     away = table.means.sum(axis=1) - table.means.sum() / len(table.means)
     skew = float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
     # Means of k draws have a skewness that the move keeps, and J another: it shows beside noise.
-    if table.noise > _SHOWS and abs(skew) > 1.0:
+    if noise > _SHOWS and abs(skew) > 1.0:
         notes.append(
             f"scenario means are skewed ({skew:.1f}), and noise hides the shape of the tail of J: "
             "quantiles are too near the mean, by more than the intervals say; more inner draws for "
             "each scenario would help"
         )
-    if table.noise > 0.5:
+    if noise > 0.5:
         notes.append("more inner draws for each scenario would help most")
     for kind, level in targets.keys:
         if kind in ("var", "es") and (1.0 - level) * n < _FEWEST:

@@ -130,7 +130,7 @@ class Targets:
         return out
 
     def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
-        """Errors (k,) where few of n scenarios are beyond a level, or none.
+        """Errors (k,) where few of n scenarios are on one side of a level, or none.
 
         The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
         counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
@@ -141,12 +141,15 @@ class Targets:
             if kind in ("ee", "ene"):
                 continue
             c = level if kind == "exceed" else float(law.quantile(level, slice(0, 1))[0])
-            probability = max(float(law.survival(c, slice(0, 1))[0]), 0.0)
+            probability = float(np.clip(law.survival(c, slice(0, 1))[0], 0.0, 1.0))
+            beyond = np.interp(pairs.s, law.s, law.m) > c
+            below = probability > 0.5 and kind != "es"
+            if below:
+                probability, beyond = 1.0 - probability, ~beyond
             if probability * n >= _HITS:
                 continue
-            beyond = np.interp(pairs.s, law.s, law.m) > c
             few = kind == "exceed" and beyond.sum() < _HITS
-            share = 1.0 if few else law.undecided(c)
+            share = 1.0 if few else law.undecided(c, below)
             out[i] = np.sqrt(share * (probability * n + 3.0)) / n
             if kind == "es":
                 out[i] *= (values[i] - c) / (1.0 - level)
@@ -180,8 +183,15 @@ _NEAR = 0.15
 
 def _of_quantile(error: float, law: CorrectedLaw, c: float) -> float:
     """Error of a quantile c from that of P(J > c); without a density there, it may be anywhere."""
-    density = float(law.density(c, slice(0, 1))[0])
-    return 0.0 if error == 0 else error / density if density > 1e-100 * error else np.inf
+    if error == 0:
+        return 0.0
+    best = slice(0, 1)
+    if law.atoms:  # the other scenarios that an interval of two standard errors reaches
+        p = 1.0 - float(law.survival(c, best)[0]) + 2.0 * np.array([-error, error])
+        ends = [law.quantile(float(one), best)[0] for one in np.clip(p, 1e-9, 1.0 - 1e-9)]
+        return 0.5 * max(abs(float(end) - c) for end in ends)
+    density = float(law.density(c, best)[0])
+    return error / density if density > 1e-100 * error else np.inf
 
 
 def label(kind: Kind, level: float) -> str:
