@@ -17,6 +17,7 @@ from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._learned import Learned, Population, learn
+from nestquad.design._proposal import NEAR_DRAWS
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.estimate import check_limits, estimate
@@ -31,6 +32,8 @@ SIMULATIONS = 2**16
 # eighth of the budget shows a bias.
 N_INNER, _PILOT = 16, 0.125
 _FEWEST_PILOT = 512
+# Of the budget, for data whose posterior the draws miss.
+_RESERVE = 1.0 / 16.0
 _LOW_SAMPLE_SIZE = 0.1
 _FEWEST_DATA = 16  # that can tell whether routes disagree: blocks of two
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
@@ -159,6 +162,22 @@ def check_simulations(simulations: int | None) -> int:
     return int(value)
 
 
+@dataclass(frozen=True)
+class _Repair:
+    """What other draws change where the draws of the proposal missed the posterior.
+
+    `share` of such data, `change` of the gain and of KL(posterior ‖ q) in all (`total`), nats in
+    `doubt`, and the variance and the likelihoods of all that.
+    """
+
+    share: float = 0.0
+    change: float = 0.0
+    total: float = 0.0
+    doubt: float = 0.0
+    variance: float = 0.0
+    n_evaluations: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class _Run:
     """One estimation with proposals that are learned."""
@@ -190,10 +209,12 @@ class _Run:
         return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
     def estimated(self) -> Gain:
-        problem, spent, each = self.population.problem(), self.learned.n_pairs, self.learned.each
-        room = None if self.budget is None else (self.budget - spent) // each
+        problem, spent, each = self.population.problem(), 0, self.learned.each
+        room = None if self.budget is None else (self.budget - len(self.learned.at_truth)) // each
+        if room is not None:  # each datum costs a likelihood at the θ that made it
+            room = int(room * (1.0 - _RESERVE) * N_INNER / (N_INNER + 1))
         if room is not None and room < 2 * N_INNER:
-            least = 2 * N_INNER * each + spent
+            least = 40 * each + len(self.learned.at_truth)
             raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
         adaptive = self.tol is not None or self.rtol is not None or room is None
         pilot, n_inner = None, N_INNER
@@ -293,11 +314,19 @@ class _Run:
         else:
             value = float(mix @ base) + float(found.value)
             variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
+        spent += max(len(self.learned.at_truth), found.n_outer)  # workers keep theirs
+        repair = self._repaired(found, mix, spent)
+        value, variance, spent = (
+            value + repair.change,
+            variance + repair.variance,
+            spent + repair.n_evaluations,
+        )
         # KL(posterior ‖ q) has a long tail over data, which their rarity shows in part. Of one with
         # index α, a share of T^(1/α − 1) of the mean is beyond the largest of T values; what is
         # below has its spread in the covariance. Simulated data are a sample themselves.
         assert routes.sample is not None
-        variance += (float(answers[3]) * found.n_outer ** (1.0 / _TAIL_INDEX - 1.0)) ** 2
+        tail = float(answers[3]) + repair.total
+        variance += (tail * found.n_outer ** (1.0 / _TAIL_INDEX - 1.0)) ** 2
         variance += float(np.var(routes.sample.f[:, 3])) / self.n_base
         notes: list[str] = []
         warned = list(found.warnings)
@@ -322,6 +351,13 @@ class _Run:
         # Of the nested part, which is small, a wide bar says little about the sum.
         wide = NORMAL_95 * std_error > 0.1 * abs(value)
         status = "done" if status == "unreliable" and not wide else status
+        if repair.doubt > 0.1 * abs(value):
+            status = "unreliable"
+            notes.append(
+                f"at {100 * repair.share:.2g} % of the data the parameters behind them outweigh "
+                "all draws: the proposal misses their posteriors, and the gain there is uncertain; "
+                "a larger budget or more simulations would help"
+            )
         if asked := self.goal(value):
             met = NORMAL_95 * std_error <= 1.0001 * asked
             status = "converged" if met else "limit" if status == "converged" else status
@@ -355,11 +391,46 @@ class _Run:
                 "effective_sample_size": size,
                 "routes": both,
                 "share_of_route_b": share,
+                "missed": repair.share,
                 "error_inner": found.diagnostics.get("error_inner"),
                 "error_outer": found.diagnostics.get("error_outer"),
                 "error_simulations": float(np.sqrt(mix @ base_covariance @ mix)),
                 "notes": notes,
             },
+        )
+
+    def _repaired(self, found: Estimate, mix: Array, spent: int) -> _Repair:
+        """Data at which the draws missed the posterior get others, near the θ that made them."""
+        sample, learned = found.sample, self.learned
+        assert sample is not None
+        gaps = learned.missed(sample.j, found.n_inner)
+        rows = np.flatnonzero(gaps > np.log(2.0))
+        t, n = len(gaps), len(rows)
+        if n == 0:
+            return _Repair()
+        each = NEAR_DRAWS * learned.each
+        # Without a budget, no more than the estimate has cost.
+        left = found.n_evaluations if self.budget is None else self.budget - spent
+        some = rows[: max(left // each, 0)]
+        weights = sample.theta[:, -1]
+        if len(some) == 0:
+            doubt = float((weights * gaps)[rows].sum() / t)
+            return _Repair(share=n / t, doubt=doubt, variance=(doubt / NORMAL_95) ** 2)
+        f, doubts = learned.resolved(sample.theta[some])
+        change = (f[:, :2] - sample.f[some, :2]) @ mix
+        doubt = float((weights[some] * doubts).mean() * n / t)
+        # Which data were missed, and which of them were looked at, is chance.
+        mean, spread = float(change.mean()), float(change.var())
+        if len(some) == 1:
+            spread = mean**2
+        chance = (n / t) ** 2 * spread / len(some) + (mean**2 + spread) * n / t**2
+        return _Repair(
+            share=n / t,
+            change=mean * n / t,
+            total=float((f[:, 3] - sample.f[some, 3]).mean()) * n / t,
+            doubt=doubt,
+            variance=chance + (doubt / NORMAL_95) ** 2,
+            n_evaluations=len(some) * each,
         )
 
     def _diagnostics(self) -> dict[str, Any]:

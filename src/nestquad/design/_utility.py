@@ -118,9 +118,17 @@ def _expected(
         raise InputError("log_prob", "None", "a likelihood", "Only eig has a bound without one.")
     budget = check_limits(budget, tol, rtol, max_seconds)
     started, stream = time.perf_counter(), Stream.from_rng(rng)
-    learned = learn(
-        replace(experiment, target=None), design, check_simulations(simulations), stream
-    )
+    n_simulations = check_simulations(simulations)
+    learned = learn(replace(experiment, target=None), design, n_simulations, stream)
+    # Each datum is a simulation, and costs a likelihood at the θ that made it.
+    most, room = n_simulations - learned.n_fit, None
+    n_inner = N_INNER if tol is None and rtol is None else None
+    if budget is not None:
+        room = (budget - len(learned.at_truth)) * N_INNER // (N_INNER + 1)
+        if n_inner is not None:
+            n_inner = max(N_INNER, -(-room // most))
+    if n_inner is None:
+        room = min(room or 2 * N_INNER * most, 2 * N_INNER * most)
 
     def g(x: Array, rows: Array) -> Array:
         ((latent, log_w, _, _),) = learned.weighted(x, rows)
@@ -138,11 +146,11 @@ def _expected(
     problem = NestedExpectation(learned.outer(), learned.inner, g, answers, combine, name=name)
     found = estimate(
         problem,
-        budget=None if budget is None else budget - learned.n_pairs,
+        budget=room,
         tol=tol,
         rtol=rtol,
         max_seconds=max_seconds,
-        method=NQMC(n_inner=N_INNER if tol is None and rtol is None else None, jackknife=True),
+        method=NQMC(n_inner=n_inner, jackknife=True),
         rng=stream.child(4, 0),
         executor=executor,
         progress=progress,
@@ -151,7 +159,7 @@ def _expected(
     assert sample is not None
     return Gain.of(
         found,
-        n_evaluations=found.n_evaluations + learned.n_pairs,
+        n_evaluations=found.n_evaluations + max(len(learned.at_truth), found.n_outer),
         method="importance",
         seconds=time.perf_counter() - started,
         sample=replace(sample, f=sample.f[:, :1], weights=sample.weights[:, :1]),
