@@ -64,7 +64,7 @@ class DesignComparison:
     @property
     def bounds_only(self) -> bool:
         """Whether the values are lower bounds, from a simulator without likelihood."""
-        return all(est.status == LOWER_BOUND for est in self.estimates)
+        return all(est.method == LOWER_BOUND for est in self.estimates)
 
     @property
     def best(self) -> int:

@@ -61,13 +61,13 @@ class Gain(Estimate):
     def summary(self) -> str:
         """Value ± half-width of the 95 % interval; a lower bound is called one."""
         text = super().summary
-        return f"at least {text}" if self.status == LOWER_BOUND else text
+        return f"at least {text}" if self.method == LOWER_BOUND else text
 
     def __str__(self) -> str:
         return super().__str__().replace(" evaluations ", " likelihoods ", 1)
 
     def _repr_html_(self) -> str:
-        name = "lower bound" if self.status == LOWER_BOUND else "value"
+        name = "lower bound" if self.method == LOWER_BOUND else "value"
         text = super()._repr_html_().replace(">value<", f">{name}<", 1)
         return text.replace(">evaluations of g<", ">likelihoods<", 1)
 
@@ -114,7 +114,8 @@ def eig(
         An `Estimate` whose `diagnostics` have ``lower_bound`` and its standard error, the
         ``effective_sample_size`` of the inner draws as a share, ``components`` of the proposal,
         ``simulations``, and ``routes``, the two ways to the same number. An experiment without
-        `log_prob` gets the lower bound itself, with the status ``"lower bound"``.
+        `log_prob` gets the lower bound itself, with the status ``"lower bound"``; so does one whose
+        time ended before any likelihood, with the status ``"time"``.
 
     Examples
     --------
@@ -142,14 +143,31 @@ def eig(
             "one of them",
             "For instance budget=10_000, tol=0.01 or max_seconds=10.",
         )
-    learned = learn(experiment, design, n_simulations, Stream.from_rng(rng))
-    run = _Run(learned, n_simulations, started, budget, tol, rtol, max_seconds, executor, progress)
+    if experiment.certain:
+        return nothing_to_learn(experiment)
+    learned = learn(experiment, design, n_simulations, Stream.from_rng(rng), max_seconds)
+    run = _Run(learned, started, budget, tol, rtol, max_seconds, executor, progress)
     if experiment.log_prob is None:
         return run.bound()
     found = run.estimated()
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=2)
     return found
+
+
+def nothing_to_learn(experiment: Experiment) -> Gain:
+    """The answer where the prior is certain: nothing is gained."""
+    note = "all samples of the prior are the same: there is nothing to learn"
+    return Gain(
+        value=0.0,
+        std_error=0.0,
+        n_evaluations=0,
+        n_outer=1,
+        n_inner=1,
+        method="exact",
+        problem=experiment.name or "information gain",
+        diagnostics={"notes": [note]},
+    )
 
 
 def check_simulations(simulations: int | None) -> int:
@@ -183,7 +201,6 @@ class _Run:
     """One estimation with proposals that are learned."""
 
     learned: Learned
-    simulations: int
     started: float
     budget: int | None
     tol: float | None
@@ -195,7 +212,7 @@ class _Run:
     @cached_property
     def n_base(self) -> int:
         """Simulations for E[log q]: a power of two, as Sobol points are best in those."""
-        n, law = self.simulations - self.learned.n_fit, self.learned.experiment.prior_law
+        n, law = self.learned.simulations - self.learned.n_fit, self.learned.experiment.prior_law
         if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
             n = min(n, max(2**24 // len(law.samples), 512))
         return 1 << (n.bit_length() - 1)
@@ -222,6 +239,8 @@ class _Run:
             # Towards a tolerance the budget is a limit, perhaps a remote one.
             size = max(0 if adaptive else int((room or 0) * _PILOT), _FEWEST_PILOT)
             pilot = self._nested(problem, 1, N_INNER, size if room is None else min(room, size))
+            if pilot is None:
+                return self.bound("time")
             spent += pilot.n_evaluations * each
             if room is not None:
                 room -= pilot.n_evaluations
@@ -230,6 +249,8 @@ class _Run:
                     return self._assembled(pilot, pilot, self._share(pilot), spent)
         if not adaptive:
             found = self._nested(problem, 0, n_inner, room)
+            if found is None:
+                return self.bound("time") if pilot is None else self._late(pilot, spent)
             spent += found.n_evaluations * each
             return self._assembled(found, found, self._share(found), spent)
         assert pilot is not None
@@ -246,8 +267,11 @@ class _Run:
             room = enough if room is None else min(room, enough)
         # Errors add up by squares; a tenth of the tolerance is the least to aim at.
         goal = float(np.sqrt(max(asked**2 - spare**2, 0.01 * asked**2)))
+        answer = None
         while True:
             found = self._nested(combined, 0, None, room, goal or None)
+            if found is None:
+                return answer or self._late(pilot, spent)
             spent += found.n_evaluations * each
             answer = self._assembled(found, pilot, share, spent)
             room = None if room is None else room - found.n_evaluations
@@ -269,11 +293,11 @@ class _Run:
         n_inner: int | None,
         budget: int | None,
         tol: float | None = None,
-    ) -> Estimate:
+    ) -> Estimate | None:
+        """An estimate, or None if time ran out before there was one."""
         left = None
         if self.max_seconds is not None:
             left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
-        advice = "Raise max_seconds=, or lower simulations=."
         try:
             found = estimate(
                 problem,
@@ -285,11 +309,13 @@ class _Run:
                 progress=self.progress,
                 max_seconds=left,
             )
-        except OutOfTimeError as error:
-            raise OutOfTimeError("time ran out before any likelihood", advice=advice) from error
-        if found.sample is None:
-            raise OutOfTimeError("time ran out after a few likelihoods", advice=advice)
-        return found
+        except OutOfTimeError:
+            return None
+        return None if found.sample is None else found
+
+    def _late(self, pilot: Estimate, spent: int) -> Gain:
+        """The answer of a pilot, after which time ran out."""
+        return replace(self._assembled(pilot, pilot, self._share(pilot), spent), status="time")
 
     def _share(self, found: Estimate) -> float:
         """Share of route B in the answer of least variance."""
@@ -314,7 +340,7 @@ class _Run:
         else:
             value = float(mix @ base) + float(found.value)
             variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
-        spent += max(len(self.learned.at_truth), found.n_outer)  # workers keep theirs
+        spent += self.learned.n_truths(found)
         repair = self._repaired(found, mix, spent)
         value, variance, spent = (
             value + repair.change,
@@ -442,10 +468,11 @@ class _Run:
             "simulations": self.learned.n_fit + self.n_base,
         }
 
-    def bound(self) -> Gain:
-        """The lower bound of a simulator without likelihood."""
+    def bound(self, status: str = LOWER_BOUND) -> Gain:
+        """The lower bound of a simulator without likelihood, or without time for one."""
+        without = "log_prob" if status == LOWER_BOUND else "time for likelihoods"
         note = (
-            "a lower bound of the gain (Barber and Agakov): without log_prob nothing is known "
+            f"a lower bound of the gain (Barber and Agakov): without {without} nothing is known "
             "about the distance; the interval is that of the bound"
         )
         value, error = self.population.base[2], np.sqrt(self.population.covariance[2, 2])
@@ -453,11 +480,11 @@ class _Run:
             common=self.population.means[:, 2],
             value=float(value),
             std_error=float(error),
-            n_evaluations=0,
+            n_evaluations=len(self.learned.at_truth),
             n_outer=self.n_base,
             n_inner=1,
             method=LOWER_BOUND,
-            status=LOWER_BOUND,
+            status=status,
             seconds=time.perf_counter() - self.started,
             problem=self.learned.experiment.name or "information gain",
             diagnostics={**self._diagnostics(), "notes": [note]},

@@ -13,6 +13,7 @@ that about all of them less that about the others when these are known.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,11 +29,14 @@ from nestquad.distributions import Empirical, Law, Transport
 from nestquad.errors import EvaluationError
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95
+from nestquad.result import NORMAL_95, Estimate
 
 _PAIRS = 32  # at which the user's functions are checked before the budget is spent
 _BLOCKS = 16  # of a Sobol sequence, whose means show the error of simulated averages
 _DRAWS = 4  # of q at each simulated y, for its entropy: the spread over y counts more
+# Simulations that show what one costs, its part of a fit included, and the share of the time for
+# all of them: fits of several sizes, the averages and the likelihoods need the rest.
+_FEWEST, _SHARE = 256, 0.25
 _LARGEST = 300.0  # log weights are cut there: squares stay below the largest number
 
 
@@ -81,6 +85,7 @@ class Learned:
     stream: Stream
     n_y: int
     n_fit: int
+    simulations: int
 
     @property
     def each(self) -> int:
@@ -95,18 +100,27 @@ class Learned:
         """Latent coordinates that are data of a block, (T, ·)."""
         return latent[:, list(self.targets)] if block.sign < 0 else latent[:, :0]
 
+    def n_truths(self, found: Estimate) -> int:
+        """Likelihoods at the θ behind the data; workers in other processes keep theirs."""
+        here = len(self.at_truth)
+        return here if here > _PAIRS else here + found.n_outer
+
     @property
     def n_latent(self) -> int:
         return len(self.blocks[0].own)
 
     def outer(self) -> Law:
         """The law of simulated experiments: (latent θ, y, log prior − log s at θ by block)."""
-        simulated = Once(lambda u: self.rows(*self.experiment.simulated(u, self.design)))
 
         def fn(u: Array) -> Array:
-            return simulated(u.reshape(-1, u.shape[-1])).reshape(*u.shape[:-1], -1)
+            return self.simulated(u.reshape(-1, u.shape[-1])).reshape(*u.shape[:-1], -1)
 
         return Transport(fn, dim=self.experiment.dim)
+
+    @cached_property
+    def simulated(self) -> Once:
+        """Rows of `outer` from rows of uniforms."""
+        return Once(lambda u: self.rows(*self.experiment.simulated(u, self.design)))
 
     @cached_property
     def at_truth(self) -> Once:
@@ -282,8 +296,18 @@ def student(n: int) -> float:
     return float(stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
 
 
-def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream) -> Learned:
-    """Simulate, and fit the proposals; a few likelihoods find their size."""
+def learn(
+    experiment: Experiment,
+    design: Any,
+    simulations: int,
+    stream: Stream,
+    max_seconds: float | None = None,
+) -> Learned:
+    """Simulate, and fit the proposals; a few likelihoods check the user's function.
+
+    With a time, simulations are as many as a first fit says, and it ends after half of it.
+    """
+    started, until = time.perf_counter(), np.inf
     targets: tuple[int, ...] = ()
     if experiment.targets is not None:
         experiment, targets = experiment.split
@@ -301,27 +325,35 @@ def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream)
         latent, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return latent[:n], y[:n]
 
+    def pairs_of(own: tuple[int, ...], known: tuple[int, ...], n: int) -> tuple[Array, Array]:
+        latent, y = simulated(n)
+        if prior is not None:
+            return experiment.theta(latent), y
+        return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
+
     def block(own: tuple[int, ...], known: tuple[int, ...], sign: float) -> tuple[Block, int]:
         def pairs(n: int) -> tuple[Array, Array]:
-            latent, y = simulated(n)
-            if prior is not None:
-                return experiment.theta(latent), y
-            return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
+            return pairs_of(own, known, n)
 
-        proposal, n = fit_proposal(pairs, simulations // 2, law, own)
+        proposal, n = fit_proposal(pairs, simulations // 2, law, own, until)
         return Block(proposal, own, sign), n
 
     n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
     everything = tuple(range(law.base_dim))
+    if max_seconds is not None:
+        fit_proposal(lambda n: pairs_of(everything, (), n), _FEWEST, law, everything, 0.0)
+        each = (time.perf_counter() - started) / _FEWEST
+        simulations = max(2 * _FEWEST, int(min(simulations, _SHARE * max_seconds / each)))
+        until = started + 0.5 * max_seconds
     if experiment.log_prob is None:
         whole, n_fit = block(targets or everything, (), 1.0)
-        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit)
+        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit, simulations)
     whole, n_fit = block(everything, (), 1.0)
     blocks = [whole]
     if targets:
         rest, more = block(tuple(i for i in everything if i not in targets), targets, -1.0)
         blocks.append(rest)
         n_fit = max(n_fit, more)
-    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit)
+    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit, simulations)
     found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
     return found

@@ -7,6 +7,7 @@ on y, is q(θ | y). Draws come from a wider law: components stretched, and a sha
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -433,18 +434,18 @@ def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
 
 
 def fit_proposal(
-    simulations: Simulations, most: int, law: Law, own: tuple[int, ...]
+    simulations: Simulations, most: int, law: Law, own: tuple[int, ...], until: float = np.inf
 ) -> tuple[Proposal, int]:
-    """A proposal from at most that many simulations, and their number.
+    """A proposal from at most that many simulations, and their number; the best at a time `until`.
 
     Components double while held-out data gain by it, and simulations with them. A quarter of the
     simulations is held out. Where the prior has a heavy tail, so does the choice of coordinates.
     """
     if isinstance(law, Empirical):
-        return _grown(simulations, most, law)
-    found, n = _grown(simulations, most, None)
+        return _grown(simulations, most, law, until)
+    found, n = _grown(simulations, most, None, until)
     if (parameters := Parameters.heavy(law, own)) is not None:
-        other, more = _grown(simulations, most, parameters)
+        other, more = _grown(simulations, most, parameters, until)
         n = max(n, more)
         if other.score > found.score:
             found = other
@@ -452,12 +453,15 @@ def fit_proposal(
 
 
 def _grown(
-    simulations: Simulations, most: int, prior: Empirical | Parameters | None
+    simulations: Simulations,
+    most: int,
+    prior: Empirical | Parameters | None,
+    until: float,
 ) -> tuple[Proposal, int]:
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
     start = found
-    while 2 * tried <= MOST_COMPONENTS:
+    while 2 * tried <= MOST_COMPONENTS and time.perf_counter() < until:
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:

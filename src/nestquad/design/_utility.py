@@ -13,7 +13,7 @@ import numpy as np
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import N_INNER, Gain, check_simulations
+from nestquad.design._gain import N_INNER, Gain, check_simulations, nothing_to_learn
 from nestquad.design._learned import learn
 from nestquad.errors import InputError
 from nestquad.estimate import check_limits, estimate
@@ -119,9 +119,13 @@ def _expected(
     budget = check_limits(budget, tol, rtol, max_seconds)
     started, stream = time.perf_counter(), Stream.from_rng(rng)
     n_simulations = check_simulations(simulations)
-    learned = learn(replace(experiment, target=None), design, n_simulations, stream)
-    # Each datum is a simulation, and costs a likelihood at the θ that made it.
-    most, room = n_simulations - learned.n_fit, None
+    if experiment.certain:
+        return nothing_to_learn(experiment)
+    whole = replace(experiment, target=None)
+    learned = learn(whole, design, n_simulations, stream, max_seconds)
+    # Each datum is a simulation, and costs a likelihood at the θ that made it. One more simulation
+    # shows the form of data.
+    most, room = learned.simulations - learned.n_fit - 1, None
     n_inner = N_INNER if tol is None and rtol is None else None
     if budget is not None:
         room = (budget - len(learned.at_truth)) * N_INNER // (N_INNER + 1)
@@ -149,7 +153,9 @@ def _expected(
         budget=room,
         tol=tol,
         rtol=rtol,
-        max_seconds=max_seconds,
+        max_seconds=None
+        if max_seconds is None
+        else max(max_seconds - (time.perf_counter() - started), 1e-3),
         method=NQMC(n_inner=n_inner, jackknife=True),
         rng=stream.child(4, 0),
         executor=executor,
@@ -159,14 +165,14 @@ def _expected(
     assert sample is not None
     return Gain.of(
         found,
-        n_evaluations=found.n_evaluations + max(len(learned.at_truth), found.n_outer),
+        n_evaluations=found.n_evaluations + learned.n_truths(found),
         method="importance",
         seconds=time.perf_counter() - started,
         sample=replace(sample, f=sample.f[:, :1], weights=sample.weights[:, :1]),
         diagnostics={
             "effective_sample_size": float(np.asarray(found.diagnostics["answers"])[1]),
             "components": learned.blocks[0].proposal.components,
-            "simulations": learned.n_fit + found.n_outer,
+            "simulations": learned.n_fit + len(learned.simulated),
             "error_inner": found.diagnostics["error_inner"],
             "error_outer": found.diagnostics["error_outer"],
             "notes": found.diagnostics["notes"],
