@@ -26,7 +26,7 @@ from nestquad._typing import Array
 from nestquad.design._experiment import Experiment
 from nestquad.design._proposal import NEAR_DRAWS, NormalProposal, Proposal, fit_proposal
 from nestquad.distributions import Empirical, Law, Transport
-from nestquad.errors import EvaluationError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
@@ -321,7 +321,14 @@ def learn(
         done = sum(len(y) for _, y in parts)
         if n > done:
             u = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (done, n))[0]
-            parts.append(experiment.simulated(u, design))
+            new = experiment.simulated(u, design)
+            if parts and new[1].shape[1] != parts[0][1].shape[1]:
+                raise InputError(
+                    "simulate",
+                    f"data of {new[1].shape[1]} columns after {parts[0][1].shape[1]}",
+                    "data of the same form for any number of rows",
+                )
+            parts.append(new)
         latent, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return latent[:n], y[:n]
 
