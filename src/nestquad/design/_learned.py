@@ -348,9 +348,15 @@ def learn(
     n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
     everything = tuple(range(law.base_dim))
     if max_seconds is not None:
-        fit_proposal(lambda n: pairs_of(everything, (), n), _FEWEST, law, everything, 0.0)
-        each = (time.perf_counter() - started) / _FEWEST
-        simulations = max(2 * _FEWEST, int(min(simulations, _SHARE * max_seconds / each)))
+        n, most = _FEWEST, 0
+        while n < simulations // 2:  # larger ones show how little of it is overhead
+            begun = time.perf_counter()
+            fit_proposal(lambda k: pairs_of(everything, (), k), n, law, everything, 0.0)
+            most = int(_SHARE * max_seconds * n / (time.perf_counter() - begun))
+            n *= 8
+            if most < 4 * n:
+                break
+        simulations = max(2 * _FEWEST, min(simulations, most or simulations))
         until = started + 0.5 * max_seconds
     if experiment.log_prob is None:
         whole, n_fit = block(targets or everything, (), 1.0)

@@ -125,14 +125,12 @@ def _expected(
     learned = learn(whole, design, n_simulations, stream, max_seconds)
     # Each datum is a simulation, and costs a likelihood at the θ that made it. One more simulation
     # shows the form of data.
-    most, room = learned.simulations - learned.n_fit - 1, None
-    n_inner = N_INNER if tol is None and rtol is None else None
+    most = learned.simulations - learned.n_fit - 1
+    adaptive = tol is not None or rtol is not None
+    room = 2 * N_INNER * most if adaptive or budget is None else np.inf
     if budget is not None:
-        room = (budget - len(learned.at_truth)) * N_INNER // (N_INNER + 1)
-        if n_inner is not None:
-            n_inner = max(N_INNER, -(-room // most))
-    if n_inner is None:
-        room = min(room or 2 * N_INNER * most, 2 * N_INNER * most)
+        room = min(room, (budget - len(learned.at_truth)) * N_INNER // (N_INNER + 1))
+    n_inner = None if adaptive else max(N_INNER, -(-int(room) // most))
 
     def g(x: Array, rows: Array) -> Array:
         ((latent, log_w, _, _),) = learned.weighted(x, rows)
@@ -150,7 +148,7 @@ def _expected(
     problem = NestedExpectation(learned.outer(), learned.inner, g, answers, combine, name=name)
     found = estimate(
         problem,
-        budget=room,
+        budget=int(room),
         tol=tol,
         rtol=rtol,
         max_seconds=None
