@@ -64,7 +64,7 @@ class Gain(Estimate):
         return f"at least {text}" if self.method == LOWER_BOUND else text
 
     def __str__(self) -> str:
-        return super().__str__().replace(" evaluations ", " likelihoods ", 1)
+        return super().__str__().replace(" evaluations", " likelihoods", 1)
 
     def _repr_html_(self) -> str:
         name = "lower bound" if self.method == LOWER_BOUND else "value"
