@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -117,14 +116,12 @@ class Estimate:
     method: str
     status: str = "done"
     seconds: float = 0.0
-    diagnostics: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
     covariance: Array | None = None
     problem: str = ""
     exact: float | Array | None = None
     trace: tuple[Step, ...] = ()
-    candidates: Mapping[str, Estimate] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False
-    )
+    candidates: Mapping[str, Estimate] = field(default_factory=dict, repr=False)
     sample: OuterSample | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
     dof: float = np.inf

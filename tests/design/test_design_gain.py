@@ -263,7 +263,7 @@ def test_wrong_requests_are_refused(settings, message):
         ),
         (
             {"log_prob": lambda y, t, d: -np.inf + 0 * line_log_prob(y, t, d)},
-            nq.InputError,
+            nq.EvaluationError,
             "-inf for data that simulate made",
         ),
         ({"simulate": lambda t, e, d: {}[d]}, nq.EvaluationError, "simulate raised KeyError"),

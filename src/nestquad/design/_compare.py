@@ -64,7 +64,7 @@ class DesignComparison:
     @property
     def bounds_only(self) -> bool:
         """Whether the values are lower bounds, from a simulator without likelihood."""
-        return all(est.status == LOWER_BOUND for est in self.estimates)
+        return all(est.method == LOWER_BOUND for est in self.estimates)
 
     @property
     def best(self) -> int:
@@ -82,6 +82,10 @@ class DesignComparison:
 
     def difference(self, i: int, j: int) -> tuple[float, float]:
         """Value of design i less that of design j, and its standard error."""
+        n = len(self.designs)
+        for name, index in (("i", i), ("j", j)):
+            if not isinstance(index, int | np.integer) or not -n <= index < n:
+                raise InputError(name, shown(index), f"the index of a design, from 0 to {n - 1}")
         c = self.covariance
         variance = c[i, i] + c[j, j] - 2.0 * c[i, j]
         return float(self.values[i] - self.values[j]), float(np.sqrt(max(variance, 0.0)))

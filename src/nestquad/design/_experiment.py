@@ -16,6 +16,9 @@ from nestquad._typing import Array
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
+_LIGHTEST = 1e-16  # weight of samples relative to the largest: rounding
+_FARTHEST = 1e100  # samples whose squares, and products with others, are numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
@@ -102,8 +105,27 @@ class Experiment:
         pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], np.ndarray)
         if pair or isinstance(given, np.ndarray):
             samples, weights = given if pair else (given, None)
-            return _sorted(Empirical(samples[:, None] if samples.ndim == 1 else samples, weights))
+            if samples.ndim > 2 or (
+                samples.size
+                and np.abs(np.nan_to_num(numbers("prior", samples, "samples (n, p)"))).max()
+                > _FARTHEST
+            ):
+                raise InputError(
+                    "prior",
+                    f"samples of shape {samples.shape}" if samples.ndim > 2 else "huge samples",
+                    f"an array (n, p) of numbers below {_FARTHEST:g}",
+                )
+            law = Empirical(samples[:, None] if samples.ndim == 1 else samples, weights)
+            # Others are never drawn, and the logarithm of a weight of zero is not finite.
+            kept = law.weights > _LIGHTEST * law.weights.max()
+            return _sorted(Empirical(law.samples[kept], law.weights[kept]))
         return as_law(given, argument="prior")
+
+    @cached_property
+    def certain(self) -> bool:
+        """Whether all samples of the prior are the same."""
+        law = self.prior_law
+        return isinstance(law, Empirical) and bool((law.samples == law.samples[0]).all())
 
     @cached_property
     def noise_law(self) -> Law:
@@ -192,8 +214,9 @@ class Experiment:
     def data(self, theta: Array, e: Array, d: Any) -> Array:
         """Data (T, n_y) from parameters and noise."""
         y = self.called("simulate", self.simulate, theta, e, d)
-        if y.ndim != 2 or len(y) != len(theta) or not np.isfinite(y).all():
-            given = "values that are not finite" if y.ndim == 2 else f"shape {y.shape}"
+        if y.ndim != 2 or len(y) != len(theta) or not y.shape[1] or not np.isfinite(y).all():
+            shaped = y.ndim == 2 and y.size and len(y) == len(theta)
+            given = "values that are not finite" if shaped else f"shape {y.shape}"
             raise InputError(
                 "simulate",
                 given,

@@ -17,6 +17,7 @@ from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._learned import Learned, Population, learn
+from nestquad.design._proposal import NEAR_DRAWS
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.estimate import check_limits, estimate
@@ -31,6 +32,8 @@ SIMULATIONS = 2**16
 # eighth of the budget shows a bias.
 N_INNER, _PILOT = 16, 0.125
 _FEWEST_PILOT = 512
+# Of the budget, for data whose posterior the draws miss.
+_RESERVE = 1.0 / 16.0
 _LOW_SAMPLE_SIZE = 0.1
 _FEWEST_DATA = 16  # that can tell whether routes disagree: blocks of two
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
@@ -58,13 +61,13 @@ class Gain(Estimate):
     def summary(self) -> str:
         """Value ± half-width of the 95 % interval; a lower bound is called one."""
         text = super().summary
-        return f"at least {text}" if self.status == LOWER_BOUND else text
+        return f"at least {text}" if self.method == LOWER_BOUND else text
 
     def __str__(self) -> str:
-        return super().__str__().replace(" evaluations ", " likelihoods ", 1)
+        return super().__str__().replace(" evaluations", " likelihoods", 1)
 
     def _repr_html_(self) -> str:
-        name = "lower bound" if self.status == LOWER_BOUND else "value"
+        name = "lower bound" if self.method == LOWER_BOUND else "value"
         text = super()._repr_html_().replace(">value<", f">{name}<", 1)
         return text.replace(">evaluations of g<", ">likelihoods<", 1)
 
@@ -111,7 +114,8 @@ def eig(
         An `Estimate` whose `diagnostics` have ``lower_bound`` and its standard error, the
         ``effective_sample_size`` of the inner draws as a share, ``components`` of the proposal,
         ``simulations``, and ``routes``, the two ways to the same number. An experiment without
-        `log_prob` gets the lower bound itself, with the status ``"lower bound"``.
+        `log_prob` gets the lower bound itself, with the status ``"lower bound"``; so does one whose
+        time ended before any likelihood, with the status ``"time"``.
 
     Examples
     --------
@@ -139,14 +143,31 @@ def eig(
             "one of them",
             "For instance budget=10_000, tol=0.01 or max_seconds=10.",
         )
-    learned = learn(experiment, design, n_simulations, Stream.from_rng(rng))
-    run = _Run(learned, n_simulations, started, budget, tol, rtol, max_seconds, executor, progress)
+    if experiment.certain:
+        return nothing_to_learn(experiment)
+    learned = learn(experiment, design, n_simulations, Stream.from_rng(rng), max_seconds)
+    run = _Run(learned, started, budget, tol, rtol, max_seconds, executor, progress)
     if experiment.log_prob is None:
         return run.bound()
     found = run.estimated()
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=2)
     return found
+
+
+def nothing_to_learn(experiment: Experiment) -> Gain:
+    """The answer where the prior is certain: nothing is gained."""
+    note = "all samples of the prior are the same: there is nothing to learn"
+    return Gain(
+        value=0.0,
+        std_error=0.0,
+        n_evaluations=0,
+        n_outer=1,
+        n_inner=1,
+        method="exact",
+        problem=experiment.name or "information gain",
+        diagnostics={"notes": [note]},
+    )
 
 
 def check_simulations(simulations: int | None) -> int:
@@ -159,12 +180,27 @@ def check_simulations(simulations: int | None) -> int:
     return int(value)
 
 
+@dataclass(frozen=True)
+class _Repair:
+    """What other draws change where the draws of the proposal missed the posterior.
+
+    `share` of such data, `change` of the gain and of KL(posterior ‖ q) in all (`total`), nats in
+    `doubt`, and the variance and the likelihoods of all that.
+    """
+
+    share: float = 0.0
+    change: float = 0.0
+    total: float = 0.0
+    doubt: float = 0.0
+    variance: float = 0.0
+    n_evaluations: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class _Run:
     """One estimation with proposals that are learned."""
 
     learned: Learned
-    simulations: int
     started: float
     budget: int | None
     tol: float | None
@@ -176,7 +212,7 @@ class _Run:
     @cached_property
     def n_base(self) -> int:
         """Simulations for E[log q]: a power of two, as Sobol points are best in those."""
-        n, law = self.simulations - self.learned.n_fit, self.learned.experiment.prior_law
+        n, law = self.learned.simulations - self.learned.n_fit, self.learned.experiment.prior_law
         if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
             n = min(n, max(2**24 // len(law.samples), 512))
         return 1 << (n.bit_length() - 1)
@@ -190,10 +226,12 @@ class _Run:
         return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
     def estimated(self) -> Gain:
-        problem, spent, each = self.population.problem(), self.learned.n_pairs, self.learned.each
-        room = None if self.budget is None else (self.budget - spent) // each
+        problem, spent, each = self.population.problem(), 0, self.learned.each
+        room = None if self.budget is None else (self.budget - len(self.learned.at_truth)) // each
+        if room is not None:  # each datum costs a likelihood at the θ that made it
+            room = int(room * (1.0 - _RESERVE) * N_INNER / (N_INNER + 1))
         if room is not None and room < 2 * N_INNER:
-            least = 2 * N_INNER * each + spent
+            least = 40 * each + len(self.learned.at_truth)
             raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
         adaptive = self.tol is not None or self.rtol is not None or room is None
         pilot, n_inner = None, N_INNER
@@ -201,6 +239,8 @@ class _Run:
             # Towards a tolerance the budget is a limit, perhaps a remote one.
             size = max(0 if adaptive else int((room or 0) * _PILOT), _FEWEST_PILOT)
             pilot = self._nested(problem, 1, N_INNER, size if room is None else min(room, size))
+            if pilot is None:
+                return self.bound("time")
             spent += pilot.n_evaluations * each
             if room is not None:
                 room -= pilot.n_evaluations
@@ -209,6 +249,8 @@ class _Run:
                     return self._assembled(pilot, pilot, self._share(pilot), spent)
         if not adaptive:
             found = self._nested(problem, 0, n_inner, room)
+            if found is None:
+                return self.bound("time") if pilot is None else self._late(pilot, spent)
             spent += found.n_evaluations * each
             return self._assembled(found, found, self._share(found), spent)
         assert pilot is not None
@@ -225,8 +267,11 @@ class _Run:
             room = enough if room is None else min(room, enough)
         # Errors add up by squares; a tenth of the tolerance is the least to aim at.
         goal = float(np.sqrt(max(asked**2 - spare**2, 0.01 * asked**2)))
+        answer = None
         while True:
             found = self._nested(combined, 0, None, room, goal or None)
+            if found is None:
+                return answer or self._late(pilot, spent)
             spent += found.n_evaluations * each
             answer = self._assembled(found, pilot, share, spent)
             room = None if room is None else room - found.n_evaluations
@@ -248,11 +293,11 @@ class _Run:
         n_inner: int | None,
         budget: int | None,
         tol: float | None = None,
-    ) -> Estimate:
+    ) -> Estimate | None:
+        """An estimate, or None if time ran out before there was one."""
         left = None
         if self.max_seconds is not None:
             left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
-        advice = "Raise max_seconds=, or lower simulations=."
         try:
             found = estimate(
                 problem,
@@ -264,11 +309,13 @@ class _Run:
                 progress=self.progress,
                 max_seconds=left,
             )
-        except OutOfTimeError as error:
-            raise OutOfTimeError("time ran out before any likelihood", advice=advice) from error
-        if found.sample is None:
-            raise OutOfTimeError("time ran out after a few likelihoods", advice=advice)
-        return found
+        except OutOfTimeError:
+            return None
+        return None if found.sample is None else found
+
+    def _late(self, pilot: Estimate, spent: int) -> Gain:
+        """The answer of a pilot, after which time ran out."""
+        return replace(self._assembled(pilot, pilot, self._share(pilot), spent), status="time")
 
     def _share(self, found: Estimate) -> float:
         """Share of route B in the answer of least variance."""
@@ -293,11 +340,19 @@ class _Run:
         else:
             value = float(mix @ base) + float(found.value)
             variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
+        spent += self.learned.n_truths(found)
+        repair = self._repaired(found, mix, spent)
+        value, variance, spent = (
+            value + repair.change,
+            variance + repair.variance,
+            spent + repair.n_evaluations,
+        )
         # KL(posterior ‖ q) has a long tail over data, which their rarity shows in part. Of one with
         # index α, a share of T^(1/α − 1) of the mean is beyond the largest of T values; what is
         # below has its spread in the covariance. Simulated data are a sample themselves.
         assert routes.sample is not None
-        variance += (float(answers[3]) * found.n_outer ** (1.0 / _TAIL_INDEX - 1.0)) ** 2
+        tail = float(answers[3]) + repair.total
+        variance += (tail * found.n_outer ** (1.0 / _TAIL_INDEX - 1.0)) ** 2
         variance += float(np.var(routes.sample.f[:, 3])) / self.n_base
         notes: list[str] = []
         warned = list(found.warnings)
@@ -322,6 +377,13 @@ class _Run:
         # Of the nested part, which is small, a wide bar says little about the sum.
         wide = NORMAL_95 * std_error > 0.1 * abs(value)
         status = "done" if status == "unreliable" and not wide else status
+        if repair.doubt > 0.1 * abs(value):
+            status = "unreliable"
+            notes.append(
+                f"at {100 * repair.share:.2g} % of the data the parameters behind them outweigh "
+                "all draws: the proposal misses their posteriors, and the gain there is uncertain; "
+                "a larger budget or more simulations would help"
+            )
         if asked := self.goal(value):
             met = NORMAL_95 * std_error <= 1.0001 * asked
             status = "converged" if met else "limit" if status == "converged" else status
@@ -355,11 +417,46 @@ class _Run:
                 "effective_sample_size": size,
                 "routes": both,
                 "share_of_route_b": share,
+                "missed": repair.share,
                 "error_inner": found.diagnostics.get("error_inner"),
                 "error_outer": found.diagnostics.get("error_outer"),
                 "error_simulations": float(np.sqrt(mix @ base_covariance @ mix)),
                 "notes": notes,
             },
+        )
+
+    def _repaired(self, found: Estimate, mix: Array, spent: int) -> _Repair:
+        """Data at which the draws missed the posterior get others, near the θ that made them."""
+        sample, learned = found.sample, self.learned
+        assert sample is not None
+        gaps = learned.missed(sample.j, found.n_inner)
+        rows = np.flatnonzero(gaps > np.log(2.0))
+        t, n = len(gaps), len(rows)
+        if n == 0:
+            return _Repair()
+        each = NEAR_DRAWS * learned.each
+        # Without a budget, no more than the estimate has cost.
+        left = found.n_evaluations if self.budget is None else self.budget - spent
+        some = rows[: max(left // each, 0)]
+        weights = sample.theta[:, -1]
+        if len(some) == 0:
+            doubt = float((weights * gaps)[rows].sum() / t)
+            return _Repair(share=n / t, doubt=doubt, variance=(doubt / NORMAL_95) ** 2)
+        f, doubts = learned.resolved(sample.theta[some])
+        change = (f[:, :2] - sample.f[some, :2]) @ mix
+        doubt = float((weights[some] * doubts).mean() * n / t)
+        # Which data were missed, and which of them were looked at, is chance.
+        mean, spread = float(change.mean()), float(change.var())
+        if len(some) == 1:
+            spread = mean**2
+        chance = (n / t) ** 2 * spread / len(some) + (mean**2 + spread) * n / t**2
+        return _Repair(
+            share=n / t,
+            change=mean * n / t,
+            total=float((f[:, 3] - sample.f[some, 3]).mean()) * n / t,
+            doubt=doubt,
+            variance=chance + (doubt / NORMAL_95) ** 2,
+            n_evaluations=len(some) * each,
         )
 
     def _diagnostics(self) -> dict[str, Any]:
@@ -371,10 +468,11 @@ class _Run:
             "simulations": self.learned.n_fit + self.n_base,
         }
 
-    def bound(self) -> Gain:
-        """The lower bound of a simulator without likelihood."""
+    def bound(self, status: str = LOWER_BOUND) -> Gain:
+        """The lower bound of a simulator without likelihood, or without time for one."""
+        without = "log_prob" if status == LOWER_BOUND else "time for likelihoods"
         note = (
-            "a lower bound of the gain (Barber and Agakov): without log_prob nothing is known "
+            f"a lower bound of the gain (Barber and Agakov): without {without} nothing is known "
             "about the distance; the interval is that of the bound"
         )
         value, error = self.population.base[2], np.sqrt(self.population.covariance[2, 2])
@@ -382,11 +480,11 @@ class _Run:
             common=self.population.means[:, 2],
             value=float(value),
             std_error=float(error),
-            n_evaluations=0,
+            n_evaluations=len(self.learned.at_truth),
             n_outer=self.n_base,
             n_inner=1,
             method=LOWER_BOUND,
-            status=LOWER_BOUND,
+            status=status,
             seconds=time.perf_counter() - self.started,
             problem=self.learned.experiment.name or "information gain",
             diagnostics={**self._diagnostics(), "notes": [note]},

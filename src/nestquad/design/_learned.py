@@ -13,8 +13,10 @@ that about all of them less that about the others when these are known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,19 +24,39 @@ from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.design._experiment import Experiment
-from nestquad.design._proposal import NormalProposal, Proposal, fit_proposal
+from nestquad.design._proposal import NEAR_DRAWS, NormalProposal, Proposal, fit_proposal
 from nestquad.distributions import Empirical, Law, Transport
-from nestquad.errors import InputError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95
+from nestquad.result import NORMAL_95, Estimate
 
-# Pairs at which the likelihood is evaluated to find the size of log p(y): a regression on two
-# features needs no more, and they check the user's function before the budget is spent.
-_PAIRS = 32
+_PAIRS = 32  # at which the user's functions are checked before the budget is spent
 _BLOCKS = 16  # of a Sobol sequence, whose means show the error of simulated averages
 _DRAWS = 4  # of q at each simulated y, for its entropy: the spread over y counts more
+# Simulations that show what one costs, its part of a fit included, and the share of the time for
+# all of them: fits of several sizes, the averages and the likelihoods need the rest.
+_FEWEST, _SHARE = 256, 0.25
 _LARGEST = 300.0  # log weights are cut there: squares stay below the largest number
+
+
+class Once:
+    """A function of rows (n, c), called once for each: chunks and turns ask for some again."""
+
+    def __init__(self, function: Callable[[Array], Array]) -> None:
+        self._function = function
+        self._known: dict[bytes, Array] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __call__(self, rows: Array) -> Array:
+        keys = [row.tobytes() for row in np.ascontiguousarray(rows)]
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if new:
+            found = self._function(rows[list(new.values())])
+            self._known.update(zip(new, found, strict=True))
+        return np.array([self._known[key] for key in keys])
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +69,9 @@ class Block:
     proposal: Proposal
     own: tuple[int, ...]
     sign: float
-    offset: Array
 
     def data(self, others: Array, y: Array) -> Array:
         return y if others.shape[1] == 0 else np.concatenate([others, y], axis=1)
-
-    def log_evidence(self, data: Array) -> Array:
-        """log p(y) up to a few units, (T,)."""
-        return np.asarray(self.offset[0] + self.offset[1] * self.proposal.log_evidence(data))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +85,7 @@ class Learned:
     stream: Stream
     n_y: int
     n_fit: int
-    n_pairs: int
+    simulations: int
 
     @property
     def each(self) -> int:
@@ -83,44 +100,78 @@ class Learned:
         """Latent coordinates that are data of a block, (T, ·)."""
         return latent[:, list(self.targets)] if block.sign < 0 else latent[:, :0]
 
+    def n_truths(self, found: Estimate) -> int:
+        """Likelihoods at the θ behind the data; workers in other processes keep theirs."""
+        here = len(self.at_truth)
+        return here if here > _PAIRS else here + found.n_outer
+
+    @property
+    def n_latent(self) -> int:
+        return len(self.blocks[0].own)
+
     def outer(self) -> Law:
-        """The law of simulated data: (ψ, y, log p(y) of each block)."""
+        """The law of simulated experiments: (latent θ, y, log prior − log s at θ by block)."""
 
         def fn(u: Array) -> Array:
-            latent, y = self.experiment.simulated(u.reshape(-1, u.shape[-1]), self.design)
-            return self._rows(latent, y).reshape(*u.shape[:-1], -1)
+            return self.simulated(u.reshape(-1, u.shape[-1])).reshape(*u.shape[:-1], -1)
 
         return Transport(fn, dim=self.experiment.dim)
 
-    def _rows(self, latent: Array, y: Array) -> Array:
-        known = latent[:, list(self.targets)] if self.nuisance else latent[:, :0]
-        sizes = [b.log_evidence(b.data(self.others(b, latent), y)) for b in self.blocks]
-        return np.concatenate([known, y, np.stack(sizes, axis=1)], axis=1)
+    @cached_property
+    def simulated(self) -> Once:
+        """Rows of `outer` from rows of uniforms."""
+        return Once(lambda u: self.rows(*self.experiment.simulated(u, self.design)))
 
-    @property
-    def n_known(self) -> int:
-        return len(self.targets) if self.nuisance else 0
+    @cached_property
+    def at_truth(self) -> Once:
+        """Log likelihoods of rows (latent θ, y) of simulated experiments."""
 
-    def inner(self, rows: Array) -> Law:
-        """Draws of each block's proposal, side by side."""
-        known, y = rows[:, : self.n_known], rows[:, self.n_known : self.n_known + self.n_y]
+        def fn(rows: Array) -> Array:
+            latent, y = rows[:, : self.n_latent], rows[:, self.n_latent :]
+            found = self.experiment.log_likelihood(y, latent, self.design)
+            if np.isneginf(found).any():
+                raise EvaluationError(
+                    "log_prob returned -inf for data that simulate made, "
+                    f"y = {y[int(np.argmax(np.isneginf(found)))]}",
+                    advice="simulate and log_prob have to describe the same experiment.",
+                )
+            return found
+
+        return Once(fn)
+
+    def rows(self, latent: Array, y: Array) -> Array:
+        ratios = [
+            b.proposal.log_ratio(latent[:, list(b.own)], b.data(self.others(b, latent), y))
+            for b in self.blocks
+        ]
+        return np.concatenate([latent, y, np.stack(ratios, axis=1)], axis=1)
+
+    def inner(self, rows: Array, *, near: bool = False) -> Law:
+        """Draws of each block's proposal, side by side; or more of them near the θ of the row."""
+        latent, y = rows[:, : self.n_latent], rows[:, self.n_latent : self.n_latent + self.n_y]
         sizes = [block.proposal.base_dim for block in self.blocks]
         starts = np.cumsum([0, *sizes])
 
         def fn(u: Array) -> Array:
             parts = []
             for block, start, size in zip(self.blocks, starts, sizes, strict=False):
-                data = block.data(known if block.sign < 0 else known[:, :0], y)
-                parts.append(block.proposal.draws(data, u[..., start : start + size]))
+                data, part = block.data(self.others(block, latent), y), u[..., start : start + size]
+                center = latent[:, list(block.own)] if near else None
+                parts.append(block.proposal.draws(data, part, center))
             return np.concatenate(parts, axis=-1)
 
         return Transport(fn, dim=int(starts[-1]), batch=len(rows))
 
     def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
-        """For each block latent parameters, log weight, log r, log q: only here are likelihoods."""
-        known = rows[..., : self.n_known]
-        after = self.n_known + self.n_y
-        y = rows[..., self.n_known : after]
+        """For each block latent parameters, log weight, log r, log q: only here are likelihoods.
+
+        Weights are relative to that of the θ that made the data, a draw of the posterior. Its
+        likelihood is one more for each row. The mean weight is then above 1/K with a probability
+        of 1 − 1/K at least, and where it is below 1/N, N draws have missed the posterior.
+        """
+        after = self.n_latent + self.n_y
+        truth, y = rows[..., : self.n_latent], rows[..., self.n_latent : after]
+        at_truth = self.at_truth(rows[..., :after].reshape(-1, after)).reshape(rows.shape[:-1])
         found: list[tuple[Array, ...]] = []
         start = 0
         for i, block in enumerate(self.blocks):
@@ -130,14 +181,12 @@ class Learned:
             start += k + 3
             latent = own
             if block.sign < 0:
-                shape = np.broadcast_shapes(own.shape[:-1], known.shape[:-1])
-                latent = np.empty((*shape, k + self.n_known))
+                shape = np.broadcast_shapes(own.shape[:-1], truth.shape[:-1])
+                latent = np.broadcast_to(truth, (*shape, self.n_latent)).copy()
                 latent[..., list(block.own)] = own
-                latent[..., list(self.targets)] = known
-            likelihood = self.experiment.log_likelihood(y, latent, self.design)
-            size = rows[..., after + i]
-            log_w = np.clip(likelihood + log_ratio - size, -_LARGEST, _LARGEST)
-            found.append((latent, log_w, log_r, log_q))
+            likelihood = self.experiment.log_likelihood(y, latent, self.design) - at_truth
+            log_w = likelihood + log_ratio - rows[..., after + i]
+            found.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
         return found
 
     def g(self, x: Array, rows: Array) -> Array:
@@ -161,6 +210,24 @@ class Learned:
             size = np.minimum(size, w * w / ww)
         return np.stack([first, second, size, total], axis=-1) * j[..., -1:]
 
+    def missed(self, j: Array, n: int) -> Array:
+        """Nats (T,) that the evidence of n draws may lack: those that the θ behind the data adds.
+
+        With it, bounds of the gain are from below (Foster et al., 2019), without it from above.
+        """
+        parts = [np.log1p(1.0 / (n * j[..., 6 * i])) for i in range(self.each)]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def resolved(self, rows: Array) -> tuple[Array, Array]:
+        """f (T, 4) by draws near the θ behind the data, and nats (T,) that may be wrong in it."""
+        law, size = self.inner(rows, near=True), (0, NEAR_DRAWS)
+        u = Sobol().uniforms(self.stream.child(5), law.base_dim, (0, len(rows)), size)
+        j = self.g(law.from_uniform(u), rows[:, None]).mean(axis=1)
+        doubt = self.missed(j, NEAR_DRAWS)
+        for i in range(self.each):
+            doubt += j[:, 6 * i + 5] / (NEAR_DRAWS * j[:, 6 * i] ** 2)
+        return self.f(j), doubt
+
     def population(self, n: int) -> Population:
         """The averages of n simulations that no fit has seen, and the law of their data."""
         u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
@@ -181,7 +248,7 @@ class Learned:
         parts = np.array_split(np.column_stack([routes, bound]), _BLOCKS)
         means = np.stack([part.mean(axis=0) for part in parts])
         rarity = self.blocks[0].proposal.log_evidence(y)
-        rows = self._rows(latent, y)[np.argsort(rarity, kind="stable")]
+        rows = self.rows(latent, y)[np.argsort(rarity, kind="stable")]
         return Population(self, rows, means)
 
 
@@ -229,59 +296,77 @@ def student(n: int) -> float:
     return float(stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
 
 
-def learn(experiment: Experiment, design: Any, simulations: int, stream: Stream) -> Learned:
-    """Simulate, and fit the proposals; a few likelihoods find their size."""
+def learn(
+    experiment: Experiment,
+    design: Any,
+    simulations: int,
+    stream: Stream,
+    max_seconds: float | None = None,
+) -> Learned:
+    """Simulate, and fit the proposals; a few likelihoods check the user's function.
+
+    With a time, simulations are as many as a first fit says, and it ends after half of it.
+    """
+    started, until = time.perf_counter(), np.inf
     targets: tuple[int, ...] = ()
     if experiment.targets is not None:
         experiment, targets = experiment.split
     law = experiment.prior_law
     prior = law if isinstance(law, Empirical) else None
 
-    @lru_cache(maxsize=1)
+    parts: list[tuple[Array, Array]] = []
+
     def simulated(n: int) -> tuple[Array, Array]:
-        """Latent coordinates and data."""
-        u = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (0, n))[0]
-        return experiment.simulated(u, design)
+        """Latent coordinates and data, of which only new ones are simulated."""
+        done = sum(len(y) for _, y in parts)
+        if n > done:
+            u = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (done, n))[0]
+            new = experiment.simulated(u, design)
+            if parts and new[1].shape[1] != parts[0][1].shape[1]:
+                raise InputError(
+                    "simulate",
+                    f"data of {new[1].shape[1]} columns after {parts[0][1].shape[1]}",
+                    "data of the same form for any number of rows",
+                )
+            parts.append(new)
+        latent, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return latent[:n], y[:n]
+
+    def pairs_of(own: tuple[int, ...], known: tuple[int, ...], n: int) -> tuple[Array, Array]:
+        latent, y = simulated(n)
+        if prior is not None:
+            return experiment.theta(latent), y
+        return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
     def block(own: tuple[int, ...], known: tuple[int, ...], sign: float) -> tuple[Block, int]:
         def pairs(n: int) -> tuple[Array, Array]:
-            latent, y = simulated(n)
-            if prior is not None:
-                return experiment.theta(latent), y
-            return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
+            return pairs_of(own, known, n)
 
-        proposal, n = fit_proposal(pairs, simulations // 2, law, own)
-        return Block(proposal, own, sign, np.zeros(2)), n
+        proposal, n = fit_proposal(pairs, simulations // 2, law, own, until)
+        return Block(proposal, own, sign), n
 
     n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
     everything = tuple(range(law.base_dim))
+    if max_seconds is not None:
+        n, most = _FEWEST, 0
+        while n < simulations // 2:  # larger ones show how little of it is overhead
+            begun = time.perf_counter()
+            fit_proposal(lambda k: pairs_of(everything, (), k), n, law, everything, 0.0)
+            most = int(_SHARE * max_seconds * n / (time.perf_counter() - begun))
+            n *= 8
+            if most < 4 * n:
+                break
+        simulations = max(2 * _FEWEST, min(simulations, most or simulations))
+        until = started + 0.5 * max_seconds
     if experiment.log_prob is None:
         whole, n_fit = block(targets or everything, (), 1.0)
-        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit, 0)
+        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit, simulations)
     whole, n_fit = block(everything, (), 1.0)
     blocks = [whole]
     if targets:
         rest, more = block(tuple(i for i in everything if i not in targets), targets, -1.0)
         blocks.append(rest)
         n_fit = max(n_fit, more)
-    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit, _PAIRS)
-    latent, y = (part[:_PAIRS] for part in simulated(n_fit))
-    likelihood = experiment.log_likelihood(y, latent, design)
-    if np.isneginf(likelihood).any():
-        at = int(np.argmax(np.isneginf(likelihood)))
-        raise InputError(
-            "log_prob",
-            f"-inf for data that simulate made, y = {y[at]}",
-            "a finite log likelihood there",
-            "simulate and log_prob have to describe the same experiment.",
-        )
-    sized = []
-    for one in blocks:
-        data, own = one.data(found.others(one, latent), y), latent[:, list(one.own)]
-        proposal = one.proposal
-        size = likelihood + proposal.log_prior_at(own) - proposal.log_density(own, data)
-        shape = proposal.log_evidence(data)
-        # Slope 1 where the data enter the mixture as they are; the intercept holds the units.
-        slope = float(np.clip(np.polyfit(shape, size, 1)[0], 0.0, 1.0)) if np.ptp(shape) else 0.0
-        sized.append(replace(one, offset=np.array([np.mean(size - slope * shape), slope])))
-    return replace(found, blocks=tuple(sized))
+    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit, simulations)
+    found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
+    return found

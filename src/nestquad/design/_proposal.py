@@ -7,6 +7,7 @@ on y, is q(θ | y). Draws come from a wider law: components stretched, and a sha
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -39,6 +40,9 @@ _MOST_COORDINATES = 8
 # Tails as heavy as those of a law without a tenth moment, such as Student's t with ten degrees of
 # freedom: squares of such data say nothing about the rest.
 _HEAVY = 0.1
+# Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
+# millionth. With 64 draws each scale has three.
+NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
 _IDLE = -14.0  # log weight of components without which a density is right to 1e-6
 _ROWS = 256  # data whose weights of all samples are computed together
 
@@ -181,10 +185,11 @@ class _Conditioned:
 
     `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
     (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
-    coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q.
-    `log_prior_at` (T,) is the log prior at latent coordinates, `log_prior_mean` its mean under the
-    prior, which is also the mean over posteriors. `mean_logs` (T, 2) has log q at one θ for each
-    row of data, and E_q[log q] by draws or exactly.
+    coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q; with
+    `center` (T, base_dim) most of them are near it, at scales of all sizes. `log_ratio` (T,) is the
+    first of the logs at given latent coordinates, without a center. `log_prior_mean` is the mean of
+    the log prior under the prior, which is also the mean over posteriors. `mean_logs` (T, 2) has
+    log q at one θ for each row of data, and E_q[log q] by draws or exactly.
     """
 
     summary: Summary
@@ -233,22 +238,32 @@ class NormalProposal(_Conditioned):
     def log_prior_mean(self) -> float:
         return -0.5 * self.n_latent * (1.0 + LOG_2PI)
 
-    def log_prior_at(self, latent: Array) -> Array:
-        return log_normal(latent)
-
-    def draws(self, y: Array, uniform: Array) -> Array:
+    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
         weights, means = self._parts(y)
         z = self._drawn(weights, means, uniform, PRIOR_SHARE, STRETCH)
-        log_q, log_wide = self._log_densities(z, weights, means)
-        log_prior = log_normal(z)
-        sampled = np.logaddexp(
-            math.log1p(-PRIOR_SHARE) + log_wide, math.log(PRIOR_SHARE) + log_prior
-        )
+        if center is not None:
+            z = np.array(z)
+            near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
+            scale = _SCALES[near % len(_SCALES)]
+            z[:, near] = center[:, None] + scale[:, None] * ndtri(uniform[:, near])
+        log_prior, log_q, sampled = self._sampled(z, weights, means)
+        if center is not None:
+            away, k = z - center[:, None], z.shape[-1]
+            parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
+            around = np.asarray(logsumexp(parts, axis=0)) - math.log(len(_SCALES))
+            sampled = with_share(_NEAR, sampled, around)
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
-    def log_density(self, latent: Array, y: Array) -> Array:
-        return self._log_densities(latent[:, None], *self._parts(y))[0][:, 0]
+    def _sampled(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array, Array]:
+        """Log densities (T, N) of the prior, of q, and of the law of draws."""
+        log_q, log_wide = self._log_densities(z, weights, means)
+        log_prior = log_normal(z)
+        return log_prior, log_q, with_share(PRIOR_SHARE, log_wide, log_prior)
+
+    def log_ratio(self, latent: Array, y: Array) -> Array:
+        log_prior, _, sampled = self._sampled(latent[:, None], *self._parts(y))
+        return np.asarray((log_prior - sampled)[:, 0])
 
     def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
         """log q (T,) of some of the parameters."""
@@ -336,14 +351,12 @@ class SampleProposal(_Conditioned):
     def log_prior_mean(self) -> float:
         return float(self.prior.weights @ (self.log_prior + self.log_cloud))
 
-    def log_prior_at(self, latent: Array) -> Array:
-        return np.asarray((self.log_prior + self.log_cloud)[latent[:, 0].astype(int)])
-
-    def draws(self, y: Array, uniform: Array) -> Array:
+    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
         u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
         for i in range(0, len(y), _ROWS):
-            log_q = self._log_probabilities(y[i : i + _ROWS])
-            sampled = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+            log_q, sampled = self._sampled(y[i : i + _ROWS])
+            if center is not None:
+                sampled = (1.0 - _NEAR) * sampled + _NEAR * self._around(center[i : i + _ROWS, 0])
             edges = np.cumsum(sampled, axis=1)
             rows = zip(edges, u[i : i + _ROWS], strict=True)
             index = np.stack([np.searchsorted(e[:-1] / e[-1], one) for e, one in rows])
@@ -354,8 +367,26 @@ class SampleProposal(_Conditioned):
             )
         return np.concatenate(parts)
 
-    def log_density(self, latent: Array, y: Array) -> Array:
-        return self.mean_logs(latent, y, np.empty(0))[:, 0]
+    def _sampled(self, y: Array) -> tuple[Array, Array]:
+        """log q (T, n), and the probabilities of draws."""
+        log_q = self._log_probabilities(y)
+        return log_q, (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+
+    def _around(self, center: Array) -> Array:
+        """Probabilities (T, n) of samples near those of given numbers, in their order."""
+        n = len(self.prior.samples)
+        apart = np.abs(np.arange(n) - center[:, None])
+        parts = [apart <= 2**octave for octave in range(n.bit_length())]
+        found = np.mean([one / one.sum(axis=1, keepdims=True) for one in parts], axis=0)
+        return np.asarray(found)
+
+    def log_ratio(self, latent: Array, y: Array) -> Array:
+        parts, index = [], latent[:, 0].astype(int)
+        for i in range(0, len(y), _ROWS):
+            sampled = self._sampled(y[i : i + _ROWS])[1]
+            at = index[i : i + _ROWS]
+            parts.append(self.log_prior[at] - np.log(sampled[np.arange(len(at)), at]))
+        return np.concatenate(parts)
 
     def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
         parts = []
@@ -403,18 +434,18 @@ def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
 
 
 def fit_proposal(
-    simulations: Simulations, most: int, law: Law, own: tuple[int, ...]
+    simulations: Simulations, most: int, law: Law, own: tuple[int, ...], until: float = np.inf
 ) -> tuple[Proposal, int]:
-    """A proposal from at most that many simulations, and their number.
+    """A proposal from at most that many simulations, and their number; the best at a time `until`.
 
     Components double while held-out data gain by it, and simulations with them. A quarter of the
     simulations is held out. Where the prior has a heavy tail, so does the choice of coordinates.
     """
     if isinstance(law, Empirical):
-        return _grown(simulations, most, law)
-    found, n = _grown(simulations, most, None)
+        return _grown(simulations, most, law, until)
+    found, n = _grown(simulations, most, None, until)
     if (parameters := Parameters.heavy(law, own)) is not None:
-        other, more = _grown(simulations, most, parameters)
+        other, more = _grown(simulations, most, parameters, until)
         n = max(n, more)
         if other.score > found.score:
             found = other
@@ -422,12 +453,15 @@ def fit_proposal(
 
 
 def _grown(
-    simulations: Simulations, most: int, prior: Empirical | Parameters | None
+    simulations: Simulations,
+    most: int,
+    prior: Empirical | Parameters | None,
+    until: float,
 ) -> tuple[Proposal, int]:
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
     start = found
-    while 2 * tried <= MOST_COMPONENTS:
+    while 2 * tried <= MOST_COMPONENTS and time.perf_counter() < until:
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:

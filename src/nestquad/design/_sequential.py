@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtri
 
-from nestquad._checks import numbers, shown
+from nestquad._checks import listed, numbers, shown
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
@@ -112,6 +112,7 @@ class Sequential:
         The budget, by default 256 likelihoods for each design, is that of `compare`, whose table
         stays in `comparison`.
         """
+        designs = listed("designs", designs, "a sequence of designs")
         now = self.experiment
         if self.data:
             edges = np.cumsum(self.weights)

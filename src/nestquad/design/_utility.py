@@ -13,7 +13,7 @@ import numpy as np
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import N_INNER, Gain, check_simulations
+from nestquad.design._gain import N_INNER, Gain, check_simulations, nothing_to_learn
 from nestquad.design._learned import learn
 from nestquad.errors import InputError
 from nestquad.estimate import check_limits, estimate
@@ -118,9 +118,19 @@ def _expected(
         raise InputError("log_prob", "None", "a likelihood", "Only eig has a bound without one.")
     budget = check_limits(budget, tol, rtol, max_seconds)
     started, stream = time.perf_counter(), Stream.from_rng(rng)
-    learned = learn(
-        replace(experiment, target=None), design, check_simulations(simulations), stream
-    )
+    n_simulations = check_simulations(simulations)
+    if experiment.certain:
+        return nothing_to_learn(experiment)
+    whole = replace(experiment, target=None)
+    learned = learn(whole, design, n_simulations, stream, max_seconds)
+    # Each datum is a simulation, and costs a likelihood at the θ that made it. One more simulation
+    # shows the form of data.
+    most = learned.simulations - learned.n_fit - 1
+    adaptive = tol is not None or rtol is not None
+    room = 2 * N_INNER * most if adaptive or budget is None else np.inf
+    if budget is not None:
+        room = min(room, (budget - len(learned.at_truth)) * N_INNER // (N_INNER + 1))
+    n_inner = None if adaptive else max(N_INNER, -(-int(room) // most))
 
     def g(x: Array, rows: Array) -> Array:
         ((latent, log_w, _, _),) = learned.weighted(x, rows)
@@ -138,11 +148,13 @@ def _expected(
     problem = NestedExpectation(learned.outer(), learned.inner, g, answers, combine, name=name)
     found = estimate(
         problem,
-        budget=None if budget is None else budget - learned.n_pairs,
+        budget=int(room),
         tol=tol,
         rtol=rtol,
-        max_seconds=max_seconds,
-        method=NQMC(n_inner=N_INNER if tol is None and rtol is None else None, jackknife=True),
+        max_seconds=None
+        if max_seconds is None
+        else max(max_seconds - (time.perf_counter() - started), 1e-3),
+        method=NQMC(n_inner=n_inner, jackknife=True),
         rng=stream.child(4, 0),
         executor=executor,
         progress=progress,
@@ -151,14 +163,14 @@ def _expected(
     assert sample is not None
     return Gain.of(
         found,
-        n_evaluations=found.n_evaluations + learned.n_pairs,
+        n_evaluations=found.n_evaluations + learned.n_truths(found),
         method="importance",
         seconds=time.perf_counter() - started,
         sample=replace(sample, f=sample.f[:, :1], weights=sample.weights[:, :1]),
         diagnostics={
             "effective_sample_size": float(np.asarray(found.diagnostics["answers"])[1]),
             "components": learned.blocks[0].proposal.components,
-            "simulations": learned.n_fit + found.n_outer,
+            "simulations": learned.n_fit + len(learned.simulated),
             "error_inner": found.diagnostics["error_inner"],
             "error_outer": found.diagnostics["error_outer"],
             "notes": found.diagnostics["notes"],
