@@ -513,3 +513,26 @@ def test_a_study_that_takes_years(arguments, capsys):
     said = capsys.readouterr().out
     assert "largest tried" not in said
     assert "immediate" not in said
+
+
+def _levels_by_two(n=400):
+    """A parameter d of two levels, whose knowledge decides: INB ± 1000, EVPPI 500."""
+    d = np.arange(n) % 2 == 0
+    costs = pd.DataFrame({"A": np.zeros(n), "B": np.where(d, -1000.0, 1000.0)})
+    return d, costs, pd.DataFrame({"A": np.zeros(n), "B": np.linspace(-1e-9, 1e-9, n)})
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        lambda d: d.astype(object),  # as a workbook has TRUE and FALSE
+        lambda d: np.where(d, " yes", " no"),  # blanks after commas
+        lambda d: [f"{'yes' if x else 'no'}{' ' * (i % 3)}" for i, x in enumerate(d)],
+        lambda d: np.where(d, "y\tz", "n\n m"),
+    ],
+)
+def test_levels_and_indicators_read_a_cell_in_the_same_way(cells):
+    d, costs, effects = _levels_by_two()
+    table = voi.evppi(voi.Outputs(costs, effects, 1.0), pd.DataFrame({"d": cells(d)}), "d")
+    assert table.pars.tolist() == ["d"]
+    assert table.evppi[0] == pytest.approx(500.0, rel=1e-6)

@@ -137,8 +137,9 @@ def clean(
         column = frame[name]
         levels = _levels(column) if kind == "parameters" else ()
         if len(levels) > 1:
-            shown = {f"{name} = {label(level)}": level for level in levels[1:]}
-            numbers |= {label: (column == x).to_numpy(float) for label, x in shown.items()}
+            shown = {f"{name} = {level}": level for level in levels[1:]}
+            texts = _texts(column)
+            numbers |= {label: (texts == x).to_numpy(float) for label, x in shown.items()}
             categories[name] = tuple(shown)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
@@ -373,7 +374,7 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
     numeric = [c for c in frame.columns if c not in texts]
     if len(texts) != 1 or not numeric:
         return frame
-    names = frame[texts[0]]
+    names = _texts(frame[texts[0]])
     counts = names.value_counts()
     draws = [c for c in numeric if _ROW_NAMES.fullmatch(c) and frame[c].nunique() < len(frame)]
     values = [c for c in numeric if c not in draws and not _ROW_NAMES.fullmatch(c)]
@@ -396,14 +397,19 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
             f"the same {draws[0]} and {texts[0]} in two rows",
             "one row for each draw and option",
         )
-    wide = frame.assign(**{"": draw}).pivot(index="", columns=texts[0], values=values[0])
-    wide = wide[list(dict.fromkeys(names))]
-    wide.columns = [label(c) for c in wide.columns]
+    named = frame.assign(**{"": draw, texts[0]: names})
+    wide = named.pivot(index="", columns=texts[0], values=values[0])[list(dict.fromkeys(names))]
+    wide.columns = list(wide.columns)
     notes.append(
         f"long format: {values[0]!r} by {texts[0]!r}, draws "
         + (f"by {draws[0]!r}" if draws else "in the order of rows")
     )
     return _named(wide, wide.index) if draws else wide.reset_index(drop=True)
+
+
+def _texts(column: pd.Series[Any]) -> pd.Series[str]:
+    """Cells as texts in one line: what levels are, and what indicators and options compare."""
+    return column.astype(object).map(label)
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
@@ -413,10 +419,10 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     """
     if column.dtype.kind in "fiub" or bool(column.isna().any()):
         return ()
-    distinct = column.astype(str).str.strip().value_counts()
+    distinct = _texts(column).value_counts()
     if len(distinct) > (len(column) // 10 if few is None else few // 2):
         return ()
-    levels = tuple(map(str, distinct.index))
+    levels = tuple(distinct.index)
     # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
     named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
     named = named and not any(map(_ABBREVIATED.fullmatch, levels))
