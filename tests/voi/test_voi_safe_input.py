@@ -43,6 +43,19 @@ def test_options_are_matched_by_name():
     assert "by name" in outputs.notes[-1]
 
 
+def test_options_called_option_1_are_matched_by_name_too():
+    names = {"SoC": "option 1", "Drug": "option 2"}
+    one, other = COSTS.rename(columns=names), EFFECTS.rename(columns=names)
+    assert evpi_of(one, other[["option 2", "option 1"]]) == pytest.approx(TRUTH)
+    with pytest.raises(nq.InputError, match="the same names in both"):
+        voi.Outputs(one, EFFECTS, WTP)
+    # A matrix has no names that could disagree.
+    outputs = voi.Outputs(COSTS.to_numpy(), EFFECTS, WTP)
+    assert outputs.options == ("SoC", "Drug")
+    assert outputs.notes == ("options of costs, which have no names, are in the order of effects",)
+    assert float(voi.evpi(outputs).evpi[0]) == pytest.approx(TRUTH)
+
+
 @pytest.mark.parametrize(
     ("costs", "effects", "options"),
     [

@@ -114,6 +114,7 @@ def clean(
         frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
         if "notes" in frame.attrs:  # it came from here
             return Cleaned(frame, frame.attrs["notes"])
+        unnamed = bool(frame.attrs.get("unnamed"))
         _check_names(argument, frame)
         notes: list[str] = []
         frame = _reshaped(argument, frame, kind, notes)
@@ -154,8 +155,12 @@ def clean(
             told |= {what} & _FORMATS
         numbers[name] = values
     cleaned = pandas().DataFrame(numbers, index=frame.index)
-    counted = bool(frame.attrs.get("counted"))
-    cleaned.attrs = {"notes": tuple(notes), "categories": categories, "counted": counted}
+    cleaned.attrs = {
+        "notes": tuple(notes),
+        "categories": categories,
+        "counted": bool(frame.attrs.get("counted")),
+        "unnamed": unnamed,
+    }
     return Cleaned(cleaned, tuple(notes), tuple(problems))
 
 
@@ -253,12 +258,17 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
     """Columns of effects in the order of costs, names of the options, and a note.
 
     Names are compared as they are, then without case, punctuation and words such as cost and
-    effect: ``cost_A`` and ``qaly_A`` are both A.
+    effect: ``cost_A`` and ``qaly_A`` are both A. A matrix has no names: its options are in the
+    order of the other table.
     """
     c, e = list(map(str, costs.columns)), list(map(str, effects.columns))
-    unnamed = [f"option {j + 1}" for j in range(len(c))]
-    if c in (e, unnamed) or e == unnamed:  # a matrix has no names to disagree
-        return e, (e if c == unnamed else c), ""
+    if c == e:
+        return e, c, ""
+    bare = [bool(table.attrs.get("unnamed")) for table in (costs, effects)]
+    if any(bare) and len(c) == len(e):
+        one, other = ("costs", "effects") if bare[0] else ("effects", "costs")
+        note = f"options of {one}, which have no names, are in the order of {other}"
+        return e, (e if bare[0] else c), note
     if sorted(c) == sorted(e):
         return c, c, "options of effects are in the order of costs, by name"
     shown, plain_e = c, [name.casefold() for name in e]
@@ -460,7 +470,9 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
         what = "nothing" if table is None else f"an array of {matrix.dtype} of shape {matrix.shape}"
         raise InputError(argument, what, expected)
     names = [f"{prefix}{j + 1}" for j in range(matrix.shape[1])]
-    return pd.DataFrame(matrix, columns=names)
+    frame = pd.DataFrame(matrix, columns=names)
+    frame.attrs["unnamed"] = True
+    return frame
 
 
 def _check_names(argument: str, frame: pd.DataFrame) -> None:
