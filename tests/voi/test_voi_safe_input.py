@@ -549,3 +549,49 @@ def test_levels_and_indicators_read_a_cell_in_the_same_way(cells):
     table = voi.evppi(voi.Outputs(costs, effects, 1.0), pd.DataFrame({"d": cells(d)}), "d")
     assert table.pars.tolist() == ["d"]
     assert table.evppi[0] == pytest.approx(500.0, rel=1e-6)
+
+
+def _long(cost, effect, *more):
+    """One long table of costs and effects, and columns that are neither."""
+    parts = [
+        pd.DataFrame({"sim": range(1, N + 1), "strategy": o, **dict.fromkeys(more, 1.0)}).assign(
+            **{cost: COSTS[o], effect: EFFECTS[o]}
+        )
+        for o in COSTS
+    ]
+    return file("long.csv", pd.concat(parts))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("discounted_cost", "discounted_qaly"),
+        ("qaly_undiscounted", "cost_undiscounted"),
+        ("cost", "qaly", "cycle", "prevalence"),
+        ("cost_per_cycle", "utility"),
+        ("TotalCosts", "QALYs"),
+    ],
+)
+def test_long_tables_are_read_by_whole_words(names):
+    cost, effect = sorted(names[:2], key=lambda name: "cost" not in name.lower())
+    seen = voi.preview(file("p.csv", P), *[_long(cost, effect, *names[2:])] * 2)
+    assert not seen.problems
+    assert float(voi.evpi(seen.outputs(WTP)).evpi[0]) == pytest.approx(TRUTH)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("price", "qaly"), "no columns of costs among 'price', 'qaly'"),
+        (("cost", "qaly", "cost_undiscounted"), "several columns of costs among"),
+        (("cost", "result"), "no columns of effects among"),
+    ],
+)
+def test_long_tables_that_leave_a_choice_are_refused(names, words):
+    seen = voi.preview(file("p.csv", P), *[_long(*names)] * 2)
+    assert any(words in str(problem) for problem in seen.problems)
+
+
+def test_one_table_is_not_both_costs_and_effects():
+    with pytest.raises(nq.InputError, match="the same numbers in both"):
+        voi.Outputs(COSTS, COSTS, WTP)

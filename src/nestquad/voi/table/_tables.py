@@ -52,6 +52,14 @@ _KIND_WORDS = {
     "costs": r"(total[ _.]*)?(costs?|c)",
     "effects": r"(total[ _.]*)?(effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)|e|u|q)",
 }
+# Whole words in the names of columns that hold costs, or effects.
+_WORDS = {
+    "costs": {"cost", "costs"},
+    "effects": {
+        "effect", "effects", "eff", "effs", "qaly", "qalys", "ly", "lys", "daly", "dalys",
+        "outcome", "outcomes", "utility", "utilities",
+    },
+}  # fmt: skip
 
 
 def pandas() -> Any:
@@ -303,16 +311,41 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
     if kind not in _KIND_WORDS:
         return frame
-    long_words = {"costs": r"costs?", "effects": r"(effects?|qalys?)"}
-    of = {
-        one: [c for c in frame.columns if re.search(rf"(^|[\s_.]){word}([\s_.\d]|$)", c, re.I)]
-        for one, word in long_words.items()
-    }
-    others = [c for one in of if one != kind for c in of[one]]
-    if not others or len(of[kind]) < 2:
+    others = [c for c in frame.columns if _holds(c) not in (kind, "")]
+    if not others or sum(_holds(c) == kind for c in frame.columns) < 2:
         return frame
     notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
     return frame[[c for c in frame.columns if c not in others]]
+
+
+def _holds(name: str) -> str:
+    """Whether a column holds costs or effects, by the words of its name; "" where it says neither.
+
+    Examples
+    --------
+    >>> [_holds(one) for one in ("discounted_cost", "totalQALYs", "cost_effect", "price", "cycle")]
+    ['costs', 'effects', '', '', '']
+    """
+    words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
+    found = [kind for kind, known in _WORDS.items() if words & known]
+    return found[0] if len(found) == 1 else ""
+
+
+def _value_column(argument: str, kind: str, names: Sequence[str]) -> str:
+    """The column of a long table that holds its costs or effects, by its name where it says so."""
+    fits = [c for c in names if _holds(c) == kind]
+    if not fits and len(names) == 1 and not _holds(names[0]):
+        fits = list(names)
+    if len(fits) != 1:
+        word = {"costs": "cost", "effects": "qaly"}[kind]
+        raise InputError(
+            argument,
+            f"a table in long format with {'several' if fits else 'no'} columns of {kind} among "
+            f"{', '.join(map(repr, names))}",
+            f"one column of {kind}, with a word such as {word!r} in its name",
+            f"Call it {word!r}, and remove the columns that are not meant.",
+        )
+    return fits[0]
 
 
 def _without_row_names(
@@ -388,10 +421,10 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
     counts = names.value_counts()
     draws = [c for c in numeric if _ROW_NAMES.fullmatch(c) and frame[c].nunique() < len(frame)]
     values = [c for c in numeric if c not in draws and not _ROW_NAMES.fullmatch(c)]
-    if kind in _KIND_WORDS and len(values) > 1:
-        values = [c for c in values if re.search(_KIND_WORDS[kind], c, re.I)][:1]
-    wide_enough = counts.min() >= FEWEST_ROWS and len(values) == 1
-    if not wide_enough or (kind == "parameters" and not draws):
+    enough = counts.min() >= FEWEST_ROWS and bool(values)
+    if enough and kind in _WORDS:
+        values = [_value_column(argument, kind, values)]
+    if not enough or len(values) > 1 or (kind == "parameters" and not draws):
         return frame
     if counts.nunique() > 1:
         raise InputError(
