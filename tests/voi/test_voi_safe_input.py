@@ -595,3 +595,20 @@ def test_long_tables_that_leave_a_choice_are_refused(names, words):
 def test_one_table_is_not_both_costs_and_effects():
     with pytest.raises(nq.InputError, match="the same numbers in both"):
         voi.Outputs(COSTS, COSTS, WTP)
+
+
+def test_a_permutation_of_the_row_numbers_is_no_option():
+    order = np.random.default_rng(4).permutation(N)
+    numbered = [t.assign(**{"Sim #": np.arange(N)}) for t in (COSTS, EFFECTS)]
+    in_order = voi.Outputs(*numbered, WTP)
+    assert in_order.options == ("SoC", "Drug")
+    # Rows are put together by the column where both tables have it.
+    outputs = voi.Outputs(numbered[0].iloc[order], numbered[1], WTP)
+    assert outputs.options == ("SoC", "Drug")
+    assert float(voi.evpi(outputs).evpi[0]) == pytest.approx(TRUTH)
+    assert any("'Sim #' names the rows" in note for note in outputs.notes)
+    shuffled = numbered[0].iloc[order].reset_index(drop=True)
+    with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
+        voi.Outputs(shuffled, EFFECTS, WTP)
+    with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
+        voi.Outputs(net_benefit=shuffled)

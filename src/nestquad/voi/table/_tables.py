@@ -168,6 +168,7 @@ def clean(
         "categories": categories,
         "counted": bool(frame.attrs.get("counted")),
         "unnamed": unnamed,
+        "guessed": frame.attrs.get("guessed", ()),
     }
     return Cleaned(cleaned, tuple(notes), tuple(problems))
 
@@ -207,6 +208,16 @@ def aligned(
     if to is None and (ordered := [n for n in names if _in_order(names[n])]):
         first, target = ordered[0], names[ordered[0]]
     bare = [name for name in tables if name not in names]
+    for name, table in tables.items():
+        others = [one for one in bare if one in _WORDS]
+        if table.attrs.get("guessed") and others:
+            raise InputError(
+                name,
+                f"the column {table.attrs['guessed'][0]!r}, which counts the rows, in some order, "
+                f"and no such column in {' and '.join(others)}",
+                "a column for each option, and one that numbers the draws in both tables or none",
+                "If it numbers the draws, call it Iteration, or remove it.",
+            )
     if bare and not _in_order(target) and _is_numeric(target):
         raise InputError(
             " and ".join(bare),
@@ -352,7 +363,8 @@ def _without_row_names(
     argument: str, frame: pd.DataFrame, kind: str, notes: list[str]
 ) -> pd.DataFrame:
     """Columns that name the rows become the index; what merely may be one is refused."""
-    found = []
+    found: list[tuple[bool, Any]] = []
+    guessed: list[str] = []
     for name in list(frame.columns):
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
@@ -366,22 +378,29 @@ def _without_row_names(
             (text and (named or name == frame.columns[0]))
             or (whole and (numbers or (named and (up or permuted or unnamed))))
         ) and column.astype(str).is_unique
-        if (named and counts) or labels:
+        # Costs and effects are no permutation of 1 … n: it numbers the draws, whatever its name.
+        counter = permuted and kind in _WORDS
+        if (named and counts) or labels or counter:
             shown = "without a name, as R writes row names," if unnamed else repr(name)
             what = "counts the rows" if counts else "names the rows"
             notes.append(f"the column {shown} {what} and is left out")
             frame = frame.drop(columns=name)
             found.append((counts, column))
-        elif kind != "parameters" and (counts or numbers):
+            guessed += [] if named or labels else [name]
+        elif kind != "parameters" and (permuted or numbers):
             raise InputError(
                 argument,
                 f"the column {name!r}, which "
-                + ("counts the rows" if counts else "does not number the rows, as its name says"),
+                + ("counts the rows" if permuted else "does not number the rows, as its name says"),
                 "a column for each option and nothing else",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
+    if not found:
+        return frame
     # Of several, one that merely counts says least.
-    return _named(frame, min(found, key=lambda one: one[0])[1]) if found else frame
+    frame = _named(frame, min(found, key=lambda one: one[0])[1])
+    frame.attrs = {**frame.attrs, "guessed": tuple(guessed)}
+    return frame
 
 
 def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None) -> None:
