@@ -380,3 +380,14 @@ def test_of_thirty_options_the_best_have_names_in_every_figure():
         assert len(options) <= 8
         assert texts.count("22 others") == 1
         to_png(figure)
+
+
+def test_a_group_is_not_called_as_a_parameter():
+    rng = np.random.default_rng(0)
+    inputs = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abz"))
+    benefit = np.column_stack((np.zeros(200), inputs.a + inputs.b))
+    with pytest.raises(nq.InputError, match="a group 'z', which is the name of a parameter"):
+        voi.analyze(benefit, inputs, {"z": ["a", "b"]})
+    found = voi.analyze(benefit, inputs, {"z": ["z"], "ab": ["a", "b"]})  # one alone is a single
+    assert found.groups["pars"].tolist() == ["ab"]
+    assert sorted(found.singles["pars"]) == ["a", "b", "z"]

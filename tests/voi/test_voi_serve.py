@@ -582,3 +582,12 @@ def test_a_port_in_use_is_refused_with_words():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert main(["voi", "serve", "--no-open", "--port", str(taken.getsockname()[1])]) == 2
+
+
+def test_a_group_called_as_a_parameter_is_refused_at_once(client):
+    _, path = uploaded(client)
+    settled(client, path)
+    answer = client.post(f"{path}/settings", json={"groups": {"b": ["a", "c"]}})
+    assert answer.status_code == 422
+    assert "the name of a parameter" in answer.json()["error"]
+    assert client.get(f"{path}/state").json()["settings"]["groups"] == {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nestquad.errors import InputError
+from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._work import (
@@ -64,9 +65,11 @@ class Work:
     def change(self, given: Mapping[str, Any]) -> None:
         """Compute with other settings; another match or range concerns the tables themselves."""
         with self._lock:
-            before, after = self.settings, self.settings.changed(given)
+            before, after, seen = self.settings, self.settings.changed(given), self.seen()
+            several = [label for label, members in after.groups.items() if members != (label,)]
+            check_groups(several, (seen or {}).get("parameters", ()))
             reading = (before.match, before.curve) != (after.match, after.curve)
-            self.start(after, reading=reading or self.seen() is None)
+            self.start(after, reading=reading or seen is None)
 
     def start(self, settings: Settings, *, reading: bool) -> None:
         """Start reading or computing; what runs is cancelled."""
