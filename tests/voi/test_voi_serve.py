@@ -210,6 +210,17 @@ def test_study_with_costs_and_duration(client):
         {"study": {"kind": "binary", "pars": [], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "ten"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "9.5"}, "per_year": 1, "horizon": 1},
+        {"study": {"kind": "binary", "pars": ["a"], "sizes": [9.5, 10]}, "per_year": 1, "horizon": 1},
+        {
+            "study": {"kind": "binary", "pars": ["a"], "sizes": "9" * 400},
+            "per_year": 1,
+            "horizon": 1,
+        },
+        {
+            "study": {"kind": "binary", "pars": ["a"], "sizes": "1,200 2,400"},
+            "per_year": 1,
+            "horizon": 1,
+        },
         {"study": {"kind": "other", "pars": ["a"], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": "binary"},
         {"per_year": 100},
@@ -591,3 +602,17 @@ def test_a_group_called_as_a_parameter_is_refused_at_once(client):
     assert answer.status_code == 422
     assert "the name of a parameter" in answer.json()["error"]
     assert client.get(f"{path}/state").json()["settings"]["groups"] == {}
+
+
+def test_a_group_of_another_tab_is_kept(client):
+    _, path = uploaded(client)
+    settled(client, path)
+    for groups in ({"one": ["a", "b"]}, {"two": ["b", "c"]}):  # each tab sends what it adds
+        assert client.post(f"{path}/settings", json={"groups": groups}).status_code == 200
+    both = {"one": ["a", "b"], "two": ["b", "c"]}
+    assert client.get(f"{path}/state").json()["settings"]["groups"] == both
+    again = client.post(f"{path}/settings", json={"groups": {"two": ["a", "c"]}})
+    assert again.status_code == 422
+    assert "a second group 'two'" in again.json()["error"]
+    left = client.post(f"{path}/settings", json={"groups": {"one": None}}).json()
+    assert left["settings"]["groups"] == {"two": ["b", "c"]}
