@@ -210,7 +210,11 @@ def test_study_with_costs_and_duration(client):
         {"study": {"kind": "binary", "pars": [], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "ten"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "9.5"}, "per_year": 1, "horizon": 1},
-        {"study": {"kind": "binary", "pars": ["a"], "sizes": [9.5, 10]}, "per_year": 1, "horizon": 1},
+        {
+            "study": {"kind": "binary", "pars": ["a"], "sizes": [9.5, 10]},
+            "per_year": 1,
+            "horizon": 1,
+        },
         {
             "study": {"kind": "binary", "pars": ["a"], "sizes": "9" * 400},
             "per_year": 1,

@@ -23,6 +23,7 @@ from nestquad.voi.table import (
     as_design,
     as_outputs,
     best_sizes,
+    design_names,
     enbs,
     evpi,
     evppi,
@@ -239,7 +240,11 @@ def analyze(
     given = {label: of for label, of in given.items() if sets.get(label) != of}
     check_groups(given, sets)
     how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
-    parts = [evsi(wide, inputs, s.design, s.sizes, **how) for s in studies]
+    titles = design_names([s.design for s in studies])
+    parts = [
+        evsi(wide, inputs, s.design, s.sizes, **how).assign(design=title)
+        for s, title in zip(studies, titles, strict=True)
+    ]
     table = evppi(wide, inputs, {**sets, **given}, **how)
     single = table["pars"].isin(list(sets))
 
