@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -33,6 +34,8 @@ _SHEETS = {
 }
 # Cells stay as they are written, so that errors can show them.
 _RAW: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+# Texts that are read first, for the decimal mark: all of them are read where these do not show it.
+_FIRST_ROWS = 1_000
 
 
 def read_csv(path: Source, kind: str) -> pd.DataFrame:
@@ -136,15 +139,36 @@ def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str]:
     labels = header.iloc[0].tolist()
     if separator == r"\s+" and frame.shape[1] == len(labels) + 1:
         labels = [None, *labels]  # R's write.table has no name above the names of rows
-    fractions = [j for j in frame.columns if frame[j].dtype.kind == "f" and frame[j].notna().any()]
-    doubtful = [j for j in fractions if separator != "," and _may_be_thousands(frame[j])]
-    if doubtful:
-        texts = pd.read_csv(io.BytesIO(data), skiprows=1, dtype=str, usecols=doubtful, **options)
-        texts = texts.apply(lambda column: column.str.strip())
-        marked = {j: t[t.str.contains(decimal, regex=False, na=False)] for j, t in texts.items()}
-        doubtful = [j for j, t in marked.items() if len(t) and t.str.fullmatch(AMBIGUOUS).all()]
-    if doubtful and len(doubtful) == len(fractions):  # no column shows what the mark is
-        cell, line = marked[doubtful[0]].iloc[0], marked[doubtful[0]].index[0] + 2
+    fractions = [j for j in frame.columns if frame[j].dtype.kind == "f"]
+    if separator == "," or not fractions:
+        return labels, frame, ""
+
+    def texts(rows: int | None) -> list[pd.Series[str]]:
+        read = {"skiprows": 1, "dtype": str, "usecols": fractions, "nrows": rows, **options}
+        cells = pd.read_csv(io.BytesIO(data), **read)
+        return [cells[j].dropna().str.strip() for j in fractions]
+
+    shown = _shows_mark(name, decimal, texts(_FIRST_ROWS))  # as a rule
+    shown = shown or _shows_mark(name, decimal, texts(None), refuse=True)
+    return labels, frame, decimal if shown else ""
+
+
+def _shows_mark(
+    name: str, decimal: str, columns: Iterable[pd.Series[str]], *, refuse: bool = False
+) -> bool:
+    """Whether cells tell that a mark is the decimal one: 0,5 does, 3,610 and 1e+05 do not.
+
+    With `refuse`, cells that may be thousands are refused where no other cell tells.
+    """
+    doubtful: list[tuple[str, int]] = []
+    for column in columns:
+        marked = column[column.str.contains(decimal, regex=False)]
+        clear = ~marked.str.fullmatch(AMBIGUOUS)
+        if clear.any():
+            return True
+        doubtful += [(marked.iloc[0], int(marked.index[0]) + 2)] if len(marked) else []
+    if doubtful and refuse:
+        cell, line = doubtful[0]
         plain, decimals = cell.replace(decimal, ""), cell.replace(decimal, ".")
         raise InputError(
             name,
@@ -154,15 +178,7 @@ def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str]:
             f"Write {plain}; or, if it is a decimal mark, another number of decimals, as "
             f"{cell}0 (in a spreadsheet: number format “General”).",
         )
-    return labels, frame, decimal if fractions and separator != "," else ""
-
-
-def _may_be_thousands(column: pd.Series[Any]) -> bool:
-    """Whether numbers could be thousands that were read as units: 3.610, but not 0.610 or 3.61."""
-    values = column.dropna().abs().to_numpy()
-    thousandths = 1e3 * values
-    small = ((values >= 1.0) & (values < 1e3)) | (values == 0.0)
-    return bool(small.all() and np.allclose(thousandths, np.round(thousandths), rtol=1e-12))
+    return False
 
 
 def clean_workbook(source: Source) -> dict[str, Cleaned]:
