@@ -15,7 +15,7 @@ import numpy as np
 
 from nestquad._checks import choice, shown
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import check_table
+from nestquad.voi.table._limits import check_size, check_table
 from nestquad.voi.table._numbers import AMBIGUOUS
 from nestquad.voi.table._tables import Cleaned, Problem, clean, label, pandas
 
@@ -87,7 +87,7 @@ def _opened(source: Source) -> tuple[str, bytes]:
         there = False
     if not there:
         raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
-    check_table(path.name, path)
+    check_size(path.name, path.stat().st_size)
     return path.name, path.read_bytes()
 
 
@@ -96,6 +96,7 @@ def clean_csv(source: Source, kind: str) -> Cleaned:
     choice("kind", kind, KINDS)
     file, data = _opened(source)
     name = f"{kind} ({file})"
+    check_table(name, data)
     try:
         header, frame, decimal = _parsed(name, data)
         found = _cleaned(name, kind, header, frame, decimal)
@@ -143,7 +144,7 @@ def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str]:
     if separator == "," or not fractions:
         return labels, frame, ""
 
-    def texts(rows: int | None) -> list[pd.Series[str]]:
+    def texts(rows: int | None) -> list[Any]:
         read = {"skiprows": 1, "dtype": str, "usecols": fractions, "nrows": rows, **options}
         cells = pd.read_csv(io.BytesIO(data), **read)
         return [cells[j].dropna().str.strip() for j in fractions]
@@ -186,6 +187,7 @@ def clean_workbook(source: Source) -> dict[str, Cleaned]:
     pd = pandas()
     optional_module("openpyxl", "Reading a workbook", "voi")
     file, data = _opened(source)
+    check_table(f"workbook ({file})", data)
     try:
         sheets = pd.read_excel(
             io.BytesIO(data), sheet_name=None, header=None, engine="openpyxl", **_RAW
