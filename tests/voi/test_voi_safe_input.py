@@ -612,6 +612,15 @@ def test_a_permutation_of_the_row_numbers_is_no_option():
         voi.Outputs(shuffled, EFFECTS, WTP)
     with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
         voi.Outputs(net_benefit=shuffled)
+    inputs = P.assign(**{"Sim #": np.arange(N)})  # parameters follow, or are refused
+    exact = voi.evppi(voi.Outputs(COSTS, EFFECTS, WTP), P).evppi
+    found = voi.evppi(outputs, inputs)
+    assert found.pars.tolist() == ["p", "q"]
+    np.testing.assert_allclose(found.evppi, exact, rtol=1e-6, atol=1e-6)
+    ranks = pd.DataFrame({"r": order + 1.0, "s": order[::-1] + 1.0})
+    assert voi.evppi(voi.Outputs(COSTS, EFFECTS, WTP), ranks).pars.tolist() == ["r", "s"]
+    seen = voi.preview(file("p.csv", inputs.iloc[order]), file("c.csv", COSTS), EFFECTS)
+    assert "no names of rows" in str(seen.problems[0])
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])

@@ -108,7 +108,7 @@ class _Rectangles:
         self.before += self.rows * self.columns
 
     def _element(self, tag: str, attributes: dict[str, str]) -> None:
-        tag = tag.rpartition(":")[2]
+        tag = tag.rpartition(":")[2] if ":" in tag else tag
         if tag == "row":
             self.row, self.column = int(attributes.get("r", self.row + 1)), 0
         elif tag == "c":
@@ -116,6 +116,8 @@ class _Rectangles:
             if found := _REFERENCE.fullmatch(attributes.get("r", "")):
                 self.column, self.row = _column(found[1]), int(found[2])
         else:
+            return
+        if self.row <= self.rows and self.column <= self.columns:
             return
         self.rows, self.columns = max(self.rows, self.row), max(self.columns, self.column)
         _check_cells(self.name, self.before + self.rows * max(self.columns, 1))

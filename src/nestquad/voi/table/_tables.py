@@ -210,7 +210,7 @@ def aligned(
     bare = [name for name in tables if name not in names]
     for name, table in tables.items():
         others = [one for one in bare if one in _WORDS]
-        if table.attrs.get("guessed") and others:
+        if name in _WORDS and table.attrs.get("guessed") and others:
             raise InputError(
                 name,
                 f"the column {table.attrs['guessed'][0]!r}, which counts the rows, in some order, "
@@ -271,6 +271,11 @@ def _counts(values: Array, *starts: int) -> bool:
     """Whether numbers go up by one from a start: 0 or 1 unless said otherwise."""
     up = bool(values.size) and bool(np.all(np.diff(values) == 1))
     return up and float(values[0]) in (starts or (0, 1))
+
+
+def _permutes(values: Array) -> bool:
+    """Whether numbers are 1 … n or 0 … n − 1 in some order."""
+    return _counts(np.sort(values))
 
 
 def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
@@ -365,6 +370,11 @@ def _without_row_names(
     """Columns that name the rows become the index; what merely may be one is refused."""
     found: list[tuple[bool, Any]] = []
     guessed: list[str] = []
+    # Draws are no permutation of 1 … n: it numbers them, whatever its name. Parameters that are all
+    # or several of them such may be ranks.
+    numbering = [name for name in frame.columns if _permutes(_as_floats(frame[name])[0])]
+    if kind not in _WORDS and (len(numbering) > 1 or frame.shape[1] == 1):
+        numbering = []
     for name in list(frame.columns):
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
@@ -373,13 +383,12 @@ def _without_row_names(
         values = np.where(np.isinf(values), np.nan, values)
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
-        counts, permuted = _counts(values), whole and _counts(np.sort(values))
+        counts, permuted = _counts(values), _permutes(values)
         labels = (
             (text and (named or name == frame.columns[0]))
             or (whole and (numbers or (named and (up or permuted or unnamed))))
         ) and column.astype(str).is_unique
-        # Costs and effects are no permutation of 1 … n: it numbers the draws, whatever its name.
-        counter = permuted and kind in _WORDS
+        counter = name in numbering and kind != "net_benefit"
         if (named and counts) or labels or counter:
             shown = "without a name, as R writes row names," if unnamed else repr(name)
             what = "counts the rows" if counts else "names the rows"
