@@ -275,7 +275,7 @@ def _counts(values: Array, *starts: int) -> bool:
 
 def _permutes(values: Array) -> bool:
     """Whether numbers are 1 … n or 0 … n − 1 in some order."""
-    return _counts(np.sort(values))
+    return bool(np.isfinite(values).all()) and _counts(np.sort(values))
 
 
 def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
