@@ -117,6 +117,29 @@ def test_r_row_names(tmp_path):
     pd.testing.assert_frame_equal(found, COSTS)
 
 
+@pytest.mark.parametrize("separator", [" ", "\t", ",", ";"])
+def test_r_write_table_with_any_separator(separator):
+    table = COSTS.rename(index=lambda k: str(k + 1))
+    text = table.to_csv(sep=separator, quoting=2).replace(f'""{separator}', "", 1)
+    pd.testing.assert_frame_equal(voi.read_csv(file("c.txt", text), "costs"), COSTS)
+
+
+@pytest.mark.parametrize("above", ["sep=;\n", '"sep=;"\r\n', "\n", "\n \nsep=;\n", "\ufeffsep=;\n"])
+def test_lines_above_the_header(above):
+    text = above + COSTS.to_csv(index=False, sep=";")
+    pd.testing.assert_frame_equal(voi.read_csv(file("c.csv", text), "costs"), COSTS)
+    lines = text.split("\n")
+    lines[-3] = "1.5;oops"
+    with pytest.raises(nq.InputError, match=f"line {len(lines) - 2} of the file"):
+        voi.read_csv(file("c.csv", "\n".join(lines)), "costs")
+
+
+def test_a_cell_too_many_is_no_row_name():
+    text = "SoC,Drug\n" + "\n".join(f"{k // 9 + 1},{100 + k},5.5" for k in range(N))
+    with pytest.raises(nq.InputError, match="without a name"):
+        voi.read_csv(file("c.csv", text), "costs")
+
+
 def test_a_column_that_may_count_rows_is_refused():
     odd = COSTS.assign(Other=np.arange(1, N + 1))
     with pytest.raises(nq.InputError, match="'Other', which counts the rows"):

@@ -273,6 +273,11 @@ def _counts(values: Array, *starts: int) -> bool:
     return up and float(values[0]) in (starts or (0, 1))
 
 
+def _measured(column: pd.Series[Any]) -> bool:
+    """Whether all texts begin with a number, as 10.5 mg and 2020-01-31 do, and names do not."""
+    return bool(_texts(column).str.match(r"[-+−]?\d").all())
+
+
 def _permutes(values: Array) -> bool:
     """Whether numbers are 1 … n or 0 … n − 1 in some order."""
     return bool(np.isfinite(values).all()) and _counts(np.sort(values))
@@ -385,7 +390,7 @@ def _without_row_names(
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
         counts, permuted = _counts(values), _permutes(values)
         labels = (
-            (text and (named or name == frame.columns[0]))
+            (text and (named or (name == frame.columns[0] and not _measured(column))))
             or (whole and (numbers or (named and (up or permuted or unnamed))))
         ) and column.astype(str).is_unique
         counter = name in numbering and kind != "net_benefit"
