@@ -656,3 +656,22 @@ def test_a_power_of_ten_is_no_evidence_of_a_decimal_comma(separator, other):
     pounds = frame.assign(Drug="£" + frame.Drug)  # in pounds a comma groups digits
     found = voi.read_csv(file("c.txt", pounds, sep=separator), "costs")
     np.testing.assert_allclose(found["Drug"], 4000 + 7 * np.arange(N))
+
+
+def test_dates_and_units_are_no_numbers_and_no_names_of_rows():
+    days = pd.date_range("2020-01-31", periods=N)
+    durations = pd.to_timedelta(np.arange(N) % 7, unit="h")
+    for cells, words in (
+        (list(days), "2020-01-31"),
+        (list(durations), "0 days 00:00:00"),
+        ([f"{10 + k / 7:.4f} mg" for k in range(N)], "the text '10.0000 mg'"),
+        ([f"{day:%Y-%m-%d}" for day in days], "the text '2020-01-31'"),
+    ):
+        table = P.copy()
+        table.insert(0, "d", pd.Series(cells, dtype=object))
+        seen = voi.preview(table, COSTS, EFFECTS)
+        assert words in str(seen.problems[0])
+        assert seen.problems[0].column == "d"
+    named = P.copy()
+    named.insert(0, "who", [f"person {k}" for k in range(N)])
+    assert voi.preview(named, COSTS, EFFECTS).parameters.columns.tolist() == ["p", "q"]

@@ -572,8 +572,9 @@ def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     """Numbers, NaN for what is none, and a note where cells are written in another way."""
     note = ""
     if column.dtype.kind not in "fiub":
-        # Integers beyond the range of floats are texts to pandas.
-        cells = column.map(lambda cell: str(cell) if type(cell) is int else cell)
+        # Pandas takes dates for nanoseconds, and integers beyond the range of floats for texts.
+        known = (str, bool, np.bool_, float, np.floating)
+        cells = column.map(lambda cell: cell if isinstance(cell, known) else str(cell))
         numbers = pandas().to_numeric(cells, errors="coerce")
         # A number format is one of texts; among numbers, a text is a stray.
         if bool(column.map(lambda cell: isinstance(cell, str)).all()):
