@@ -182,7 +182,7 @@ async function post(path, body) {
     content = await answer.json();
   } catch (problem) { return lost(problem); }
   refused = answer.ok ? "" : content.error;
-  if (refused) return show(state);
+  if (refused) { unread = false; return show(state); } // nothing is read again
   show(content);
   poll();
 }
