@@ -234,7 +234,7 @@ def test_page_fits_the_window(page, tmp_path, width):
         (["FILES", "--wtp", "20000", "--trial", "coin:a"], "binary:P1"),
         (["FILES", "--wtp", "20000", "--trial", "binary:theta99"], "Did you mean"),
         (["FILES", "--wtp", "-5"], "none negative"),
-        (["FILES", "--wtp", "20000", "--effects", "none.csv"], "No such file"),
+        (["FILES", "--wtp", "20000", "--effects", "none.csv"], "which is not a file"),
     ],
 )
 def test_messages_without_traceback(tables, options, words, capsys):
@@ -380,3 +380,31 @@ def test_of_thirty_options_the_best_have_names_in_every_figure():
         assert len(options) <= 8
         assert texts.count("22 others") == 1
         to_png(figure)
+
+
+def test_a_group_is_not_called_as_a_parameter():
+    rng = np.random.default_rng(0)
+    inputs = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abz"))
+    benefit = np.column_stack((np.zeros(200), inputs.a + inputs.b))
+    with pytest.raises(nq.InputError, match="a group 'z', which is the name of a parameter"):
+        voi.analyze(benefit, inputs, {"z": ["a", "b"]})
+    found = voi.analyze(benefit, inputs, {"z": ["z"], "ab": ["a", "b"]})  # one alone is a single
+    assert found.groups["pars"].tolist() == ["ab"]
+    assert sorted(found.singles["pars"]) == ["a", "b", "z"]
+
+
+def test_two_studies_of_one_name_are_told_apart():
+    mu = np.random.default_rng(0).normal(size=4000)
+    benefit, inputs = np.column_stack((0 * mu, mu)), pd.DataFrame({"mu": mu})
+    sds = (1.0, 50.0)
+    trials = [voi.NormalTrial("mu", sd) for sd in sds]
+    studies = [voi.Study(one, [1, 100], cost_per_participant=1.0, duration=1) for one in trials]
+    audience = voi.Audience(10_000, 10)
+    found = voi.analyze(benefit, inputs, audience=audience, study=[*studies, studies[1]])
+    names = [f"normal trial of mu (sd {sd:g})" for sd in sds]
+    assert found.best_sizes["design"].tolist() == [*names, f"{names[1]}, no. 2"]
+    exact = [0.39894 / np.sqrt(1 + sd**2 / n) for sd in sds for n in (1, 100)]
+    valued = found.enbs.head(4)
+    assert valued["design"].tolist() == [name for name in names for _ in range(2)]
+    assert (np.abs(valued["evsi"] - exact) < 3 * valued["se"] + 0.01).all()
+    assert voi.evsi(benefit, inputs, trials, [1])["design"].tolist() == names

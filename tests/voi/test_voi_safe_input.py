@@ -43,6 +43,19 @@ def test_options_are_matched_by_name():
     assert "by name" in outputs.notes[-1]
 
 
+def test_options_called_option_1_are_matched_by_name_too():
+    names = {"SoC": "option 1", "Drug": "option 2"}
+    one, other = COSTS.rename(columns=names), EFFECTS.rename(columns=names)
+    assert evpi_of(one, other[["option 2", "option 1"]]) == pytest.approx(TRUTH)
+    with pytest.raises(nq.InputError, match="the same names in both"):
+        voi.Outputs(one, EFFECTS, WTP)
+    # A matrix has no names that could disagree.
+    outputs = voi.Outputs(COSTS.to_numpy(), EFFECTS, WTP)
+    assert outputs.options == ("SoC", "Drug")
+    assert outputs.notes == ("options of costs, which have no names, are in the order of effects",)
+    assert float(voi.evpi(outputs).evpi[0]) == pytest.approx(TRUTH)
+
+
 @pytest.mark.parametrize(
     ("costs", "effects", "options"),
     [
@@ -102,6 +115,29 @@ def test_r_row_names(tmp_path):
     text = table.to_csv(sep=" ", quoting=2).replace('"" ', "", 1)  # as write.table
     found = voi.read_csv(file("c.txt", text), "costs")
     pd.testing.assert_frame_equal(found, COSTS)
+
+
+@pytest.mark.parametrize("separator", [" ", "\t", ",", ";"])
+def test_r_write_table_with_any_separator(separator):
+    table = COSTS.rename(index=lambda k: str(k + 1))
+    text = table.to_csv(sep=separator, quoting=2).replace(f'""{separator}', "", 1)
+    pd.testing.assert_frame_equal(voi.read_csv(file("c.txt", text), "costs"), COSTS)
+
+
+@pytest.mark.parametrize("above", ["sep=;\n", '"sep=;"\r\n', "\n", "\n \nsep=;\n", "\ufeffsep=;\n"])
+def test_lines_above_the_header(above):
+    text = above + COSTS.to_csv(index=False, sep=";")
+    pd.testing.assert_frame_equal(voi.read_csv(file("c.csv", text), "costs"), COSTS)
+    lines = text.split("\n")
+    lines[-3] = "1.5;oops"
+    with pytest.raises(nq.InputError, match=f"line {len(lines) - 2} of the file"):
+        voi.read_csv(file("c.csv", "\n".join(lines)), "costs")
+
+
+def test_a_cell_too_many_is_no_row_name():
+    text = "SoC,Drug\n" + "\n".join(f"{k // 9 + 1},{100 + k},5.5" for k in range(N))
+    with pytest.raises(nq.InputError, match="without a name"):
+        voi.read_csv(file("c.csv", text), "costs")
 
 
 def test_a_column_that_may_count_rows_is_refused():
@@ -513,3 +549,129 @@ def test_a_study_that_takes_years(arguments, capsys):
     said = capsys.readouterr().out
     assert "largest tried" not in said
     assert "immediate" not in said
+
+
+def _levels_by_two(n=400):
+    """A parameter d of two levels, whose knowledge decides: INB ± 1000, EVPPI 500."""
+    d = np.arange(n) % 2 == 0
+    costs = pd.DataFrame({"A": np.zeros(n), "B": np.where(d, -1000.0, 1000.0)})
+    return d, costs, pd.DataFrame({"A": np.zeros(n), "B": np.linspace(-1e-9, 1e-9, n)})
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        lambda d: d.astype(object),  # as a workbook has TRUE and FALSE
+        lambda d: np.where(d, " yes", " no"),  # blanks after commas
+        lambda d: [f"{'yes' if x else 'no'}{' ' * (i % 3)}" for i, x in enumerate(d)],
+        lambda d: np.where(d, "y\tz", "n\n m"),
+    ],
+)
+def test_levels_and_indicators_read_a_cell_in_the_same_way(cells):
+    d, costs, effects = _levels_by_two()
+    table = voi.evppi(voi.Outputs(costs, effects, 1.0), pd.DataFrame({"d": cells(d)}), "d")
+    assert table.pars.tolist() == ["d"]
+    assert table.evppi[0] == pytest.approx(500.0, rel=1e-6)
+
+
+def _long(cost, effect, *more):
+    """One long table of costs and effects, and columns that are neither."""
+    parts = [
+        pd.DataFrame({"sim": range(1, N + 1), "strategy": o, **dict.fromkeys(more, 1.0)}).assign(
+            **{cost: COSTS[o], effect: EFFECTS[o]}
+        )
+        for o in COSTS
+    ]
+    return file("long.csv", pd.concat(parts))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("discounted_cost", "discounted_qaly"),
+        ("qaly_undiscounted", "cost_undiscounted"),
+        ("cost", "qaly", "cycle", "prevalence"),
+        ("cost_per_cycle", "utility"),
+        ("TotalCosts", "QALYs"),
+    ],
+)
+def test_long_tables_are_read_by_whole_words(names):
+    cost, effect = sorted(names[:2], key=lambda name: "cost" not in name.lower())
+    seen = voi.preview(file("p.csv", P), *[_long(cost, effect, *names[2:])] * 2)
+    assert not seen.problems
+    assert float(voi.evpi(seen.outputs(WTP)).evpi[0]) == pytest.approx(TRUTH)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("price", "qaly"), "no columns of costs among 'price', 'qaly'"),
+        (("cost", "qaly", "cost_undiscounted"), "several columns of costs among"),
+        (("cost", "result"), "no columns of effects among"),
+    ],
+)
+def test_long_tables_that_leave_a_choice_are_refused(names, words):
+    seen = voi.preview(file("p.csv", P), *[_long(*names)] * 2)
+    assert any(words in str(problem) for problem in seen.problems)
+
+
+def test_one_table_is_not_both_costs_and_effects():
+    with pytest.raises(nq.InputError, match="the same numbers in both"):
+        voi.Outputs(COSTS, COSTS, WTP)
+
+
+def test_a_permutation_of_the_row_numbers_is_no_option():
+    order = np.random.default_rng(4).permutation(N)
+    numbered = [t.assign(**{"Sim #": np.arange(N)}) for t in (COSTS, EFFECTS)]
+    in_order = voi.Outputs(*numbered, WTP)
+    assert in_order.options == ("SoC", "Drug")
+    # Rows are put together by the column where both tables have it.
+    outputs = voi.Outputs(numbered[0].iloc[order], numbered[1], WTP)
+    assert outputs.options == ("SoC", "Drug")
+    assert float(voi.evpi(outputs).evpi[0]) == pytest.approx(TRUTH)
+    assert any("'Sim #' names the rows" in note for note in outputs.notes)
+    shuffled = numbered[0].iloc[order].reset_index(drop=True)
+    with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
+        voi.Outputs(shuffled, EFFECTS, WTP)
+    with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
+        voi.Outputs(net_benefit=shuffled)
+    inputs = P.assign(**{"Sim #": np.arange(N)})  # parameters follow, or are refused
+    exact = voi.evppi(voi.Outputs(COSTS, EFFECTS, WTP), P).evppi
+    found = voi.evppi(outputs, inputs)
+    assert found.pars.tolist() == ["p", "q"]
+    np.testing.assert_allclose(found.evppi, exact, rtol=1e-6, atol=1e-6)
+    ranks = pd.DataFrame({"r": order + 1.0, "s": order[::-1] + 1.0})
+    assert voi.evppi(voi.Outputs(COSTS, EFFECTS, WTP), ranks).pars.tolist() == ["r", "s"]
+    seen = voi.preview(file("p.csv", inputs.iloc[order]), file("c.csv", COSTS), EFFECTS)
+    assert "no names of rows" in str(seen.problems[0])
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("other", ["1e+05", "2E5", ""])
+def test_a_power_of_ten_is_no_evidence_of_a_decimal_comma(separator, other):
+    grouped = [f"{4000 + 7 * k:,}" for k in range(N)]
+    frame = pd.DataFrame({"SoC": [other or "7"] * (N - 1) + ["1e+05"], "Drug": grouped})
+    seen = voi.preview(file("p.csv", P), file("c.txt", frame, sep=separator), EFFECTS)
+    assert "'4,000' (line 2 of the file), which may be 4000 or 4.000" in str(seen.problems[0])
+    pounds = frame.assign(Drug="£" + frame.Drug)  # in pounds a comma groups digits
+    found = voi.read_csv(file("c.txt", pounds, sep=separator), "costs")
+    np.testing.assert_allclose(found["Drug"], 4000 + 7 * np.arange(N))
+
+
+def test_dates_and_units_are_no_numbers_and_no_names_of_rows():
+    days = pd.date_range("2020-01-31", periods=N)
+    durations = pd.to_timedelta(np.arange(N) % 7, unit="h")
+    for cells, words in (
+        (list(days), "2020-01-31"),
+        (list(durations), "0 days 00:00:00"),
+        ([f"{10 + k / 7:.4f} mg" for k in range(N)], "the text '10.0000 mg'"),
+        ([f"{day:%Y-%m-%d}" for day in days], "the text '2020-01-31'"),
+    ):
+        table = P.copy()
+        table.insert(0, "d", pd.Series(cells, dtype=object))
+        seen = voi.preview(table, COSTS, EFFECTS)
+        assert words in str(seen.problems[0])
+        assert seen.problems[0].column == "d"
+    named = P.copy()
+    named.insert(0, "who", [f"person {k}" for k in range(N)])
+    assert voi.preview(named, COSTS, EFFECTS).parameters.columns.tolist() == ["p", "q"]

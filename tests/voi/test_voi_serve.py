@@ -21,6 +21,7 @@ import pytest
 
 import nestquad as nq
 from nestquad import voi
+from nestquad.cli import main
 
 pytest.importorskip("starlette")
 pytest.importorskip("multipart")
@@ -210,6 +211,21 @@ def test_study_with_costs_and_duration(client):
         {"study": {"kind": "binary", "pars": [], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "ten"}, "per_year": 1, "horizon": 1},
         {"study": {"kind": "binary", "pars": ["a"], "sizes": "9.5"}, "per_year": 1, "horizon": 1},
+        {
+            "study": {"kind": "binary", "pars": ["a"], "sizes": [9.5, 10]},
+            "per_year": 1,
+            "horizon": 1,
+        },
+        {
+            "study": {"kind": "binary", "pars": ["a"], "sizes": "9" * 400},
+            "per_year": 1,
+            "horizon": 1,
+        },
+        {
+            "study": {"kind": "binary", "pars": ["a"], "sizes": "1,200 2,400"},
+            "per_year": 1,
+            "horizon": 1,
+        },
         {"study": {"kind": "other", "pars": ["a"], "sizes": "10"}, "per_year": 1, "horizon": 1},
         {"study": "binary"},
         {"per_year": 100},
@@ -393,11 +409,9 @@ def test_uploads_above_the_limit_are_refused_before_they_are_read(client):
     assert chunks.status_code == 411
 
 
-def test_too_many_cells_are_refused(tmp_path):
-    path = tmp_path / "wide"
-    path.write_bytes(b"a" + b"," * (_limits.MOST_CELLS + 1))
+def test_too_many_cells_are_refused():
     with pytest.raises(nq.InputError, match="cells"):
-        _limits.check_table("parameters", path)
+        _limits.check_table("parameters", b"a" + b"," * (_limits.MOST_CELLS + 1))
 
 
 def bomb(tmp_path, parts):
@@ -415,10 +429,10 @@ def test_archives_that_unpack_to_much_are_refused_unread(tmp_path, monkeypatch):
     path = bomb(tmp_path, [("xl/worksheets/sheet1.xml", 21_000_000)])
     assert path.stat().st_size < 50_000
     with pytest.raises(nq.InputError, match="unpacks to 21 MB"):
-        _limits.check_table("workbook", path)
+        _limits.check_table("workbook", path.read_bytes())
     many = bomb(tmp_path, [(f"{i}", 0) for i in range(2_001)])
     with pytest.raises(nq.InputError, match="2,001 files"):
-        _limits.check_table("workbook", many)
+        _limits.check_table("workbook", many.read_bytes())
 
 
 def test_a_workbook_with_a_cell_far_away_is_refused(client):
@@ -582,3 +596,95 @@ def test_a_port_in_use_is_refused_with_words():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert main(["voi", "serve", "--no-open", "--port", str(taken.getsockname()[1])]) == 2
+
+
+def test_a_group_called_as_a_parameter_is_refused_at_once(client):
+    _, path = uploaded(client)
+    settled(client, path)
+    answer = client.post(f"{path}/settings", json={"groups": {"b": ["a", "c"]}})
+    assert answer.status_code == 422
+    assert "the name of a parameter" in answer.json()["error"]
+    assert client.get(f"{path}/state").json()["settings"]["groups"] == {}
+
+
+def test_a_group_of_another_tab_is_kept(client):
+    _, path = uploaded(client)
+    settled(client, path)
+    for groups in ({"one": ["a", "b"]}, {"two": ["b", "c"]}):  # each tab sends what it adds
+        assert client.post(f"{path}/settings", json={"groups": groups}).status_code == 200
+    both = {"one": ["a", "b"], "two": ["b", "c"]}
+    assert client.get(f"{path}/state").json()["settings"]["groups"] == both
+    again = client.post(f"{path}/settings", json={"groups": {"two": ["a", "c"]}})
+    assert again.status_code == 422
+    assert "a second group 'two'" in again.json()["error"]
+    left = client.post(f"{path}/settings", json={"groups": {"one": None}}).json()
+    assert left["settings"]["groups"] == {"two": ["b", "c"]}
+
+
+def with_sheet(text):
+    """A workbook whose first sheet is this XML."""
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(workbook(tables(20)))) as old,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, text if name.endswith("sheet1.xml") else old.read(name))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "<row>" + "<c><v>1</v></c>" * 101 + "</row>",  # cells without a place
+        "<row/>" * 101,
+        '<row r="2000000000"><c><v>1</v></c></row>',
+        "<row r = '100'><c/></row><row><c/></row>",
+        '<x:row><x:c r="&#67;&#88;1"/></x:row>',  # CX1
+    ],
+)
+def test_cells_of_a_sheet_are_counted_as_readers_do(rows, monkeypatch, tmp_path):
+    monkeypatch.setattr(_limits, "MOST_CELLS", 100)
+    text = f'<worksheet xmlns:x="y"><sheetData>{rows}</sheetData></worksheet>'
+    path = tmp_path / "far.xlsx"
+    path.write_bytes(with_sheet(text))
+    with pytest.raises(nq.InputError, match="at most 100 cells"):  # from Python and the page
+        voi.preview(("far.xlsx", path.read_bytes()))
+    assert main(["voi", "--workbook", str(path), "--wtp", "1"]) == 2  # from the command line
+
+
+def damaged(data, name, at=30):
+    """An archive with wrong bytes in one of its parts."""
+    start = data.index(name.encode()) + len(name) + at
+    return data[:start] + b"\xff" * 20 + data[start + 20 :]
+
+
+@pytest.mark.parametrize("kind", ["ZIP_DEFLATED", "ZIP_BZIP2", "ZIP_LZMA"])
+@pytest.mark.parametrize("part", ["settings.json", "parameters"])
+def test_damaged_analyses_are_refused_and_leave_nothing(client, space, kind, part):
+    parts = {k: text for k, (_, text) in files().items()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", getattr(zipfile, kind)) as archive:
+        for name, text in {"settings.json": '{"wtp": 1, "title": "Saved"}', **parts}.items():
+            archive.writestr(name, text)
+    sent = {"saved": ("s.zip", damaged(out.getvalue(), part, 0))}
+    answer = client.post("/analyses", files=sent)
+    assert answer.status_code == 422
+    assert "cannot be unpacked" in answer.text
+    assert list(space.folder.iterdir()) == []
+
+
+def test_settings_of_a_saved_analysis_are_small(client):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("settings.json", " " * 2_000_000 + '{"wtp": 1}')
+    answer = client.post("/analyses", files={"saved": ("s.zip", out.getvalue())})
+    assert answer.status_code == 422
+    assert "settings of 2 MB" in answer.text
+
+
+def test_a_damaged_workbook_is_refused_in_words(capsys, tmp_path):
+    path = tmp_path / "m.xlsx"
+    path.write_bytes(damaged(workbook(tables()), "xl/worksheets/sheet1.xml"))
+    assert main(["voi", "--workbook", str(path), "--wtp", "1"]) == 2
+    assert "cannot be unpacked" in capsys.readouterr().err

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +32,7 @@ from nestquad.voi.table import (
     SurvivalTrial,
     preview,
 )
+from nestquad.voi.table._numbers import THOUSANDS, read_sizes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -302,17 +301,14 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     return "\n".join(lines)
 
 
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|[1-9]\d{0,2}(\.\d{3})+")
-
-
 def _amounts(text: str) -> list[float]:
     """One amount, or several with commas where none can be a separator of thousands."""
-    return [_amount(text)] if _THOUSANDS.fullmatch(text) else list(map(_amount, text.split(",")))
+    return [_amount(text)] if THOUSANDS.fullmatch(text) else list(map(_amount, text.split(",")))
 
 
 def _amount(text: str) -> float:
     """An amount of money or people; 20,000 and 20.000 are refused."""
-    if _THOUSANDS.fullmatch(text.strip()):
+    if THOUSANDS.fullmatch(text.strip()):
         mark = "comma" if "," in text else "point and three digits"
         meant = text.strip().replace(",", "") if "," in text else text.strip().replace(".", "")
         raise argparse.ArgumentTypeError(
@@ -323,17 +319,11 @@ def _amount(text: str) -> float:
 
 
 def _sizes(text: str) -> list[int]:
-    """Sizes with commas or one by one; 1,600 is refused, as it may be 1600."""
-    parts = [part.strip() for part in text.split(",")]
-    values = [_amount(part) for part in parts]
-    grouped = _THOUSANDS.fullmatch(text) is not None
-    if grouped and (len(parts[0]) == 1 or any(a >= b for a, b in pairwise(values))):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} has a comma; did you mean {text.replace(',', '')}? Several go with spaces"
-        )
-    if not all(value.is_integer() and value >= 1 for value in values):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return [int(value) for value in values]
+    try:
+        return read_sizes(text)
+    except nq.InputError as error:
+        said = f"{error.given} is not {error.expected}. {error.advice}"
+        raise argparse.ArgumentTypeError(said) from None
 
 
 def _names(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from nestquad._checks import instance, listed
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
+from nestquad.errors import InputError
 from nestquad.result import plain
 from nestquad.voi.table import (
     DISCOUNT,
@@ -22,6 +23,7 @@ from nestquad.voi.table import (
     as_design,
     as_outputs,
     best_sizes,
+    design_names,
     enbs,
     evpi,
     evppi,
@@ -235,9 +237,14 @@ def analyze(
     none = groups is None or (isinstance(groups, Mapping) and not groups)
     given = {} if none else parameter_sets(groups, names, categories)
     # A group of one parameter is a single already.
-    given = {label: members for label, members in given.items() if label not in sets}
+    given = {label: of for label, of in given.items() if sets.get(label) != of}
+    check_groups(given, sets)
     how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
-    parts = [evsi(wide, inputs, s.design, s.sizes, **how) for s in studies]
+    titles = design_names([s.design for s in studies])
+    parts = [
+        evsi(wide, inputs, s.design, s.sizes, **how).assign(design=title)
+        for s, title in zip(studies, titles, strict=True)
+    ]
     table = evppi(wide, inputs, {**sets, **given}, **how)
     single = table["pars"].isin(list(sets))
 
@@ -277,6 +284,18 @@ def analyze(
         seed=rng,
         seconds=time.perf_counter() - started,
     )
+
+
+def check_groups(labels: Iterable[str], parameters: Collection[str]) -> None:
+    """Refuse groups that have the name of a parameter: a table could not tell them apart."""
+    for label in labels:
+        if label in parameters:
+            raise InputError(
+                "groups",
+                f"a group {label!r}, which is the name of a parameter",
+                "another name",
+                f"For instance {f'group {label}'!r}.",
+            )
 
 
 def _shown(row: Any, value: float) -> tuple[str, str, str]:

@@ -16,8 +16,10 @@ from nestquad.voi.table import (
     CountTrial,
     NormalTrial,
     SurvivalTrial,
+    study_sizes,
 )
-from nestquad.voi.table._tables import label
+from nestquad.voi.table._numbers import read_sizes
+from nestquad.voi.table._tables import label as one_line
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
 _STEPS = 40
@@ -29,7 +31,7 @@ _SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+|[1-9]\d{0,2}([.,]\
 # More than all the money and people there are.
 _MOST = 1e15
 # Amounts of some hundreds and more, as a rule: three digits after a point are rather thousands.
-_LARGE = ("wtp", "people a year", "sizes", "fixed cost", "cost per participant")
+_LARGE = ("wtp", "people a year", "fixed cost", "cost per participant")
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,34 @@ class Settings:
         return asdict(self)
 
     def changed(self, given: Mapping[str, Any]) -> Settings:
-        """With the values that a page may change."""
-        allowed = {one.name for one in fields(self)} - {"files"}
-        new = Settings.of({**self.to_dict(), **{k: v for k, v in given.items() if k in allowed}})
+        """With the values that a page may change.
+
+        Of groups a page sends those that it adds, and None for one that it removes: another tab may
+        have added some since.
+        """
+        allowed = {one.name for one in fields(self)} - {"files", "groups"}
+        changes = {k: v for k, v in given.items() if k in allowed}
+        groups = self._regrouped(given.get("groups") or {})
+        new = Settings.of({**self.to_dict(), **changes, "groups": groups})
         new.audience(), new.the_study()  # refused now, not by the job
         return new
+
+    def _regrouped(self, changes: Any) -> dict[str, Any]:
+        if not isinstance(changes, Mapping):
+            raise InputError("groups", repr(changes), "a mapping from labels to lists of names")
+        groups: dict[str, Any] = dict(self.groups)
+        for given, members in changes.items():
+            label = _text(given)
+            if members is None:
+                groups.pop(label, None)
+            elif groups.setdefault(label, _names(members)) != _names(members):
+                raise InputError(
+                    "groups",
+                    f"a second group {label!r}",
+                    "another name",
+                    f"{label!r} is {', '.join(groups[label])}: remove it first, or rename this.",
+                )
+        return groups
 
     @property
     def curve(self) -> list[float]:
@@ -149,7 +174,7 @@ def _optional(name: str, given: Any) -> float | None:
 
 
 def _text(given: Any) -> str:
-    return label(given)[:200]
+    return one_line(given)[:200]
 
 
 def _names(given: Any) -> tuple[str, ...]:
@@ -171,18 +196,14 @@ def _study(given: Mapping[str, Any]) -> dict[str, Any]:
         detail = None
     elif kind != "normal" or not detail or _is_number(str(detail)):
         detail = amount(_DETAILS[kind], detail)
-    counts = [
-        amount("sizes", n)
-        for n in (sizes.replace(",", " ").split() if isinstance(sizes, str) else sizes)
-    ]
-    if not counts or not all(n.is_integer() and n >= 1 for n in counts):
-        raise InputError("sizes", repr(sizes), "whole numbers of at least 1", "As 50 100 200.")
+    # A page sends what was typed, a saved file has a list.
+    counts = study_sizes(read_sizes(sizes) if isinstance(sizes, str) else sizes)
     numbers = ("fixed_cost", "cost_per_participant", "duration", "duration_each")
     return {
         "kind": kind,
         "pars": _names(given["pars"]),
         "detail": detail,
-        "sizes": sorted({int(n) for n in counts}),
+        "sizes": sorted(set(counts)),
         **{one: amount(one.replace("_", " "), given.get(one) or 0) for one in numbers},
     }
 

@@ -38,7 +38,6 @@ from nestquad.voi.table import (
     psa_summary,
 )
 from nestquad.voi.table._evppi import Answer
-from nestquad.voi.table._limits import check_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +122,6 @@ def _preview(folder: Path, settings: Settings) -> Preview:
         path = folder / kind
         if path.is_file():
             name = settings.files.get(kind, kind)
-            check_table(f"{kind} ({name})", path)
             sources[kind] = (name, path.read_bytes())
     if "workbook" in sources:
         seen = preview(sources["workbook"])
@@ -167,7 +165,7 @@ class _Answers(dict[Any, list[Answer]]):
             self._path.write_text(f"{digest}\n", encoding="utf-8")
             return
         for line in lines[1:]:
-            with suppress(ValueError):  # the process was ended while it wrote
+            with suppress(TypeError, ValueError):  # the process was ended while it wrote
                 key, rows = json.loads(line)
                 answers = [Answer(a, b, c, d, tuple(flags)) for a, b, c, d, flags in rows]
                 super().__setitem__(tuple(key), answers)

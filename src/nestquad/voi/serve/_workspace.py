@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nestquad.errors import InputError
+from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._work import (
@@ -27,7 +28,7 @@ from nestquad.voi.serve._work import (
     read,
     write_json,
 )
-from nestquad.voi.table._limits import check_archive, is_zip
+from nestquad.voi.table._limits import check_archive, check_size, is_zip, unpacking
 
 MOST_ANALYSES = 50
 SAVED = "analysis.nestquad.zip"
@@ -38,6 +39,8 @@ DOWNLOADS = {
     "figures.zip": "Figures",
     SAVED: "Save analysis",
 }
+# Names and numbers of groups and a study: some kilobytes.
+_MOST_SETTINGS = 1_000_000
 _PORTABLE = (SETTINGS, ANSWERS, *KINDS)
 
 
@@ -64,9 +67,11 @@ class Work:
     def change(self, given: Mapping[str, Any]) -> None:
         """Compute with other settings; another match or range concerns the tables themselves."""
         with self._lock:
-            before, after = self.settings, self.settings.changed(given)
+            before, after, seen = self.settings, self.settings.changed(given), self.seen()
+            several = [label for label, members in after.groups.items() if members != (label,)]
+            check_groups(several, (seen or {}).get("parameters", ()))
             reading = (before.match, before.curve) != (after.match, after.curve)
-            self.start(after, reading=reading or self.seen() is None)
+            self.start(after, reading=reading or seen is None)
 
     def start(self, settings: Settings, *, reading: bool) -> None:
         """Start reading or computing; what runs is cancelled."""
@@ -173,21 +178,19 @@ class Workspace:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _saved(self, content: BinaryIO) -> Work:
-        """An analysis that was saved: data alone, each part by its known name."""
-        try:
-            with zipfile.ZipFile(content) as archive:
-                check_archive("saved analysis", archive)
-                settings = Settings.of(json.loads(archive.read(SETTINGS)))
-                names = [name for name in _PORTABLE if name in archive.NameToInfo]
-                return self._new({name: archive.open(name) for name in names}, settings)
-        except InputError:
-            raise
-        except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, RuntimeError):
-            raise InputError(
-                "saved analysis",
-                "a file that is none",
-                f"a file that the button “{DOWNLOADS[SAVED]}” made",
-            ) from None
+        """An analysis that was saved: data alone, each part by its known name and within limits."""
+        what, expected = "saved analysis", f"a file that the button “{DOWNLOADS[SAVED]}” made"
+        with unpacking(what, expected), zipfile.ZipFile(content) as archive:
+            check_archive(what, archive)
+            known = {part.filename: part.file_size for part in archive.infolist()}
+            if known[SETTINGS] > _MOST_SETTINGS:
+                found = f"settings of {known[SETTINGS] / 1e6:,.0f} MB"
+                raise InputError(what, found, expected)
+            settings = Settings.of(json.loads(archive.read(SETTINGS)))
+            names = [name for name in _PORTABLE if name in known]
+            for name in names:
+                check_size(f"{what}, {name}", known[name])
+            return self._new({name: archive.open(name) for name in names}, settings)
 
     def _new(self, parts: Mapping[str, Any], settings: Settings) -> Work:
         if len(self._works) >= MOST_ANALYSES:
@@ -200,11 +203,15 @@ class Workspace:
         name = secrets.token_urlsafe(9)
         folder = self.folder / name
         folder.mkdir(mode=0o700)
-        for part, content in parts.items():
-            with open(folder / part, "wb") as file:
-                shutil.copyfileobj(content, file)
         work = Work(name, folder)
+        try:
+            for part, content in parts.items():
+                with open(folder / part, "wb") as file:
+                    shutil.copyfileobj(content, file)
+            work.start(settings, reading=True)
+        except BaseException:  # such as a part that cannot be unpacked
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         with self._lock:
             self._works[name] = work
-        work.start(settings, reading=True)
         return work

@@ -16,6 +16,7 @@ from nestquad.voi.table._designs import (
     NormalTrial,
     SurvivalTrial,
     as_design,
+    design_names,
 )
 from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
 from nestquad.voi.table._evsi import evsi, study_sizes
@@ -40,6 +41,7 @@ __all__ = [
     "SurvivalTrial",
     "amount",
     "as_design",
+    "design_names",
     "as_outputs",
     "best_sizes",
     "ceac",

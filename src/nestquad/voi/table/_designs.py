@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -45,6 +45,17 @@ class _Trial:
         uneven = len(set(self.ratio)) > 1
         shares = f", {' : '.join(f'{share:g}' for share in self.ratio)}" if uneven else ""
         return f"{self.kind} trial of {' and '.join(self.pars)}{shares}"
+
+    @property
+    def detail(self) -> str:
+        """What its name leaves out: ``"sd 2"``."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        told = {k: v if isinstance(v, tuple) else (v,) for k, v in given.items()}
+        return ", ".join(
+            f"{k.replace('_', '-')} {' and '.join(map(_short, dict.fromkeys(v)))}"
+            for k, v in told.items()
+            if k not in ("pars", "ratio")
+        )
 
     def participants(self, n: int) -> int:
         """People in all arms; n times its share of the ratio in each."""
@@ -292,6 +303,10 @@ class Combined:
     def name(self) -> str:
         return " with ".join(one.name for one in self.designs)
 
+    @property
+    def detail(self) -> str:
+        return "; ".join(one.detail for one in self.designs if one.detail)
+
     def participants(self, n: int) -> int:
         return sum(one.participants(n) for one in self.designs)
 
@@ -310,6 +325,8 @@ class _UserStudy:
     @property
     def name(self) -> str:
         return str(getattr(self.sampler, "__name__", "study")).replace("<lambda>", "study")
+
+    detail: ClassVar[str] = ""
 
     def participants(self, n: int) -> int:
         return n
@@ -348,6 +365,31 @@ def as_design(design: Any) -> Design:
         repr(design),
         "voi.BinaryTrial(…), another design, or a function (inputs, n, rng) -> summaries",
     )
+
+
+def design_names(designs: Sequence[Design]) -> list[str]:
+    """A different name for each design: with its detail or a number where names are the same.
+
+    Examples
+    --------
+    >>> design_names([NormalTrial("a", 1.0), NormalTrial("a", 5.0), BinaryTrial("p")])
+    ['normal trial of a (sd 1)', 'normal trial of a (sd 5)', 'binary trial of p']
+    >>> design_names([BinaryTrial("p"), BinaryTrial("p")])
+    ['binary trial of p', 'binary trial of p, no. 2']
+    """
+    names = [one.name for one in designs]
+    names = [
+        f"{name} ({one.detail})" if names.count(name) > 1 and one.detail else name
+        for name, one in zip(names, designs, strict=True)
+    ]
+    return [
+        f"{name}, no. {names[: i + 1].count(name)}" if name in names[:i] else name
+        for i, name in enumerate(names)
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if is_number(value) else str(value)
 
 
 def _column(

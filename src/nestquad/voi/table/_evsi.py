@@ -13,7 +13,7 @@ from nestquad._checks import generator, numbers, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
-from nestquad.voi.table._designs import as_design
+from nestquad.voi.table._designs import as_design, design_names
 from nestquad.voi.table._evppi import Answer, kept_answers, perfect, value_of_knowing
 from nestquad.voi.table._flags import flags_against
 from nestquad.voi.table._outputs import as_outputs, input_table
@@ -93,7 +93,8 @@ def evsi(
     seed = generator(rng).integers(2**63)
     known_sizes = kept_answers(answers)
     rows = []
-    for i, (study, n) in enumerate(product(studies, counts)):
+    named = zip(studies, design_names(studies), strict=True)
+    for i, ((study, name), n) in enumerate(product(named, counts)):
         show(i, len(studies) * len(counts), f"n = {n:,}")
         key = (repr(study), str(n))
         if key not in known_sizes:
@@ -104,7 +105,7 @@ def evsi(
             known_sizes[key] = value_of_knowing(known, summaries, own, check=False)
         for k, answer, limit in zip(known.wtps, known_sizes[key], ceiling, strict=True):
             flagged = replace(answer, flags=(*answer.flags, *flags_against(answer, limit)))
-            size = {"design": study.name, "n": n, "participants": study.participants(n)}
+            size = {"design": name, "n": n, "participants": study.participants(n)}
             rows.append({**size, **flagged.row("evsi", k, limit)})
     show(len(rows), len(rows), "")
     if hasattr(show, "close"):

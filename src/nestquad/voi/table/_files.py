@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +15,7 @@ import numpy as np
 
 from nestquad._checks import choice, shown
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import check_table
+from nestquad.voi.table._limits import check_size, check_table
 from nestquad.voi.table._numbers import AMBIGUOUS
 from nestquad.voi.table._tables import Cleaned, Problem, clean, label, pandas
 
@@ -33,6 +34,9 @@ _SHEETS = {
 }
 # Cells stay as they are written, so that errors can show them.
 _RAW: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
+_SAID = re.compile(r"[\"']?sep=(.)[\"']?", re.IGNORECASE)
+# Texts that are read first, for the decimal mark: all of them are read where these do not show it.
+_FIRST_ROWS = 1_000
 
 
 def read_csv(path: Source, kind: str) -> pd.DataFrame:
@@ -84,7 +88,7 @@ def _opened(source: Source) -> tuple[str, bytes]:
         there = False
     if not there:
         raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
-    check_table(path.name, path)
+    check_size(path.name, path.stat().st_size)
     return path.name, path.read_bytes()
 
 
@@ -93,9 +97,10 @@ def clean_csv(source: Source, kind: str) -> Cleaned:
     choice("kind", kind, KINDS)
     file, data = _opened(source)
     name = f"{kind} ({file})"
+    check_table(name, data)
     try:
-        header, frame, decimal = _parsed(name, data)
-        found = _cleaned(name, kind, header, frame, decimal)
+        header, frame, decimal, line = _parsed(name, data)
+        found = _cleaned(name, kind, header, frame, decimal, line)
     except InputError as error:
         return Cleaned(pandas().DataFrame(), problems=(Problem(name, error),))
     if decimal == "," and found.frame.size:
@@ -105,20 +110,24 @@ def clean_csv(source: Source, kind: str) -> Cleaned:
     return found
 
 
-def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str]:
-    """Header and cells of a text, and its decimal mark where numbers show one."""
+def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str, int]:
+    """Header and cells of a text, its decimal mark where one is shown, line of the first row."""
     pd = pandas()
-    encoding, head = _opening(name, data)
-    separator = max(",;\t", key=lambda one: head[0].count(one)) if head else ","
+    encoding, lines = _opening(name, data)
+    # Above the header: empty lines, and one in which a spreadsheet says its separator, sep=;
+    above = next((i for i, line in enumerate(lines) if line and not _SAID.fullmatch(line)), 0)
+    said = [found[1] for line in lines[:above] if (found := _SAID.fullmatch(line))]
+    head = [line for line in lines[above:] if line]
+    separator = max([*said, *",;\t"], key=lambda one: head[0].count(one)) if head else ","
     if head and separator not in head[0] and len(head) > 1 and " " in head[1].strip():
         separator = r"\s+"
     decimal = "," if separator != "," and any("," in line for line in head[1:]) else "."
     options = {"sep": separator, "encoding": encoding, "header": None, **_RAW}
     try:
         frame = pd.read_csv(
-            io.BytesIO(data), decimal=decimal, skiprows=1, low_memory=False, **options
+            io.BytesIO(data), decimal=decimal, skiprows=above + 1, low_memory=False, **options
         )
-        header = pd.read_csv(io.BytesIO(data), nrows=1, dtype=str, **options)
+        header = pd.read_csv(io.BytesIO(data), skiprows=above, nrows=1, dtype=str, **options)
     except pd.errors.EmptyDataError:
         raise InputError(name, "no rows", "a header line and one line for each draw") from None
     except pd.errors.ParserError as error:
@@ -134,35 +143,50 @@ def _parsed(name: str, data: bytes) -> tuple[list[Any], pd.DataFrame, str]:
     except MemoryError:
         raise _too_large(name, data) from None
     labels = header.iloc[0].tolist()
-    if separator == r"\s+" and frame.shape[1] == len(labels) + 1:
+    # Between commas, a number with a comma makes one cell too many as well.
+    numbered = separator == r"\s+" or bool(np.array_equal(frame[0], np.arange(len(frame)) + 1))
+    if frame.shape[1] == len(labels) + 1 and numbered:
         labels = [None, *labels]  # R's write.table has no name above the names of rows
-    fractions = [j for j in frame.columns if frame[j].dtype.kind == "f" and frame[j].notna().any()]
-    doubtful = [j for j in fractions if separator != "," and _may_be_thousands(frame[j])]
-    if doubtful:
-        texts = pd.read_csv(io.BytesIO(data), skiprows=1, dtype=str, usecols=doubtful, **options)
-        texts = texts.apply(lambda column: column.str.strip())
-        marked = {j: t[t.str.contains(decimal, regex=False, na=False)] for j, t in texts.items()}
-        doubtful = [j for j, t in marked.items() if len(t) and t.str.fullmatch(AMBIGUOUS).all()]
-    if doubtful and len(doubtful) == len(fractions):  # no column shows what the mark is
-        cell, line = marked[doubtful[0]].iloc[0], marked[doubtful[0]].index[0] + 2
+    fractions = [j for j in frame.columns if frame[j].dtype.kind == "f"]
+    if separator == "," or not fractions:
+        return labels, frame, "", above + 2
+
+    def texts(rows: int | None) -> list[Any]:
+        read = {"skiprows": above + 1, "dtype": str, "usecols": fractions, "nrows": rows, **options}
+        cells = pd.read_csv(io.BytesIO(data), **read)
+        return [cells[j].dropna().str.strip() for j in fractions]
+
+    shown = _shows_mark(name, decimal, texts(_FIRST_ROWS), above + 2)  # as a rule
+    shown = shown or _shows_mark(name, decimal, texts(None), above + 2, refuse=True)
+    return labels, frame, decimal if shown else "", above + 2
+
+
+def _shows_mark(
+    name: str, decimal: str, columns: Iterable[pd.Series[str]], line: int, *, refuse: bool = False
+) -> bool:
+    """Whether cells tell that a mark is the decimal one: 0,5 does, 3,610 and 1e+05 do not.
+
+    With `refuse`, cells that may be thousands are refused where no other cell tells.
+    """
+    doubtful: list[tuple[str, int]] = []
+    for column in columns:
+        marked = column[column.str.contains(decimal, regex=False)]
+        clear = ~marked.str.fullmatch(AMBIGUOUS)
+        if clear.any():
+            return True
+        doubtful += [(marked.iloc[0], int(marked.index[0]) + line)] if len(marked) else []
+    if doubtful and refuse:
+        cell, at = doubtful[0]
         plain, decimals = cell.replace(decimal, ""), cell.replace(decimal, ".")
         raise InputError(
             name,
-            f"{cell!r} (line {line:,} of the file), which may be {plain} or {decimals}, and no "
+            f"{cell!r} (line {at:,} of the file), which may be {plain} or {decimals}, and no "
             "other cell tells which",
             "numbers without separators of thousands",
             f"Write {plain}; or, if it is a decimal mark, another number of decimals, as "
             f"{cell}0 (in a spreadsheet: number format “General”).",
         )
-    return labels, frame, decimal if fractions and separator != "," else ""
-
-
-def _may_be_thousands(column: pd.Series[Any]) -> bool:
-    """Whether numbers could be thousands that were read as units: 3.610, but not 0.610 or 3.61."""
-    values = column.dropna().abs().to_numpy()
-    thousandths = 1e3 * values
-    small = ((values >= 1.0) & (values < 1e3)) | (values == 0.0)
-    return bool(small.all() and np.allclose(thousandths, np.round(thousandths), rtol=1e-12))
+    return False
 
 
 def clean_workbook(source: Source) -> dict[str, Cleaned]:
@@ -170,6 +194,7 @@ def clean_workbook(source: Source) -> dict[str, Cleaned]:
     pd = pandas()
     optional_module("openpyxl", "Reading a workbook", "voi")
     file, data = _opened(source)
+    check_table(f"workbook ({file})", data)
     try:
         sheets = pd.read_excel(
             io.BytesIO(data), sheet_name=None, header=None, engine="openpyxl", **_RAW
@@ -244,11 +269,11 @@ def _opening(name: str, data: bytes) -> tuple[str, list[str]]:
 
 
 def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines()[:6] if line.strip()]
+    return [line.strip(" ") if line.strip() else "" for line in text.splitlines()[:10]]
 
 
 def _cleaned(
-    name: str, kind: str, header: list[Any], frame: pd.DataFrame, decimal: str = ""
+    name: str, kind: str, header: list[Any], frame: pd.DataFrame, decimal: str = "", line: int = 2
 ) -> Cleaned:
     """Names on top, empty margins away, and every cell a number."""
     labels = ["" if cell is None or cell != cell else label(cell) for cell in header]
@@ -260,7 +285,7 @@ def _cleaned(
     kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
     frame = frame[kept]
     frame.columns = [labels[j] for j in kept]
-    found = clean(name, frame, kind=kind, first_line=2, decimal=decimal)
+    found = clean(name, frame, kind=kind, first_line=line, decimal=decimal)
     if "" in found.frame.columns or (
         any(p.column == "" and p.row is not None for p in found.problems)
     ):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, BinaryIO
+from xml.parsers import expat
 
 from nestquad.errors import InputError
 
@@ -17,8 +20,8 @@ MOST_UNPACKED = 1_000_000_000
 # A workbook has about ten parts, and one for each sheet, chart and drawing.
 _MOST_PARTS = 2_000
 _CHUNK = 1 << 20
-_SEPARATORS = b",;\t \n"
-_CELL = re.compile(rb"""\br=["']([A-Z]{1,3})([0-9]{1,7})["']""")
+_SEPARATORS = (b",", b";", b"\t", b" ")
+_REFERENCE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _ADVICE = "100,000 draws are plenty: keep the first rows of each table."
 
 
@@ -29,17 +32,32 @@ def is_zip(file: BinaryIO) -> bool:
     return start == b"PK"
 
 
-def check_table(name: str, path: Path) -> None:
+def check_size(name: str, size: int) -> None:
+    """Refuse a file, or a part of an archive, with more bytes than any table needs."""
+    if size > MOST_BYTES:
+        found, most = (f"{x / 1e6:,.0f} MB" for x in (size, MOST_BYTES))
+        raise InputError(name, found, f"at most {most}", _ADVICE)
+
+
+def check_table(name: str, data: bytes) -> None:
     """Refuse a table or a workbook with more cells than anybody needs, without parsing it."""
-    counts = dict.fromkeys(_SEPARATORS, 0)
-    with open(path, "rb") as file:
-        if is_zip(file):
-            _check_workbook(name, path)
-            return
-        while chunk := file.read(_CHUNK):
-            for one in counts:
-                counts[one] += chunk.count(one)
-    _check_cells(name, max(counts.values()) + counts[b"\n"[0]])
+    check_size(name, len(data))
+    if data[:2] == b"PK":
+        _check_workbook(name, data)
+    else:
+        _check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+
+
+@contextmanager
+def unpacking(name: str, expected: str) -> Iterator[None]:
+    """Say of an archive that is damaged that it is."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # zlib, bz2, lzma and expat have no error in common
+        found = f"a file that cannot be unpacked ({type(error).__name__}: {error})"
+        raise InputError(name, found, expected) from None
 
 
 def check_archive(name: str, archive: zipfile.ZipFile) -> None:
@@ -58,38 +76,60 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
         )
 
 
-def _check_workbook(name: str, path: Path) -> None:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            check_archive(name, archive)
-            for part in archive.namelist():
-                if part.startswith("xl/worksheets/") and part.endswith(".xml"):
-                    _check_cells(name, _sheet_cells(archive, part))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        raise InputError(
-            name,
-            f"a file that cannot be unpacked ({error})",
-            "a .csv file, or an .xlsx workbook with --workbook",
-        ) from None
+def _check_workbook(name: str, data: bytes) -> None:
+    expected = "a .csv file, or an .xlsx workbook with --workbook"
+    with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_archive(name, archive)
+        rectangles = _Rectangles(name)
+        for part in archive.namelist():
+            if part.startswith("xl/worksheets/") and part.endswith(".xml"):
+                with archive.open(part) as sheet:
+                    rectangles.add(sheet)
 
 
-def _sheet_cells(archive: zipfile.ZipFile, part: str) -> int:
-    """Cells of the rectangle that holds all cells of a sheet, which is what readers allocate."""
-    rows = columns = 0
-    tail = b""
-    with archive.open(part) as sheet:
+class _Rectangles:
+    """Counts the cells of the rectangles that hold all cells of a sheet, as readers allocate them.
+
+    Rows and cells may say where they are, or follow one another.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.before = name, 0
+
+    def add(self, sheet: IO[bytes]) -> None:
+        """Count a sheet as it streams; too many cells are refused where they begin."""
+        self.row = self.column = self.rows = self.columns = 0
+        parser = expat.ParserCreate()
+        parser.StartElementHandler = self._element
+        parser.StartDoctypeDeclHandler = self._doctype
         while chunk := sheet.read(_CHUNK):
-            text = tail + chunk
-            for letters, digits in _CELL.findall(text):
-                rows, columns = max(rows, int(digits)), max(columns, _column(letters))
-            tail = text[-24:]  # longer than any reference
-    return rows * columns
+            parser.Parse(chunk, False)
+        parser.Parse(b"", True)
+        self.before += self.rows * self.columns
+
+    def _element(self, tag: str, attributes: dict[str, str]) -> None:
+        tag = tag.rpartition(":")[2] if ":" in tag else tag
+        if tag == "row":
+            self.row, self.column = int(attributes.get("r", self.row + 1)), 0
+        elif tag == "c":
+            self.column += 1
+            if found := _REFERENCE.fullmatch(attributes.get("r", "")):
+                self.column, self.row = _column(found[1]), int(found[2])
+        else:
+            return
+        if self.row <= self.rows and self.column <= self.columns:
+            return
+        self.rows, self.columns = max(self.rows, self.row), max(self.columns, self.column)
+        _check_cells(self.name, self.before + self.rows * max(self.columns, 1))
+
+    def _doctype(self, *_: object) -> None:
+        raise InputError(self.name, "a document type inside a sheet", "a workbook as it was saved")
 
 
-def _column(letters: bytes) -> int:
+def _column(letters: str) -> int:
     number = 0
     for letter in letters:
-        number = 26 * number + letter - 64
+        number = 26 * number + ord(letter) - 64
     return number
 
 

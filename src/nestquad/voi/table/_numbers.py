@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.errors import InputError
 
 _UNIT = r"[£$€¥]|[A-Z]{3}"
 _GROUPING = " '’\u00a0\u202f"
@@ -19,6 +21,8 @@ _NUMBER = re.compile(
 )
 # One mark and three digits: thousands or thousandths. A leading 0 tells that it is a decimal mark.
 AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
+# An amount that a person typed with separators of thousands, English or continental.
+THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|[1-9]\d{0,2}(\.\d{3})+")
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,37 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     notes += ["has decimal commas"] if point == "," else []
     notes += [example] if example else []
     return Numbers(values, "; ".join(notes))
+
+
+def read_sizes(text: str) -> list[int]:
+    """Sizes that a person typed, with blanks or commas; 1,600 is refused, as it may be 1600.
+
+    Examples
+    --------
+    >>> read_sizes("25 50, 100,200")
+    [25, 50, 100, 200]
+    >>> read_sizes("1,200 2,400")
+    Traceback (most recent call last):
+    nestquad.errors.InputError: sizes: got '1,200'; expected whole numbers of at least 1, with \
+blanks between them. Did you mean 1200?
+    """
+    found: list[int] = []
+    expected = "whole numbers of at least 1, with blanks between them"
+    for token in text.split():
+        parts = [part for part in token.split(",") if part]
+        meant = re.sub(r"\D", "", token)
+        if any(THOUSANDS.fullmatch(part) for part in parts):  # 1.200
+            raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
+        if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+            raise InputError("sizes", repr(token), expected, "As 50 100 200.")
+        values = [int(part) for part in parts]
+        falls = any(a >= b for a, b in pairwise(values))
+        if THOUSANDS.fullmatch(token) and (len(parts[0]) == 1 or falls):
+            raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
+        found += values
+    if not found:
+        raise InputError("sizes", repr(text), expected, "As 50 100 200.")
+    return found
 
 
 def _matched(cell: str) -> re.Match[str] | None:

@@ -90,6 +90,7 @@ class Outputs:
                 " and ".join(f"{width} options in {name}" for name, width in widths.items()),
                 "the same options in both",
             )
+        _check_distinct(frames)
         width = widths.popitem()[1]
         options = _names(self.options)
         if not options:
@@ -183,6 +184,18 @@ def as_outputs(outputs: Any) -> Outputs:
     if isinstance(outputs, tuple) and len(outputs) == 3:
         return Outputs(*outputs)
     return Outputs(net_benefit=outputs)
+
+
+def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
+    """Refuse the same numbers as costs and as effects, such as one file that was given twice."""
+    tables = [frame.to_numpy() for frame in frames.values()]
+    if len(tables) > 1 and np.ptp(tables[0]) > 0 and np.array_equal(*tables):
+        raise InputError(
+            "costs and effects",
+            "the same numbers in both",
+            "a table of costs and another one of effects",
+            "Was one file, or one column, given twice?",
+        )
 
 
 def _names(options: Any) -> tuple[str, ...]:

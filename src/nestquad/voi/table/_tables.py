@@ -52,6 +52,14 @@ _KIND_WORDS = {
     "costs": r"(total[ _.]*)?(costs?|c)",
     "effects": r"(total[ _.]*)?(effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)|e|u|q)",
 }
+# Whole words in the names of columns that hold costs, or effects.
+_WORDS = {
+    "costs": {"cost", "costs"},
+    "effects": {
+        "effect", "effects", "eff", "effs", "qaly", "qalys", "ly", "lys", "daly", "dalys",
+        "outcome", "outcomes", "utility", "utilities",
+    },
+}  # fmt: skip
 
 
 def pandas() -> Any:
@@ -114,6 +122,7 @@ def clean(
         frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
         if "notes" in frame.attrs:  # it came from here
             return Cleaned(frame, frame.attrs["notes"])
+        unnamed = bool(frame.attrs.get("unnamed"))
         _check_names(argument, frame)
         notes: list[str] = []
         frame = _reshaped(argument, frame, kind, notes)
@@ -137,8 +146,9 @@ def clean(
         column = frame[name]
         levels = _levels(column) if kind == "parameters" else ()
         if len(levels) > 1:
-            shown = {f"{name} = {label(level)}": level for level in levels[1:]}
-            numbers |= {label: (column == x).to_numpy(float) for label, x in shown.items()}
+            shown = {f"{name} = {level}": level for level in levels[1:]}
+            texts = _texts(column)
+            numbers |= {label: (texts == x).to_numpy(float) for label, x in shown.items()}
             categories[name] = tuple(shown)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
@@ -153,8 +163,13 @@ def clean(
             told |= {what} & _FORMATS
         numbers[name] = values
     cleaned = pandas().DataFrame(numbers, index=frame.index)
-    counted = bool(frame.attrs.get("counted"))
-    cleaned.attrs = {"notes": tuple(notes), "categories": categories, "counted": counted}
+    cleaned.attrs = {
+        "notes": tuple(notes),
+        "categories": categories,
+        "counted": bool(frame.attrs.get("counted")),
+        "unnamed": unnamed,
+        "guessed": frame.attrs.get("guessed", ()),
+    }
     return Cleaned(cleaned, tuple(notes), tuple(problems))
 
 
@@ -193,6 +208,16 @@ def aligned(
     if to is None and (ordered := [n for n in names if _in_order(names[n])]):
         first, target = ordered[0], names[ordered[0]]
     bare = [name for name in tables if name not in names]
+    for name, table in tables.items():
+        others = [one for one in bare if one in _WORDS]
+        if name in _WORDS and table.attrs.get("guessed") and others:
+            raise InputError(
+                name,
+                f"the column {table.attrs['guessed'][0]!r}, which counts the rows, in some order, "
+                f"and no such column in {' and '.join(others)}",
+                "a column for each option, and one that numbers the draws in both tables or none",
+                "If it numbers the draws, call it Iteration, or remove it.",
+            )
     if bare and not _in_order(target) and _is_numeric(target):
         raise InputError(
             " and ".join(bare),
@@ -248,16 +273,31 @@ def _counts(values: Array, *starts: int) -> bool:
     return up and float(values[0]) in (starts or (0, 1))
 
 
+def _measured(column: pd.Series[Any]) -> bool:
+    """Whether all texts begin with a number, as 10.5 mg and 2020-01-31 do, and names do not."""
+    return bool(_texts(column).str.match(r"[-+−]?\d").all())
+
+
+def _permutes(values: Array) -> bool:
+    """Whether numbers are 1 … n or 0 … n − 1 in some order."""
+    return bool(np.isfinite(values).all()) and _counts(np.sort(values))
+
+
 def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
     """Columns of effects in the order of costs, names of the options, and a note.
 
     Names are compared as they are, then without case, punctuation and words such as cost and
-    effect: ``cost_A`` and ``qaly_A`` are both A.
+    effect: ``cost_A`` and ``qaly_A`` are both A. A matrix has no names: its options are in the
+    order of the other table.
     """
     c, e = list(map(str, costs.columns)), list(map(str, effects.columns))
-    unnamed = [f"option {j + 1}" for j in range(len(c))]
-    if c in (e, unnamed) or e == unnamed:  # a matrix has no names to disagree
-        return e, (e if c == unnamed else c), ""
+    if c == e:
+        return e, c, ""
+    bare = [bool(table.attrs.get("unnamed")) for table in (costs, effects)]
+    if any(bare) and len(c) == len(e):
+        one, other = ("costs", "effects") if bare[0] else ("effects", "costs")
+        note = f"options of {one}, which have no names, are in the order of {other}"
+        return e, (e if bare[0] else c), note
     if sorted(c) == sorted(e):
         return c, c, "options of effects are in the order of costs, by name"
     shown, plain_e = c, [name.casefold() for name in e]
@@ -292,23 +332,54 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
     if kind not in _KIND_WORDS:
         return frame
-    long_words = {"costs": r"costs?", "effects": r"(effects?|qalys?)"}
-    of = {
-        one: [c for c in frame.columns if re.search(rf"(^|[\s_.]){word}([\s_.\d]|$)", c, re.I)]
-        for one, word in long_words.items()
-    }
-    others = [c for one in of if one != kind for c in of[one]]
-    if not others or len(of[kind]) < 2:
+    others = [c for c in frame.columns if _holds(c) not in (kind, "")]
+    if not others or sum(_holds(c) == kind for c in frame.columns) < 2:
         return frame
     notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
     return frame[[c for c in frame.columns if c not in others]]
+
+
+def _holds(name: str) -> str:
+    """Whether a column holds costs or effects, by the words of its name; "" where it says neither.
+
+    Examples
+    --------
+    >>> [_holds(one) for one in ("discounted_cost", "totalQALYs", "cost_effect", "price", "cycle")]
+    ['costs', 'effects', '', '', '']
+    """
+    words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
+    found = [kind for kind, known in _WORDS.items() if words & known]
+    return found[0] if len(found) == 1 else ""
+
+
+def _value_column(argument: str, kind: str, names: Sequence[str]) -> str:
+    """The column of a long table that holds its costs or effects, by its name where it says so."""
+    fits = [c for c in names if _holds(c) == kind]
+    if not fits and len(names) == 1 and not _holds(names[0]):
+        fits = list(names)
+    if len(fits) != 1:
+        word = {"costs": "cost", "effects": "qaly"}[kind]
+        raise InputError(
+            argument,
+            f"a table in long format with {'several' if fits else 'no'} columns of {kind} among "
+            f"{', '.join(map(repr, names))}",
+            f"one column of {kind}, with a word such as {word!r} in its name",
+            f"Call it {word!r}, and remove the columns that are not meant.",
+        )
+    return fits[0]
 
 
 def _without_row_names(
     argument: str, frame: pd.DataFrame, kind: str, notes: list[str]
 ) -> pd.DataFrame:
     """Columns that name the rows become the index; what merely may be one is refused."""
-    found = []
+    found: list[tuple[bool, Any]] = []
+    guessed: list[str] = []
+    # Draws are no permutation of 1 … n: it numbers them, whatever its name. Parameters that are all
+    # or several of them such may be ranks.
+    numbering = [name for name in frame.columns if _permutes(_as_floats(frame[name])[0])]
+    if kind not in _WORDS and (len(numbering) > 1 or frame.shape[1] == 1):
+        numbering = []
     for name in list(frame.columns):
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
@@ -317,27 +388,33 @@ def _without_row_names(
         values = np.where(np.isinf(values), np.nan, values)
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
-        counts, permuted = _counts(values), whole and _counts(np.sort(values))
+        counts, permuted = _counts(values), _permutes(values)
         labels = (
-            (text and (named or name == frame.columns[0]))
+            (text and (named or (name == frame.columns[0] and not _measured(column))))
             or (whole and (numbers or (named and (up or permuted or unnamed))))
         ) and column.astype(str).is_unique
-        if (named and counts) or labels:
+        counter = name in numbering and kind != "net_benefit"
+        if (named and counts) or labels or counter:
             shown = "without a name, as R writes row names," if unnamed else repr(name)
             what = "counts the rows" if counts else "names the rows"
             notes.append(f"the column {shown} {what} and is left out")
             frame = frame.drop(columns=name)
             found.append((counts, column))
-        elif kind != "parameters" and (counts or numbers):
+            guessed += [] if named or labels else [name]
+        elif kind != "parameters" and (permuted or numbers):
             raise InputError(
                 argument,
                 f"the column {name!r}, which "
-                + ("counts the rows" if counts else "does not number the rows, as its name says"),
+                + ("counts the rows" if permuted else "does not number the rows, as its name says"),
                 "a column for each option and nothing else",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
+    if not found:
+        return frame
     # Of several, one that merely counts says least.
-    return _named(frame, min(found, key=lambda one: one[0])[1]) if found else frame
+    frame = _named(frame, min(found, key=lambda one: one[0])[1])
+    frame.attrs = {**frame.attrs, "guessed": tuple(guessed)}
+    return frame
 
 
 def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None) -> None:
@@ -373,14 +450,14 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
     numeric = [c for c in frame.columns if c not in texts]
     if len(texts) != 1 or not numeric:
         return frame
-    names = frame[texts[0]]
+    names = _texts(frame[texts[0]])
     counts = names.value_counts()
     draws = [c for c in numeric if _ROW_NAMES.fullmatch(c) and frame[c].nunique() < len(frame)]
     values = [c for c in numeric if c not in draws and not _ROW_NAMES.fullmatch(c)]
-    if kind in _KIND_WORDS and len(values) > 1:
-        values = [c for c in values if re.search(_KIND_WORDS[kind], c, re.I)][:1]
-    wide_enough = counts.min() >= FEWEST_ROWS and len(values) == 1
-    if not wide_enough or (kind == "parameters" and not draws):
+    enough = counts.min() >= FEWEST_ROWS and bool(values)
+    if enough and kind in _WORDS:
+        values = [_value_column(argument, kind, values)]
+    if not enough or len(values) > 1 or (kind == "parameters" and not draws):
         return frame
     if counts.nunique() > 1:
         raise InputError(
@@ -396,14 +473,19 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
             f"the same {draws[0]} and {texts[0]} in two rows",
             "one row for each draw and option",
         )
-    wide = frame.assign(**{"": draw}).pivot(index="", columns=texts[0], values=values[0])
-    wide = wide[list(dict.fromkeys(names))]
-    wide.columns = [label(c) for c in wide.columns]
+    named = frame.assign(**{"": draw, texts[0]: names})
+    wide = named.pivot(index="", columns=texts[0], values=values[0])[list(dict.fromkeys(names))]
+    wide.columns = list(wide.columns)
     notes.append(
         f"long format: {values[0]!r} by {texts[0]!r}, draws "
         + (f"by {draws[0]!r}" if draws else "in the order of rows")
     )
     return _named(wide, wide.index) if draws else wide.reset_index(drop=True)
+
+
+def _texts(column: pd.Series[Any]) -> pd.Series[str]:
+    """Cells as texts in one line: what levels are, and what indicators and options compare."""
+    return column.astype(object).map(label)
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
@@ -413,10 +495,10 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     """
     if column.dtype.kind in "fiub" or bool(column.isna().any()):
         return ()
-    distinct = column.astype(str).str.strip().value_counts()
+    distinct = _texts(column).value_counts()
     if len(distinct) > (len(column) // 10 if few is None else few // 2):
         return ()
-    levels = tuple(map(str, distinct.index))
+    levels = tuple(distinct.index)
     # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
     named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
     named = named and not any(map(_ABBREVIATED.fullmatch, levels))
@@ -454,7 +536,9 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
         what = "nothing" if table is None else f"an array of {matrix.dtype} of shape {matrix.shape}"
         raise InputError(argument, what, expected)
     names = [f"{prefix}{j + 1}" for j in range(matrix.shape[1])]
-    return pd.DataFrame(matrix, columns=names)
+    frame = pd.DataFrame(matrix, columns=names)
+    frame.attrs["unnamed"] = True
+    return frame
 
 
 def _check_names(argument: str, frame: pd.DataFrame) -> None:
@@ -488,8 +572,9 @@ def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     """Numbers, NaN for what is none, and a note where cells are written in another way."""
     note = ""
     if column.dtype.kind not in "fiub":
-        # Integers beyond the range of floats are texts to pandas.
-        cells = column.map(lambda cell: str(cell) if type(cell) is int else cell)
+        # Pandas takes dates for nanoseconds, and integers beyond the range of floats for texts.
+        known = (str, bool, np.bool_, float, np.floating)
+        cells = column.map(lambda cell: cell if isinstance(cell, known) else str(cell))
         numbers = pandas().to_numeric(cells, errors="coerce")
         # A number format is one of texts; among numbers, a text is a stray.
         if bool(column.map(lambda cell: isinstance(cell, str)).all()):

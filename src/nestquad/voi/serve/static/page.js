@@ -182,7 +182,7 @@ async function post(path, body) {
     content = await answer.json();
   } catch (problem) { return lost(problem); }
   refused = answer.ok ? "" : content.error;
-  if (refused) return show(state);
+  if (refused) { unread = false; return show(state); } // nothing is read again
   show(content);
   poll();
 }
@@ -238,9 +238,7 @@ function show(fresh) {
   if ($("listed")) $("listed").replaceChildren(...Object.entries(state.settings.groups).map(([label, members]) =>
     make("li", {}, make("span", {}, make("b", {}, label), " ", make("small", {}, members.join(", "))),
       make("button", {type: "button", class: "plain", onclick: () => {
-        const groups = {...state.settings.groups};
-        delete groups[label];
-        post("settings", {groups});
+        post("settings", {groups: {[label]: null}});
       }}, "Remove"))));
 }
 // Once for each range of the slider.
@@ -286,7 +284,7 @@ if ($("app")) {
   $("add").onclick = () => {
     const members = [...picked.group];
     if (members.length < 2) { refused = "A group has two parameters or more: click them first."; return show(state); }
-    post("settings", {groups: {...state.settings.groups, [$("label").value.trim() || members.join(" + ")]: members}});
+    post("settings", {groups: {[$("label").value.trim() || members.join(" + ")]: members}});
     picked.group.clear();
     $("label").value = "";
     for (const chip of document.querySelectorAll("[data-chips=group] button")) chip.setAttribute("aria-pressed", "false");
