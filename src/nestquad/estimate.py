@@ -438,7 +438,7 @@ class Loop:
         if not self.goal.adaptive or _has_sizes(self.method):
             # With a limit on seconds, designs are no larger than what promises to end in time.
             return "time" if self.goal.seconds is not None and spent < 0.5 * budget else "done"
-        if spent >= 0.5 * budget:
+        if spent >= 0.5 * budget and (self._aimed or not self.goal.hurried):
             return "budget"
         final = self.last is not None and self.last.final
         return "limit" if self._aimed or final else "time"

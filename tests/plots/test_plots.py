@@ -308,14 +308,14 @@ def test_equal_figures_give_equal_bytes(tmp_path, finance):
 def test_the_front_doors_draw_with_pyplot_or_on_given_axes(finance):
     import matplotlib.pyplot as plt
 
-    before = dict(mpl.rcParams)
+    before, others = dict(mpl.rcParams), plt.get_fignums()
     ax = finance.plot()
     assert ax.figure.number in plt.get_fignums()
     plt.close(ax.figure)
     given = Figure().add_subplot()
     assert finance.plot(given) is given
     assert table(row("nkq", 100, 0.1)).plot(given) is given
-    assert not plt.get_fignums()
+    assert plt.get_fignums() == others
     assert dict(mpl.rcParams) == before
 
 
