@@ -58,8 +58,7 @@ def sensitive_set(
     Returns
     -------
     DenseSet
-        n independent draws given the pool, with Ĵ as dense averages see it. (A model on a lattice
-        may have two values at the same uniforms, of which `mean` takes one.)
+        n independent draws given the pool, with Ĵ as dense averages see it.
     """
     log2_size = (size or pool_size(model)).bit_length() - 1
     parts = list(model.replicates(1, log2_size, stream.child(0)))
