@@ -7,7 +7,6 @@ from nestquad.gp._lattice import (
     fit_periodic,
     interpolate,
     lattice_steps,
-    reversed_bits,
 )
 from nestquad.gp._lengthscale import (
     amplitude,
@@ -24,6 +23,7 @@ from nestquad.gp._surrogate import (
     near_kinds,
 )
 from nestquad.gp._trend import trends
+from nestquad.points import reversed_bits
 
 __all__ = [
     "Hyperparameters",

@@ -18,6 +18,7 @@ from scipy.linalg import lapack
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.points import reversed_bits
 from nestquad.rules import Factor, factorize
 
 # B_2, B_4 and B_6 as polynomials in (x - 1/2)², from the highest power down.
@@ -437,12 +438,3 @@ def interpolate(
     log2_size = (n - 1).bit_length()
     steps = lattice_steps(vector, 1 << log2_size)
     return LatticeProcess(kernel, steps, n_theta, reversed_bits(n, log2_size), values)
-
-
-def reversed_bits(n: int, n_bits: int) -> NDArray[np.int64]:
-    """0 … n - 1 with their binary digits mirrored: the lattice index of each point."""
-    index = np.arange(n, dtype=np.int64)
-    mirrored = np.zeros_like(index)
-    for bit in range(n_bits):
-        mirrored |= (index >> bit & 1) << (n_bits - 1 - bit)
-    return mirrored
