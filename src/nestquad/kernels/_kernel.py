@@ -367,21 +367,6 @@ class ProductKernel(Coordinatewise):
         return column.reshape(column.shape + (1,) * n_axes) if column.ndim else float(column)
 
 
-class DifferentiableKernel(ProductKernel):
-    """A product of functions of x_j - y_j, 1 at zero, with the derivatives of Stein kernels."""
-
-    def univariate_diagonal(self, x: Array) -> Array:
-        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
-
-    @abstractmethod
-    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """k, ∂k/∂x and ∂²k/∂x∂y on one coordinate, each (..., n, m)."""
-
-    @abstractmethod
-    def curvature(self, n_axes: int) -> Array | float:
-        """∂²k/∂x∂y at x = y, shaped like :meth:`scale`."""
-
-
 def differences(x: Array, y: Array) -> Array:
     """x_i - y_j, (..., n) and (..., m) -> (..., n, m)."""
     return np.asarray(x[..., :, None] - y[..., None, :])
