@@ -15,6 +15,7 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.gp._prior import trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -22,7 +23,6 @@ from nestquad.gp._surrogate import (
     fit_surrogate,
     near_kinds,
 )
-from nestquad.gp._trend import trends
 from nestquad.points import reversed_bits
 
 __all__ = [

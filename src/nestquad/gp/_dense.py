@@ -13,9 +13,8 @@ from scipy.linalg import lapack, solve_triangular
 from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.gp._correlation import Correlation
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
-from nestquad.gp._trend import Trend
+from nestquad.gp._prior import Correlation, Trend
 
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
 FLOOR = 1e-13
