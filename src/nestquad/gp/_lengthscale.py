@@ -21,6 +21,8 @@ _WIDE = 1.0
 _NEAR = (0.25, 4.0)
 # Numbers of Gram matrices that are worked on together: they stay in a cache.
 _TOGETHER = 1 << 15
+# Leading nodes of each group that are used: the cost is N³.
+_MOST_NODES = 128
 # Nodes whose distances enter the median heuristic.
 _MEDIAN_NODES = 256
 
@@ -68,7 +70,6 @@ def fit_lengthscale(
     groups: Sequence[tuple[Array, Array]],
     *,
     bounds: tuple[float, float] = (0.03, 30.0),
-    most_nodes: int = 128,
     near: bool = False,
 ) -> tuple[Kernel, float]:
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
@@ -84,23 +85,21 @@ def fit_lengthscale(
         Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes.
     bounds
         The least and the largest factor.
-    most_nodes
-        Leading nodes of each group that are used: the cost is N³.
     near
         The kernel is close already: factors between 1/4 and 4 are tried first, and all only if the
         best is one of these.
 
     Cost
     ----
-    Ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six
+    Ten Cholesky factorisations of min(N, 128) for each group, in two batches; six
     in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
     there is one parameter, and kernels have no derivatives in it.
     """
     # Groups of one shape are worked on together.
     alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
     for nodes, values in groups:
-        if (centred := _centred(values[:most_nodes])) is not None:
-            alike.setdefault(centred.shape, []).append((nodes[:most_nodes], centred))
+        if (centred := _centred(values[:_MOST_NODES])) is not None:
+            alike.setdefault(centred.shape, []).append((nodes[:_MOST_NODES], centred))
     if not alike:
         return kernel, 0.0
     stacks = [
