@@ -25,8 +25,7 @@ from nestquad.evaluate import (
     Span,
     chunks,
     fingerprint,
-    inner_points,
-    outer_points,
+    grid_points,
 )
 from nestquad.methods import Goal, Method
 from nestquad.points import Stream
@@ -83,8 +82,8 @@ class Plan:
         problem = self._session.problem
         for grid, part in self._parts:
             for span in chunks(part):
-                theta, x = _points(problem, grid, span)
-                x = np.broadcast_to(x, (*span.shape, x.shape[-1]))
+                theta, points = grid_points(problem, grid, span)
+                x = np.broadcast_to(points.x, (*span.shape, points.x.shape[-1]))
                 yield np.repeat(theta, span.shape[1], axis=0), x.reshape(span.size, -1)
 
     def to_frame(self) -> Any:
@@ -140,15 +139,11 @@ class Plan:
             if row < span.size:
                 t, n = divmod(row, span.shape[1])
                 t, n = span.t0 + t, span.n0 + n
-                theta, x = _points(self._session.problem, grid, Span(t, t + 1, n, n + 1))
-                return theta[0], x[0, 0]
+                one = Span(t, t + 1, n, n + 1)
+                theta, points = grid_points(self._session.problem, grid, one)
+                return theta[0], points.x[0, 0]
             row -= span.size
         raise IndexError(row)
-
-
-def _points(problem: NestedExpectation, grid: Grid, span: Span) -> tuple[Array, Array]:
-    theta = outer_points(problem, grid, span.t0, span.t1).theta
-    return theta, inner_points(problem, grid, theta, span).x
 
 
 def plan(

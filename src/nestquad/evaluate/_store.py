@@ -22,9 +22,8 @@ from scipy.special import stdtrit
 from nestquad._checks import numbers, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
-from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._design import Grid, Span, grid_points
 from nestquad.evaluate._fingerprint import difference, fingerprint
-from nestquad.evaluate._points import inner_points, outer_points
 from nestquad.points import Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
 
@@ -153,20 +152,19 @@ class Store:
 
     def compare(self, grid: Grid, point: Span, stored: Array, again: Array) -> None:
         """Refuse a g whose value at a stored point is another one now."""
-        self._changes.append(np.ravel(again - stored) if again.shape == stored.shape else again)
-        if self.problem.noisy and again.shape == stored.shape:
-            self._compare_means()
-            return
-        size = np.maximum(np.abs(again), np.abs(stored)) if again.shape == stored.shape else 0.0
-        size = np.maximum(size, self.table(grid).typical)
-        if again.shape == stored.shape and (np.abs(again - stored) <= _ROUNDING * size).all():
-            return
-        theta = outer_points(self.problem, grid, point.t0, point.t1).theta
-        x = inner_points(self.problem, grid, theta, point).x
+        if again.shape == stored.shape:
+            self._changes.append(np.ravel(again - stored))
+            if self.problem.noisy:
+                self._compare_means()
+                return
+            size = np.maximum(np.maximum(np.abs(again), np.abs(stored)), self.table(grid).typical)
+            if (np.abs(again - stored) <= _ROUNDING * size).all():
+                return
+        theta, points = grid_points(self.problem, grid, point)
         raise InputError(
             "problem",
-            f"another g: at theta = {theta[0].tolist()}, x = {x[0, 0].tolist()} it is now "
-            f"{np.squeeze(again).tolist()}",
+            f"another g: at theta = {theta[0].tolist()}, x = {points.x[0, 0].tolist()} it is "
+            f"now {np.squeeze(again).tolist()}",
             f"{np.squeeze(stored).tolist()}, its value in the store in {str(self.path)!r}",
             f"{_OTHER_FOLDER} If g is random by itself, state the problem with noisy=True; "
             "store_check=False evaluates no point again.",
@@ -470,9 +468,8 @@ def _described(sequence: Sequence) -> str:
 
 
 def _first_point(problem: NestedExpectation, grid: Grid) -> list[float]:
-    theta = outer_points(problem, grid, 0, 1).theta
-    x = inner_points(problem, grid, theta, Span(0, 1, 0, 1)).x
-    return [float(v) for v in np.concatenate([theta.ravel(), x.ravel()])]
+    theta, points = grid_points(problem, grid, Span(0, 1, 0, 1))
+    return [float(v) for v in np.concatenate([theta.ravel(), points.x.ravel()])]
 
 
 def _remove_leftovers(folder: Path) -> None:
