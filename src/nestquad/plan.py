@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import shown
-from nestquad._files import check_size, new_file, text_rows
+from nestquad._files import check_size, new_file, text_table
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, settled, validated
@@ -459,8 +459,8 @@ def _from_frame(frame: Any) -> ValueRows:
 
 
 def _from_file(path: Path) -> ValueRows:
-    check_size(path, "values")
     if path.suffix == ".parquet":
+        check_size(path, "values")
         pandas, _ = (
             optional_module(name, "Reading Parquet files", "parquet")
             for name in ("pandas", "pyarrow")
@@ -472,21 +472,13 @@ def _from_file(path: Path) -> ValueRows:
                 raise
             given = f"{path.name!r}, which is no Parquet file"
             raise InputError("values", given, "CSV or Parquet") from error
-    reader = text_rows(path, "values")
-    head = [name.strip() for name in next(reader, [])]
+    names, rows = text_table(path, "values")
+    head = [name.strip() for name in names]
     if "id" not in head:
         given = f"{path.name!r} with columns {shown(', '.join(head) or 'none')}"
         raise InputError("values", given, "a header line with a column 'id'")
     columns = [head.index(name) for name in _value_columns(head)]
-    rows = [row for row in reader if row]
     place = head.index("id")
-    for number, row in enumerate(rows):
-        if len(row) != len(head):
-            raise InputError(
-                "values",
-                f"{len(row)} fields in row {number} of {path.name!r}",
-                f"{len(head)}, as in its header",
-            )
     ids = [row[place].strip() for row in rows]
     return ValueRows(ids, _numbers([[row[c] for c in columns] for row in rows], ids))
 
