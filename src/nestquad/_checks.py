@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -36,6 +37,24 @@ def number(
     if is_number(value) and above < float(value) < below:
         return float(value)
     raise InputError(argument, shown(value), expected)
+
+
+def whole(
+    argument: str,
+    value: Any,
+    expected: str = "a whole number of at least 1, below a million",
+    *,
+    least: int = 1,
+    below: float = 1e6,
+) -> int:
+    """An integer of Python or NumPy in a half-open range; booleans and floats are none."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = least - 1
+    if isinstance(value, bool) or not least <= found < below:
+        raise InputError(argument, shown(value), expected)
+    return found
 
 
 def numbers(argument: str, value: Any, expected: str) -> Array:

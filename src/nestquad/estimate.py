@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import choice, number
+from nestquad._checks import choice, number, whole
 from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._threads import one_blas_thread
@@ -276,12 +276,7 @@ def check_evaluation(problem: NestedExpectation, executor: object, retries: obje
         given = type(executor).__name__
         advice = "For Dask, client.get_executor()." if given == "Client" else ""
         raise InputError("executor", given, "a concurrent.futures.Executor, or None", advice)
-    if (
-        isinstance(retries, bool | np.bool_)
-        or not isinstance(retries, int | np.integer)
-        or retries < 0
-    ):
-        raise InputError("retries", repr(retries), "a whole number, 0 for none")
+    whole("retries", retries, "a whole number, 0 for none", least=0, below=np.inf)
 
 
 def validated(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import index
 from typing import Any
 
 import torch
@@ -49,6 +48,7 @@ from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from nestquad._checks import whole
 from nestquad.botorch._weights import KERNELS, NormalRule, normal_rule
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel
@@ -154,12 +154,8 @@ class KQNormalSampler(SobolQMCNormalSampler):
 
 def _checked_shape(sample_shape: torch.Size | int) -> torch.Size:
     if not isinstance(sample_shape, torch.Size):
-        try:
-            sample_shape = torch.Size([index(sample_shape)])
-        except TypeError:
-            raise InputError(
-                "sample_shape", repr(sample_shape), "a torch.Size, or a number of samples"
-            ) from None
+        expected = "a torch.Size, or a number of samples"
+        sample_shape = torch.Size([whole("sample_shape", sample_shape, expected)])
     if len(sample_shape) == 0 or sample_shape.numel() < 1:
         raise InputError("sample_shape", str(tuple(sample_shape)), "at least one sample")
     return sample_shape

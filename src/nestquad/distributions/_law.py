@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtr
 
-from nestquad._checks import generator, shown
+from nestquad._checks import generator, whole
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -105,7 +104,7 @@ class Law(ABC):
         rng
             Whatever `numpy.random.default_rng` takes.
         """
-        return self._sample(check_count("n", n), generator(rng))
+        return self._sample(whole("n", n), generator(rng))
 
     def mean(self) -> Array:
         """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""
@@ -224,17 +223,6 @@ def as_floats(argument: str, value: Any) -> Array:
     return raw.astype(np.float64, copy=False)
 
 
-def check_count(argument: str, value: Any) -> int:
-    """Return `value` as an integer of at least 1."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = 0
-    if not 1 <= count < 1e6 or isinstance(value, bool):
-        raise InputError(argument, shown(value), "a whole number of at least 1, below a million")
-    return count
-
-
 def frozen_array(value: Array) -> Array:
     """Copy to a contiguous read-only array: a law never changes after it was made."""
     array = np.array(value, dtype=np.float64, order="C")
@@ -256,7 +244,7 @@ def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
                 name, f"shape {value.shape}", "a scalar, (d,) for one law, or (T, d) for T laws"
             )
     shapes = [value.shape for value in values.values()]
-    wanted = (1,) if dim is None else (check_count("dim", dim),)
+    wanted = (1,) if dim is None else (whole("dim", dim),)
     try:
         shape = np.broadcast_shapes(wanted, *shapes)
     except ValueError:

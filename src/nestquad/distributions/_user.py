@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import choice
+from nestquad._checks import choice, whole
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._law import Law, as_floats, check_count
+from nestquad.distributions._law import Law, as_floats
 from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
 Score = Callable[[Array], ArrayLike]
@@ -32,7 +32,7 @@ class _UserLaw(Law):
             if not callable(value) and (argument == "fn" or value is not None):
                 raise InputError(argument, type(value).__name__, "a function")
         vars(self).update(
-            fn=fn, _score_fn=score, batch=None if batch is None else check_count("batch", batch)
+            fn=fn, _score_fn=score, batch=None if batch is None else whole("batch", batch)
         )
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
@@ -127,8 +127,8 @@ class Transport(_UserLaw):
         choice("base", base, ("uniform", "normal"))
         self._set_functions(fn, score, batch)
         vars(self).update(
-            dim=None if out_dim is None else check_count("out_dim", out_dim),
-            base_dim=check_count("dim", dim),
+            dim=None if out_dim is None else whole("out_dim", out_dim),
+            base_dim=whole("dim", dim),
             base=base,
         )
 
@@ -183,7 +183,7 @@ class Sampler(_UserLaw):
         batch: int | None = None,
     ) -> None:
         self._set_functions(fn, score, batch)
-        vars(self).update(dim=check_count("dim", dim))
+        vars(self).update(dim=whole("dim", dim))
 
     def _sample(self, n: int, rng: np.random.Generator) -> Array:
         lead = (n,) if self.batch is None else (self.batch, n)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from nestquad._checks import number, numbers
+from nestquad._checks import numbers, whole
 from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import InputError, unknown_name
@@ -67,10 +67,7 @@ class Lattice(Sequence):
     _more_points: ClassVar[str] = "Raise log2_max, as in Lattice(log2_max=20), or use more sets."
 
     def __post_init__(self) -> None:
-        expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
-        size = number("log2_max", self.log2_max, expected, above=-1, below=_MAX_LOG2_SIZE + 1)
-        if not size.is_integer():
-            raise InputError("log2_max", repr(self.log2_max), expected)
+        _check_log2_size("log2_max", self.log2_max)
         if self.weights is not None:  # a list would make the dataclass unhashable
             weights = numbers("weights", self.weights, "positive numbers, one a coordinate")
             object.__setattr__(self, "weights", tuple(np.ravel(weights).tolist()))
@@ -132,8 +129,7 @@ def lattice_vector(
     """
     if dim < 1:
         raise InputError("dim", str(dim), "at least one coordinate")
-    if not 0 <= log2_size <= _MAX_LOG2_SIZE:
-        raise InputError("log2_size", str(log2_size), f"an integer from 0 to {_MAX_LOG2_SIZE}")
+    _check_log2_size("log2_size", log2_size)
     if weights is None:
         gammas = np.full(dim, _WEIGHT)
     else:
@@ -147,6 +143,11 @@ def lattice_vector(
         if not np.all((gammas > 0) & np.isfinite(gammas)):
             raise InputError("weights", repr(gammas.tolist()), "positive finite numbers")
     return _embedded_cbc(log2_size, tuple(gammas[:dim].tolist()))
+
+
+def _check_log2_size(argument: str, size: int) -> None:
+    expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
+    whole(argument, size, expected, least=0, below=_MAX_LOG2_SIZE + 1)
 
 
 @lru_cache(maxsize=128)
