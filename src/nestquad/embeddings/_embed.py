@@ -161,13 +161,11 @@ def _weighted_mean(kernel: Kernel, law: Empirical, x: Array) -> Array:
     n = law.samples.shape[-2]
     lead = np.broadcast_shapes(x.shape[:-2], law.samples.shape[:-2])
     step = max(1, _BLOCK // max(1, x.shape[-2] * int(np.prod(lead))))
-    total: Array | None = None
+    total = np.zeros(())
     for start in range(0, n, step):
         part = slice(start, start + step)
         values = kernel.evaluate(x, law.samples[..., part, :])
-        sums = np.matmul(values, law.weights[..., part, None])[..., 0]
-        total = sums if total is None else total + sums
-    assert total is not None  # an Empirical has at least one sample
+        total = total + np.matmul(values, law.weights[..., part, None])[..., 0]
     return total
 
 

@@ -138,16 +138,14 @@ def fit_periodic(
         start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
     first = np.log(np.append(start.scales, start.nugget))
     bounds = np.array([_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS])
-    best: tuple[PeriodicKernel, float] | None = None
+    tried = []
     for order in orders:
         loss = LatticeLikelihood(omega(order, half), power)
         found = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
         parameters, value = found or (first, np.inf)
-        if best is None or value < best[1]:
-            scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
-            best = PeriodicKernel(order, scales, nugget), value
-    assert best is not None
-    return best
+        scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
+        tried.append((PeriodicKernel(order, scales, nugget), value))
+    return min(tried, key=lambda one: one[1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,12 @@ def amplitude(factor: Factor, values: Array) -> Array:
     The maximum of the restricted likelihood: the quadratic form of the values, less what the
     constant explains, over N - 1.
     """
-    return np.asarray(_centred_quadratic(factor, values) / max(values.shape[0] - 1, 1))
+    n = values.shape[0]
+    solved = factor.solve(np.column_stack([values, np.ones(n)]))
+    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
+    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
+    quadratic = np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0)
+    return np.asarray(quadratic / max(n - 1, 1))
 
 
 def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
@@ -200,14 +205,9 @@ def _lower_factors(grams: Array) -> Array:
     try:
         return np.asarray(np.linalg.cholesky(grams), dtype=np.float64)
     except np.linalg.LinAlgError:
-        return np.stack([_lower_factor(gram) for gram in grams])
-
-
-def _lower_factor(gram: Array) -> Array:
-    try:
-        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return np.full_like(gram, np.nan)
+        if len(grams) == 1:
+            return np.full_like(grams, np.nan)
+        return np.concatenate([_lower_factors(gram[None]) for gram in grams])
 
 
 def _centred(values: Array) -> Array | None:
@@ -217,12 +217,3 @@ def _centred(values: Array) -> Array | None:
     if values.shape[0] < 4 or float(np.abs(centred).max(initial=0.0)) <= 1e-13 * level:
         return None
     return centred
-
-
-def _centred_quadratic(factor: Factor, values: Array) -> Array:
-    """Yᵀ K⁻¹ Y after generalised least squares of a constant, for each column."""
-    n = values.shape[0]
-    solved = factor.solve(np.column_stack([values, np.ones(n)]))
-    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
-    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
-    return np.asarray(np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0))

@@ -185,7 +185,13 @@ class Sum(Kernel):
 
     @property
     def lengthscale(self) -> Lengthscale:
-        return common_lengthscale(self.kernels)
+        first = self.kernels[0].lengthscale
+        if any(not np.array_equal(kernel.lengthscale, first) for kernel in self.kernels[1:]):
+            raise UnsupportedError(
+                "The terms of this sum have different lengthscales, so it has no single one. "
+                "Ask each of `.kernels`, or set one for all by with_lengthscale."
+            )
+        return first
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -259,17 +265,6 @@ def checked_kernels(kernels: Sequence[object], argument: str) -> tuple[Kernel, .
         if not isinstance(kernel, Kernel):
             raise InputError(argument, type(kernel).__name__, "kernels of nestquad")
     return tuple(kernel for kernel in kernels if isinstance(kernel, Kernel))
-
-
-def common_lengthscale(kernels: Sequence[Kernel]) -> Lengthscale:
-    """The lengthscale that all of them share; an error where they do not."""
-    first = kernels[0].lengthscale
-    if any(not np.array_equal(kernel.lengthscale, first) for kernel in kernels[1:]):
-        raise UnsupportedError(
-            "The terms of this sum have different lengthscales, so it has no single one. "
-            "Ask each of `.kernels`, or set one for all by with_lengthscale."
-        )
-    return first
 
 
 class Coordinatewise(Kernel):

@@ -273,11 +273,11 @@ def ridge(
     found: dict[Score, float] = {}
     options: tuple[Score, ...] = ("normal", "uniform")
     for score in options:
-        system = _System.of(uniform[:few], (score,) * dim, known, weights)
+        system = _System.on(ScoreTable(uniform[:few], (score,) * dim), known, weights)
         left = [system.fit(column).loo for column in values[:few].T]
         found[score] = float(np.sum(left / np.where(spread > 0, spread, 1.0)))
     best = min(options, key=found.__getitem__)
-    system = _System.of(uniform[:n], (best,) * dim, terms, weights)
+    system = _System.on(ScoreTable(uniform[:n], (best,) * dim), terms, weights)
     return Ridge(tuple(system.fit(column) for column in values[:n].T), system.table)
 
 
@@ -302,12 +302,6 @@ class _System:
     columns: Array
     spectrum: Array
     vectors: Array
-
-    @classmethod
-    def of(
-        cls, uniform: Array, scores: tuple[Score, ...], terms: Sequence[Term], weights: Array | None
-    ) -> _System:
-        return cls.on(ScoreTable(uniform, scores), terms, weights)
 
     @classmethod
     def on(cls, table: ScoreTable, terms: Sequence[Term], weights: Array | None) -> _System:
