@@ -57,15 +57,17 @@ def whole(
     return found
 
 
-def numbers(argument: str, value: Any, expected: str) -> Array:
-    """A new array of real numbers; masked ones and complex ones are refused."""
+def numbers(
+    argument: str, value: Any, expected: str = "real numbers", *, copy: bool = True
+) -> Array:
+    """An array of real numbers, a new one with `copy`; masked and complex ones are refused."""
     try:
         raw = np.asarray(value)
         if isinstance(value, np.ma.MaskedArray):
             raise InputError(argument, "a masked array", expected, "Fill what is missing first.")
         if raw.dtype.kind not in "fiub":
             raise TypeError
-        return np.array(raw, dtype=np.float64)
+        return raw.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtr
 
-from nestquad._checks import generator, whole
+from nestquad._checks import generator, numbers, whole
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -116,7 +116,7 @@ class Law(ABC):
         For a batch of T laws `x` is (N, dim), (1, N, dim) or (T, N, dim), and the
         result (T, N, dim).
         """
-        return self._score(self._align(as_floats("x", x), "x", self.dim))
+        return self._score(self._align(numbers("x", x, copy=False), "x", self.dim))
 
     @abstractmethod
     def _from_uniform(self, u: Array) -> Array:
@@ -164,7 +164,7 @@ class Law(ABC):
                 "Sobol points, lattices and kernel quadrature on the cube cannot drive it. Use "
                 "method='nmc', or write the simulator as a nestquad.Transport of its noise."
             )
-        points = self._align(as_floats(argument, values), argument, self.base_dim)
+        points = self._align(numbers(argument, values, copy=False), argument, self.base_dim)
         if not points.size:
             return points, 0.5, 0.5
         return points, float(points.min()), float(points.max())
@@ -210,19 +210,6 @@ class Law(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-def as_floats(argument: str, value: Any) -> Array:
-    """Convert to a float64 array, or say why that is not possible."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise InputError(argument, "a masked array", "real numbers", "Fill what is missing first.")
-    try:
-        raw = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(argument, f"{type(value).__name__} ({error})", "real numbers") from error
-    if raw.dtype.kind not in "biuf":
-        raise InputError(argument, f"{type(value).__name__} of dtype {raw.dtype}", "real numbers")
-    return raw.astype(np.float64, copy=False)
-
-
 def frozen_array(value: Array) -> Array:
     """Copy to a contiguous read-only array: a law never changes after it was made."""
     array = np.array(value, dtype=np.float64, order="C")
@@ -236,7 +223,7 @@ def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
     A scalar goes to every coordinate, a 1-d array is always coordinates and a
     2-d array always (T, d).
     """
-    values = {name: as_floats(name, value) for name, value in named.items()}
+    values = {name: numbers(name, value, copy=False) for name, value in named.items()}
     for name, value in values.items():
         check_parameter(name, value)
         if value.ndim > 2:

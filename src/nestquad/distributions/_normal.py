@@ -10,10 +10,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from nestquad._checks import numbers
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import (
     Law,
-    as_floats,
     check_parameter,
     common_batch,
     frozen_array,
@@ -236,7 +236,7 @@ class MultivariateT(Law):
     _shown: ClassVar[tuple[str, ...]] = ("loc", "shape", "df")
 
     def __init__(self, loc: ArrayLike, shape: ArrayLike, df: float) -> None:
-        freedom = as_floats("df", df)
+        freedom = numbers("df", df, copy=False)
         if freedom.ndim or not 0 < freedom < np.inf:
             raise InputError(
                 "df", repr(df), "a positive finite number", "The limit of large df is Normal."
@@ -333,7 +333,7 @@ def _covariance_and_factor(
 
     Errors call them `loc_name` and `name`.
     """
-    covariance = as_floats(name, cov)
+    covariance = numbers(name, cov, copy=False)
     if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
         raise InputError(
             name,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import choice, whole
+from nestquad._checks import choice, numbers, whole
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._law import Law, as_floats
+from nestquad.distributions._law import Law
 from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
 Score = Callable[[Array], ArrayLike]
@@ -62,7 +62,7 @@ class _UserLaw(Law):
 
     def _checked(self, argument: str, value: Any, lead: tuple[int, ...], size: int | None) -> Array:
         """Check what the user's function returned for rows of shape `lead`."""
-        out = as_floats(argument, value)
+        out = numbers(argument, value, copy=False)
         full = lead if self.batch is None else (self.batch, *lead[1:])
         if out.shape[:-1] not in (lead, full) or (out.shape[-1] != size and size is not None):
             wanted = ", ".join(map(str, full))
