@@ -217,6 +217,13 @@ def frozen_array(value: Array) -> Array:
     return array
 
 
+def read_only(points: Array) -> Array:
+    """A view that a function cannot write to: points are shared, nodes of a rule, and cached."""
+    view = points.view()
+    view.flags.writeable = False
+    return view
+
+
 def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
     """Broadcast parameters to one shape, (d,) for a single law or (T, d) for a batch.
 

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from nestquad._checks import choice, numbers, whole
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._law import Law
+from nestquad.distributions._law import Law, read_only
 from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
 Score = Callable[[Array], ArrayLike]
@@ -47,7 +47,7 @@ class _UserLaw(Law):
     def _score(self, x: Array) -> Array:
         if self._score_fn is None:
             return super()._score(x)
-        return self._checked("score", self._score_fn(_read_only(x)), x.shape[:-1], x.shape[-1])
+        return self._checked("score", self._score_fn(read_only(x)), x.shape[:-1], x.shape[-1])
 
     def _called(self, lead: tuple[int, ...], *args: Any) -> Array:
         """Call the user's function, and check what it returns for rows of shape `lead`."""
@@ -139,7 +139,7 @@ class Transport(_UserLaw):
         return self._run(z) if self.base == "normal" else super()._from_normal(z)
 
     def _run(self, points: Array) -> Array:
-        return self._called(points.shape[:-1], _read_only(points))
+        return self._called(points.shape[:-1], read_only(points))
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -191,9 +191,3 @@ class Sampler(_UserLaw):
 
     def _from_uniform(self, u: Array) -> Array:
         raise UnsupportedError(f"{self!r} can only be sampled.")
-
-
-def _read_only(points: Array) -> Array:
-    view = points.view()
-    view.flags.writeable = False
-    return view

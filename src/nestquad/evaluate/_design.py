@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array
-from nestquad.distributions import Law
+from nestquad.distributions import Law, read_only
 from nestquad.errors import InputError
 from nestquad.points import IID, Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
@@ -194,8 +194,8 @@ def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> Ou
         uniform = _outer_uniforms(sequence, grid.outer_stream, dim, t0, t1)[:, : law.base_dim]
         if grid.outer_scale != 1.0:
             normal = grid.outer_scale * ndtri(uniform)
-            return OuterPoints(_finite("outer", law.from_normal(_read_only(normal))), ndtr(normal))
-        return OuterPoints(_finite("outer", law.from_uniform(_read_only(uniform))), uniform)
+            return OuterPoints(_finite("outer", law.from_normal(read_only(normal))), ndtr(normal))
+        return OuterPoints(_finite("outer", law.from_uniform(read_only(uniform))), uniform)
     _require_iid("outer", sequence)
     tiles = [
         law.sample(_SAMPLER_TILE, grid.outer_stream.child(tile).generator())
@@ -223,16 +223,16 @@ def inner_points(problem: NestedExpectation, grid: Grid, theta: Array, span: Spa
             grid.outer_stream, dim + law.base_dim, (0, 1), (span.t0, span.t1)
         )[0]
         uniform = joint[:, None, dim:]
-        return InnerPoints(_finite("inner", law.from_uniform(_read_only(uniform))), uniform, law)
+        return InnerPoints(_finite("inner", law.from_uniform(read_only(uniform))), uniform, law)
     which = (grid.inner_stream, law.base_dim, sets, indices)
     shared = grid.n_sets is not None
     uniform = _shared_uniforms(sequence, *which) if shared else sequence.uniforms(*which)
     if law.base == "normal":
         # The inverse normal distribution function is expensive: once for each set, not each θ.
         normal = _shared_normals(sequence, *which) if shared else ndtri(uniform)
-        x = law.from_normal(_read_only(_by_row(normal, grid, span)))
+        x = law.from_normal(read_only(_by_row(normal, grid, span)))
     else:
-        x = law.from_uniform(_read_only(_by_row(uniform, grid, span)))
+        x = law.from_uniform(read_only(_by_row(uniform, grid, span)))
     return InnerPoints(_finite("inner", x), uniform, law)
 
 
@@ -274,13 +274,6 @@ def _shared_uniforms(sequence: Sequence, *which: Any) -> Array:
 @lru_cache(maxsize=4)
 def _shared_normals(sequence: Sequence, *which: Any) -> Array:
     return np.asarray(ndtri(_shared_uniforms(sequence, *which)))
-
-
-def _read_only(points: Array) -> Array:
-    """A view that a law cannot write to: the same points are nodes of a rule, and cached."""
-    view = points.view()
-    view.flags.writeable = False
-    return view
 
 
 def _by_row(sets: Array, grid: Grid, span: Span) -> Array:
