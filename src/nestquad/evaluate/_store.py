@@ -101,39 +101,23 @@ class Store:
             "problem": fingerprint(problem),
         }
         file = folder / _MANIFEST
+        # Once: a generator gives another stream the next time.
+        seeded = None if rng is None else Stream.from_rng(rng)
         try:
-            made = cls._made(folder, file, given, rng)
+            if not file.exists():
+                _begin(file, given, seeded or Stream.from_rng())
         except OSError as error:
             raise InputError(
                 "store",
                 f"{str(folder)!r}, which cannot be written ({error.strerror})",
                 "a folder that can be written",
             ) from error
-        if made is not None:
-            rng = made
         stored = _manifest(file)
-        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
+        # Without a seed, processes that begin at once share the stream of the first.
+        stream = seeded or Stream(tuple(stored["stream"]))
         _refuse_another(folder, stored, given, stream)
         _remove_leftovers(folder)
         return cls(folder, problem, stream, bool(check))
-
-    @staticmethod
-    def _made(folder: Path, file: Path, given: dict[str, Any], rng: RNGLike) -> Stream | None:
-        """The stream of a store that is new; None where the one in the manifest counts."""
-        if not file.exists():
-            others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
-            # Another process may have made the manifest, and more, since the first look.
-            if others and not file.exists():
-                raise InputError(
-                    "store",
-                    f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
-                    "an empty or new folder, or a store",
-                )
-            entropy = list(Stream.from_rng(rng).entropy)
-            _create(file, json.dumps({**given, "stream": entropy}, indent=1))
-            # Without a seed, processes that begin at once share the stream of the first.
-            return None if rng is None else Stream(tuple(entropy))
-        return None
 
     def table(self, grid: Grid) -> StoredTable:
         """The chunks on the points of a grid."""
@@ -403,6 +387,20 @@ def _json(file: Path, advice: str) -> dict[str, Any]:
         reason = _reason(error)
     found = f"{str(file)!r}, which cannot be read ({reason})"
     raise InputError("store", found, "JSON of a store", advice)
+
+
+def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
+    """Write the manifest of a new store into a folder that has nothing else in it."""
+    folder = file.parent
+    others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
+    # Another process may have made the manifest, and more, since the first look.
+    if others and not file.exists():
+        raise InputError(
+            "store",
+            f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
+            "an empty or new folder, or a store",
+        )
+    _create(file, json.dumps({**given, "stream": list(stream.entropy)}, indent=1))
 
 
 def _manifest(file: Path) -> dict[str, Any]:
