@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -38,15 +39,35 @@ def number(
     raise InputError(argument, shown(value), expected)
 
 
-def numbers(argument: str, value: Any, expected: str) -> Array:
-    """A new array of real numbers; masked ones and complex ones are refused."""
+def whole(
+    argument: str,
+    value: Any,
+    expected: str = "a whole number of at least 1, below a million",
+    *,
+    least: int = 1,
+    below: float = 1e6,
+) -> int:
+    """An integer of Python or NumPy in a half-open range; booleans and floats are none."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = least - 1
+    if isinstance(value, bool) or not least <= found < below:
+        raise InputError(argument, shown(value), expected)
+    return found
+
+
+def numbers(
+    argument: str, value: Any, expected: str = "real numbers", *, copy: bool = True
+) -> Array:
+    """An array of real numbers, a new one with `copy`; masked and complex ones are refused."""
     try:
         raw = np.asarray(value)
         if isinstance(value, np.ma.MaskedArray):
             raise InputError(argument, "a masked array", expected, "Fill what is missing first.")
         if raw.dtype.kind not in "fiub":
             raise TypeError
-        return np.array(raw, dtype=np.float64)
+        return raw.astype(np.float64, copy=copy)
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise

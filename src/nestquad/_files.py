@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,12 @@ MOST_BYTES = 2_000_000_000
 MOST_COLUMNS = 20_000
 
 
-def text_rows(path: Path, argument: str) -> Iterator[list[str]]:
-    """Rows of a CSV file, within the limits; errors name the file."""
+def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a CSV file, empty ones left out; errors name the file."""
     check_size(path, argument)
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
-            for number, row in enumerate(csv.reader(lines)):
-                if len(row) > MOST_COLUMNS:
-                    raise InputError(
-                        argument,
-                        f"{len(row)} columns in row {number} of {path.name!r}",
-                        f"a table of at most {MOST_COLUMNS}",
-                    )
-                yield row
+            found = [row for row in csv.reader(lines) if row]
     except UnicodeDecodeError as error:
         raise InputError(
             argument,
@@ -43,6 +35,15 @@ def text_rows(path: Path, argument: str) -> Iterator[list[str]]:
     except OSError as error:
         given = f"{path.name!r}, which cannot be read ({error.strerror})"
         raise InputError(argument, given, "a file") from error
+    head, rows = (found[0], found[1:]) if found else ([], [])
+    if len(head) > MOST_COLUMNS:
+        given = f"{len(head)} columns in {path.name!r}"
+        raise InputError(argument, given, f"a table of at most {MOST_COLUMNS}")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(head):
+            given = f"{len(row)} cells in row {number} of {path.name!r}"
+            raise InputError(argument, given, f"{len(head)}, as in its header")
+    return head, rows
 
 
 def check_size(path: Path, argument: str) -> None:

@@ -15,7 +15,7 @@ from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError, NestquadError, UnsupportedError, optional_module
 from nestquad.estimate import as_budget, estimate
-from nestquad.evaluate import Span, inner_points, outer_points
+from nestquad.evaluate import Span, grid_points
 from nestquad.methods import METHODS, Goal, Method, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -217,8 +217,7 @@ def _applies(
         for one in budgets:
             design = method.plan(problem, Goal(stream, one))
             for grid in () if design is None else design.grids:
-                theta = outer_points(problem, grid, 0, 1).theta
-                inner_points(problem, grid, theta, Span(0, 1, 0, 1))
+                grid_points(problem, grid, Span(0, 1, 0, 1))
     except (InputError, UnsupportedError):
         return False
     return True

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._checks import whole
 from nestquad._notebook import pairs
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Law, to_uniform
@@ -119,8 +120,8 @@ class ConditionalEstimate:
     def curve(self, coordinate: int = 0, points: int = 200) -> tuple[Array, Array, Array]:
         """θ along one coordinate (n,), the others at their medians; Ĵ there and its sd, (n, p)."""
         dim = self.n_coordinates
-        if not isinstance(coordinate, int | np.integer) or not 0 <= coordinate < dim:
-            raise InputError("coordinate", repr(coordinate), f"a whole number from 0 to {dim - 1}")
+        expected = f"a whole number from 0 to {dim - 1}"
+        whole("coordinate", coordinate, expected, least=0, below=dim)
         uniform = np.full((points, dim), 0.5)
         # Between the quantiles where 99 % of θ are: a model knows little of the rest.
         uniform[:, coordinate] = np.linspace(0.005, 0.995, points)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import choice, number
+from nestquad._checks import choice, number, whole
 from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._threads import one_blas_thread
@@ -276,12 +276,7 @@ def check_evaluation(problem: NestedExpectation, executor: object, retries: obje
         given = type(executor).__name__
         advice = "For Dask, client.get_executor()." if given == "Client" else ""
         raise InputError("executor", given, "a concurrent.futures.Executor, or None", advice)
-    if (
-        isinstance(retries, bool | np.bool_)
-        or not isinstance(retries, int | np.integer)
-        or retries < 0
-    ):
-        raise InputError("retries", repr(retries), "a whole number, 0 for none")
+    whole("retries", retries, "a whole number, 0 for none", least=0, below=np.inf)
 
 
 def validated(
@@ -482,7 +477,7 @@ class Loop:
         if self.goal.adaptive and np.isinf(self._half).all() and found.n_evaluations > _HOPELESS:
             return "limit"
         if self.goal.adaptive:
-            target = self._target(found)
+            target = self._ending(found)
             if found.sample is not None:  # an answer of zero has no relative error
                 target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
@@ -496,6 +491,10 @@ class Loop:
     def _target(self, found: Estimate) -> Array:
         """Half-width of the 95 % interval to reach, for each answer."""
         return np.maximum(self.tol or 0.0, (self.rtol or 0.0) * np.abs(found.value))
+
+    def _ending(self, found: Estimate) -> Array:
+        """Half-width of the answer itself that ends the loop."""
+        return self._target(found)
 
     def _seen(self, target: Array) -> float:
         """The smallest half-width, in the units of the method."""
@@ -560,14 +559,15 @@ class CertifiedLoop(Loop):
 
     def _evaluated(self, design: Design) -> str:
         """As for other loops, but towards a tolerance the certificate decides when to stop."""
-        tol, rtol, self.tol, self.rtol = self.tol, self.rtol, None, None
         status = super()._evaluated(design)
-        self.tol, self.rtol = tol, rtol
         if not self._aimed or status == "time" or self.found is None:
             return status
         n = max(self.evaluator.n_evaluations, Certificate.fewest)
         enough = self._certificate().levels(n).half_width <= self._seen(self._target(self.found))
         return "converged" if enough else "go on"
+
+    def _ending(self, found: Estimate) -> Array:
+        return np.zeros(np.shape(found.value))
 
     def _certified(self, certificate: Certificate, total: int | None) -> Estimate:
         _ = certificate.pilot

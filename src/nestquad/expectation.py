@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import shown
+from nestquad._checks import instance, shown
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import as_law
@@ -66,8 +66,7 @@ def expectation(
     started = time.perf_counter()
     budget = as_budget(budget)
     recipe = KernelQuadrature() if recipe is None else recipe
-    if not isinstance(recipe, KernelQuadrature):
-        raise InputError("recipe", shown(recipe), "a nq.KernelQuadrature, or None")
+    instance("recipe", recipe, KernelQuadrature, "a nq.KernelQuadrature, or None")
     if not callable(h):
         raise InputError("h", shown(h), "a callable that takes x (N, d)")
     target = as_law(law, argument="law")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import shown
-from nestquad._files import check_size, new_file, text_rows
+from nestquad._files import check_size, new_file, text_table
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, settled, validated
@@ -25,8 +25,7 @@ from nestquad.evaluate import (
     Span,
     chunks,
     fingerprint,
-    inner_points,
-    outer_points,
+    grid_points,
 )
 from nestquad.methods import Goal, Method
 from nestquad.points import Stream
@@ -83,8 +82,8 @@ class Plan:
         problem = self._session.problem
         for grid, part in self._parts:
             for span in chunks(part):
-                theta, x = _points(problem, grid, span)
-                x = np.broadcast_to(x, (*span.shape, x.shape[-1]))
+                theta, points = grid_points(problem, grid, span)
+                x = np.broadcast_to(points.x, (*span.shape, points.x.shape[-1]))
                 yield np.repeat(theta, span.shape[1], axis=0), x.reshape(span.size, -1)
 
     def to_frame(self) -> Any:
@@ -140,15 +139,11 @@ class Plan:
             if row < span.size:
                 t, n = divmod(row, span.shape[1])
                 t, n = span.t0 + t, span.n0 + n
-                theta, x = _points(self._session.problem, grid, Span(t, t + 1, n, n + 1))
-                return theta[0], x[0, 0]
+                one = Span(t, t + 1, n, n + 1)
+                theta, points = grid_points(self._session.problem, grid, one)
+                return theta[0], points.x[0, 0]
             row -= span.size
         raise IndexError(row)
-
-
-def _points(problem: NestedExpectation, grid: Grid, span: Span) -> tuple[Array, Array]:
-    theta = outer_points(problem, grid, span.t0, span.t1).theta
-    return theta, inner_points(problem, grid, theta, span).x
 
 
 def plan(
@@ -464,8 +459,8 @@ def _from_frame(frame: Any) -> ValueRows:
 
 
 def _from_file(path: Path) -> ValueRows:
-    check_size(path, "values")
     if path.suffix == ".parquet":
+        check_size(path, "values")
         pandas, _ = (
             optional_module(name, "Reading Parquet files", "parquet")
             for name in ("pandas", "pyarrow")
@@ -477,21 +472,13 @@ def _from_file(path: Path) -> ValueRows:
                 raise
             given = f"{path.name!r}, which is no Parquet file"
             raise InputError("values", given, "CSV or Parquet") from error
-    reader = text_rows(path, "values")
-    head = [name.strip() for name in next(reader, [])]
+    names, rows = text_table(path, "values")
+    head = [name.strip() for name in names]
     if "id" not in head:
         given = f"{path.name!r} with columns {shown(', '.join(head) or 'none')}"
         raise InputError("values", given, "a header line with a column 'id'")
     columns = [head.index(name) for name in _value_columns(head)]
-    rows = [row for row in reader if row]
     place = head.index("id")
-    for number, row in enumerate(rows):
-        if len(row) != len(head):
-            raise InputError(
-                "values",
-                f"{len(row)} fields in row {number} of {path.name!r}",
-                f"{len(head)}, as in its header",
-            )
     ids = [row[place].strip() for row in rows]
     return ValueRows(ids, _numbers([[row[c] for c in columns] for row in rows], ids))
 

@@ -47,7 +47,7 @@ def without_time(result: dict) -> dict:
 def run(*arguments: str, cwd=None, **variables: str) -> subprocess.CompletedProcess[str]:
     source = str(Path(nq.__file__).parents[1])  # also where it is not installed
     return subprocess.run(
-        [sys.executable, "-m", "nestquad.cli", *arguments],
+        [sys.executable, "-m", "nestquad", *arguments],
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -336,7 +336,7 @@ def test_a_terminal_without_unicode_does_not_end_the_run():
 def test_a_reader_that_leaves_early_is_no_error():
     source = str(Path(nq.__file__).parents[1])
     program = subprocess.Popen(
-        [sys.executable, "-m", "nestquad.cli", "problems"],
+        [sys.executable, "-m", "nestquad", "problems"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"},

@@ -63,7 +63,7 @@ def test_a_function_of_theta_need_not_say_its_batch():
         (lambda u: u[..., :1], r"expected shape \(4, 2\)"),
         (lambda u: u[None], r"a result of shape \(1, 4, 2\)"),
         (lambda u: 1.0, r"a result of shape \(\)"),
-        (lambda u: None, "fn: got NoneType.*real numbers"),
+        (lambda u: None, "fn: got None.*real numbers"),
         (lambda u: "no", "real numbers"),
         (lambda u: u + 1j, "real numbers"),
         (lambda u: np.where(u > 0.5, np.nan, u), r"not finite at index \[3, 0\]"),

@@ -114,7 +114,7 @@ def test_table_knows_what_is_missing(spans):
         for rows in range(1, 9):
             for columns in range(1, 9):
                 absent = np.zeros((8, 8), dtype=int)
-                for m in table.missing(Span(0, rows, 0, columns)):
+                for m in table.lacking(np.full(rows, columns)):
                     absent[m.t0 : m.t1, m.n0 : m.n1] += 1
                 np.testing.assert_array_equal(absent[:rows, :columns], ~seen[:rows, :columns])
                 assert absent.sum() == absent[:rows, :columns].sum()

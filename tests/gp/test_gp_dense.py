@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from nestquad.gp import Hyperparameters, SurrogateKind, first_kinds, fit_surrogate, near_kinds
-from nestquad.gp._correlation import Correlation
 from nestquad.gp._dense import FLOOR, RestrictedLikelihood, fit_gp
-from nestquad.gp._trend import Trend, trends
+from nestquad.gp._prior import Correlation, Trend, trends
 
 CONSTANT, LINEAR, QUADRATIC = Trend(0), Trend(1), Trend(2)
 

@@ -7,7 +7,7 @@ from scipy.special import ndtri
 from nestquad.points import PeriodicLattice, Stream
 from nestquad.regression import Regression, ScoreTable, ridge
 from nestquad.regression._polynomials import total_degree_terms
-from nestquad.regression._ridge import _PENALTIES, ridge_terms
+from nestquad.regression._regression import _PENALTIES, ridge_terms
 
 TERMS = tuple(total_degree_terms(2, 3))
 

@@ -283,7 +283,7 @@ def test_one_scenario_has_no_law():
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("scenario,loss\n1,2,3\n", [], "row 1 has 3 cells"),
+        ("scenario,loss\n1,2,3\n", [], "3 cells in row 1"),
         ("scenario,loss,loss\n1,2,3\n", [], "2 columns 'loss'"),
         ("scenario,loss\n,2\n,3\n", [], "nothing in row 0"),
         ("scenario,loss\n1,2\n", ["--recovery", "0"], "--recovery"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from nestquad.accuracy._allocation import Allocation, Level, allocate
-from nestquad.accuracy._calibration import (
+from nestquad.accuracy._errors import (
     calibration_factor,
     harmonic_averages,
+    linearized_covariance,
     propagated,
     replicate_errors,
+    size_of,
 )
-from nestquad.accuracy._errors import linearized_covariance, size_of
 from nestquad.accuracy._smoothness import characteristics, order_of_smoothness, step_size, takes
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nestquad._checks import choice, number, numbers, shown
+from nestquad._checks import choice, number, numbers, whole
 from nestquad.errors import InputError, unknown_name
 
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
@@ -161,10 +161,8 @@ def allocate(
         sizes = [(2.0**level, (2.0**level * error) ** -2.0) for level in _levels(error)]
         return _multilevel(name, delta, sizes, 2.0)
 
-    inner = _Stage(_dimension("dim_x", dim_x), _smoothness("s_x", s_x, dim_x, name))
-    outer = _Stage(
-        _dimension("dim_theta", dim_theta), _smoothness("s_theta", s_theta, dim_theta, name)
-    )
+    inner = _Stage(whole("dim_x", dim_x), _smoothness("s_x", s_x, dim_x, name))
+    outer = _Stage(whole("dim_theta", dim_theta), _smoothness("s_theta", s_theta, dim_theta, name))
     if name == "nkq":
         exponent = inner.exponent + outer.exponent
         return _single(name, delta, inner.size(error), outer.size(error), exponent)
@@ -245,12 +243,6 @@ def _relative_error(delta: float, constant: float) -> float:
             "Double precision has no digits below that.",
         )
     return float(delta / constant)
-
-
-def _dimension(argument: str, dim: int) -> int:
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim < 1e6:
-        raise InputError(argument, shown(dim), "an integer of at least 1, and below a million")
-    return int(dim)
 
 
 def _smoothness(

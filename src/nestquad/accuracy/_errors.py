@@ -1,12 +1,14 @@
-"""Error propagation: errors of expectations as errors of the final answers."""
+"""Errors: their propagation to the answers, and the calibration of error bars."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad._typing import Array
+from nestquad.problem import NestedExpectation
 
 
 def linearized_covariance(
@@ -29,3 +31,67 @@ def linearized_covariance(
 def size_of(directions: Array) -> float:
     """The largest standard deviation that directions (k, m) of an error add up to."""
     return float(np.sqrt((directions**2).sum(axis=1)).max(initial=0.0))
+
+
+def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
+    """Averages (…, S, q) of f (…, M, q): the plain one, and those modulated by waves over θ.
+
+    The modulated averages are other answers to the same problem, with errors of the same kind, so
+    that a bar can be compared with several changes instead of one. Rows in which f is not finite
+    do not count, since models that only serve an error bar may leave its domain.
+
+    Shapes
+    ------
+    weights (M,), uniform (M, d) in the unit cube, of which the first four coordinates are used.
+    """
+    usable = np.asarray(np.isfinite(f).all(axis=-1, keepdims=True))
+    weights = np.where(usable, weights[:, None], 0.0)
+    angles = 2.0 * np.pi * uniform[:, :4].T
+    waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
+    waves = np.concatenate([np.ones((1, len(uniform))), waves])
+    total = np.where(usable.any(axis=-2), weights.sum(axis=-2), np.nan)[..., None, :]
+    return np.asarray(waves @ (weights * np.where(usable, f, 0.0)) / total)
+
+
+def calibration_factor(
+    changes: Sequence[Array], variances: Sequence[Array], prior: float, safety: float
+) -> Array:
+    """Calibration factor of a model's standard deviations, (k,).
+
+    The first variances (S, k) are those of the model at hand, the next ones those of models from
+    ever fewer of the points; changes (S, k) are what happened between two of them. A posterior
+    expects more points to change the answer by as much as its variance falls. Ratios of observed
+    to expected changes are averaged as logarithms.
+
+    Parameters
+    ----------
+    prior
+        Weight of the model's own bar, in comparisons.
+    safety
+        Factor for having few comparisons, and for errors that all sizes have in common.
+    """
+    logarithms = np.zeros(variances[0].shape[1])
+    for change, after, before in zip(changes, variances[:-1], variances[1:], strict=True):
+        expected = np.maximum(before - after, 0.25 * before)
+        ratio = np.mean(change**2 / np.where(expected > 0, expected, np.inf), axis=0)
+        # A fit to few points that went astray says little of the one to all: ten times at most.
+        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e2))
+    return np.asarray(safety * np.exp(logarithms / (len(changes) + prior)))
+
+
+def replicate_errors(finals: Array) -> Array:
+    """Directions (k, R) of the error of a mean over R independent replicates (k, R)."""
+    n = finals.shape[1]
+    deviations = finals - finals.mean(axis=1, keepdims=True)
+    # Student's t: the standard error has few degrees of freedom.
+    few = stdtrit(n - 1, 0.975) / stdtrit(np.inf, 0.975)
+    return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
+
+
+def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Array:
+    """Changes (…, q) of the q expectations as changes (…, k) of the final answers."""
+    if problem.combine is None:
+        return changes
+    center = np.atleast_1d(problem.finish(answers))
+    rows = [problem.finish(answers + row) - center for row in changes.reshape(-1, answers.size)]
+    return np.reshape(rows, (*changes.shape[:-1], center.size))

@@ -17,8 +17,7 @@ except ImportError as error:
     raise MissingExtraError("nestquad.botorch", "botorch") from error
 
 from nestquad.botorch._lookahead import NestedLookaheadEI
-from nestquad.botorch._reduction import with_kq
-from nestquad.botorch._sampler import KQNormalSampler
+from nestquad.botorch._sampler import KQNormalSampler, with_kq
 from nestquad.botorch._weights import NormalRule, normal_rule
 
 __all__ = ["KQNormalSampler", "NestedLookaheadEI", "NormalRule", "normal_rule", "with_kq"]

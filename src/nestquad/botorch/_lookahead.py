@@ -14,6 +14,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
+from nestquad._checks import whole
 from nestquad.botorch._stages import LookaheadRule, Nodes, Stages, drawn, level_sizes
 from nestquad.botorch._weights import KERNELS
 from nestquad.errors import InputError, UnsupportedError, unknown_name
@@ -116,8 +117,7 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
         if inner is not None:
             sizes["inner"] = inner
         for name, size in sizes.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InputError(name, repr(size), "a whole number, at least 1")
+            whole(name, size)
         if inner is None and (q > 1 or rule == "mlmc"):
             raise InputError(
                 "inner", f"None with q = {q} and rule = {rule!r}", "a number of nodes",

@@ -1,17 +1,54 @@
-"""A BoTorch sampler whose base samples have weights."""
+"""A BoTorch sampler whose base samples have weights, and acquisition functions that read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import index
 from typing import Any
 
 import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
+from botorch.acquisition.cached_cholesky import CachedCholeskyMCSamplerMixin
+from botorch.acquisition.joint_entropy_search import qJointEntropySearch
+from botorch.acquisition.knowledge_gradient import (
+    qKnowledgeGradient,
+    qMultiFidelityKnowledgeGradient,
+)
+from botorch.acquisition.logei import (
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+    qLogProbabilityOfFeasibility,
+)
+from botorch.acquisition.max_value_entropy_search import MaxValueBase
+from botorch.acquisition.monte_carlo import (
+    SampleReducingMCAcquisitionFunction,
+    qExpectedImprovement,
+    qNoisyExpectedImprovement,
+    qPosteriorStandardDeviation,
+    qProbabilityOfImprovement,
+    qSimpleRegret,
+    qUpperConfidenceBound,
+)
+from botorch.acquisition.multi_objective.base import (
+    MultiObjectiveAnalyticAcquisitionFunction,
+    MultiObjectiveMCAcquisitionFunction,
+)
+from botorch.acquisition.multi_objective.joint_entropy_search import (
+    LowerBoundMultiObjectiveEntropySearch,
+)
+from botorch.acquisition.multi_objective.predictive_entropy_search import (
+    qMultiObjectivePredictiveEntropySearch,
+)
+from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
+from botorch.acquisition.objective import MCAcquisitionObjective
 from botorch.posteriors import Posterior
 from botorch.sampling.base import MCSampler
 from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.utils.transforms import is_ensemble
+from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from nestquad._checks import whole
 from nestquad.botorch._weights import KERNELS, NormalRule, normal_rule
 from nestquad.errors import InputError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel
@@ -117,12 +154,211 @@ class KQNormalSampler(SobolQMCNormalSampler):
 
 def _checked_shape(sample_shape: torch.Size | int) -> torch.Size:
     if not isinstance(sample_shape, torch.Size):
-        try:
-            sample_shape = torch.Size([index(sample_shape)])
-        except TypeError:
-            raise InputError(
-                "sample_shape", repr(sample_shape), "a torch.Size, or a number of samples"
-            ) from None
+        expected = "a torch.Size, or a number of samples"
+        sample_shape = torch.Size([whole("sample_shape", sample_shape, expected)])
     if len(sample_shape) == 0 or sample_shape.numel() < 1:
         raise InputError("sample_shape", str(tuple(sample_shape)), "at least one sample")
     return sample_shape
+
+
+# Averages over samples once, at the end, in `_sample_reduction`.
+_REDUCED_ONCE = (
+    qExpectedImprovement,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+    qLogProbabilityOfFeasibility,
+    qNoisyExpectedImprovement,
+    qProbabilityOfImprovement,
+    qSimpleRegret,
+)
+# Deviations from a mean over samples, which has to be weighted as well.
+_ABOUT_A_MEAN = (qPosteriorStandardDeviation, qUpperConfidenceBound)
+# Utilities that jump: weights for kinked ones would not help there.
+_JUMPS = (qLogProbabilityOfFeasibility, qProbabilityOfImprovement)
+
+_INSIDE = "it averages over samples inside, without asking the sampler for weights"
+_REFUSED: tuple[tuple[type, str], ...] = (
+    (AnalyticAcquisitionFunction, "it has a closed form, and nothing to be weighted"),
+    (MultiObjectiveAnalyticAcquisitionFunction, "it has a closed form, and nothing to be weighted"),
+    (
+        qMultiStepLookahead,
+        "its samplers are arguments: pass samplers=[KQNormalSampler(…), …] to the constructor, "
+        "which reads their weights by itself",
+    ),
+    (qMultiFidelityKnowledgeGradient, _INSIDE),
+    (MaxValueBase, _INSIDE),
+    (qJointEntropySearch, _INSIDE),
+    (LowerBoundMultiObjectiveEntropySearch, _INSIDE),
+    (qMultiObjectivePredictiveEntropySearch, "it uses no samples of this kind"),
+    (MultiObjectiveMCAcquisitionFunction, _INSIDE),
+)
+
+
+def with_kq(
+    acqf: AcquisitionFunction, sampler: KQNormalSampler | int | None = None
+) -> AcquisitionFunction:
+    """Give a Monte Carlo acquisition function kernel quadrature weights.
+
+    Parameters
+    ----------
+    acqf
+        One of BoTorch's qExpectedImprovement, qLogExpectedImprovement, qProbabilityOfImprovement,
+        qUpperConfidenceBound, qLowerConfidenceBound, qSimpleRegret, qPosteriorStandardDeviation,
+        qLogProbabilityOfFeasibility, qKnowledgeGradient, or, constructed with
+        ``cache_root=False``, qNoisyExpectedImprovement and qLogNoisyExpectedImprovement. All else
+        is refused, by name, rather than left without weights.
+    sampler
+        A `KQNormalSampler`, a number of samples, or None for as many as `acqf` has, with its seed,
+        and the kernel that suits it: ``"matern12"`` for probabilities, ``"spline"`` otherwise.
+
+    Returns
+    -------
+    AcquisitionFunction
+        `acqf` itself, changed; for qKnowledgeGradient one like it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from botorch.acquisition import qLogExpectedImprovement
+    >>> from botorch.models import SingleTaskGP
+    >>> from nestquad.botorch import with_kq
+    >>> X = torch.linspace(0, 1, 5, dtype=torch.double).unsqueeze(-1)
+    >>> Y = (6 * X).sin()
+    >>> acqf = with_kq(qLogExpectedImprovement(SingleTaskGP(X, Y), Y.max()), 32)
+    >>> acqf(X[:2] + 0.1).shape
+    torch.Size([1])
+    """
+    _refuse(acqf)
+    sampler = _sampler_for(acqf, sampler)
+    if isinstance(acqf, qKnowledgeGradient):
+        return _WeightedKnowledgeGradient(acqf, sampler)
+    acqf.sampler = sampler
+    reduction = _WeightedReduction(sampler, log=acqf._log)
+    acqf._sample_reduction = reduction
+    if isinstance(acqf, qUpperConfidenceBound):
+        acqf._sample_forward = _Deviation(reduction, acqf.beta_prime, around_mean=True)
+    elif isinstance(acqf, qPosteriorStandardDeviation):
+        acqf._sample_forward = _Deviation(reduction, acqf._scale, around_mean=False)
+    return acqf
+
+
+def _refuse(acqf: AcquisitionFunction) -> None:
+    name = type(acqf).__name__
+    if not isinstance(acqf, AcquisitionFunction):
+        raise InputError("acqf", name, "an acquisition function of BoTorch")
+    for refused, why in _REFUSED:
+        if isinstance(acqf, refused):
+            raise UnsupportedError(f"{name} cannot be given weights: {why}.")
+    if isinstance(acqf, CachedCholeskyMCSamplerMixin) and acqf._cache_root:
+        raise UnsupportedError(
+            f"{name} with a cached root replaces base samples after their weights were made. "
+            "Construct it with cache_root=False."
+        )
+    if not isinstance(acqf, (*_REDUCED_ONCE, *_ABOUT_A_MEAN, qKnowledgeGradient)):
+        raise UnsupportedError(f"{name} is not known to average over samples where weights reach.")
+    if not isinstance(acqf, qKnowledgeGradient) and (
+        type(acqf).forward is not SampleReducingMCAcquisitionFunction.forward
+    ):
+        raise UnsupportedError(f"{name} has a forward of its own, which may ignore weights.")
+    if is_ensemble(acqf.model):
+        raise UnsupportedError(
+            f"{name} of an ensemble of models averages over its members together with the samples; "
+            "weights are for single models."
+        )
+
+
+def _sampler_for(
+    acqf: AcquisitionFunction, sampler: KQNormalSampler | int | None
+) -> KQNormalSampler:
+    if isinstance(sampler, KQNormalSampler):
+        return sampler
+    if sampler is None and isinstance(acqf.sampler, KQNormalSampler):
+        return acqf.sampler
+    shape = acqf.sample_shape if sampler is None else sampler
+    kernel = "matern12" if isinstance(acqf, _JUMPS) else "spline"
+    return KQNormalSampler(shape, seed=getattr(acqf.sampler, "seed", None), kernel=kernel)
+
+
+class _WeightedReduction:
+    """Σ w v over the sample dimensions, or log Σ w exp(v): replaces `torch.mean` and logmeanexp.
+
+    The weights are read when they are needed, since they are made at the first forward, and again
+    for every new number of points.
+    """
+
+    def __init__(self, sampler: KQNormalSampler, log: bool) -> None:
+        self.sampler, self.log = sampler, log
+
+    def __call__(self, values: Tensor) -> Tensor:
+        if not self.log:
+            return self.mean(values)
+        weights, flat = self._flat(values)
+        # log 0 = -inf leaves a zero weight out, without a gradient that is not a number.
+        return torch.logsumexp(flat + weights.log(), dim=0)
+
+    def mean(self, values: Tensor) -> Tensor:
+        weights, flat = self._flat(values)
+        return (weights * flat).sum(dim=0)
+
+    def _flat(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        weights = self.sampler.base_weights.to(values).reshape(-1)
+        flat = values.flatten(end_dim=len(self.sampler.sample_shape) - 1)
+        return weights.view(-1, *(1 for _ in flat.shape[1:])), flat
+
+
+class _Deviation:
+    """The mean plus `scale` times the absolute deviation from it, or the latter alone."""
+
+    def __init__(self, reduction: _WeightedReduction, scale: float, around_mean: bool) -> None:
+        self.reduction, self.scale, self.around_mean = reduction, scale, around_mean
+
+    def __call__(self, obj: Tensor) -> Tensor:
+        mean = self.reduction.mean(obj)
+        deviation = self.scale * (obj - mean).abs()
+        return mean + deviation if self.around_mean else deviation
+
+
+class _WeightedKnowledgeGradient(qKnowledgeGradient):
+    """The knowledge gradient by its multi-step form, which weighs fantasies.
+
+    It remains a qKnowledgeGradient, so that `optimize_acqf` starts it from good points.
+    """
+
+    def __init__(self, acqf: qKnowledgeGradient, sampler: KQNormalSampler) -> None:
+        super().__init__(
+            model=acqf.model,
+            num_fantasies=None,
+            sampler=sampler,
+            objective=acqf.objective,
+            posterior_transform=acqf.posterior_transform,
+            inner_sampler=acqf.inner_sampler,
+            X_pending=acqf.X_pending,
+            current_value=acqf.current_value,
+        )
+        if isinstance(acqf.objective, MCAcquisitionObjective):
+            raise UnsupportedError(
+                "qKnowledgeGradient with an objective averages it over inner samples without "
+                "weights. Use a posterior_transform, or no objective."
+            )
+        self._tree = qMultiStepLookahead(
+            model=acqf.model,
+            batch_sizes=[1],
+            samplers=[sampler],
+            posterior_transform=acqf.posterior_transform,
+            X_pending=acqf.X_pending,
+        )
+
+    def forward(self, X: Tensor) -> Tensor:
+        value = self._tree(X)
+        return value if self.current_value is None else value - self.current_value
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        super().set_X_pending(X_pending)
+        if hasattr(self, "_tree"):
+            self._tree.set_X_pending(X_pending)
+
+    def evaluate(self, X: Tensor, bounds: Tensor, **kwargs: Any) -> Tensor:
+        raise UnsupportedError(
+            "qKnowledgeGradient.evaluate averages over fantasies without weights. Optimize the "
+            "acquisition function itself, or evaluate the one it was made from."
+        )

@@ -9,6 +9,8 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +70,14 @@ def wrote(args: argparse.Namespace, path: Path) -> None:
 
 def progress(args: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not args.no_progress
+
+
+def pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
+    """The processes that ``--workers`` asks for."""
+    if args.workers is None:
+        return nullcontext()
+    # Workers load the file as well: its functions are found by name there.
+    return ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
 
 
 def count(text: str) -> int:

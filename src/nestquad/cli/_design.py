@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from nestquad import design
-from nestquad._files import text_rows
+from nestquad._files import text_table
 from nestquad._typing import Array
 from nestquad.cli._arguments import Command, add_output, count, load_object, progress, wrote
 from nestquad.errors import InputError
@@ -97,16 +97,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _designs(file: str) -> tuple[list[str] | None, Array]:
     """Labels, where there are any, and designs (n, k)."""
-    head, *lines = [row for row in text_rows(Path(file), "--designs") if row] or [[]]
+    head, lines = text_table(Path(file), "--designs")
     names = [name.strip().lower() for name in head]
     at = names.index("name") if "name" in names else None
-    for number, row in enumerate(lines, start=1):
-        if len(row) != len(head):
-            raise InputError(
-                "--designs",
-                f"{len(row)} cells in row {number} of {file}",
-                f"{len(head)}, as in its header",
-            )
     labels = None if at is None else [row[at] for row in lines]
     numbers = [[cell for i, cell in enumerate(row) if i != at] for row in lines]
     try:

@@ -9,8 +9,6 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from nestquad.cli._arguments import (
     count,
     listed,
     load_problem,
+    pool,
     progress,
     wrote,
 )
@@ -135,7 +134,7 @@ def _estimate(args: argparse.Namespace) -> int:
         options = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
     problem = load_problem(args.target)
-    with _pool(args) as executor:
+    with pool(args) as executor:
         est = nq.estimate(
             problem,
             budget=args.budget,
@@ -156,13 +155,6 @@ def _estimate(args: argparse.Namespace) -> int:
         wrote(args, write_report(args.report, estimate=est, command=args.line))
     asked = args.tol is not None or args.rtol is not None
     return 0 if not asked or est.status == "converged" else NOT_MET
-
-
-def _pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
-    if args.workers is None:
-        return nullcontext()
-    # Workers load the file as well: its functions are found by name there.
-    return ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
 
 
 def _compare(args: argparse.Namespace) -> int:

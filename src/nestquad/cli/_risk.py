@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nestquad import risk
-from nestquad._files import text_rows
+from nestquad._files import text_table
 from nestquad.cli._arguments import (
     TARGET,
     Command,
@@ -20,6 +18,7 @@ from nestquad.cli._arguments import (
     listed,
     load_problem,
     number,
+    pool,
     progress,
     wrote,
 )
@@ -120,10 +119,7 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
         given = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise InputError("risk", given, "at least one of them", "For instance --budget 1e4.")
     problem, curve = load_problem(args.target), args.default_curve
-    pool: Any = nullcontext()
-    if args.workers is not None:
-        pool = ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
-    with pool as executor:
+    with pool(args) as executor:
         return risk.measure(
             problem,
             **measures,
@@ -145,7 +141,7 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
 
 def _read(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
     """The columns of a CSV, as text; losses become numbers where they are used."""
-    there, *rows = [row for row in text_rows(path, "TARGET") if row] or [[]]
+    there, rows = text_table(path, "TARGET")
     missing = [name for name in columns if name not in there]
     if missing:
         raise InputError(
@@ -158,8 +154,4 @@ def _read(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any
     if twice:
         given = f"{path.name} with {there.count(twice[0])} columns {twice[0]!r}"
         raise InputError("TARGET", given, "one column of a name")
-    odd = next((i for i, row in enumerate(rows, 1) if len(row) != len(there)), None)
-    if odd is not None:
-        given = f"{path.name}, whose row {odd} has {len(rows[odd - 1])} cells"
-        raise InputError("TARGET", given, f"{len(there)}, as in its header")
     return {name: np.array([row[there.index(name)] for row in rows]) for name in columns}

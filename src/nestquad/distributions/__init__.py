@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from nestquad.distributions._convert import as_law
 from nestquad.distributions._empirical import Empirical
 from nestquad.distributions._independent import Independent
-from nestquad.distributions._law import Law, to_uniform
-from nestquad.distributions._normal import LogNormal, Normal, standard_deviation
-from nestquad.distributions._scipy import ScipyLaw
-from nestquad.distributions._student import MultivariateT
+from nestquad.distributions._law import Law, read_only, to_uniform
+from nestquad.distributions._normal import LogNormal, MultivariateT, Normal, standard_deviation
+from nestquad.distributions._scipy import ScipyLaw, as_law
 from nestquad.distributions._uniform import Uniform
 from nestquad.distributions._user import Sampler, Transport
 
@@ -24,6 +22,7 @@ __all__ = [
     "Transport",
     "Uniform",
     "as_law",
+    "read_only",
     "standard_deviation",
     "to_uniform",
 ]

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad._checks import numbers
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._law import Law, as_floats, check_parameter, frozen_array
+from nestquad.distributions._law import Law, check_parameter, frozen_array
 from nestquad.errors import InputError
 
 
@@ -52,7 +53,7 @@ class Empirical(Law):
     _cumulative: Array
 
     def __init__(self, samples: ArrayLike, weights: ArrayLike | None = None) -> None:
-        values = as_floats("samples", samples)
+        values = numbers("samples", samples, copy=False)
         if values.ndim not in (2, 3):
             raise InputError(
                 "samples",
@@ -103,7 +104,7 @@ def _masses(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     """Check the weights; (n,) or (T, n)."""
     if weights is None:
         return np.ones(shape[-2])
-    mass = as_floats("weights", weights)
+    mass = numbers("weights", weights, copy=False)
     if mass.shape not in (shape[-2:-1], shape[:-1]):
         accepted = " or ".join(dict.fromkeys([str(shape[-2:-1]), str(shape[:-1])]))
         raise InputError("weights", f"shape {mass.shape}", f"{accepted} for samples of {shape}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import ndtr
 
-from nestquad._checks import generator, shown
+from nestquad._checks import generator, numbers, whole
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
@@ -105,7 +104,7 @@ class Law(ABC):
         rng
             Whatever `numpy.random.default_rng` takes.
         """
-        return self._sample(check_count("n", n), generator(rng))
+        return self._sample(whole("n", n), generator(rng))
 
     def mean(self) -> Array:
         """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""
@@ -117,7 +116,7 @@ class Law(ABC):
         For a batch of T laws `x` is (N, dim), (1, N, dim) or (T, N, dim), and the
         result (T, N, dim).
         """
-        return self._score(self._align(as_floats("x", x), "x", self.dim))
+        return self._score(self._align(numbers("x", x, copy=False), "x", self.dim))
 
     @abstractmethod
     def _from_uniform(self, u: Array) -> Array:
@@ -165,7 +164,7 @@ class Law(ABC):
                 "Sobol points, lattices and kernel quadrature on the cube cannot drive it. Use "
                 "method='nmc', or write the simulator as a nestquad.Transport of its noise."
             )
-        points = self._align(as_floats(argument, values), argument, self.base_dim)
+        points = self._align(numbers(argument, values, copy=False), argument, self.base_dim)
         if not points.size:
             return points, 0.5, 0.5
         return points, float(points.min()), float(points.max())
@@ -211,35 +210,18 @@ class Law(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-def as_floats(argument: str, value: Any) -> Array:
-    """Convert to a float64 array, or say why that is not possible."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise InputError(argument, "a masked array", "real numbers", "Fill what is missing first.")
-    try:
-        raw = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(argument, f"{type(value).__name__} ({error})", "real numbers") from error
-    if raw.dtype.kind not in "biuf":
-        raise InputError(argument, f"{type(value).__name__} of dtype {raw.dtype}", "real numbers")
-    return raw.astype(np.float64, copy=False)
-
-
-def check_count(argument: str, value: Any) -> int:
-    """Return `value` as an integer of at least 1."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = 0
-    if not 1 <= count < 1e6 or isinstance(value, bool):
-        raise InputError(argument, shown(value), "a whole number of at least 1, below a million")
-    return count
-
-
 def frozen_array(value: Array) -> Array:
     """Copy to a contiguous read-only array: a law never changes after it was made."""
     array = np.array(value, dtype=np.float64, order="C")
     array.flags.writeable = False
     return array
+
+
+def read_only(points: Array) -> Array:
+    """A view that a function cannot write to: points are shared, nodes of a rule, and cached."""
+    view = points.view()
+    view.flags.writeable = False
+    return view
 
 
 def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
@@ -248,7 +230,7 @@ def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
     A scalar goes to every coordinate, a 1-d array is always coordinates and a
     2-d array always (T, d).
     """
-    values = {name: as_floats(name, value) for name, value in named.items()}
+    values = {name: numbers(name, value, copy=False) for name, value in named.items()}
     for name, value in values.items():
         check_parameter(name, value)
         if value.ndim > 2:
@@ -256,7 +238,7 @@ def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
                 name, f"shape {value.shape}", "a scalar, (d,) for one law, or (T, d) for T laws"
             )
     shapes = [value.shape for value in values.values()]
-    wanted = (1,) if dim is None else (check_count("dim", dim),)
+    wanted = (1,) if dim is None else (whole("dim", dim),)
     try:
         shape = np.broadcast_shapes(wanted, *shapes)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Normal and log-normal laws, with standard deviations or full covariances."""
+"""Normal, log-normal and Student t laws, with standard deviations or full covariances."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from nestquad._checks import numbers
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import (
     Law,
-    as_floats,
     check_parameter,
     common_batch,
     frozen_array,
@@ -84,7 +84,7 @@ class Normal(Law):
         elif sd is not None:
             raise InputError("sd and cov", "both", "one of the two")
         else:
-            loc, covariance, factor = covariance_and_factor("mean", mean, "cov", cov, dim)
+            loc, covariance, factor = _covariance_and_factor("mean", mean, "cov", cov, dim)
             vars(self).update(sd=None, cov=covariance, chol=factor)
         self._set(loc=loc)
 
@@ -99,7 +99,7 @@ class Normal(Law):
         if self.sd is not None:
             return _shift_and_scale(self.loc, self.sd, z)
         assert self.chol is not None  # the constructor sees to it; mypy cannot
-        return correlate(self.loc, self.chol, z)
+        return _correlate(self.loc, self.chol, z)
 
     def _to_uniform(self, x: Array) -> Array:
         if self.sd is not None:
@@ -115,11 +115,11 @@ class Normal(Law):
             return -centred / np.square(self.sd)[..., None, :]
         assert self.cov is not None
         assert self.chol is not None
-        if is_singular(self.chol):
+        if _is_singular(self.chol):
             raise UnsupportedError(
                 "A normal law with a singular covariance has no density, so it has no score."
             )
-        return -solve_rows(self.cov, centred)
+        return -_solve_rows(self.cov, centred)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -193,6 +193,97 @@ class LogNormal(Law):
         return (self._log._score(np.log(x)) - 1.0) / x
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class MultivariateT(Law):
+    """The multivariate Student t law, in the parameters of ``scipy.stats.multivariate_t``.
+
+    Parameters
+    ----------
+    loc
+        Scalar, (d,) for one law, (T, d) for a batch of T laws.
+    shape
+        Scale matrix, (d, d) or (T, d, d), positive semi-definite. The covariance is
+        ``shape * df / (df - 2)`` where df > 2.
+    df
+        Degrees of freedom, a positive number.
+
+    Attributes
+    ----------
+    loc, shape, chol, df
+        The parameters, with ``shape = chol @ chol.T``.
+
+    Notes
+    -----
+    The transport takes one coordinate after the other: given those before it, a
+    coordinate of ``inverse(chol) @ (x - loc)`` is a Student t variable with one more
+    degree of freedom each, and a scale that their squares make. So there are as many
+    uniforms as coordinates, and one coordinate has its quantile function.
+
+    Examples
+    --------
+    >>> from nestquad.distributions import MultivariateT
+    >>> law = MultivariateT([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]], df=4)
+    >>> law.from_uniform([[0.5, 0.5], [0.975, 0.5]]).round(4)
+    array([[0.    , 0.    ],
+           [2.7764, 1.3882]])
+    """
+
+    loc: Array
+    shape: Array
+    chol: Array
+    df: float
+
+    _shown: ClassVar[tuple[str, ...]] = ("loc", "shape", "df")
+
+    def __init__(self, loc: ArrayLike, shape: ArrayLike, df: float) -> None:
+        freedom = numbers("df", df, copy=False)
+        if freedom.ndim or not 0 < freedom < np.inf:
+            raise InputError(
+                "df", repr(df), "a positive finite number", "The limit of large df is Normal."
+            )
+        center, scale, factor = _covariance_and_factor("loc", loc, "shape", shape, None)
+        vars(self).update(shape=scale, chol=factor, df=float(freedom))
+        self._set(loc=center)
+
+    def mean(self) -> Array:
+        """Return the mean, (d,) or (T, d); `UnsupportedError` where df ≤ 1."""
+        if self.df <= 1:
+            raise UnsupportedError(f"A Student t law with df={self.df:g} ≤ 1 has no mean.")
+        return self.loc.copy()
+
+    def _from_uniform(self, u: Array) -> Array:
+        y = np.empty_like(u)
+        squares = np.full(u.shape[:-1], self.df)
+        for i in range(u.shape[-1]):
+            freedom = self.df + i
+            y[..., i] = stdtrit(freedom, u[..., i]) * np.sqrt(squares / freedom)
+            squares += np.square(y[..., i])
+        return _correlate(self.loc, self.chol, y)
+
+    def _to_uniform(self, x: Array) -> Array:
+        if not np.all(np.diagonal(self.chol) > 0):
+            return super()._to_uniform(x)
+        y: Array = solve_triangular(self.chol, (x - self.loc).T, lower=True).T
+        u: Array = np.empty_like(y)
+        squares = np.full(len(y), self.df)
+        for i in range(y.shape[-1]):
+            freedom = self.df + i
+            u[:, i] = stdtr(freedom, y[:, i] * np.sqrt(freedom / squares))
+            squares += np.square(y[:, i])
+        return u
+
+    def _score(self, x: Array) -> Array:
+        if _is_singular(self.chol):
+            raise UnsupportedError(
+                "A Student t law with a singular shape has no density, so it has no score."
+            )
+        centred = x - self.loc[..., None, :]
+        solved = _solve_rows(self.shape, centred)
+        distance: Array = (centred * solved).sum(axis=-1, keepdims=True)
+        score: Array = -(self.df + x.shape[-1]) / (self.df + distance) * solved
+        return score
+
+
 def standard_deviation(law: Normal | LogNormal) -> Array:
     """Of each coordinate (its logarithm), (d,) or (T, d), whichever way the law was given."""
     if law.cov is None:
@@ -235,14 +326,14 @@ def _exp(x: Array) -> Array:
 _TOLERANCE = 1e-10
 
 
-def covariance_and_factor(
+def _covariance_and_factor(
     loc_name: str, mean: ArrayLike, name: str, cov: ArrayLike, dim: int | None
 ) -> tuple[Array, Array, Array]:
     """Return mean, covariance and its lower triangular factor, all with the same batch.
 
     Errors call them `loc_name` and `name`.
     """
-    covariance = as_floats(name, cov)
+    covariance = numbers(name, cov, copy=False)
     if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
         raise InputError(
             name,
@@ -273,7 +364,7 @@ def covariance_and_factor(
     )
 
 
-def correlate(loc: Array, chol: Array, z: Array) -> Array:
+def _correlate(loc: Array, chol: Array, z: Array) -> Array:
     """Return ``loc + chol @ z`` for each row of `z`.
 
     Sums of products coordinate by coordinate instead of a matrix product: BLAS
@@ -292,13 +383,13 @@ def correlate(loc: Array, chol: Array, z: Array) -> Array:
     return np.moveaxis(x, 0, -1)
 
 
-def solve_rows(matrix: Array, rows: Array) -> Array:
+def _solve_rows(matrix: Array, rows: Array) -> Array:
     """Return ``inverse(matrix) @ row`` for each row."""
     solved = np.linalg.solve(matrix, np.swapaxes(rows, -1, -2))
     return np.swapaxes(solved, -1, -2).astype(np.float64, copy=False)
 
 
-def is_singular(chol: Array) -> bool:
+def _is_singular(chol: Array) -> bool:
     """Tell whether the correlations of a factor are singular to within rounding."""
     scale = np.sqrt(np.square(chol).sum(axis=-1, keepdims=True))
     if (scale == 0.0).any():

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import choice
+from nestquad._checks import choice, numbers, whole
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions._law import Law, as_floats, check_count
+from nestquad.distributions._law import Law, read_only
 from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
 Score = Callable[[Array], ArrayLike]
@@ -32,7 +32,7 @@ class _UserLaw(Law):
             if not callable(value) and (argument == "fn" or value is not None):
                 raise InputError(argument, type(value).__name__, "a function")
         vars(self).update(
-            fn=fn, _score_fn=score, batch=None if batch is None else check_count("batch", batch)
+            fn=fn, _score_fn=score, batch=None if batch is None else whole("batch", batch)
         )
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
@@ -47,7 +47,7 @@ class _UserLaw(Law):
     def _score(self, x: Array) -> Array:
         if self._score_fn is None:
             return super()._score(x)
-        return self._checked("score", self._score_fn(_read_only(x)), x.shape[:-1], x.shape[-1])
+        return self._checked("score", self._score_fn(read_only(x)), x.shape[:-1], x.shape[-1])
 
     def _called(self, lead: tuple[int, ...], *args: Any) -> Array:
         """Call the user's function, and check what it returns for rows of shape `lead`."""
@@ -62,7 +62,7 @@ class _UserLaw(Law):
 
     def _checked(self, argument: str, value: Any, lead: tuple[int, ...], size: int | None) -> Array:
         """Check what the user's function returned for rows of shape `lead`."""
-        out = as_floats(argument, value)
+        out = numbers(argument, value, copy=False)
         full = lead if self.batch is None else (self.batch, *lead[1:])
         if out.shape[:-1] not in (lead, full) or (out.shape[-1] != size and size is not None):
             wanted = ", ".join(map(str, full))
@@ -127,8 +127,8 @@ class Transport(_UserLaw):
         choice("base", base, ("uniform", "normal"))
         self._set_functions(fn, score, batch)
         vars(self).update(
-            dim=None if out_dim is None else check_count("out_dim", out_dim),
-            base_dim=check_count("dim", dim),
+            dim=None if out_dim is None else whole("out_dim", out_dim),
+            base_dim=whole("dim", dim),
             base=base,
         )
 
@@ -139,7 +139,7 @@ class Transport(_UserLaw):
         return self._run(z) if self.base == "normal" else super()._from_normal(z)
 
     def _run(self, points: Array) -> Array:
-        return self._called(points.shape[:-1], _read_only(points))
+        return self._called(points.shape[:-1], read_only(points))
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -183,7 +183,7 @@ class Sampler(_UserLaw):
         batch: int | None = None,
     ) -> None:
         self._set_functions(fn, score, batch)
-        vars(self).update(dim=check_count("dim", dim))
+        vars(self).update(dim=whole("dim", dim))
 
     def _sample(self, n: int, rng: np.random.Generator) -> Array:
         lead = (n,) if self.batch is None else (self.batch, n)
@@ -191,9 +191,3 @@ class Sampler(_UserLaw):
 
     def _from_uniform(self, u: Array) -> Array:
         raise UnsupportedError(f"{self!r} can only be sampled.")
-
-
-def _read_only(points: Array) -> Array:
-    view = points.view()
-    view.flags.writeable = False
-    return view

@@ -8,10 +8,16 @@ import numpy as np
 
 from nestquad._clock import tick
 from nestquad._typing import Array, ArrayLike
-from nestquad.distributions import Empirical, Law, Normal, Uniform
-from nestquad.embeddings._blocks import independent_blocks, is_correlated, marginals
-from nestquad.embeddings._closed_forms import closed_form, unsupported
-from nestquad.embeddings._gaussian import correlated_embedding
+from nestquad.distributions import (
+    Empirical,
+    Independent,
+    Law,
+    LogNormal,
+    Normal,
+    Uniform,
+    standard_deviation,
+)
+from nestquad.embeddings._closed_forms import closed_form, correlated_embedding, unsupported
 from nestquad.errors import InputError
 from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
 from nestquad.kernels._kernel import accumulated, as_nodes
@@ -78,7 +84,7 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
         return np.asarray(kernel.amplitude * _embed(kernel.kernel, law, x))
     if isinstance(kernel, Stein):
         return _stein(kernel, law, x)
-    if isinstance(kernel, Gaussian) and isinstance(law, Normal) and is_correlated(law):
+    if isinstance(kernel, Gaussian) and isinstance(law, Normal) and _is_correlated(law):
         return correlated_embedding(kernel, law, x)
     if isinstance(kernel, Coordinatewise):
         # `combine` is linear in each factor, so the integral of independent factors goes through.
@@ -87,20 +93,20 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
 
 
 def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Array]:
-    blocks = independent_blocks(law) if kernel.needs_independence else marginals(law)
+    blocks = _independent_blocks(law) if kernel.needs_independence else _marginals(law)
     dim, start = law.dim or 0, 0
     for block in blocks:
         tick()
         width = block.dim or 0
         part = slice(start, start + width)
         nodes = None if x is None else x[..., part]
-        if width == 1 and not is_correlated(block):
+        if width == 1 and not _is_correlated(block):
             yield _embed_line(kernel.coordinate(start, dim), block, nodes)
         elif isinstance(kernel, ProductKernel) and block is not law:
             yield _embed(kernel.restrict(part, dim), block, nodes)
         else:
             reason = "correlated coordinates, or one that is constant"
-            raise unsupported(kernel, block, reason if is_correlated(block) else "")
+            raise unsupported(kernel, block, reason if _is_correlated(block) else "")
         start += width
 
 
@@ -113,7 +119,7 @@ def _embed_line(kernel: Kernel, law: Law, x: Array | None) -> Array:
 
 
 def _stein(kernel: Stein, law: Law, x: Array | None) -> Array:
-    if any(isinstance(block, Uniform) for block in independent_blocks(law)):
+    if any(isinstance(block, Uniform) for block in _independent_blocks(law)):
         # The identity ∫ k_P dP = constant is an integration by parts: on a box it has border terms.
         raise unsupported(kernel, law, "a uniform density does not vanish at its border")
     return np.full(() if x is None else x.shape[:-1], kernel.constant)
@@ -155,11 +161,47 @@ def _weighted_mean(kernel: Kernel, law: Empirical, x: Array) -> Array:
     n = law.samples.shape[-2]
     lead = np.broadcast_shapes(x.shape[:-2], law.samples.shape[:-2])
     step = max(1, _BLOCK // max(1, x.shape[-2] * int(np.prod(lead))))
-    total: Array | None = None
+    total = np.zeros(())
     for start in range(0, n, step):
         part = slice(start, start + step)
         values = kernel.evaluate(x, law.samples[..., part, :])
-        sums = np.matmul(values, law.weights[..., part, None])[..., 0]
-        total = sums if total is None else total + sums
-    assert total is not None  # an Empirical has at least one sample
+        total = total + np.matmul(values, law.weights[..., part, None])[..., 0]
     return total
+
+
+def _independent_blocks(law: Law) -> list[Law]:
+    """Independent laws that stand side by side in `law`; a single one that is `law` itself if none.
+
+    Cost
+    ----
+    O(T d), or O(T d²) to see whether a covariance is diagonal.
+    """
+    if isinstance(law, Independent):
+        return [block for part in law.laws for block in _independent_blocks(part)]
+    if isinstance(law, Empirical) or _is_correlated(law):
+        return [law]
+    return _marginals(law)
+
+
+def _marginals(law: Law) -> list[Law]:
+    """Laws of the single coordinates, whether or not they are independent."""
+    if isinstance(law, Independent):
+        return [marginal for part in law.laws for marginal in _marginals(part)]
+    columns = [slice(j, j + 1) for j in range(law.dim or 1)]
+    if isinstance(law, Uniform):
+        return [Uniform(law.low[..., c], law.high[..., c]) for c in columns]
+    if isinstance(law, Normal | LogNormal):
+        sd = standard_deviation(law)
+        return [type(law)(law.loc[..., c], sd=sd[..., c]) for c in columns]
+    if isinstance(law, Empirical):
+        return [Empirical(law.samples[..., c], law.weights) for c in columns]
+    return [law]
+
+
+def _is_correlated(law: Law) -> bool:
+    """Whether a law of normal scores has dependent coordinates (or one of no spread)."""
+    if not isinstance(law, Normal | LogNormal) or law.cov is None:
+        return False
+    diagonal = np.diagonal(law.cov, axis1=-2, axis2=-1)
+    off_diagonal = law.cov * (1.0 - np.eye(law.loc.shape[-1]))
+    return bool(off_diagonal.any() or (diagonal == 0).any())

@@ -3,11 +3,19 @@
 from nestquad._clock import OutOfTimeError
 from nestquad.evaluate._call import call_f, call_h
 from nestquad.evaluate._chunks import chunks
-from nestquad.evaluate._design import Design, Grid, Span
+from nestquad.evaluate._design import (
+    Design,
+    Grid,
+    InnerPoints,
+    OuterPoints,
+    Span,
+    grid_points,
+    inner_points,
+    outer_points,
+)
 from nestquad.evaluate._evaluations import Evaluations
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._fingerprint import fingerprint
-from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._task import InnerRule
 
@@ -26,6 +34,7 @@ __all__ = [
     "call_h",
     "chunks",
     "fingerprint",
+    "grid_points",
     "inner_points",
     "outer_points",
 ]

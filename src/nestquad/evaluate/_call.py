@@ -11,6 +11,7 @@ import numpy as np
 from nestquad._clock import tick
 from nestquad._threads import blas_threads_of_the_user
 from nestquad._typing import Array
+from nestquad.distributions import read_only
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation
 
@@ -48,9 +49,8 @@ def call_g(
             "a function that can be called",
             "For a simulator that runs elsewhere, use nq.plan and nq.analyze.",
         )
-    x, theta = x.view(), theta[:, None, :]
     # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
-    x.flags.writeable = theta.flags.writeable = False
+    x, theta = read_only(x), read_only(theta[:, None, :])
     if not problem.vectorized:
         return _point_by_point(g, x, theta, retries)
     shape = (theta.shape[0], x.shape[1])

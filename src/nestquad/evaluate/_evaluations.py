@@ -9,9 +9,16 @@ import numpy as np
 from nestquad._clock import OutOfTimeError
 from nestquad._typing import Array
 from nestquad.evaluate._chunks import chunks
-from nestquad.evaluate._design import Design, Grid, Span
+from nestquad.evaluate._design import (
+    Design,
+    Grid,
+    InnerPoints,
+    OuterPoints,
+    Span,
+    inner_points,
+    outer_points,
+)
 from nestquad.evaluate._evaluator import Evaluator
-from nestquad.evaluate._points import InnerPoints, OuterPoints, inner_points, outer_points
 from nestquad.evaluate._task import InnerRule, Task
 from nestquad.problem import NestedExpectation
 
@@ -92,7 +99,7 @@ class Evaluations:
 
     def _fill(self, grid: Grid, span: Span) -> None:
         table = self.evaluator.table(grid)
-        for missing in table.missing(span):
+        for missing in table.lacking(np.full(span.t1, span.n1)):
             for tile, values in self.evaluator.run(grid, missing, None):
                 table.put(tile, values)
 

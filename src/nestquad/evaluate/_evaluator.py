@@ -27,9 +27,8 @@ from nestquad.evaluate._chunks import (
     task_seconds,
 )
 from nestquad.evaluate._design import Grid, Span
-from nestquad.evaluate._sending import UnpackingError
 from nestquad.evaluate._store import Store
-from nestquad.evaluate._task import Done, InnerRule, Task, run_task
+from nestquad.evaluate._task import Done, InnerRule, Task, UnpackingError, run_task
 from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import Job, Workers
 from nestquad.problem import NestedExpectation
@@ -396,10 +395,6 @@ class ValueTable:
     def __init__(self) -> None:
         self._values: Array | None = None
         self._columns = np.zeros(0, dtype=int)
-
-    def missing(self, span: Span) -> list[Span]:
-        """The rectangles of a span (which starts at row and column 0) that are not here yet."""
-        return self.lacking(np.full(span.t1, span.n1))
 
     def lacking(self, needed: ArrayLike) -> list[Span]:
         """The rectangles that are not here yet where row t should have `needed[t]` values."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from nestquad._checks import numbers
 from nestquad._typing import Array
+from nestquad.distributions import Law
 from nestquad.problem import NestedExpectation
 
 _MOST_NUMBERS = 64
@@ -108,17 +109,14 @@ def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str,
 
 
 def _probe(problem: NestedExpectation) -> tuple[Array, Array]:
-    law = problem.outer_law
+    theta = _some_points(problem.outer_law, 3)
+    return theta, _some_points(problem.inner_law(theta), 2)
+
+
+def _some_points(law: Law, n: int) -> Array:
     if law.has_transport:
-        theta = law.from_uniform(_reference(3, law.base_dim))
-    else:
-        theta = law.sample(3, np.random.default_rng(20240229))
-    inner = problem.inner_law(theta)
-    if inner.has_transport:
-        x = inner.from_uniform(_reference(2, inner.base_dim)[None])
-    else:
-        x = inner.sample(2, np.random.default_rng(20240229))
-    return np.asarray(theta), np.asarray(x)
+        return law.from_uniform(_reference(n, law.base_dim))
+    return law.sample(n, np.random.default_rng(20240229))
 
 
 def _reference(n: int, dim: int) -> Array:

@@ -22,9 +22,8 @@ from scipy.special import stdtrit
 from nestquad._checks import numbers, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
-from nestquad.evaluate._design import Grid, Span
+from nestquad.evaluate._design import Grid, Span, grid_points
 from nestquad.evaluate._fingerprint import difference, fingerprint
-from nestquad.evaluate._points import inner_points, outer_points
 from nestquad.points import Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
 
@@ -102,39 +101,23 @@ class Store:
             "problem": fingerprint(problem),
         }
         file = folder / _MANIFEST
+        # Once: a generator gives another stream the next time.
+        seeded = None if rng is None else Stream.from_rng(rng)
         try:
-            made = cls._made(folder, file, given, rng)
+            if not file.exists():
+                _begin(file, given, seeded or Stream.from_rng())
         except OSError as error:
             raise InputError(
                 "store",
                 f"{str(folder)!r}, which cannot be written ({error.strerror})",
                 "a folder that can be written",
             ) from error
-        if made is not None:
-            rng = made
         stored = _manifest(file)
-        stream = Stream(tuple(stored["stream"])) if rng is None else Stream.from_rng(rng)
+        # Without a seed, processes that begin at once share the stream of the first.
+        stream = seeded or Stream(tuple(stored["stream"]))
         _refuse_another(folder, stored, given, stream)
         _remove_leftovers(folder)
         return cls(folder, problem, stream, bool(check))
-
-    @staticmethod
-    def _made(folder: Path, file: Path, given: dict[str, Any], rng: RNGLike) -> Stream | None:
-        """The stream of a store that is new; None where the one in the manifest counts."""
-        if not file.exists():
-            others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
-            # Another process may have made the manifest, and more, since the first look.
-            if others and not file.exists():
-                raise InputError(
-                    "store",
-                    f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
-                    "an empty or new folder, or a store",
-                )
-            entropy = list(Stream.from_rng(rng).entropy)
-            _create(file, json.dumps({**given, "stream": entropy}, indent=1))
-            # Without a seed, processes that begin at once share the stream of the first.
-            return None if rng is None else Stream(tuple(entropy))
-        return None
 
     def table(self, grid: Grid) -> StoredTable:
         """The chunks on the points of a grid."""
@@ -153,20 +136,19 @@ class Store:
 
     def compare(self, grid: Grid, point: Span, stored: Array, again: Array) -> None:
         """Refuse a g whose value at a stored point is another one now."""
-        self._changes.append(np.ravel(again - stored) if again.shape == stored.shape else again)
-        if self.problem.noisy and again.shape == stored.shape:
-            self._compare_means()
-            return
-        size = np.maximum(np.abs(again), np.abs(stored)) if again.shape == stored.shape else 0.0
-        size = np.maximum(size, self.table(grid).typical)
-        if again.shape == stored.shape and (np.abs(again - stored) <= _ROUNDING * size).all():
-            return
-        theta = outer_points(self.problem, grid, point.t0, point.t1).theta
-        x = inner_points(self.problem, grid, theta, point).x
+        if again.shape == stored.shape:
+            self._changes.append(np.ravel(again - stored))
+            if self.problem.noisy:
+                self._compare_means()
+                return
+            size = np.maximum(np.maximum(np.abs(again), np.abs(stored)), self.table(grid).typical)
+            if (np.abs(again - stored) <= _ROUNDING * size).all():
+                return
+        theta, points = grid_points(self.problem, grid, point)
         raise InputError(
             "problem",
-            f"another g: at theta = {theta[0].tolist()}, x = {x[0, 0].tolist()} it is now "
-            f"{np.squeeze(again).tolist()}",
+            f"another g: at theta = {theta[0].tolist()}, x = {points.x[0, 0].tolist()} it is "
+            f"now {np.squeeze(again).tolist()}",
             f"{np.squeeze(stored).tolist()}, its value in the store in {str(self.path)!r}",
             f"{_OTHER_FOLDER} If g is random by itself, state the problem with noisy=True; "
             "store_check=False evaluates no point again.",
@@ -407,6 +389,20 @@ def _json(file: Path, advice: str) -> dict[str, Any]:
     raise InputError("store", found, "JSON of a store", advice)
 
 
+def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
+    """Write the manifest of a new store into a folder that has nothing else in it."""
+    folder = file.parent
+    others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
+    # Another process may have made the manifest, and more, since the first look.
+    if others and not file.exists():
+        raise InputError(
+            "store",
+            f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
+            "an empty or new folder, or a store",
+        )
+    _create(file, json.dumps({**given, "stream": list(stream.entropy)}, indent=1))
+
+
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file, _OTHER_FOLDER)
     if content.get("format") == _FORMAT and content.get("version") != _VERSION:
@@ -470,9 +466,8 @@ def _described(sequence: Sequence) -> str:
 
 
 def _first_point(problem: NestedExpectation, grid: Grid) -> list[float]:
-    theta = outer_points(problem, grid, 0, 1).theta
-    x = inner_points(problem, grid, theta, Span(0, 1, 0, 1)).x
-    return [float(v) for v in np.concatenate([theta.ravel(), x.ravel()])]
+    theta, points = grid_points(problem, grid, Span(0, 1, 0, 1))
+    return [float(v) for v in np.concatenate([theta.ravel(), points.x.ravel()])]
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -37,12 +37,17 @@ class Workers:
         self.generation = 0
 
     @property
+    def _client(self) -> Any:
+        """The client of a Dask cluster; None for other executors."""
+        return getattr(self._executor, "_client", None)
+
+    @property
     def count(self) -> int:
         """Number of concurrent tasks."""
         known = getattr(self._executor, "_max_workers", None)
         if known:
             return int(known)
-        client = getattr(self._executor, "_client", None)
+        client = self._client
         if client is None:
             return os.cpu_count() or 2
         # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
@@ -53,7 +58,7 @@ class Workers:
 
     def begun(self, futures: list[Future[Any]]) -> int:
         """Tasks that have begun; with Dask they can be cancelled all the same."""
-        client = getattr(self._executor, "_client", None)
+        client = self._client
         if client is None:
             return sum(future.running() or future.done() for future in futures)
 
@@ -70,13 +75,12 @@ class Workers:
     @property
     def cancels_all(self) -> bool:
         """Whether futures of tasks that have begun can be cancelled, as with Dask."""
-        return hasattr(self._executor, "_client")
+        return self._client is not None
 
     @property
     def separate(self) -> bool:
         """Whether tasks are known to leave this process: those of a pool or of Dask do."""
-        pool = isinstance(self._executor, ProcessPoolExecutor)
-        return pool or hasattr(self._executor, "_client")
+        return isinstance(self._executor, ProcessPoolExecutor) or self.cancels_all
 
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
         while True:

@@ -7,7 +7,6 @@ from nestquad.gp._lattice import (
     fit_periodic,
     interpolate,
     lattice_steps,
-    reversed_bits,
 )
 from nestquad.gp._lengthscale import (
     amplitude,
@@ -16,6 +15,7 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.gp._prior import trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -23,7 +23,7 @@ from nestquad.gp._surrogate import (
     fit_surrogate,
     near_kinds,
 )
-from nestquad.gp._trend import trends
+from nestquad.points import reversed_bits
 
 __all__ = [
     "Hyperparameters",

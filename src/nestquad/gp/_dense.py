@@ -13,9 +13,8 @@ from scipy.linalg import lapack, solve_triangular
 from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.gp._correlation import Correlation
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
-from nestquad.gp._trend import Trend
+from nestquad.gp._prior import Correlation, Trend
 
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
 FLOOR = 1e-13
@@ -325,7 +324,7 @@ def fit_gp(
     y: Array,
     *,
     noise_shape: Array | None = None,
-    noise_guess: float | None = None,
+    noise_guess: float = 0.0,
     noise_variance: Array | None = None,
     start: Hyperparameters | None = None,
 ) -> GP | None:
@@ -342,9 +341,7 @@ def fit_gp(
     if not spread > 1e-14 * float(np.abs(y).max(initial=0.0)):
         flat = Hyperparameters(np.full(dim, 2.0), 1e-20, 1e-20)
         return GP(correlation, trend, z, y, np.ones(y.size), flat)
-    log_guess: float | None = float(np.log(max((noise_guess or 0.0) / spread**2, 1e-20)))
-    if noise_guess is None:
-        log_guess = float(np.log(1e-6))
+    log_guess: float | None = float(np.log(max(noise_guess / spread**2, 1e-20)))
     if noise_variance is not None:
         shape, log_guess = noise_variance / spread**2, None
     few = slice(0, max(_TUNING_POINTS, 2 * trend.size(dim)))

@@ -18,6 +18,7 @@ from scipy.linalg import lapack
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.points import reversed_bits
 from nestquad.rules import Factor, factorize
 
 # B_2, B_4 and B_6 as polynomials in (x - 1/2)², from the highest power down.
@@ -137,16 +138,14 @@ def fit_periodic(
         start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
     first = np.log(np.append(start.scales, start.nugget))
     bounds = np.array([_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS])
-    best: tuple[PeriodicKernel, float] | None = None
+    tried = []
     for order in orders:
         loss = LatticeLikelihood(omega(order, half), power)
         found = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
         parameters, value = found or (first, np.inf)
-        if best is None or value < best[1]:
-            scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
-            best = PeriodicKernel(order, scales, nugget), value
-    assert best is not None
-    return best
+        scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
+        tried.append((PeriodicKernel(order, scales, nugget), value))
+    return min(tried, key=lambda one: one[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -437,12 +436,3 @@ def interpolate(
     log2_size = (n - 1).bit_length()
     steps = lattice_steps(vector, 1 << log2_size)
     return LatticeProcess(kernel, steps, n_theta, reversed_bits(n, log2_size), values)
-
-
-def reversed_bits(n: int, n_bits: int) -> NDArray[np.int64]:
-    """0 … n - 1 with their binary digits mirrored: the lattice index of each point."""
-    index = np.arange(n, dtype=np.int64)
-    mirrored = np.zeros_like(index)
-    for bit in range(n_bits):
-        mirrored |= (index >> bit & 1) << (n_bits - 1 - bit)
-    return mirrored

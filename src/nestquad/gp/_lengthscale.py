@@ -21,6 +21,8 @@ _WIDE = 1.0
 _NEAR = (0.25, 4.0)
 # Numbers of Gram matrices that are worked on together: they stay in a cache.
 _TOGETHER = 1 << 15
+# Leading nodes of each group that are used: the cost is N³.
+_MOST_NODES = 128
 # Nodes whose distances enter the median heuristic.
 _MEDIAN_NODES = 256
 
@@ -51,7 +53,12 @@ def amplitude(factor: Factor, values: Array) -> Array:
     The maximum of the restricted likelihood: the quadratic form of the values, less what the
     constant explains, over N - 1.
     """
-    return np.asarray(_centred_quadratic(factor, values) / max(values.shape[0] - 1, 1))
+    n = values.shape[0]
+    solved = factor.solve(np.column_stack([values, np.ones(n)]))
+    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
+    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
+    quadratic = np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0)
+    return np.asarray(quadratic / max(n - 1, 1))
 
 
 def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
@@ -68,7 +75,6 @@ def fit_lengthscale(
     groups: Sequence[tuple[Array, Array]],
     *,
     bounds: tuple[float, float] = (0.03, 30.0),
-    most_nodes: int = 128,
     near: bool = False,
 ) -> tuple[Kernel, float]:
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
@@ -84,23 +90,21 @@ def fit_lengthscale(
         Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes.
     bounds
         The least and the largest factor.
-    most_nodes
-        Leading nodes of each group that are used: the cost is N³.
     near
         The kernel is close already: factors between 1/4 and 4 are tried first, and all only if the
         best is one of these.
 
     Cost
     ----
-    Ten Cholesky factorisations of min(N, most_nodes) for each group, in two batches; six
+    Ten Cholesky factorisations of min(N, 128) for each group, in two batches; six
     in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
     there is one parameter, and kernels have no derivatives in it.
     """
     # Groups of one shape are worked on together.
     alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
     for nodes, values in groups:
-        if (centred := _centred(values[:most_nodes])) is not None:
-            alike.setdefault(centred.shape, []).append((nodes[:most_nodes], centred))
+        if (centred := _centred(values[:_MOST_NODES])) is not None:
+            alike.setdefault(centred.shape, []).append((nodes[:_MOST_NODES], centred))
     if not alike:
         return kernel, 0.0
     stacks = [
@@ -201,14 +205,9 @@ def _lower_factors(grams: Array) -> Array:
     try:
         return np.asarray(np.linalg.cholesky(grams), dtype=np.float64)
     except np.linalg.LinAlgError:
-        return np.stack([_lower_factor(gram) for gram in grams])
-
-
-def _lower_factor(gram: Array) -> Array:
-    try:
-        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return np.full_like(gram, np.nan)
+        if len(grams) == 1:
+            return np.full_like(grams, np.nan)
+        return np.concatenate([_lower_factors(gram[None]) for gram in grams])
 
 
 def _centred(values: Array) -> Array | None:
@@ -218,12 +217,3 @@ def _centred(values: Array) -> Array | None:
     if values.shape[0] < 4 or float(np.abs(centred).max(initial=0.0)) <= 1e-13 * level:
         return None
     return centred
-
-
-def _centred_quadratic(factor: Factor, values: Array) -> Array:
-    """Yᵀ K⁻¹ Y after generalised least squares of a constant, for each column."""
-    n = values.shape[0]
-    solved = factor.solve(np.column_stack([values, np.ones(n)]))
-    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
-    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
-    return np.asarray(np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0))

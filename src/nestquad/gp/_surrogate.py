@@ -9,9 +9,8 @@ from scipy.linalg import lapack
 
 from nestquad._scale import scale_of
 from nestquad._typing import Array
-from nestquad.gp._correlation import Correlation, Shape
 from nestquad.gp._dense import GP, Hyperparameters, fit_gp
-from nestquad.gp._trend import Trend, trends
+from nestquad.gp._prior import Correlation, Shape, Trend, trends
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,13 @@ class Sum(Kernel):
 
     @property
     def lengthscale(self) -> Lengthscale:
-        return common_lengthscale(self.kernels)
+        first = self.kernels[0].lengthscale
+        if any(not np.array_equal(kernel.lengthscale, first) for kernel in self.kernels[1:]):
+            raise UnsupportedError(
+                "The terms of this sum have different lengthscales, so it has no single one. "
+                "Ask each of `.kernels`, or set one for all by with_lengthscale."
+            )
+        return first
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -259,17 +265,6 @@ def checked_kernels(kernels: Sequence[object], argument: str) -> tuple[Kernel, .
         if not isinstance(kernel, Kernel):
             raise InputError(argument, type(kernel).__name__, "kernels of nestquad")
     return tuple(kernel for kernel in kernels if isinstance(kernel, Kernel))
-
-
-def common_lengthscale(kernels: Sequence[Kernel]) -> Lengthscale:
-    """The lengthscale that all of them share; an error where they do not."""
-    first = kernels[0].lengthscale
-    if any(not np.array_equal(kernel.lengthscale, first) for kernel in kernels[1:]):
-        raise UnsupportedError(
-            "The terms of this sum have different lengthscales, so it has no single one. "
-            "Ask each of `.kernels`, or set one for all by with_lengthscale."
-        )
-    return first
 
 
 class Coordinatewise(Kernel):
@@ -365,21 +360,6 @@ class ProductKernel(Coordinatewise):
             return self.lengthscale
         column = self.lengthscale[..., 0]
         return column.reshape(column.shape + (1,) * n_axes) if column.ndim else float(column)
-
-
-class DifferentiableKernel(ProductKernel):
-    """A product of functions of x_j - y_j, 1 at zero, with the derivatives of Stein kernels."""
-
-    def univariate_diagonal(self, x: Array) -> Array:
-        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
-
-    @abstractmethod
-    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """k, ∂k/∂x and ∂²k/∂x∂y on one coordinate, each (..., n, m)."""
-
-    @abstractmethod
-    def curvature(self, n_axes: int) -> Array | float:
-        """∂²k/∂x∂y at x = y, shaped like :meth:`scale`."""
 
 
 def differences(x: Array, y: Array) -> Array:

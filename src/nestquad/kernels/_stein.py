@@ -11,8 +11,8 @@ import numpy as np
 from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, UnsupportedError
-from nestquad.kernels._kernel import DifferentiableKernel, Kernel, Lengthscale, accumulate
-from nestquad.kernels._matern import Matern
+from nestquad.kernels._kernel import Kernel, Lengthscale, accumulate
+from nestquad.kernels._stationary import DifferentiableKernel, Matern
 
 if TYPE_CHECKING:
     from nestquad.distributions import Law

@@ -7,20 +7,21 @@ To add one: a file here with a `Sequence`, its name in `as_sequence`, a test.
 
 from __future__ import annotations
 
+from nestquad.errors import InputError, unknown_name
 from nestquad.points._given import Given
 from nestquad.points._halton import Halton
-from nestquad.points._iid import IID
-from nestquad.points._lattice import Lattice, lattice_vector
-from nestquad.points._names import as_sequence
-from nestquad.points._periodic import (
+from nestquad.points._lattice import (
     PERIODIZATIONS,
+    Lattice,
     PeriodicLattice,
     Periodization,
     density,
+    lattice_vector,
     moved,
     periodic,
+    reversed_bits,
 )
-from nestquad.points._sequence import Sequence
+from nestquad.points._sequence import IID, Sequence
 from nestquad.points._sobol import Sobol
 from nestquad.points._stream import Stream
 
@@ -40,4 +41,35 @@ __all__ = [
     "lattice_vector",
     "moved",
     "periodic",
+    "reversed_bits",
 ]
+
+_NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Halton, Lattice)}
+
+
+def as_sequence(points: str | Sequence, *, argument: str = "points") -> Sequence:
+    """Sequence from its name ("iid", "sobol", "halton", "lattice", in any case) or itself.
+
+    Errors call it `argument`.
+
+    Examples
+    --------
+    >>> as_sequence("sobol")
+    Sobol()
+    """
+    if isinstance(points, Sequence):
+        return points
+    if isinstance(points, str):
+        try:
+            return _NAMED[points.lower()]()
+        except KeyError:
+            raise unknown_name(argument, points, _NAMED) from None
+    advice = "Wrap an array of points in Given(points)."
+    if isinstance(points, type) and issubclass(points, Sequence):
+        advice = f"Write {points.__name__}(…) with parentheses."
+    raise InputError(
+        argument,
+        f"a {type(points).__name__}",
+        f"a point sequence or one of {', '.join(map(repr, sorted(_NAMED)))}",
+        advice,
+    )

@@ -1,4 +1,4 @@
-"""Extensible rank-1 lattices with a random shift, and their generating vectors.
+"""Rank-1 lattices with a random shift: generating vectors, and periodization.
 
 Vectors are by fast component-by-component construction. The criterion is the squared worst-case
 error of the shift-averaged lattice with n points in the weighted Sobolev space of mixed first
@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nestquad._checks import number, numbers
+from nestquad._checks import numbers, whole
 from nestquad._clock import tick
 from nestquad._typing import Array
-from nestquad.errors import InputError
-from nestquad.points._sequence import Sequence, set_shifts, shifted_modulo_one
+from nestquad.errors import InputError, unknown_name
+from nestquad.points._sequence import SMALLEST, Sequence, set_shifts, shifted_modulo_one
 from nestquad.points._stream import Stream
 
 
@@ -67,10 +67,7 @@ class Lattice(Sequence):
     _more_points: ClassVar[str] = "Raise log2_max, as in Lattice(log2_max=20), or use more sets."
 
     def __post_init__(self) -> None:
-        expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
-        size = number("log2_max", self.log2_max, expected, above=-1, below=_MAX_LOG2_SIZE + 1)
-        if not size.is_integer():
-            raise InputError("log2_max", repr(self.log2_max), expected)
+        _check_log2_size("log2_max", self.log2_max)
         if self.weights is not None:  # a list would make the dataclass unhashable
             weights = numbers("weights", self.weights, "positive numbers, one a coordinate")
             object.__setattr__(self, "weights", tuple(np.ravel(weights).tolist()))
@@ -83,13 +80,17 @@ class Lattice(Sequence):
         self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
     ) -> Array:
         vector = lattice_vector(dim, self.log2_max, self.weights)
-        multiples = _reversed_bits(np.arange(*indices, dtype=np.int64), self.log2_max)
+        multiples = reversed_bits(indices[1], self.log2_max, indices[0])
         residues = multiples[:, None] * vector & (self.max_points - 1)
         return shifted_modulo_one(residues / self.max_points, set_shifts(stream, dim, sets))
 
 
-def _reversed_bits(index: NDArray[np.int64], n_bits: int) -> NDArray[np.int64]:
-    """Mirror the `n_bits` binary digits, so that prefixes of 2**k are evenly spread."""
+def reversed_bits(stop: int, n_bits: int, start: int = 0) -> NDArray[np.int64]:
+    """`start` … `stop` - 1 with their `n_bits` binary digits mirrored: van der Corput order.
+
+    Prefixes of 2**k are evenly spread.
+    """
+    index = np.arange(start, stop, dtype=np.int64)
     mirrored = np.zeros_like(index)
     for bit in range(n_bits):
         mirrored |= (index >> bit & 1) << (n_bits - 1 - bit)
@@ -128,8 +129,7 @@ def lattice_vector(
     """
     if dim < 1:
         raise InputError("dim", str(dim), "at least one coordinate")
-    if not 0 <= log2_size <= _MAX_LOG2_SIZE:
-        raise InputError("log2_size", str(log2_size), f"an integer from 0 to {_MAX_LOG2_SIZE}")
+    _check_log2_size("log2_size", log2_size)
     if weights is None:
         gammas = np.full(dim, _WEIGHT)
     else:
@@ -143,6 +143,11 @@ def lattice_vector(
         if not np.all((gammas > 0) & np.isfinite(gammas)):
             raise InputError("weights", repr(gammas.tolist()), "positive finite numbers")
     return _embedded_cbc(log2_size, tuple(gammas[:dim].tolist()))
+
+
+def _check_log2_size(argument: str, size: int) -> None:
+    expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
+    whole(argument, size, expected, least=0, below=_MAX_LOG2_SIZE + 1)
 
 
 @lru_cache(maxsize=128)
@@ -243,3 +248,102 @@ def _repeat_to(values: Array, length: int) -> Array:
 
 def _first_smallest(values: Array) -> int:
     return int(np.argmax(values <= values.min() * (1.0 + _TIE)))
+
+
+Periodization: TypeAlias = Literal["tent", "cubic", "quintic"]
+PERIODIZATIONS: tuple[Periodization, ...] = ("tent", "cubic", "quintic")
+
+# The largest number below 1: quantile functions are finite up to there.
+_LARGEST = 1.0 - 2.0**-53
+_STEPS = 8
+
+
+def moved(periodization: Periodization, v: Array) -> Array:
+    """The point u in (0, 1) of a periodic variable v in [0, 1].
+
+    The tent runs through the interval and back, so any function becomes continuous on the circle;
+    the cubic and the quintic run through it once and slow down at both ends.
+    """
+    if periodization == "tent":
+        u = 1.0 - np.abs(2.0 * v - 1.0)
+    else:
+        # From the nearer end, where u is small and its digits count.
+        u = _rising(periodization, np.minimum(v, 1.0 - v))
+        u = np.where(v <= 0.5, u, 1.0 - u)
+    return np.asarray(np.clip(u, SMALLEST, _LARGEST))
+
+
+def periodic(periodization: Periodization, u: Array) -> Array:
+    """The v in [0, ½] or [0, 1] with ``moved(periodization, v) == u``."""
+    if periodization == "tent":
+        return np.asarray(u / 2.0)
+    near = np.minimum(u, 1.0 - u)
+    # Both maps are convex up to the middle, so Newton's steps from an upper bound decrease to the
+    # root, and eight reach the last digit. Square roots are exact, so no bit depends on how an
+    # array is cut: (near/4)^(5/16) stands for the cubic root.
+    cubic = periodization == "cubic"
+    v = np.sqrt(near / 2.0) if cubic else np.sqrt(np.sqrt(near / 4.0))
+    if not cubic:
+        v = v * np.sqrt(np.sqrt(v))
+    for _ in range(_STEPS):
+        if cubic:
+            v = v - (v * (3.0 - 2.0 * v) - near / v) / (6.0 * (1.0 - v))
+        else:
+            value = v * (10.0 - 15.0 * v + 6.0 * v**2)
+            v = v - (value - near / v**2) / (30.0 * (1.0 - v) ** 2)
+    return np.where(u <= 0.5, v, 1.0 - v)
+
+
+def _rising(periodization: Periodization, v: Array) -> Array:
+    """The cubic or the quintic of v up to ½."""
+    if periodization == "cubic":
+        return v * v * (3.0 - 2.0 * v)
+    return v * v * v * (10.0 + v * (6.0 * v - 15.0))
+
+
+def density(periodization: Periodization, v: Array) -> Array:
+    """Weight of a point, ∏_j du/dv_j, for v (…, d) → (…).
+
+    ∫ h(u) du = ∫ h(u(v)) density(v) dv, and the integrand on the right vanishes at the ends with
+    as many derivatives as the density does: none, one, two.
+    """
+    if periodization == "tent":
+        return np.ones(v.shape[:-1])
+    bump = v * (1.0 - v)
+    return np.asarray(np.prod(6.0 * bump if periodization == "cubic" else 30.0 * bump**2, axis=-1))
+
+
+@dataclass(frozen=True)
+class PeriodicLattice(Sequence):
+    """A periodized, shifted lattice in van der Corput order.
+
+    Examples
+    --------
+    >>> points = PeriodicLattice(10, "tent")
+    >>> points.uniforms(Stream.from_rng(0), dim=3, sets=(0, 1), indices=(0, 8)).shape
+    (1, 8, 3)
+    """
+
+    log2_max: int = 16
+    periodization: Periodization = "tent"
+
+    name: ClassVar[str] = "lattice"
+
+    def __post_init__(self) -> None:
+        if self.periodization not in PERIODIZATIONS:
+            raise unknown_name("periodization", self.periodization, PERIODIZATIONS)
+
+    @property
+    def max_points(self) -> int:
+        return 1 << self.log2_max
+
+    def periodic(self, stream: Stream, dim: int, n_points: int) -> Array:
+        """The lattice itself, (n, d), before periodization."""
+        return np.asarray(Lattice(self.log2_max).uniforms(stream, dim, (0, 1), (0, n_points))[0])
+
+    def _uniforms(
+        self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
+    ) -> Array:
+        return moved(
+            self.periodization, Lattice(self.log2_max).uniforms(stream, dim, sets, indices)
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nestquad._checks import numbers, shown
+from nestquad._checks import numbers, whole
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions import Normal
 from nestquad.errors import InputError
@@ -113,12 +113,8 @@ def _centered(cov: Array) -> Normal:
 
 def _design_matrix(dim: int, design: ArrayLike | None) -> Array:
     if design is None:
-        if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-            raise InputError("dim", repr(dim), "an integer of at least 1")
-        try:
-            return np.eye(int(dim))
-        except (ValueError, OverflowError, MemoryError) as error:
-            raise InputError("dim", shown(dim), "a matrix that fits into memory") from error
+        # A matrix that fits into memory.
+        return np.eye(whole("dim", dim, "a whole number from 1 to 10,000", below=10_001))
     x = numbers("design", design, "numbers of shape (observations, coefficients)")
     if x.ndim != 2 or x.size == 0 or not np.all(np.isfinite(x)):
         raise InputError(

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from nestquad._checks import whole
 from nestquad._typing import Array
 from nestquad.distributions import Normal, Uniform
-from nestquad.errors import InputError
 from nestquad.problem import NestedExpectation
 
 # Product kernels lose to plain quasi-Monte Carlo from about five coordinates on.
@@ -37,9 +37,7 @@ def synthetic(dim: int = 1) -> NestedExpectation:
     >>> float(problem.g([[0.25]], [[1.0]])[0])
     1.03125
     """
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise InputError("dim", repr(dim), "an integer of at least 1")
-    dim = int(dim)
+    dim = whole("dim", dim)
     return NestedExpectation(
         outer=Uniform(dim=dim),
         inner=Uniform(dim=dim),

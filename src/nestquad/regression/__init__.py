@@ -9,8 +9,7 @@ from nestquad.regression._polynomials import (
     Term,
     total_degree_terms,
 )
-from nestquad.regression._regression import Link, Regression, regress, regress_log
-from nestquad.regression._ridge import Ridge, ridge
+from nestquad.regression._regression import Link, Regression, Ridge, regress, regress_log, ridge
 
 __all__ = [
     "ControlVariates",

@@ -49,10 +49,10 @@ class ScoreTable:
         """The table of the first coordinates."""
         return ScoreTable(self._uniform[:, :dim], self.scores[:dim])
 
-    def matrix(self, terms: Sequence[Term], rows: slice = slice(None)) -> Array:
+    def matrix(self, terms: Sequence[Term]) -> Array:
         """One column for each term, (n, p)."""
-        columns = np.empty((len(terms), self._uniform[rows].shape[0]))
-        self.fill(terms, columns, rows)
+        columns = np.empty((len(terms), self.n_points))
+        self.fill(terms, columns)
         return columns.T
 
     def fill(self, terms: Sequence[Term], out: Array, rows: slice = slice(None)) -> None:

@@ -14,9 +14,9 @@ from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.errors import InputError, unknown_name
 from nestquad.kernels import Kernel, Matern
 from nestquad.rules._cholesky import Factor
+from nestquad.rules._line import line_rules
 from nestquad.rules._regularization import Jitter, Regularization, regularized
 from nestquad.rules._rule import Exactness, Rule
-from nestquad.rules.line import line_rules
 
 _BLOCK = 128
 

@@ -1,7 +1,8 @@
-"""Matérn kernels of half-integer smoothness."""
+"""Gaussian and Matérn kernels: products of functions of x_j - y_j, with derivatives."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,80 @@ from numpy.polynomial.polynomial import polyadd, polyder, polymulx, polysub
 from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.kernels._kernel import DifferentiableKernel, Lengthscale, accumulate, differences
+from nestquad.kernels._kernel import (
+    Lengthscale,
+    ProductKernel,
+    accumulate,
+    accumulated,
+    differences,
+)
+
+
+class DifferentiableKernel(ProductKernel):
+    """A product of functions of x_j - y_j, 1 at zero, with the derivatives of Stein kernels."""
+
+    def univariate_diagonal(self, x: Array) -> Array:
+        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
+
+    @abstractmethod
+    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
+        """k, ∂k/∂x and ∂²k/∂x∂y on one coordinate, each (..., n, m)."""
+
+    @abstractmethod
+    def curvature(self, n_axes: int) -> Array | float:
+        """∂²k/∂x∂y at x = y, shaped like :meth:`scale`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(DifferentiableKernel):
+    """exp(-½ Σ_j (x_j - y_j)² / ℓ_j²).
+
+    Parameters
+    ----------
+    lengthscale
+        A number, (d,) for one per coordinate, or (T, d) for a batch of kernels.
+
+    Cost
+    ----
+    One exponential a pair, whatever d; 8 n m bytes twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Gaussian(lengthscale=[1.0, 2.0])(np.zeros((1, 2)), np.array([[1.0, 2.0]])).round(6)
+    array([[0.367879]])
+    """
+
+    lengthscale: Lengthscale = 1.0
+
+    def smoothness(self, dim: int) -> float:
+        return float("inf")
+
+    def evaluate(self, x: Array, y: Array) -> Array:
+        dim = x.shape[-1]
+        parts = (self.coordinate(j, dim)._exponent(x[..., j], y[..., j]) for j in range(dim))
+        exponent = accumulated(np.add, parts)
+        return np.exp(exponent, out=exponent)
+
+    def univariate(self, x: Array, y: Array) -> Array:
+        exponent = self._exponent(x, y)
+        return np.exp(exponent, out=exponent)
+
+    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
+        scale = self.scale(2)
+        slope = differences(x, y) / scale
+        k = self.univariate(x, y)
+        second = (1.0 - slope * slope) * k / scale**2
+        return k, -slope * k / scale, second
+
+    def curvature(self, n_axes: int) -> Array | float:
+        return self.scale(n_axes) ** -2
+
+    def _exponent(self, x: Array, y: Array) -> Array:
+        r = accumulate(np.divide, differences(x, y), self.scale(2))
+        np.square(r, out=r)
+        return np.multiply(r, -0.5, out=r)
+
 
 _POLYNOMIALS: dict[float, tuple[float, ...]] = {
     0.5: (1.0,),

@@ -3,19 +3,155 @@
 In units z = rate · x the process is white noise passed through (D + 1)^-m, m = ν + 1/2. With the
 state s_j = (D + 1)^j f, j < m, the step over a gap δ is s_i' = e^{-δ} Σ_j δ^{j-i}/(j-i)! s_j and
 noise. Once s_j is multiplied by δ^j only the damping depends on the gap: powers of δ, which make
-close nodes difficult, stand outside. Integrals are by Gauss–Legendre, never differences.
+close nodes difficult, stand outside. Integrals are by Gauss–Legendre, never differences. Long gaps
+have auxiliary points.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from math import comb, factorial
 
 import numpy as np
 
-from nestquad._typing import Array, Indices
-from nestquad.rules.line._grid import LONGEST, Grid, LineLaws
+from nestquad._typing import Array, Indices, Mask
+
+_LONGEST = 1.0
+"""The longest gap in z = rate · x that the quadrature nodes resolve to rounding."""
+
+# The shortest gap, in z: squares of its power ν appear.
+_CLOSEST = 1e-30
+
+
+@dataclass(frozen=True)
+class LineLaws:
+    """T laws on a line with density height · exp(-(curve (x - center))² / 2) between two ends.
+
+    Attributes
+    ----------
+    low, high
+        The ends. The mass beyond is negligible.
+    height, center, curve
+        Of the density. No curve: a uniform law.
+    width
+        The longest interval over which quadrature takes the density for a polynomial.
+
+    Shapes
+    ------
+    All (T,).
+    """
+
+    low: Array
+    high: Array
+    height: Array
+    center: Array
+    curve: Array
+    width: Array
+
+    def of(self, sets: Indices) -> LineLaws:
+        """Those of the given indices."""
+        return LineLaws(*(value[sets] for value in vars(self).values()))
+
+    def density(self, x: Array, owner: Indices) -> Array:
+        """At points (n, q) for the laws of indices (n,)."""
+        height = self.height[owner, None]
+        if not self.curve.any():
+            return np.broadcast_to(height, x.shape)
+        z = self.curve[owner, None] * (x - self.center[owner, None])
+        return np.asarray(height * np.exp(-0.5 * z * z))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Nodes and points between them, from left to right, set after set.
+
+    Attributes
+    ----------
+    position
+        Of each point, (n,).
+    length
+        Of the gap before it, (n,); for the first of a set, of what the law has to the left.
+    owner
+        Index of its law, (n,).
+    known
+        Whether it is a node, (n,).
+    first, last
+        Indices of the first and last point of each set, (S,).
+    beyond
+        Length of what the law has to the right of the last, (S,).
+    """
+
+    position: Array
+    length: Array
+    owner: Indices
+    known: Mask
+    first: Indices
+    last: Indices
+    beyond: Array
+
+
+def joined(grids: Sequence[Grid]) -> Grid:
+    """Grids for the same laws, one after the other."""
+    if len(grids) == 1:
+        return grids[0]
+    begins = np.cumsum([0, *(grid.owner.size for grid in grids[:-1])])
+    moved = [
+        replace(grid, first=grid.first + begin, last=grid.last + begin)
+        for grid, begin in zip(grids, begins, strict=True)
+    ]
+    return Grid(*map(np.concatenate, zip(*(vars(grid).values() for grid in moved), strict=True)))
+
+
+def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:
+    """How many points the grids of sets of nodes (T, N) will have, (T,).
+
+    Infinity for sets with gaps whose powers would leave the range of numbers.
+    """
+    edges, pieces = _pieces(np.sort(nodes, axis=1), rate, laws)
+    widths = np.diff(edges, axis=1)
+    gaps = widths * (rate[:, None] / pieces)
+    representable = ((widths == 0.0) | (gaps > _CLOSEST)).all(axis=1)
+    return np.where(representable, pieces.sum(axis=1) - 1.0, np.inf)
+
+
+def line_grid(x: Array, rate: Array, laws: LineLaws) -> Grid:
+    """The grid of sets of sorted nodes (T, N) for kernels of given rates (T,)."""
+    edges, cuts = _pieces(x, rate, laws)
+    pieces = cuts.astype(int).ravel()
+    n_gaps = x.shape[1] + 1
+    lengths = np.diff(edges, axis=1).ravel() / pieces
+    gap = np.repeat(np.arange(pieces.size), pieces)
+    step = np.arange(gap.size) - np.repeat(np.cumsum(pieces) - pieces, pieces) + 1
+    known = step == pieces[gap]
+    position = np.where(
+        known, edges[:, 1:].ravel()[gap], edges[:, :-1].ravel()[gap] + step * lengths[gap]
+    )
+    # The ends of the law are not points: a state at the end of the chain that no value pins is
+    # hard to eliminate where it is close to the next. Those gaps are integrated from one side.
+    kept = ~(known & (gap % n_gaps == n_gaps - 1))
+    gap = gap[kept]
+    owner = gap // n_gaps
+    first, stop = (np.searchsorted(owner, np.arange(len(x)), side) for side in ("left", "right"))
+    return Grid(
+        position[kept],
+        lengths[gap],
+        owner,
+        known[kept],
+        first,
+        stop - 1,
+        lengths[n_gaps - 1 :: n_gaps],
+    )
+
+
+def _pieces(x: Array, rate: Array, laws: LineLaws) -> tuple[Array, Array]:
+    """Edges of the gaps of sorted nodes, (T, N + 2), and into how many pieces to cut each."""
+    low, high = np.minimum(laws.low, x[:, 0]), np.maximum(laws.high, x[:, -1])
+    edges = np.concatenate([low[:, None], x, high[:, None]], axis=1)
+    longest = np.minimum(_LONGEST / rate, laws.width)
+    return edges, np.maximum(np.ceil(np.diff(edges, axis=1) / longest[:, None]), 1.0)
+
 
 # Gaps whose quadrature nodes are in memory at a time.
 _BLOCK = 2**13
@@ -65,7 +201,7 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
     left, right = gaps[grid.first], grid.beyond * rate[grid.owner[grid.first]]
     gaps[grid.first] = np.inf
     units = _units(order, gaps)
-    gaps[grid.first] = LONGEST  # before the first of a set there is no gap: any will do
+    gaps[grid.first] = _LONGEST  # before the first of a set there is no gap: any will do
     chain = Chain(
         units,
         to=np.empty((n, order, order)),
@@ -86,17 +222,17 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
     chain.one[grid.first] = whiten.sum(axis=1)
     chain.rest[grid.first] = 0.0
 
-    u, _ = quadrature_nodes()
+    u, _ = _quadrature_nodes()
     owner = grid.owner[grid.first]
     for index, beyond, side in ((grid.last, right, 1.0), (grid.first, left, -1.0)):
         points = grid.position[index, None] + side * (beyond / rate[owner])[:, None] * u
         density = laws.density(points, owner) / rate[owner, None]
-        start, rest = free_panels(order, beyond, density)
+        start, rest = _free_panels(order, beyond, density)
         start *= beyond[:, None] ** np.arange(order)
         if side > 0:
             chain.start[index], chain.ends[:] = start, rest
         else:
-            chain.start[index] += np.einsum("sj,ji->si", start, reversal(order))
+            chain.start[index] += np.einsum("sj,ji->si", start, _reversal(order))
             chain.ends[:] += rest
     return chain
 
@@ -113,11 +249,11 @@ def _fill(
     """Write steps and integrals of the gaps before some points."""
     order = chain.start.shape[1]
     before, block = here - 1, slice(here[0], here[-1] + 1)
-    u, _ = quadrature_nodes()
+    u, _ = _quadrature_nodes()
     owner, gap = grid.owner[block], gaps[block, None]
     points = grid.position[before, None] + grid.length[block, None] * u
     density = laws.density(points, owner) / rate[owner, None]
-    panels = two_sided_panels(order, gap[:, 0], density)
+    panels = _two_sided_panels(order, gap[:, 0], density)
     powers = gap ** np.arange(order)
     scale = powers / gap ** (order - 0.5)
     chain.to[block] = panels.arriving * (scale * chain.units[block])[:, None, :]
@@ -131,7 +267,7 @@ _COUNT = 12
 
 
 @dataclass(frozen=True)
-class Panels:
+class _Panels:
     """Gaps with a state at both ends.
 
     With ŝ_j = δ^j s_j at the start and ŝ' at the end, arriving ŝ' - leaving ŝ = δ^{m-1/2} η with η
@@ -151,10 +287,10 @@ class Panels:
     rest: Array
 
 
-def two_sided_panels(order: int, gaps: Array, density: Array) -> Panels:
+def _two_sided_panels(order: int, gaps: Array, density: Array) -> _Panels:
     """Gaps (n,) in z, with the density in z at their quadrature nodes, (n, q)."""
     tables = _tables(order)
-    u, weights = quadrature_nodes()
+    u, weights = _quadrature_nodes()
     decay = np.exp(-gaps[:, None] * u)
     start, response = _driven(order, gaps, decay, density)
     # The noise at u enters the state at the end through polynomials of 1 - u times e^{-δ(1-u)}:
@@ -171,12 +307,12 @@ def two_sided_panels(order: int, gaps: Array, density: Array) -> Panels:
     root = np.sqrt(gaps)[:, None]
     one = _times(whiten, np.einsum("nq,qi->ni", weighted, tables.basis))
     rest = gaps * np.einsum("nq,nq,q->n", unknown, unknown, weights)
-    return Panels(arriving, leaving, start, root * noise, root * one, rest)
+    return _Panels(arriving, leaving, start, root * noise, root * one, rest)
 
 
-def free_panels(order: int, gaps: Array, density: Array) -> tuple[Array, Array]:
+def _free_panels(order: int, gaps: Array, density: Array) -> tuple[Array, Array]:
     """Gaps beyond the last node, with a state at one end only: start (n, m) and rest (n,)."""
-    u, weights = quadrature_nodes()
+    u, weights = _quadrature_nodes()
     start, response = _driven(order, gaps, np.exp(-gaps[:, None] * u), density)
     return start, np.asarray(gaps * np.einsum("nq,nq,q->n", response, response, weights))
 
@@ -189,7 +325,7 @@ def stationary(order: int) -> Array:
 
 
 @cache
-def reversal(order: int) -> Array:
+def _reversal(order: int) -> Array:
     """The matrix that makes (1 - D)^j f, the state of the process read backwards, from s."""
     return np.array(
         [
@@ -200,7 +336,7 @@ def reversal(order: int) -> Array:
 
 
 @cache
-def quadrature_nodes() -> tuple[Array, Array]:
+def _quadrature_nodes() -> tuple[Array, Array]:
     """Gauss–Legendre on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_COUNT)
     return 0.5 + 0.5 * nodes, 0.5 * weights
@@ -225,7 +361,7 @@ class _Tables:
 
 @cache
 def _tables(order: int) -> _Tables:
-    u, weights = quadrature_nodes()
+    u, weights = _quadrature_nodes()
     basis = _legendre(u, order)
     entering = _powers(1.0 - u, order)[:, ::-1]  # into state j: (1-u)^(m-1-j) / (m-1-j)!
     # Row i integrates (t - u_i)^(m-1) / (m-1)! times the polynomial through q values over t > u_i.
@@ -248,7 +384,7 @@ def _tables(order: int) -> _Tables:
 def _driven(order: int, gaps: Array, decay: Array, density: Array) -> tuple[Array, Array]:
     """∫ f p over a gap: what the state at its start does, and what the noise at each node does."""
     tables = _tables(order)
-    _, weights = quadrature_nodes()
+    _, weights = _quadrature_nodes()
     damped = decay * density
     start = gaps[:, None] * np.einsum("nq,qi->ni", damped * weights, tables.powers)
     response = np.einsum("nq,iq->ni", damped, tables.response) / decay
