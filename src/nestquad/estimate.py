@@ -435,8 +435,12 @@ class Loop:
             return "time" if self.goal.seconds is not None and spent < 0.5 * budget else "done"
         if spent >= 0.5 * budget and (self._aimed or not self.goal.hurried):
             return "budget"
-        final = self.last is not None and self.last.final
-        return "limit" if self._aimed or final else "time"
+        if self.goal.seconds is None or (self.last is not None and self.last.final):
+            return "limit"
+        # Whether a further design is missing or only too slow, the method says without a limit.
+        patient = replace(self.goal, seconds=None)
+        more = self.method.plan(self.evaluator.problem, patient, self.last)
+        return "limit" if self._aimed and more is None else "time"
 
     @property
     def found(self) -> Estimate | None:
