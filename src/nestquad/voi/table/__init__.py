@@ -18,10 +18,9 @@ from nestquad.voi.table._designs import (
     as_design,
     design_names,
 )
-from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
+from nestquad.voi.table._evppi import FLAG_WORDS, evpi, evppi, parameter_sets
 from nestquad.voi.table._evsi import evsi, study_sizes
 from nestquad.voi.table._files import read_csv, read_workbook
-from nestquad.voi.table._flags import FLAG_WORDS
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._population import DISCOUNT, amount, best_sizes, enbs, people, population
 from nestquad.voi.table._preview import Preview, preview
