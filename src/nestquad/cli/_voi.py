@@ -24,6 +24,7 @@ from nestquad.voi.report import (
 )
 from nestquad.voi.table import (
     DISCOUNT,
+    KINDS,
     BinaryTrial,
     CountTrial,
     Design,
@@ -55,7 +56,7 @@ What is understood of them stands in the notes; --preview shows it and computes 
 def add_voi(command: Command) -> None:
     """Add ``voi``."""
     parser = command("voi", _run, _SUMMARY, _EPILOG)
-    for kind in ("parameters", "costs", "effects"):
+    for kind in KINDS:
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
         "--workbook", metavar="FILE.xlsx", help="instead: sheets parameters, costs and effects"
@@ -181,9 +182,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _tables(args: argparse.Namespace) -> Preview:
-    kinds = ("parameters", "costs", "effects")
-    given = [name for name in kinds if getattr(args, name)]
-    if bool(args.workbook) == bool(given) or (given and len(given) < len(kinds)):
+    given = [name for name in KINDS if getattr(args, name)]
+    if bool(args.workbook) == bool(given) or (given and len(given) < len(KINDS)):
         options = [f"--{name}" for name in given] + ["--workbook"] * bool(args.workbook)
         raise nq.InputError(
             "voi",
@@ -192,7 +192,7 @@ def _tables(args: argparse.Namespace) -> Preview:
         )
     if args.workbook:
         return preview(args.workbook)
-    return preview(*(getattr(args, name) for name in kinds))
+    return preview(*(getattr(args, name) for name in KINDS))
 
 
 def _audience(args: argparse.Namespace) -> Audience | None:

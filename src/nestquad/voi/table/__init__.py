@@ -20,15 +20,15 @@ from nestquad.voi.table._designs import (
 )
 from nestquad.voi.table._evppi import FLAG_WORDS, evpi, evppi, parameter_sets
 from nestquad.voi.table._evsi import evsi, study_sizes
-from nestquad.voi.table._files import read_csv, read_workbook
+from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._population import DISCOUNT, amount, best_sizes, enbs, people, population
-from nestquad.voi.table._preview import Preview, preview
 from nestquad.voi.table._tables import Problem, pandas
 
 __all__ = [
     "DISCOUNT",
     "FLAG_WORDS",
+    "KINDS",
     "BinaryTrial",
     "Combined",
     "CountTrial",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 20
 # Squares of net benefits and their sums are floats.
 LARGEST = 1e100
-_PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 # 3.6m and £20k: letters for thousands and millions.
 _ABBREVIATED = re.compile(
@@ -84,44 +83,43 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A table of floats, what was understood to get it, and what prevents its use."""
+    """A table of floats, and what prevents its use.
+
+    Its ``attrs`` have notes on what was understood to get it, and columns by category.
+    """
 
     frame: pd.DataFrame
-    notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
+    @classmethod
+    def refused(cls, table: str, error: InputError) -> Cleaned:
+        """No table, and why."""
+        return cls(pandas().DataFrame(), (Problem(table, error),))
 
-def number_table(
-    argument: str, table: Any, *, kind: str = "parameters", first_line: int | None = None
-) -> pd.DataFrame:
-    """A table of floats with distinct text names, from a DataFrame or a matrix.
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self.frame.attrs.get("notes", ()))
 
-    `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
-    names get a word and a number. Errors name the `argument` and, for a table from a file, the
-    line: `first_line` is that of the first row. Notes and categories are in ``attrs``.
-    """
-    found = clean(argument, table, kind=kind, first_line=first_line)
-    if found.problems:
-        raise found.problems[0].error
-    return found.frame
+    def usable(self) -> pd.DataFrame:
+        """The table; raises the first problem, if there is one."""
+        if self.problems:
+            raise self.problems[0].error
+        return self.frame
 
 
 def clean(
-    argument: str,
-    table: Any,
-    *,
-    kind: str = "parameters",
-    first_line: int | None = None,
-    decimal: str = "",
+    argument: str, table: Any, kind: str, *, first_line: int | None = None, decimal: str = ""
 ) -> Cleaned:
-    """`number_table` with all bad cells instead of an error for the first.
+    """A table of floats with distinct text names, from a DataFrame or a matrix, and all bad cells.
 
-    `decimal` is the decimal mark of the file, where one is known.
+    `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
+    names get a word and a number. Errors name the `argument` and, for a table from a file, the
+    line: `first_line` is that of the first row, `decimal` its decimal mark, where one is known.
     """
     try:
-        frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
+        frame = _as_frame(argument, table, "parameter " if kind == "parameters" else "option ")
         if "notes" in frame.attrs:  # it came from here
-            return Cleaned(frame, frame.attrs["notes"])
+            return Cleaned(frame)
         unnamed = bool(frame.attrs.get("unnamed"))
         _check_names(argument, frame)
         notes: list[str] = []
@@ -138,7 +136,7 @@ def clean(
         frame = _without_row_names(argument, frame, kind, notes)
         _check_names(argument, frame)
     except InputError as error:
-        return Cleaned(pandas().DataFrame(), problems=(Problem(argument, error),))
+        return Cleaned.refused(argument, error)
     numbers: dict[str, Array] = {}
     problems: list[Problem] = []
     categories: dict[str, tuple[str, ...]] = {}
@@ -170,7 +168,7 @@ def clean(
         "unnamed": unnamed,
         "guessed": frame.attrs.get("guessed", ()),
     }
-    return Cleaned(cleaned, tuple(notes), tuple(problems))
+    return Cleaned(cleaned, tuple(problems))
 
 
 def aligned(
@@ -182,14 +180,7 @@ def aligned(
     column such as Iteration. A table without names has its draws in the order of the others, which
     is refused as unclear where these are numbers in disorder. `to` are names of rows to follow.
     """
-    counts = {name: len(table) for name, table in tables.items()}
-    if len(set(counts.values())) > 1:
-        raise InputError(
-            " and ".join(counts),
-            ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
-            "the same number of rows in each: row i of every table is the same draw",
-            "Was a header line or the last draw lost, or are the tables from different runs?",
-        )
+    check_rows({name: len(table) for name, table in tables.items()})
     found = {name: _row_names(table) for name, table in tables.items()}
     names = {name: labels for name, labels in found.items() if labels is not None}
     first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
@@ -241,6 +232,17 @@ def aligned(
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
     return moved, notes, target
+
+
+def check_rows(counts: Mapping[str, int]) -> None:
+    """Refuse tables of different lengths."""
+    if len(set(counts.values())) > 1:
+        raise InputError(
+            " and ".join(counts),
+            ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
+            "the same number of rows in each: row i of every table is the same draw",
+            "Was a header line or the last draw lost, or are the tables from different runs?",
+        )
 
 
 def _row_names(frame: pd.DataFrame) -> Any:
