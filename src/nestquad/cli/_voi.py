@@ -33,7 +33,7 @@ from nestquad.voi.table import (
     SurvivalTrial,
     preview,
 )
-from nestquad.voi.table._numbers import THOUSANDS, read_sizes
+from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +217,7 @@ def _design(text: str, ratio: list[float] | None) -> Design:
         if pars and kind == "binary" and not rest:
             return BinaryTrial(pars, ratio=ratio)
         if pars and kind == "normal" and len(rest) == 1:
-            return NormalTrial(pars, _number_or_name(rest[0]), ratio=ratio)
+            return NormalTrial(pars, float(rest[0]) if is_float(rest[0]) else rest[0], ratio=ratio)
         if pars and kind == "count" and len(rest) <= 1:
             return CountTrial(pars, *map(float, rest), ratio=ratio)
         if pars and kind == "survival" and 1 <= len(rest) <= 2:
@@ -303,14 +303,13 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
 
 def _amounts(text: str) -> list[float]:
     """One amount, or several with commas where none can be a separator of thousands."""
-    return [_amount(text)] if THOUSANDS.fullmatch(text) else list(map(_amount, text.split(",")))
+    return [_amount(text)] if ungrouped(text) else list(map(_amount, text.split(",")))
 
 
 def _amount(text: str) -> float:
     """An amount of money or people; 20,000 and 20.000 are refused."""
-    if THOUSANDS.fullmatch(text.strip()):
+    if meant := ungrouped(text.strip()):
         mark = "comma" if "," in text else "point and three digits"
-        meant = text.strip().replace(",", "") if "," in text else text.strip().replace(".", "")
         raise argparse.ArgumentTypeError(
             f"{text!r} has a {mark}; did you mean {meant}? "
             "Several values go with spaces, or with the option again"
@@ -328,10 +327,3 @@ def _sizes(text: str) -> list[int]:
 
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _number_or_name(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from nestquad._checks import instance
+from nestquad.pages import versions
 from nestquad.plots import new_axes, to_png, to_svg
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
@@ -25,7 +24,7 @@ from nestquad.voi.report._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.table import FLAG_WORDS, incremental
+from nestquad.voi.table import FLAG_WORDS, has_trees, incremental
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Heading:
     text: str
-    level: int = 2
 
 
 @dataclass(frozen=True)
@@ -472,7 +470,7 @@ class Content:
         text = _METHODS.format(
             n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
         )
-        text += _BOOST_METHODS if _version("scikit-learn") else ""
+        text += _BOOST_METHODS if has_trees() else ""
         if self.data.evsi is not None:
             text += _EVSI_METHODS
         if self.whom:
@@ -559,19 +557,8 @@ def _without_empty_flags(table: Table) -> Table:
     return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
 def _software() -> str:
-    from nestquad import __version__
-
-    found = {name: _version(name) for name in ("numpy", "scipy", "pandas", "scikit-learn")}
-    others = ", ".join(f"{name} {number}" for name, number in found.items() if number)
-    return f"nestquad {__version__}, Python {platform.python_version()}, {others}"
+    return versions("numpy", "scipy", "pandas", "scikit-learn")
 
 
 _METHODS = """\

@@ -21,7 +21,15 @@ from nestquad.plots import (
     short,
     title,
 )
-from nestquad.voi.table import Outputs, as_outputs, ceac, expected_loss, icers, wtp_grid
+from nestquad.voi.table import (
+    Outputs,
+    as_outputs,
+    ceac,
+    expected_loss,
+    icers,
+    require,
+    wtp_grid,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,14 +226,14 @@ def plot_evpi(
     heading
         The title.
     """
-    _require(evpi, "evpi")
+    require("evpi", evpi, ("wtp", "evpi", "lower", "upper"), "voi.evpi")
     ax = axes_or_new(ax)
     band = {"alpha": 0.12, "linewidth": 0}
     ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, **band)
     ax.plot(evpi.wtp, evpi.evpi, color=INK, linewidth=1.8)
     ends = [End(float(evpi.evpi.iloc[-1]), "EVPI", INK)]
     if evppi is not None:
-        _require(evppi, "evppi")
+        require("evppi", evppi, ("wtp", "evppi", "lower", "upper"), "voi.evppi")
         leading = evppi.groupby("pars", sort=False).evppi.max().nlargest(_MOST_CURVES).index
         for label, look in zip(leading, series_styles(len(leading)), strict=True):
             part = evppi[evppi.pars == label]
@@ -253,7 +261,7 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
     evpi
         The value of knowing everything, for the title.
     """
-    _require(evppi, "evppi")
+    require("evppi", evppi, ("wtp", "evppi", "lower", "upper"), "voi.evppi")
     ax = axes_or_new(ax)
     first = evppi["wtp"].iloc[0]
     table = evppi if np.isnan(first) else evppi[evppi.wtp == first]
@@ -291,7 +299,7 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
     evppi
         The value of knowing the study's parameters exactly, which no size exceeds.
     """
-    _require(evsi, "evsi")
+    require("evsi", evsi, ("wtp", "evsi", "lower", "upper"), "voi.evsi")
     ax = axes_or_new(ax)
     ends = _by_size(ax, evsi, "evsi", "lower", "upper")
     if evppi is not None:
@@ -313,7 +321,7 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     ax
         Axes to draw on; None makes a figure with pyplot.
     """
-    _require(enbs, "enbs")
+    require("enbs", enbs, ("wtp", "n", "enbs", "optimal"), "voi.enbs")
     ax = axes_or_new(ax)
     ends = _by_size(ax, enbs, "enbs", "enbs_lower", "enbs_upper")
     ax.axhline(0.0, color=SOFT, linewidth=0.8)
@@ -380,10 +388,3 @@ def _money(axis: Any) -> None:
     axis.set_major_formatter(
         FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}")
     )
-
-
-def _require(table: Any, column: str) -> None:
-    if not hasattr(table, "columns") or column not in table.columns:
-        raise InputError(
-            column, type(table).__name__, f"the table that voi.{column} returned", "See its help."
-        )

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from nestquad.voi.table import (
     Preview,
     best_sizes,
     evpi,
+    has_trees,
     incremental,
     input_table,
     parameter_sets,
@@ -157,8 +157,7 @@ class _Answers(dict[Any, list[Answer]]):
 
         super().__init__()
         self._path = folder / ANSWERS
-        checked = find_spec("sklearn") is not None
-        holds = json.dumps([__version__, checked, settings.match, settings.curve]).encode()
+        holds = json.dumps([__version__, has_trees(), settings.match, settings.curve]).encode()
         tables = [(folder / kind).read_bytes() for kind in UPLOADS if (folder / kind).is_file()]
         digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import is_number
+from nestquad._checks import is_number, number
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, unknown_name
 
@@ -194,9 +194,7 @@ class CountTrial(_Trial):
         ratio: Sequence[float] | None = None,
     ) -> None:
         super().__init__(pars, ratio=ratio)
-        if not _positive(time):
-            raise InputError("time", repr(time), "a positive number")
-        self._set(time=float(time))
+        self._set(time=number("time", time))
 
     def _arm(
         self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
@@ -252,10 +250,7 @@ class SurvivalTrial(_Trial):
         ratio: Sequence[float] | None = None,
     ) -> None:
         super().__init__(pars, ratio=ratio)
-        for name, value in (("follow_up", follow_up), ("shape", shape)):
-            if not _positive(value):
-                raise InputError(name, repr(value), "a positive number")
-        self._set(follow_up=float(follow_up), shape=float(shape))
+        self._set(follow_up=number("follow_up", follow_up), shape=number("shape", shape))
 
     def _arm(
         self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator

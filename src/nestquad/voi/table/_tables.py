@@ -16,7 +16,7 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._numbers import read_numbers
+from nestquad.voi.table._numbers import is_float, read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -427,7 +427,7 @@ def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None)
             continue
         for row in range(max(len(column) - _MOST_SUMMARIES, 1), len(column)):
             word = str(column.iloc[row]).strip()
-            if _SUMMARY_WORDS.fullmatch(word) and _is_number(str(column.iloc[0])):
+            if _SUMMARY_WORDS.fullmatch(word) and is_float(str(column.iloc[0])):
                 line = "" if first_line is None else f" (line {row + first_line:,} of the file)"
                 raise InputError(
                     argument,
@@ -505,7 +505,7 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
     named = named and not any(map(_ABBREVIATED.fullmatch, levels))
     missing = {"na", "n/a", "nan", "null", "none", "inf", "-inf"} & {x.casefold() for x in levels}
-    return levels if named and not missing and not any(map(_is_number, levels)) else ()
+    return levels if named and not missing and not any(map(is_float, levels)) else ()
 
 
 def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
@@ -555,7 +555,7 @@ def _check_names(argument: str, frame: pd.DataFrame) -> None:
             "a different name for each column",
             "Rename one of them in the header.",
         )
-    numeric = [name for name in names if _is_number(name)]
+    numeric = [name for name in names if is_float(name)]
     if names and len(numeric) == len(names) and not _enumerated(names):
         raise InputError(
             argument,
@@ -628,7 +628,7 @@ def _bad_cell(
         )
     elif text.lower().lstrip("+-") in ("inf", "infinity"):
         what, advice = "an infinite number", "Find out why the model divides by zero there."
-    elif _is_number(text) and abs(float(text)) >= LARGEST:
+    elif is_float(text) and abs(float(text)) >= LARGEST:
         what, advice = f"{text}, too large a number", "Use another unit."
     else:
         what, advice = (
@@ -644,11 +644,3 @@ def _bad_cell(
 def label(name: object) -> str:
     """A name in one line: control characters can be in no workbook and no document."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(name)).strip()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
