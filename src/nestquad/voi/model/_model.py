@@ -219,9 +219,9 @@ class Model:
         wtp: float | None = None,
     ) -> Estimate:
         """Expected value of perfect information, to a tolerance or with a budget of model runs."""
-        benefit = self._benefit(self._wtps(wtp)[0])
-        benefits = _AllKnown(self.joint.split(self.joint.names), benefit)
-        return replace(_perfect_by_sobol(benefits, tol, budget, rng), problem=f"{self.name}, EVPI")
+        everything = self.joint.split(self.joint.names)
+        found = _perfect_by_sobol(everything, self._benefit(self._wtps(wtp)[0]), tol, budget, rng)
+        return replace(found, problem=f"{self.name}, EVPI")
 
     def sample(self, n: int, rng: RNGLike = None) -> tuple[Outputs, pd.DataFrame]:
         """Outputs and inputs of n independent runs, for everything that takes tables."""
@@ -231,7 +231,7 @@ class Model:
         everything = self.joint.split(self.joint.names)
         draws = everything.outer.sample(n, generator(rng))
         benefit = self._benefit(wtps[0])
-        table = _AllKnown(everything, benefit.outputs)(draws)
+        table = _evaluated(everything, benefit.outputs, draws)
         values = benefit.completed(everything.values(draws, known=True))
         inputs, names = pandas().DataFrame(values), tuple(self.options)
         if self.costs_effects is None:
@@ -317,33 +317,28 @@ class _Benefits:
         return self.benefit({**known, **unknown})
 
 
-@dataclass(frozen=True)
-class _AllKnown:
-    """Net benefits (n, D) from all parameters (n, d)."""
-
-    split: Split
-    function: Callable[[Mapping[str, Array]], Array]
-
-    def __call__(self, theta: Array) -> Array:
-        try:
-            benefits = self.function(self.split.values(theta, known=True))
-        except EvaluationError:
-            raise
-        except Exception as error:
-            raise EvaluationError(
-                f"net_benefit raised {type(error).__name__}: {error} for {len(theta)} draws",
-                advice="It gets a mapping from names to arrays, and works on whole arrays.",
-            ) from error
-        if benefits.shape[:-1] != (len(theta),):
-            raise EvaluationError(
-                f"net_benefit returned shape {benefits.shape} for {len(theta)} draws",
-                advice="Return a tuple with one array for each option, or options along a last "
-                "axis.",
-            )
-        bad = np.flatnonzero(~np.isfinite(benefits).all(axis=1))
-        if bad.size:
-            raise EvaluationError("net_benefit is not finite", theta=theta[bad[0]])
-        return benefits
+def _evaluated(
+    everything: Split, function: Callable[[Mapping[str, Array]], Array], theta: Array
+) -> Array:
+    """Net benefits (n, D) from all parameters (n, d), checked."""
+    try:
+        benefits = function(everything.values(theta, known=True))
+    except EvaluationError:
+        raise
+    except Exception as error:
+        raise EvaluationError(
+            f"net_benefit raised {type(error).__name__}: {error} for {len(theta)} draws",
+            advice="It gets a mapping from names to arrays, and works on whole arrays.",
+        ) from error
+    if benefits.shape[:-1] != (len(theta),):
+        raise EvaluationError(
+            f"net_benefit returned shape {benefits.shape} for {len(theta)} draws",
+            advice="Return a tuple with one array for each option, or options along a last axis.",
+        )
+    bad = np.flatnonzero(~np.isfinite(benefits).all(axis=1))
+    if bad.size:
+        raise EvaluationError("net_benefit is not finite", theta=theta[bad[0]])
+    return benefits
 
 
 def _stacked(benefits: Any) -> Array:
@@ -368,10 +363,10 @@ _LIMIT = 10_000_000
 
 
 def _perfect_by_sobol(
-    benefits: _AllKnown, tol: float | None, budget: int | None, rng: RNGLike
+    everything: Split, benefit: _Benefit, tol: float | None, budget: int | None, rng: RNGLike
 ) -> Estimate:
-    """E max − max E of net benefits (n, D) of draws (n, d), by replicated Sobol points."""
-    law = benefits.split.outer
+    """E max − max E of net benefits, by replicated Sobol points."""
+    law = everything.outer
     if tol is None and budget is None:
         raise InputError(
             "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."
@@ -390,7 +385,7 @@ def _perfect_by_sobol(
             draws = law.from_uniform(u.reshape(-1, law.base_dim))
         else:
             draws = law.sample(_REPLICATES * size, generator)
-        table = benefits(draws).reshape(_REPLICATES, size, -1)
+        table = _evaluated(everything, benefit, draws).reshape(_REPLICATES, size, -1)
         best = np.concatenate((table.max(axis=-1, keepdims=True), table), axis=-1)
         sums = sums + best.sum(axis=1)
         done += size

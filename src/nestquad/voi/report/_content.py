@@ -94,13 +94,15 @@ Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
 
 
 def money(value: float, currency: str = "") -> str:
-    """An amount of money, rounded for reading.
+    """An amount of money, rounded for reading; a dash where there is none (NaN).
 
     Examples
     --------
-    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123)
-    ('£1,234,568', '−£12.3', '0.0123')
+    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123), money(float("nan"))
+    ('£1,234,568', '−£12.3', '0.0123', '–')
     """
+    if np.isnan(value):
+        return "–"
     size = abs(value)
     text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
     return f"{'−' if value < 0 and float(text.replace(',', '')) else ''}{currency}{text}"
@@ -296,15 +298,12 @@ class Content:
             )
 
     def _ratios(self, table: pd.DataFrame) -> Iterator[Block]:
-        def amount(value: float) -> str:
-            return "–" if np.isnan(value) else self.money(value)
-
         rows = [
             [
                 r.option,
-                amount(r.incremental_cost),
+                self.money(r.incremental_cost),
                 "–" if np.isnan(r.incremental_effect) else f"{r.incremental_effect:.4g}",
-                amount(r.icer),
+                self.money(r.icer),
                 r.status,
             ]
             for r in table.itertuples()
@@ -325,12 +324,7 @@ class Content:
         yield Heading("Value of perfect information")
         head = ["willingness to pay", "EVPI per person", "95 % interval"]
         rows = [
-            [
-                "–" if np.isnan(r.wtp) else self.money(r.wtp),
-                self.money(r.evpi),
-                self.interval(r),
-                *self._population(r),
-            ]
+            [self.money(r.wtp), self.money(r.evpi), self.interval(r), *self._population(r)]
             for _, r in self.data.evpi.iterrows()
         ]
         yield Table([*head, *self._population_head()], rows)

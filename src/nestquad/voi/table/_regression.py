@@ -262,7 +262,8 @@ def _powers(terms: list[Term], d: int) -> Array:
 
 # Gain of log likelihood required of a parameter before it enters.
 _PENALTY = 5.0
-_START = {"line": 0.1, "curve": 0.03, "product": 0.3, "noise": 0.7}
+# Scales of lines, curves, products of two and three, and noise from which the search begins.
+_START = (0.1, 0.03, 0.3, 0.7)
 _LOWEST, _HIGHEST = np.log(1e-9), np.log(1e2)
 _MOST_STEPS = 200
 
@@ -333,13 +334,7 @@ def fit(
         return Fit(np.zeros(p), np.full(m + 1, _LOWEST), np.zeros(p), 1.0, 0.0)
     unit = Moments(moments.n, moments.gram, moments.cross / scale, float(moments.n))
     if start is None:
-        d = (m - 2) // 2
-        start = np.log(
-            [_START["line"]] * d
-            + [_START["curve"]] * d
-            + [_START["product"]] * 2
-            + [_START["noise"]]
-        )
+        start = np.log(np.repeat(_START, ((m - 2) // 2, (m - 2) // 2, 2, 1)))
     bounds = [(_LOWEST, _HIGHEST)] * (m - 2) + [(np.log(1e-4), np.log(10.0))] * 2
     bounds.append((np.log(1e-8), 0.5))
     found = maximum_likelihood(

@@ -47,18 +47,12 @@ _SUMMARY_WORDS = re.compile(
 _MOST_SUMMARIES = 10
 # A column of nothing but bad cells needs no more examples.
 _MOST_PROBLEMS = 100
-_KIND_WORDS = {
-    "costs": r"(total[ _.]*)?(costs?|c)",
-    "effects": r"(total[ _.]*)?(effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)|e|u|q)",
-}
-# Whole words in the names of columns that hold costs, or effects.
+# Words in the names of columns that hold costs, or effects; letters beside the names of options.
 _WORDS = {
-    "costs": {"cost", "costs"},
-    "effects": {
-        "effect", "effects", "eff", "effs", "qaly", "qalys", "ly", "lys", "daly", "dalys",
-        "outcome", "outcomes", "utility", "utilities",
-    },
-}  # fmt: skip
+    "costs": r"costs?",
+    "effects": r"effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)",
+}
+_LETTERS = {"costs": "c", "effects": "[euq]"}
 
 
 def pandas() -> Any:
@@ -321,7 +315,7 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 
 def _plain(names: Sequence[str], kind: str) -> list[str]:
     """Names without punctuation and the word for costs or effects before or after them."""
-    word = _KIND_WORDS[kind]
+    word = rf"(total[ _.]*)?({_WORDS[kind]}|{_LETTERS[kind]})"
     found = []
     for name in names:
         text = re.sub(r"[\s_.\-()]+", " ", name).strip()
@@ -332,7 +326,7 @@ def _plain(names: Sequence[str], kind: str) -> list[str]:
 
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
-    if kind not in _KIND_WORDS:
+    if kind not in _WORDS:
         return frame
     others = [c for c in frame.columns if _holds(c) not in (kind, "")]
     if not others or sum(_holds(c) == kind for c in frame.columns) < 2:
@@ -350,7 +344,7 @@ def _holds(name: str) -> str:
     ['costs', 'effects', '', '', '']
     """
     words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
-    found = [kind for kind, known in _WORDS.items() if words & known]
+    found = [k for k, word in _WORDS.items() if any(re.fullmatch(word, one) for one in words)]
     return found[0] if len(found) == 1 else ""
 
 
@@ -377,16 +371,16 @@ def _without_row_names(
     """Columns that name the rows become the index; what merely may be one is refused."""
     found: list[tuple[bool, Any]] = []
     guessed: list[str] = []
+    floats = {name: _as_floats(frame[name])[0] for name in frame.columns}
     # Draws are no permutation of 1 … n: it numbers them, whatever its name. Parameters that are all
     # or several of them such may be ranks.
-    numbering = [name for name in frame.columns if _permutes(_as_floats(frame[name])[0])]
+    numbering = [name for name, values in floats.items() if _permutes(values)]
     if kind not in _WORDS and (len(numbering) > 1 or frame.shape[1] == 1):
         numbering = []
-    for name in list(frame.columns):
+    for name, values in floats.items():
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
-        values = _as_floats(column)[0]
         values = np.where(np.isinf(values), np.nan, values)
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
