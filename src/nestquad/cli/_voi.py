@@ -17,6 +17,7 @@ from nestquad.voi.report import (
     Study,
     analyze,
     money,
+    percent,
     save_voi_figures,
     write_voi_document,
     write_voi_report,
@@ -245,7 +246,7 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
         print(
             f"{row.option} against {row.against} at {cash(row.wtp)}: incremental net benefit "
             f"{cash(row.inb)} ± {cash(NORMAL_95 * row.se)} (95 %), better in "
-            f"{100 * row.probability:.0f} % of draws"
+            f"{percent(row.probability)} of draws"
         )
     for row in analysis.evpi.itertuples():
         everybody = (
@@ -291,12 +292,9 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     for _, row in table.iterrows():
         numbers = "".join(f"{row[name]:>10,.4g}" for name in ("lower", "upper"))
         at = f"{row.wtp:>10,.0f}" if several else ""
-        share = (
-            "–" if row["evppi/evpi"] != row["evppi/evpi"] else f"{100 * row['evppi/evpi']:.0f} %"
-        )
         lines.append(
-            f"{row.pars:<{width}}{at}{row.evppi:>10,.4g}{row.se:>9,.3g}{numbers}{share:>9}  "
-            f"{row['flags']}".rstrip()
+            f"{row.pars:<{width}}{at}{row.evppi:>10,.4g}{row.se:>9,.3g}{numbers}"
+            f"{percent(row['evppi/evpi']):>9}  {row['flags']}".rstrip()
         )
     return "\n".join(lines)
 

@@ -108,6 +108,11 @@ def money(value: float, currency: str = "") -> str:
     return f"{'−' if value < 0 and float(text.replace(',', '')) else ''}{currency}{text}"
 
 
+def percent(share: float) -> str:
+    """A share in per cent, without decimals; a dash where there is none (NaN)."""
+    return "–" if np.isnan(share) else f"{100 * share:.0f} %"
+
+
 class Content:
     """Blocks of a report: one page of summary, then details."""
 
@@ -188,21 +193,23 @@ class Content:
         second = others.loc[others.net_benefit.idxmax()].option
         rival = self._increment(str(best.option), str(second))
         return (
-            f"{best.option}, by {rival} over {second}; the best in {100 * best.probability:.0f} % "
-            "of draws"
+            f"{best.option}, by {rival} over {second}; the best in {percent(best.probability)} of "
+            "draws"
         )
 
     def _increment(self, option: str, against: str) -> str:
         table = self._first(incremental(self.data.outputs, against)).set_index("option")
-        gain = table.loc[option]
-        return f"{self.money(gain.inb)} ± {self.money(NORMAL_95 * gain.se)}"
+        return self._gain(table.loc[option])
+
+    def _gain(self, row: Any) -> str:
+        return f"{self.money(row.inb)} ± {self.money(NORMAL_95 * row.se)}"
 
     def _leading(self, table: pd.DataFrame) -> str:
         seen = table[~table["flags"].str.contains("not distinguishable")].head(3)
         if not len(seen):
             return "none is worth knowing by itself, as far as these draws tell"
         return "; ".join(
-            f"{r.pars} {self.money(r.evppi)} ({self._share(r['evppi/evpi'])} of EVPI)"
+            f"{r.pars} {self.money(r.evppi)} ({percent(r['evppi/evpi'])} of EVPI)"
             for _, r in seen.iterrows()
         )
 
@@ -221,10 +228,6 @@ class Content:
     @staticmethod
     def _after(notes: str) -> str:
         return f". Note: {notes}" if notes else ""
-
-    @staticmethod
-    def _share(value: float) -> str:
-        return "–" if np.isnan(value) else f"{100 * value:.0f} %"
 
     def _caveats(self) -> Iterator[str]:
         data = self.data
@@ -247,14 +250,14 @@ class Content:
         data, outputs = self.data, self.data.outputs
         yield Heading("Decision on current information")
         table = self._first(data.psa)
-        loss = self._first(data.loss).set_index("option")
+        loss = self._first(data.loss).set_index("option")["loss"]
         head = ["option", "net benefit", "best in", "expected loss"]
         rows = [
             [
                 r.option,
                 self.money(r.net_benefit),
-                f"{100 * r.probability:.0f} %",
-                self.money(loss.loss[r.option]),
+                percent(r.probability),
+                self.money(loss[r.option]),
             ]
             for r in table.itertuples()
         ]
@@ -263,14 +266,9 @@ class Content:
             for row, r in zip(rows, table.itertuples(), strict=True):
                 row[1:1] = [self.money(r.cost), f"{r.effect:.5g}"]
         yield Table(head, rows, f"{outputs.n_rows:,} draws{self.at}")
-        increments = self._first(data.incremental)
         rows = [
-            [
-                f"{r.option} against {r.against}",
-                f"{self.money(r.inb)} ± {self.money(NORMAL_95 * r.se)}",
-                f"{100 * r.probability:.0f} %",
-            ]
-            for r in increments.itertuples()
+            [f"{r.option} against {r.against}", self._gain(r), percent(r.probability)]
+            for r in self._first(data.incremental).itertuples()
         ]
         yield Table(
             ["comparison", "incremental net benefit", "better in"],
@@ -367,7 +365,7 @@ class Content:
                 *([self.money(r.wtp)] if several else []),
                 self.money(r.evppi),
                 self.interval(r),
-                self._share(r["evppi/evpi"]),
+                percent(r["evppi/evpi"]),
                 r["flags"],
             ]
             for _, r in table.iterrows()
@@ -453,7 +451,7 @@ class Content:
         return [
             name,
             f"{self.money(value)}{star} ({self.interval(row)})",
-            self._share(share).removesuffix(" %"),
+            percent(share).removesuffix(" %"),
             *self._population(row),
         ]
 
