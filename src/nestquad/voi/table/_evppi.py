@@ -14,9 +14,9 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
-from nestquad.voi.table import _second_opinion
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
+from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
 from nestquad.voi.table._tables import label as as_label
 from nestquad.voi.table._tables import pandas
 
@@ -262,8 +262,8 @@ def value_of_knowing(
     unseen = np.zeros(len(observed))
     if check and outputs.n_rows >= _FEW_ROWS:
         unseen = _unseen(np.array(observed) - np.array(fitted), x, rng)
-        if len(usable) > 1 and _second_opinion.has_trees():
-            found = _second_opinion.stacked(y, x, regression.fold, regression.held_out)
+        if len(usable) > 1 and has_trees():
+            found = stacked(y, x, regression.fold, regression.held_out)
             seconds[:] = outputs.combined(found)
     return [
         _answer(
@@ -281,7 +281,7 @@ def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
     """
     many, n, options = residuals.shape
     contrasts = residuals[:, :, 1:].transpose(1, 0, 2).reshape(n, -1)
-    deviations, z = _second_opinion.unexplained(contrasts, inputs, rng)
+    deviations, z = unexplained(contrasts, inputs, rng)
     shown = np.where(z > -ndtri(_RARE / (options - 1)), deviations, 0.0)
     most: Array = shown.reshape(many, -1).sum(axis=1) / 2
     return most
