@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from nestquad._checks import choice, shown
+from nestquad._files import check_size as check_file
 from nestquad._notebook import pairs
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._limits import check_size, check_table
@@ -217,12 +218,7 @@ def _opened(source: Source) -> tuple[str, bytes]:
     if not isinstance(source, str | Path):
         raise InputError("file", shown(source), "a path, or a name and bytes")
     path = Path(source)
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        there = False
-    if not there:
-        raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
+    check_file(path, "file")
     check_size(path.name, path.stat().st_size)
     return path.name, path.read_bytes()
 
