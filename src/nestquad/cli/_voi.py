@@ -307,7 +307,7 @@ def _amounts(text: str) -> list[float]:
 def _amount(text: str) -> float:
     """An amount of money or people; 20,000 and 20.000 are refused."""
     if meant := ungrouped(text.strip()):
-        mark = "comma" if "," in text else "point and three digits"
+        mark = "comma" if "," in text else "point and three digits" if "." in text else "separator"
         raise argparse.ArgumentTypeError(
             f"{text!r} has a {mark}; did you mean {meant}? "
             "Several values go with spaces, or with the option again"

@@ -46,6 +46,7 @@ DOWNLOADS = {
 # Names and numbers of groups and a study: some kilobytes.
 _MOST_SETTINGS = 1_000_000
 _PORTABLE = (SETTINGS, ANSWERS, *UPLOADS)
+_EXAMPLE_DRAWS = 2_000
 
 
 class Work:
@@ -221,15 +222,12 @@ class Workspace:
         return work
 
 
-_DRAWS = 2_000
-
-
 def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
     """Files and settings to try the page on, as an upload has them: a new drug and usual care."""
     rng = np.random.default_rng(1)
-    p_old, p_new = rng.beta(40, 60, _DRAWS), rng.beta(14, 16, _DRAWS)
-    u_well, u_ill = rng.beta(16, 4, _DRAWS), rng.beta(10, 10, _DRAWS)
-    c_ill, c_side = rng.gamma(20, 150, _DRAWS), rng.gamma(4, 50, _DRAWS)
+    p_old, p_new = rng.beta(40, 60, _EXAMPLE_DRAWS), rng.beta(14, 16, _EXAMPLE_DRAWS)
+    u_well, u_ill = rng.beta(16, 4, _EXAMPLE_DRAWS), rng.beta(10, 10, _EXAMPLE_DRAWS)
+    c_ill, c_side = rng.gamma(20, 150, _EXAMPLE_DRAWS), rng.gamma(4, 50, _EXAMPLE_DRAWS)
     parameters = {
         "p_old": p_old, "p_new": p_new, "u_well": u_well,
         "u_ill": u_ill, "c_ill": c_ill, "c_side": c_side,
