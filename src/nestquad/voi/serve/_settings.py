@@ -158,11 +158,15 @@ def amount(name: str, given: Any) -> float:
     """A number that is not negative; what could mean two numbers is refused."""
     text = str("" if given is None else given).strip().lstrip("£$€").strip()
     typed, meant = isinstance(given, str) and name in _LARGE, ungrouped(text)
-    if meant and (typed or not is_float(text)):
+    if meant and (typed or not _is_number(text)):
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {meant}?")
-    if not is_float(text) or not 0 <= float(text) < _MOST:
+    if not _is_number(text) or not 0 <= float(text) < _MOST:
         raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
     return float(text)
+
+
+def _is_number(text: str) -> bool:
+    return is_float(text) and "_" not in text  # 1_000 may be the name of a parameter
 
 
 def _optional(name: str, given: Any) -> float | None:
@@ -190,7 +194,7 @@ def _study(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     if kind == "binary":
         detail = None
-    elif kind != "normal" or not detail or is_float(str(detail)):
+    elif kind != "normal" or not detail or _is_number(str(detail)):
         detail = amount(_DETAILS[kind], detail)
     # A page sends what was typed, a saved file has a list.
     counts = study_sizes(read_sizes(sizes) if isinstance(sizes, str) else sizes)

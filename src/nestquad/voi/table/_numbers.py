@@ -96,12 +96,12 @@ def ungrouped(text: str) -> str:
 
 
 def is_float(text: str) -> bool:
-    """Whether a text is a number as Python writes it; 1_000 is none."""
+    """Whether a text is a number as Python reads it, which takes 1_000."""
     try:
         float(text)
     except ValueError:
         return False
-    return "_" not in text
+    return True
 
 
 def read_sizes(text: str) -> list[int]:
