@@ -7,8 +7,14 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
-from nestquad.voi.table._fit import Moments, _Objective, draw, fit
-from nestquad.voi.table._regression import regress, spline_basis
+from nestquad.voi.table._regression import (
+    Moments,
+    _Objective,
+    draw,
+    fit,
+    regress,
+    spline_basis,
+)
 
 
 def moments(basis, y):

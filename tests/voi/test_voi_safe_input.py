@@ -507,7 +507,8 @@ def arguments(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"), [("20,000", "20000"), ("1,234,567.5", "1234567.5"), ("20.000", "20000")]
+    ("text", "meant"),
+    [("20,000", "20000"), ("1,234,567.5", "1234567.5"), ("20.000", "20000"), ("1 200", "1200")],
 )
 def test_thousands_are_no_list(arguments, text, meant, capsys):
     with pytest.raises(SystemExit) as caught:

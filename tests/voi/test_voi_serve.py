@@ -291,6 +291,7 @@ def test_options_of_other_names_are_matched_by_hand(client):
         ({}, {}, "no file"),
         ({"parameters": ("p.csv", "a\n1")}, {}, "parameters, costs and effects"),
         (None, {"wtp": "20,000"}, "Did you mean 20000?"),
+        (None, {"wtp": "1,200.5"}, "Did you mean 1200.5?"),
         (None, {"wtp": ""}, "For instance 20000"),
         (None, {"wtp": "-1"}, "not negative"),
         ({"saved": ("s.zip", b"no archive")}, {}, "Save analysis"),

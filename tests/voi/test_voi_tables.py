@@ -9,7 +9,7 @@ import voi_models as models
 
 import nestquad as nq
 from nestquad import voi
-from nestquad.voi.table._flags import Flag
+from nestquad.voi.table._evppi import Flag
 
 
 def flags(table):
@@ -202,8 +202,7 @@ def test_too_few_rows():
 
 
 def test_groups_are_compared_with_members_and_with_evpi():
-    from nestquad.voi.table._evppi import Answer
-    from nestquad.voi.table._flags import group_flags
+    from nestquad.voi.table._evppi import Answer, group_flags
 
     found = {"a": [Answer(5.0, 1.0, 3.0, 7.0)], "a + b": [Answer(4.0, 1.0, 2.0, 6.0)]}
     sets = {"a": ("a",), "a + b": ("a", "b")}

@@ -17,6 +17,7 @@ from nestquad.voi.report import (
     Study,
     analyze,
     money,
+    percent,
     save_voi_figures,
     write_voi_document,
     write_voi_report,
@@ -24,6 +25,7 @@ from nestquad.voi.report import (
 )
 from nestquad.voi.table import (
     DISCOUNT,
+    KINDS,
     BinaryTrial,
     CountTrial,
     Design,
@@ -32,7 +34,7 @@ from nestquad.voi.table import (
     SurvivalTrial,
     preview,
 )
-from nestquad.voi.table._numbers import THOUSANDS, read_sizes
+from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +57,7 @@ What is understood of them stands in the notes; --preview shows it and computes 
 def add_voi(command: Command) -> None:
     """Add ``voi``."""
     parser = command("voi", _run, _SUMMARY, _EPILOG)
-    for kind in ("parameters", "costs", "effects"):
+    for kind in KINDS:
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
         "--workbook", metavar="FILE.xlsx", help="instead: sheets parameters, costs and effects"
@@ -181,9 +183,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _tables(args: argparse.Namespace) -> Preview:
-    kinds = ("parameters", "costs", "effects")
-    given = [name for name in kinds if getattr(args, name)]
-    if bool(args.workbook) == bool(given) or (given and len(given) < len(kinds)):
+    given = [name for name in KINDS if getattr(args, name)]
+    if bool(args.workbook) == bool(given) or (given and len(given) < len(KINDS)):
         options = [f"--{name}" for name in given] + ["--workbook"] * bool(args.workbook)
         raise nq.InputError(
             "voi",
@@ -192,7 +193,7 @@ def _tables(args: argparse.Namespace) -> Preview:
         )
     if args.workbook:
         return preview(args.workbook)
-    return preview(*(getattr(args, name) for name in kinds))
+    return preview(*(getattr(args, name) for name in KINDS))
 
 
 def _audience(args: argparse.Namespace) -> Audience | None:
@@ -217,7 +218,7 @@ def _design(text: str, ratio: list[float] | None) -> Design:
         if pars and kind == "binary" and not rest:
             return BinaryTrial(pars, ratio=ratio)
         if pars and kind == "normal" and len(rest) == 1:
-            return NormalTrial(pars, _number_or_name(rest[0]), ratio=ratio)
+            return NormalTrial(pars, float(rest[0]) if is_float(rest[0]) else rest[0], ratio=ratio)
         if pars and kind == "count" and len(rest) <= 1:
             return CountTrial(pars, *map(float, rest), ratio=ratio)
         if pars and kind == "survival" and 1 <= len(rest) <= 2:
@@ -245,7 +246,7 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
         print(
             f"{row.option} against {row.against} at {cash(row.wtp)}: incremental net benefit "
             f"{cash(row.inb)} ± {cash(NORMAL_95 * row.se)} (95 %), better in "
-            f"{100 * row.probability:.0f} % of draws"
+            f"{percent(row.probability)} of draws"
         )
     for row in analysis.evpi.itertuples():
         everybody = (
@@ -291,26 +292,22 @@ def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
     for _, row in table.iterrows():
         numbers = "".join(f"{row[name]:>10,.4g}" for name in ("lower", "upper"))
         at = f"{row.wtp:>10,.0f}" if several else ""
-        share = (
-            "–" if row["evppi/evpi"] != row["evppi/evpi"] else f"{100 * row['evppi/evpi']:.0f} %"
-        )
         lines.append(
-            f"{row.pars:<{width}}{at}{row.evppi:>10,.4g}{row.se:>9,.3g}{numbers}{share:>9}  "
-            f"{row['flags']}".rstrip()
+            f"{row.pars:<{width}}{at}{row.evppi:>10,.4g}{row.se:>9,.3g}{numbers}"
+            f"{percent(row['evppi/evpi']):>9}  {row['flags']}".rstrip()
         )
     return "\n".join(lines)
 
 
 def _amounts(text: str) -> list[float]:
     """One amount, or several with commas where none can be a separator of thousands."""
-    return [_amount(text)] if THOUSANDS.fullmatch(text) else list(map(_amount, text.split(",")))
+    return [_amount(text)] if ungrouped(text) else list(map(_amount, text.split(",")))
 
 
 def _amount(text: str) -> float:
     """An amount of money or people; 20,000 and 20.000 are refused."""
-    if THOUSANDS.fullmatch(text.strip()):
-        mark = "comma" if "," in text else "point and three digits"
-        meant = text.strip().replace(",", "") if "," in text else text.strip().replace(".", "")
+    if meant := ungrouped(text.strip()):
+        mark = "comma" if "," in text else "point and three digits" if "." in text else "separator"
         raise argparse.ArgumentTypeError(
             f"{text!r} has a {mark}; did you mean {meant}? "
             "Several values go with spaces, or with the option again"
@@ -328,10 +325,3 @@ def _sizes(text: str) -> list[int]:
 
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _number_or_name(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text

@@ -10,12 +10,11 @@ import base64
 import datetime
 import platform
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import scipy
 
 from nestquad._files import new_file
 from nestquad.errors import MissingExtraError
@@ -168,13 +167,25 @@ def paragraphs(texts: Iterable[str]) -> str:
     return "\n".join(f"<p>{escape(text)}</p>" for text in texts)
 
 
+def bullets(texts: Iterable[str], tag: str = "ul", css: str = "") -> str:
+    """Texts as a list, numbered with the tag ``ol``."""
+    named = f' class="{css}"' if css else ""
+    return f"<{tag}{named}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>"
+
+
 def footer(command: str | None) -> str:
     """How the page was made, by which versions, and when."""
+    made_by = "" if command is None else f"<p>Made by</p><pre>{escape(command)}</pre>"
+    made_with = f"{versions('numpy', 'scipy')}; {datetime.date.today().isoformat()}"
+    return f"<footer>{made_by}<p>{escape(made_with)}</p></footer>"
+
+
+def versions(*packages: str) -> str:
+    """Versions of nestquad, Python and those of the packages that are installed."""
     from nestquad import __version__
 
-    made_by = "" if command is None else f"<p>Made by</p><pre>{escape(command)}</pre>"
-    versions = (
-        f"nestquad {__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
-        f"scipy {scipy.__version__}; {datetime.date.today().isoformat()}"
-    )
-    return f"<footer>{made_by}<p>{escape(versions)}</p></footer>"
+    found = [f"nestquad {__version__}", f"Python {platform.python_version()}"]
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found.append(f"{name} {version(name)}")
+    return ", ".join(found)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad.compare import COLUMNS, Comparison, Row
 from nestquad.errors import InputError
-from nestquad.pages._html import figure, footer, grid, paragraphs, table, write_page
+from nestquad.pages._html import bullets, figure, footer, grid, paragraphs, table, write_page
 from nestquad.plots import answer_text, plot_comparison, plot_estimate, plot_trace
 from nestquad.result import Estimate
 
@@ -97,7 +97,7 @@ def _answer_sections(estimate: Estimate) -> Iterator[str]:
     yield paragraphs(_meaning(estimate))
     notes = [str(note) for note in estimate.diagnostics.get("notes", [])]
     if notes:
-        yield "<h2>Notes</h2>\n<ul>" + "".join(f"<li>{escape(n)}</li>" for n in notes) + "</ul>"
+        yield f"<h2>Notes</h2>\n{bullets(notes)}"
     yield from _figures(estimate)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike
@@ -20,10 +20,9 @@ from nestquad.estimate import check_limits, estimate
 from nestquad.methods import Method
 from nestquad.points import IID, Sobol, Stream
 from nestquad.problem import NestedExpectation, best_and_each, value_of_information
-from nestquad.result import Estimate, Step
+from nestquad.result import NORMAL_95, Estimate, Step
 from nestquad.voi.model._joint import Joint, Split, joint_law
-from nestquad.voi.model._runs import Goal, by_table
-from nestquad.voi.table import Outputs, evsi, pandas, parameter_sets
+from nestquad.voi.table import Outputs, evppi, evsi, pandas, parameter_sets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,10 +110,8 @@ class Model:
             return [np.nan]
         return [float(k) for k in np.atleast_1d(np.asarray(self.wtp if wtp is None else wtp))]
 
-    def _benefit(self, wtp: Any = None) -> _Benefit:
-        return _Benefit(
-            self.net_benefit, self.costs_effects, self._wtps(wtp)[0], dict(self.derived or {})
-        )
+    def _benefit(self, wtp: float) -> _Benefit:
+        return _Benefit(self.net_benefit, self.costs_effects, wtp, dict(self.derived or {}))
 
     def problem(self, pars: Any, wtp: float | None = None) -> NestedExpectation:
         """The nested expectation whose answer is the EVPPI of these parameters."""
@@ -134,7 +131,7 @@ class Model:
         return NestedExpectation(
             outer=split.outer,
             inner=split.inner,
-            g=_Benefits(split, self._benefit(wtp)),
+            g=_Benefits(split, self._benefit(self._wtps(wtp)[0])),
             f=best_and_each,
             combine=value_of_information,
             name=f"{self.name}, EVPPI of {label}",
@@ -180,7 +177,7 @@ class Model:
         """
         sets = parameter_sets(pars, self.names)
         wtps = self._wtps(wtp)
-        goal = Goal(tol, rtol, check_limits(budget, tol, rtol, max_seconds), max_seconds)
+        goal = _Goal(tol, rtol, check_limits(budget, tol, rtol, max_seconds), max_seconds)
         several = len(sets) > 1 or len(wtps) > 1
         problem = None
         members = next(iter(sets.values()))
@@ -189,8 +186,8 @@ class Model:
             problem = self.problem(pars, None if np.isnan(wtps[0]) else wtps[0])
         seed, tried, table = int(generator(rng).integers(2**31)), 0, None
         if problem is None or (method == "auto" and executor is None and goal.may_be_cheap):
-            sample = self.sample_with(wtps)
-            table, tried = by_table(sample, sets, goal, seed, progress, decided=problem is None)
+            sample = partial(self._sample, wtps)
+            table, tried = _by_table(sample, sets, goal, seed, progress, decided=problem is None)
             if table is not None and table.enough:
                 return table.frame if several else table.estimate(self.name)
         assert problem is not None
@@ -222,31 +219,25 @@ class Model:
         wtp: float | None = None,
     ) -> Estimate:
         """Expected value of perfect information, to a tolerance or with a budget of model runs."""
-        benefits = _AllKnown(self.joint.split(self.joint.names), self._benefit(wtp))
-        return replace(_perfect_by_sobol(benefits, tol, budget, rng), problem=f"{self.name}, EVPI")
+        everything = self.joint.split(self.joint.names)
+        found = _perfect_by_sobol(everything, self._benefit(self._wtps(wtp)[0]), tol, budget, rng)
+        return replace(found, problem=f"{self.name}, EVPI")
 
     def sample(self, n: int, rng: RNGLike = None) -> tuple[Outputs, pd.DataFrame]:
         """Outputs and inputs of n independent runs, for everything that takes tables."""
-        return self.sample_with(self._wtps(None))(n, rng)
+        return self._sample(self._wtps(None), n, rng)
 
-    def sample_with(
-        self, wtps: Sequence[float]
-    ) -> Callable[[int, RNGLike], tuple[Outputs, pd.DataFrame]]:
-        """`sample` at other values of willingness to pay."""
-
-        def sampled(n: int, rng: RNGLike) -> tuple[Outputs, pd.DataFrame]:
-            everything = self.joint.split(self.joint.names)
-            draws = everything.outer.sample(n, generator(rng))
-            benefit = self._benefit(None if np.isnan(wtps[0]) else wtps[0])
-            table = _AllKnown(everything, benefit.outputs)(draws)
-            values = benefit.completed(everything.values(draws, known=True))
-            inputs, names = pandas().DataFrame(values), tuple(self.options)
-            if self.costs_effects is None:
-                return Outputs(net_benefit=table, options=names), inputs
-            costs, effects = np.split(table, 2, axis=-1)
-            return Outputs(costs, effects, list(wtps), options=names), inputs
-
-        return sampled
+    def _sample(self, wtps: Sequence[float], n: int, rng: RNGLike) -> tuple[Outputs, pd.DataFrame]:
+        everything = self.joint.split(self.joint.names)
+        draws = everything.outer.sample(n, generator(rng))
+        benefit = self._benefit(wtps[0])
+        table = _evaluated(everything, benefit.outputs, draws)
+        values = benefit.completed(everything.values(draws, known=True))
+        inputs, names = pandas().DataFrame(values), tuple(self.options)
+        if self.costs_effects is None:
+            return Outputs(net_benefit=table, options=names), inputs
+        costs, effects = np.split(table, 2, axis=-1)
+        return Outputs(costs, effects, list(wtps), options=names), inputs
 
     def evsi(
         self,
@@ -326,33 +317,28 @@ class _Benefits:
         return self.benefit({**known, **unknown})
 
 
-@dataclass(frozen=True)
-class _AllKnown:
-    """Net benefits (n, D) from all parameters (n, d)."""
-
-    split: Split
-    function: Callable[[Mapping[str, Array]], Array]
-
-    def __call__(self, theta: Array) -> Array:
-        try:
-            benefits = self.function(self.split.values(theta, known=True))
-        except EvaluationError:
-            raise
-        except Exception as error:
-            raise EvaluationError(
-                f"net_benefit raised {type(error).__name__}: {error} for {len(theta)} draws",
-                advice="It gets a mapping from names to arrays, and works on whole arrays.",
-            ) from error
-        if benefits.shape[:-1] != (len(theta),):
-            raise EvaluationError(
-                f"net_benefit returned shape {benefits.shape} for {len(theta)} draws",
-                advice="Return a tuple with one array for each option, or options along a last "
-                "axis.",
-            )
-        bad = np.flatnonzero(~np.isfinite(benefits).all(axis=1))
-        if bad.size:
-            raise EvaluationError("net_benefit is not finite", theta=theta[bad[0]])
-        return benefits
+def _evaluated(
+    everything: Split, function: Callable[[Mapping[str, Array]], Array], theta: Array
+) -> Array:
+    """Net benefits (n, D) from all parameters (n, d), checked."""
+    try:
+        benefits = function(everything.values(theta, known=True))
+    except EvaluationError:
+        raise
+    except Exception as error:
+        raise EvaluationError(
+            f"net_benefit raised {type(error).__name__}: {error} for {len(theta)} draws",
+            advice="It gets a mapping from names to arrays, and works on whole arrays.",
+        ) from error
+    if benefits.shape[:-1] != (len(theta),):
+        raise EvaluationError(
+            f"net_benefit returned shape {benefits.shape} for {len(theta)} draws",
+            advice="Return a tuple with one array for each option, or options along a last axis.",
+        )
+    bad = np.flatnonzero(~np.isfinite(benefits).all(axis=1))
+    if bad.size:
+        raise EvaluationError("net_benefit is not finite", theta=theta[bad[0]])
+    return benefits
 
 
 def _stacked(benefits: Any) -> Array:
@@ -377,10 +363,10 @@ _LIMIT = 10_000_000
 
 
 def _perfect_by_sobol(
-    benefits: _AllKnown, tol: float | None, budget: int | None, rng: RNGLike
+    everything: Split, benefit: _Benefit, tol: float | None, budget: int | None, rng: RNGLike
 ) -> Estimate:
-    """E max − max E of net benefits (n, D) of draws (n, d), by replicated Sobol points."""
-    law = benefits.split.outer
+    """E max − max E of net benefits, by replicated Sobol points."""
+    law = everything.outer
     if tol is None and budget is None:
         raise InputError(
             "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."
@@ -399,14 +385,14 @@ def _perfect_by_sobol(
             draws = law.from_uniform(u.reshape(-1, law.base_dim))
         else:
             draws = law.sample(_REPLICATES * size, generator)
-        table = benefits(draws).reshape(_REPLICATES, size, -1)
+        table = _evaluated(everything, benefit, draws).reshape(_REPLICATES, size, -1)
         best = np.concatenate((table.max(axis=-1, keepdims=True), table), axis=-1)
         sums = sums + best.sum(axis=1)
         done += size
         means = sums / done
         value, se = _summary(means)
         trace.append(Step(_REPLICATES * done, value, se))
-        met = tol is not None and float(ndtri(0.975)) * se <= tol
+        met = tol is not None and NORMAL_95 * se <= tol
         if met or 2 * done * _REPLICATES > limit:
             break
     status = "done" if tol is None else "converged" if met else "budget"
@@ -431,5 +417,135 @@ def _summary(means: Array) -> tuple[float, float]:
     gains = means[:, 0] - means[:, default]
     count = len(gains)
     # Few replicates: widened so that ± 1.96 of it is the interval of Student's t.
-    factor = float(stdtrit(count - 1, 0.975) / ndtri(0.975))
+    factor = float(stdtrit(count - 1, 0.975) / NORMAL_95)
     return float(gains.mean()), factor * float(gains.std(ddof=1)) / np.sqrt(count)
+
+
+_PROBE, _PILOT, _DEFAULT, _MOST = 20, 1_000, 10_000, 200_000
+# Below this the runs cost less than the regression on them.
+_CHEAP_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """What is asked for, as in `nestquad.estimate`."""
+
+    tol: float | None
+    rtol: float | None
+    budget: int | None
+    max_seconds: float | None
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def ends(self) -> float:
+        """When the time is over."""
+        return np.inf if self.max_seconds is None else self.started + self.max_seconds
+
+    @property
+    def has_tolerance(self) -> bool:
+        return self.tol is not None or self.rtol is not None
+
+    @property
+    def may_be_cheap(self) -> bool:
+        """No budget: runs may be many, and time is what counts."""
+        return self.budget is None and (self.has_tolerance or self.max_seconds is not None)
+
+    def left(self, frame: pd.DataFrame) -> float:
+        """Half-width over what is asked for, the worst of the rows; 0 without a tolerance."""
+        half = _half_width(frame)
+        asked = np.zeros(len(half)) if self.tol is None else np.full(len(half), self.tol)
+        if self.rtol is not None:
+            asked = np.maximum(asked, self.rtol * frame["evppi"].abs())
+        if not self.has_tolerance:
+            return 0.0
+        return float(np.max(half / np.maximum(asked, np.finfo(float).tiny)))
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """A table of EVPPI, the runs behind it, and how it ended."""
+
+    frame: pd.DataFrame
+    n: int
+    runs: int
+    status: str
+    seconds: float
+    enough: bool
+
+    def estimate(self, name: str) -> Estimate:
+        """The only row as an estimate."""
+        row = self.frame.iloc[0]
+        said = f"regression on a table of {self.n:,} runs"
+        notes = [said, *([f"flags: {row['flags']}"] if row["flags"] else [])]
+        return Estimate.from_directions(
+            float(row.evppi),
+            np.array([[float(_half_width(self.frame).iloc[0]) / NORMAL_95]]),
+            n_evaluations=self.runs,
+            n_outer=self.n,
+            n_inner=1,
+            method="table",
+            status=self.status,
+            seconds=self.seconds,
+            diagnostics={"notes": notes, "table": self.frame.to_dict("records")},
+            problem=f"{name}, EVPPI of {row.pars}",
+        )
+
+
+def _half_width(frame: pd.DataFrame) -> Any:
+    upper = frame["upper"] - frame["evppi"]
+    return upper.where(upper > frame["evppi"] - frame["lower"], frame["evppi"] - frame["lower"])
+
+
+def _by_table(
+    sample: Callable[[int, Any], Any],
+    sets: Mapping[str, tuple[str, ...]],
+    goal: _Goal,
+    seed: int,
+    progress: ProgressLike,
+    *,
+    decided: bool,
+) -> tuple[_Answered | None, int]:
+    """EVPPI of all sets from runs of the model, more of them until the tolerance is met.
+
+    Returns an answer and the runs made for it. Unless it is `decided` that there is no other way,
+    the answer is not `enough` where the runs that the tolerance needs are not cheap, and missing
+    where even a pilot is not; time without a tolerance is used for a quarter.
+    """
+    started = time.perf_counter()
+    limit = goal.budget or _MOST
+    n = min(_DEFAULT if decided and not goal.may_be_cheap else _PILOT, limit)
+    ends = goal.ends
+    runs = 0
+    if not decided:
+        # The first call of a law or a model sets things up, and other work disturbs some.
+        turns = []
+        for _ in range(4):
+            turn = time.perf_counter()
+            sample(_PROBE, seed)
+            turns.append(time.perf_counter() - turn)
+            if sum(turns) > _CHEAP_SECONDS:
+                break
+        runs += _PROBE * len(turns)
+        if min(turns) * n / _PROBE > _CHEAP_SECONDS:
+            return None, runs
+        if not goal.has_tolerance:
+            ends = started + (goal.ends - started) / 4
+    while True:
+        turn = time.perf_counter()
+        outputs, inputs = sample(n, seed)
+        ran, runs = time.perf_counter() - turn, runs + n
+        wanted = {label: list(members) for label, members in sets.items()}
+        frame = evppi(outputs, inputs, wanted, rng=seed + 1, progress=progress)
+        now = time.perf_counter()
+        left = goal.left(frame)
+        # A fifth more than the square-root law asks for, so that the next table is the last.
+        needed = 1.2 * n * left**2 if goal.has_tolerance else 10 * n * (not decided)
+        more = int(min(needed, limit))
+        dear = needed > limit or ran * needed / n > _CHEAP_SECONDS
+        in_time = now + (now - turn) * more / n <= ends
+        met = goal.has_tolerance and left <= 1.0
+        if met or more <= n or not in_time or (dear and not decided):
+            status = "converged" if met else "time" if more > n else "budget"
+            status = status if goal.has_tolerance else "done"
+            return _Answered(frame, n, runs, status, now - started, decided or met), runs
+        n = more

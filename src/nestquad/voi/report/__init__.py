@@ -1,7 +1,7 @@
 """Analysis of tables: results, figures and report."""
 
 from nestquad.voi.report._analysis import Analysis, Audience, Study, analyze
-from nestquad.voi.report._content import money
+from nestquad.voi.report._content import money, percent
 from nestquad.voi.report._figures import (
     plot_ceac,
     plot_enbs,
@@ -25,6 +25,7 @@ __all__ = [
     "Study",
     "analyze",
     "money",
+    "percent",
     "plot_ceac",
     "plot_enbs",
     "plot_evpi",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from nestquad._checks import instance
+from nestquad.pages import versions
 from nestquad.plots import new_axes, to_png, to_svg
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
@@ -25,7 +24,7 @@ from nestquad.voi.report._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.table import FLAG_WORDS, incremental
+from nestquad.voi.table import FLAG_WORDS, has_trees, incremental
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Heading:
     text: str
-    level: int = 2
 
 
 @dataclass(frozen=True)
@@ -96,16 +94,23 @@ Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
 
 
 def money(value: float, currency: str = "") -> str:
-    """An amount of money, rounded for reading.
+    """An amount of money, rounded for reading; a dash where there is none (NaN).
 
     Examples
     --------
-    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123)
-    ('£1,234,568', '−£12.3', '0.0123')
+    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123), money(float("nan"))
+    ('£1,234,568', '−£12.3', '0.0123', '–')
     """
+    if np.isnan(value):
+        return "–"
     size = abs(value)
     text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
     return f"{'−' if value < 0 and float(text.replace(',', '')) else ''}{currency}{text}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, without decimals; a dash where there is none (NaN)."""
+    return "–" if np.isnan(share) else f"{100 * share:.0f} %"
 
 
 class Content:
@@ -188,21 +193,23 @@ class Content:
         second = others.loc[others.net_benefit.idxmax()].option
         rival = self._increment(str(best.option), str(second))
         return (
-            f"{best.option}, by {rival} over {second}; the best in {100 * best.probability:.0f} % "
-            "of draws"
+            f"{best.option}, by {rival} over {second}; the best in {percent(best.probability)} of "
+            "draws"
         )
 
     def _increment(self, option: str, against: str) -> str:
         table = self._first(incremental(self.data.outputs, against)).set_index("option")
-        gain = table.loc[option]
-        return f"{self.money(gain.inb)} ± {self.money(NORMAL_95 * gain.se)}"
+        return self._gain(table.loc[option])
+
+    def _gain(self, row: Any) -> str:
+        return f"{self.money(row.inb)} ± {self.money(NORMAL_95 * row.se)}"
 
     def _leading(self, table: pd.DataFrame) -> str:
         seen = table[~table["flags"].str.contains("not distinguishable")].head(3)
         if not len(seen):
             return "none is worth knowing by itself, as far as these draws tell"
         return "; ".join(
-            f"{r.pars} {self.money(r.evppi)} ({self._share(r['evppi/evpi'])} of EVPI)"
+            f"{r.pars} {self.money(r.evppi)} ({percent(r['evppi/evpi'])} of EVPI)"
             for _, r in seen.iterrows()
         )
 
@@ -221,10 +228,6 @@ class Content:
     @staticmethod
     def _after(notes: str) -> str:
         return f". Note: {notes}" if notes else ""
-
-    @staticmethod
-    def _share(value: float) -> str:
-        return "–" if np.isnan(value) else f"{100 * value:.0f} %"
 
     def _caveats(self) -> Iterator[str]:
         data = self.data
@@ -247,14 +250,14 @@ class Content:
         data, outputs = self.data, self.data.outputs
         yield Heading("Decision on current information")
         table = self._first(data.psa)
-        loss = self._first(data.loss).set_index("option")
+        loss = self._first(data.loss).set_index("option")["loss"]
         head = ["option", "net benefit", "best in", "expected loss"]
         rows = [
             [
                 r.option,
                 self.money(r.net_benefit),
-                f"{100 * r.probability:.0f} %",
-                self.money(loss.loss[r.option]),
+                percent(r.probability),
+                self.money(loss[r.option]),
             ]
             for r in table.itertuples()
         ]
@@ -263,14 +266,9 @@ class Content:
             for row, r in zip(rows, table.itertuples(), strict=True):
                 row[1:1] = [self.money(r.cost), f"{r.effect:.5g}"]
         yield Table(head, rows, f"{outputs.n_rows:,} draws{self.at}")
-        increments = self._first(data.incremental)
         rows = [
-            [
-                f"{r.option} against {r.against}",
-                f"{self.money(r.inb)} ± {self.money(NORMAL_95 * r.se)}",
-                f"{100 * r.probability:.0f} %",
-            ]
-            for r in increments.itertuples()
+            [f"{r.option} against {r.against}", self._gain(r), percent(r.probability)]
+            for r in self._first(data.incremental).itertuples()
         ]
         yield Table(
             ["comparison", "incremental net benefit", "better in"],
@@ -298,15 +296,12 @@ class Content:
             )
 
     def _ratios(self, table: pd.DataFrame) -> Iterator[Block]:
-        def amount(value: float) -> str:
-            return "–" if np.isnan(value) else self.money(value)
-
         rows = [
             [
                 r.option,
-                amount(r.incremental_cost),
+                self.money(r.incremental_cost),
                 "–" if np.isnan(r.incremental_effect) else f"{r.incremental_effect:.4g}",
-                amount(r.icer),
+                self.money(r.icer),
                 r.status,
             ]
             for r in table.itertuples()
@@ -327,12 +322,7 @@ class Content:
         yield Heading("Value of perfect information")
         head = ["willingness to pay", "EVPI per person", "95 % interval"]
         rows = [
-            [
-                "–" if np.isnan(r.wtp) else self.money(r.wtp),
-                self.money(r.evpi),
-                self.interval(r),
-                *self._population(r),
-            ]
+            [self.money(r.wtp), self.money(r.evpi), self.interval(r), *self._population(r)]
             for _, r in self.data.evpi.iterrows()
         ]
         yield Table([*head, *self._population_head()], rows)
@@ -375,7 +365,7 @@ class Content:
                 *([self.money(r.wtp)] if several else []),
                 self.money(r.evppi),
                 self.interval(r),
-                self._share(r["evppi/evpi"]),
+                percent(r["evppi/evpi"]),
                 r["flags"],
             ]
             for _, r in table.iterrows()
@@ -461,7 +451,7 @@ class Content:
         return [
             name,
             f"{self.money(value)}{star} ({self.interval(row)})",
-            self._share(share).removesuffix(" %"),
+            percent(share).removesuffix(" %"),
             *self._population(row),
         ]
 
@@ -472,7 +462,7 @@ class Content:
         text = _METHODS.format(
             n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
         )
-        text += _BOOST_METHODS if _version("scikit-learn") else ""
+        text += _BOOST_METHODS if has_trees() else ""
         if self.data.evsi is not None:
             text += _EVSI_METHODS
         if self.whom:
@@ -559,19 +549,8 @@ def _without_empty_flags(table: Table) -> Table:
     return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
 def _software() -> str:
-    from nestquad import __version__
-
-    found = {name: _version(name) for name in ("numpy", "scipy", "pandas", "scikit-learn")}
-    others = ", ".join(f"{name} {number}" for name, number in found.items() if number)
-    return f"nestquad {__version__}, Python {platform.python_version()}, {others}"
+    return versions("numpy", "scipy", "pandas", "scikit-learn")
 
 
 _METHODS = """\

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError
 from nestquad.plots import (
     AVERAGE,
     INK,
@@ -21,7 +21,15 @@ from nestquad.plots import (
     short,
     title,
 )
-from nestquad.voi.table import Outputs, as_outputs, ceac, expected_loss, icers, wtp_grid
+from nestquad.voi.table import (
+    Outputs,
+    as_outputs,
+    ceac,
+    expected_loss,
+    icers,
+    require,
+    wtp_grid,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +39,6 @@ _MOST_BARS = 20
 _MOST_CURVES = 6
 _LONGEST = 26
 _GRAY = "#c4c4c4"
-
-
 # As many names as fit beside a figure, and colors that can be told apart.
 _MOST_NAMED = 8
 
@@ -70,10 +76,7 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     known = as_outputs(outputs)
     if known.net_benefit is not None:
         raise InputError("outputs", "net benefits", "costs and effects")
-    name = known.options[0] if reference is None else reference
-    if name not in known.options:
-        raise unknown_name("reference", name, known.options)
-    base = known.options.index(name)
+    base = known.reference(reference)
     ax = axes_or_new(ax)
     rows = slice(None, None, max(known.n_rows // _MOST_DOTS, 1))
     for d, (look, label) in enumerate(_looks(known)):
@@ -111,10 +114,9 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     ax.plot(ends, k * ends, color=INK, linewidth=1.0, linestyle=AVERAGE, label=f"{k:,.0f} per unit")
     ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
     _money(ax.yaxis)
-    ax.set_xlabel("incremental effect")
-    ax.set_ylabel("incremental cost")
-    title(ax, "", f"Cost-effectiveness plane, against {short(name, _LONGEST)}")
-    return ax
+    against = short(known.options[base], _LONGEST)
+    heading = f"Cost-effectiveness plane, against {against}"
+    return _titled(ax, "incremental effect", "incremental cost", heading)
 
 
 def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
@@ -128,25 +130,9 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
         Axes to draw on; None makes a figure with pyplot.
     """
     known = as_outputs(outputs)
-    table = ceac(known, wtp)
-    ax = axes_or_new(ax)
-    ends = []
-    for option, (look, label) in zip(known.options, _looks(known), strict=True):
-        part = table[table.option == option]
-        ax.plot(part.wtp, part.probability, color=look.color, linestyle=look.dashes, linewidth=1.6)
-        on = part.probability.where(part.frontier)
-        ax.plot(part.wtp, on, color=look.color, linewidth=5.0, alpha=0.3, solid_capstyle="butt")
-        if label:
-            ends.append(End(float(part.probability.iloc[-1]), label, look.color))
-    ax.set_ylim(-0.02, 1.02)
-    for k in known.wtps[:1]:
-        ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
-    label_ends(ax, ends)
-    _money(ax.xaxis)
-    ax.set_xlabel("willingness to pay  (wide band: the frontier)")
-    ax.set_ylabel("probability of being the best")
-    title(ax, "", "Acceptability curves")
-    return ax
+    ax = _by_option(known, ceac(known, wtp), "probability", ax, bottom=-0.02, top=1.02)
+    across = "willingness to pay  (wide band: the frontier)"
+    return _titled(ax, across, "probability of being the best", "Acceptability curves")
 
 
 def plot_loss(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
@@ -161,22 +147,28 @@ def plot_loss(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
     """
     known = as_outputs(outputs)
     table = expected_loss(known, wtp_grid(known, 51) if wtp is None else wtp)
+    ax = _by_option(known, table, "loss", ax, bottom=0.0)
+    _money(ax.yaxis)
+    heading = "Expected loss of each option"
+    return _titled(ax, "willingness to pay", "expected loss per person", heading)
+
+
+def _by_option(known: Outputs, table: pd.DataFrame, value: str, ax: Any, **limits: float) -> Any:
+    """Curves over willingness to pay, one an option; bands where it is on the frontier."""
     ax = axes_or_new(ax)
     ends = []
     for option, (look, label) in zip(known.options, _looks(known), strict=True):
         part = table[table.option == option]
-        ax.plot(part.wtp, part.loss, color=look.color, linestyle=look.dashes, linewidth=1.6)
+        ax.plot(part.wtp, part[value], color=look.color, linestyle=look.dashes, linewidth=1.6)
+        if "frontier" in part:
+            on = part[value].where(part.frontier)
+            ax.plot(part.wtp, on, color=look.color, linewidth=5.0, alpha=0.3, solid_capstyle="butt")
         if label:
-            ends.append(End(float(part.loss.iloc[-1]), label, look.color))
-    ax.set_ylim(bottom=0.0)
-    for k in known.wtps[:1]:
-        ax.axvline(k, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+            ends.append(End(float(part[value].iloc[-1]), label, look.color))
+    ax.set_ylim(**limits)
+    ax.axvline(known.wtps[0], color=SOFT, linewidth=0.8, linestyle=AVERAGE)
     label_ends(ax, ends)
     _money(ax.xaxis)
-    _money(ax.yaxis)
-    ax.set_xlabel("willingness to pay")
-    ax.set_ylabel("expected loss per person")
-    title(ax, "", "Expected loss of each option")
     return ax
 
 
@@ -210,10 +202,7 @@ def plot_frontier(outputs: Any, ax: Any = None) -> Any:
         )
     ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
     _money(ax.yaxis)
-    ax.set_xlabel("mean effect  (hollow: dominated)")
-    ax.set_ylabel("mean cost")
-    title(ax, "", "Efficiency frontier")
-    return ax
+    return _titled(ax, "mean effect  (hollow: dominated)", "mean cost", "Efficiency frontier")
 
 
 def plot_evpi(
@@ -237,14 +226,14 @@ def plot_evpi(
     heading
         The title.
     """
-    _require(evpi, "evpi")
+    require("evpi", evpi, ("wtp", "evpi", "lower", "upper"), "voi.evpi")
     ax = axes_or_new(ax)
     band = {"alpha": 0.12, "linewidth": 0}
     ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, **band)
     ax.plot(evpi.wtp, evpi.evpi, color=INK, linewidth=1.8)
     ends = [End(float(evpi.evpi.iloc[-1]), "EVPI", INK)]
     if evppi is not None:
-        _require(evppi, "evppi")
+        require("evppi", evppi, ("wtp", "evppi", "lower", "upper"), "voi.evppi")
         leading = evppi.groupby("pars", sort=False).evppi.max().nlargest(_MOST_CURVES).index
         for label, look in zip(leading, series_styles(len(leading)), strict=True):
             part = evppi[evppi.pars == label]
@@ -257,10 +246,7 @@ def plot_evpi(
     label_ends(ax, ends)
     _money(ax.xaxis)
     _money(ax.yaxis)
-    ax.set_xlabel("willingness to pay")
-    ax.set_ylabel("value per person (band: 95 %)")
-    title(ax, "", heading)
-    return ax
+    return _titled(ax, "willingness to pay", "value per person (band: 95 %)", heading)
 
 
 def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None) -> Any:
@@ -275,7 +261,7 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
     evpi
         The value of knowing everything, for the title.
     """
-    _require(evppi, "evppi")
+    require("evppi", evppi, ("wtp", "evppi", "lower", "upper"), "voi.evppi")
     ax = axes_or_new(ax)
     first = evppi["wtp"].iloc[0]
     table = evppi if np.isnan(first) else evppi[evppi.wtp == first]
@@ -294,12 +280,11 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
     ax.grid(False, axis="y")
     _money(ax.xaxis)
     notes = "line: 95 %" if seen.all() else "line: 95 %; hollow: not distinguishable from 0"
-    ax.set_xlabel(f"EVPPI per person  ({notes})")
     more = f", the first {_MOST_BARS} of {len(table)}" if len(table) > _MOST_BARS else ""
     at = "" if np.isnan(first) else f" at {first:,.0f}"
     everything = "" if evpi is None else f" (everything: {evpi:,.4g})"
-    title(ax, "", f"What is worth knowing{at}{everything}{more}")
-    return ax
+    heading = f"What is worth knowing{at}{everything}{more}"
+    return _titled(ax, f"EVPPI per person  ({notes})", "", heading)
 
 
 def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None) -> Any:
@@ -314,7 +299,7 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
     evppi
         The value of knowing the study's parameters exactly, which no size exceeds.
     """
-    _require(evsi, "evsi")
+    require("evsi", evsi, ("wtp", "evsi", "lower", "upper"), "voi.evsi")
     ax = axes_or_new(ax)
     ends = _by_size(ax, evsi, "evsi", "lower", "upper")
     if evppi is not None:
@@ -322,9 +307,8 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
         ends.append(End(evppi, "EVPPI", SOFT))
     ax.set_ylim(bottom=0.0)
     label_ends(ax, ends)
-    ax.set_ylabel("EVSI per person (band: 95 %)")
-    title(ax, "", f"Value of a {short(evsi.design.iloc[0], 44)}{_only(evsi)}")
-    return ax
+    heading = f"Value of a {short(evsi.design.iloc[0], 44)}{_only(evsi)}"
+    return _titled(ax, _participants(ax), "EVSI per person (band: 95 %)", heading)
 
 
 def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
@@ -337,7 +321,7 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     ax
         Axes to draw on; None makes a figure with pyplot.
     """
-    _require(enbs, "enbs")
+    require("enbs", enbs, ("wtp", "n", "enbs", "optimal"), "voi.enbs")
     ax = axes_or_new(ax)
     ends = _by_size(ax, enbs, "enbs", "enbs_lower", "enbs_upper")
     ax.axhline(0.0, color=SOFT, linewidth=0.8)
@@ -355,10 +339,9 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
         )
     ax.margins(y=0.15)
     label_ends(ax, ends)
-    ax.set_ylabel("expected net benefit of sampling (band: 95 %)")
     found = "" if len(best) else ": no size pays"
-    title(ax, "", f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}")
-    return ax
+    heading = f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}"
+    return _titled(ax, _participants(ax), "expected net benefit of sampling (band: 95 %)", heading)
 
 
 def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> list[End]:
@@ -376,9 +359,20 @@ def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> l
         ax.set_xscale("log")
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
         ax.minorticks_off()
-    ax.set_xlabel("participants in each arm" + (" (log scale)" if ax.get_xscale() == "log" else ""))
     _money(ax.yaxis)
     return ends
+
+
+def _participants(ax: Any) -> str:
+    return "participants in each arm" + (" (log scale)" if ax.get_xscale() == "log" else "")
+
+
+def _titled(ax: Any, x: str, y: str, heading: str) -> Any:
+    """Axes with words for both directions, and a title."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    title(ax, "", heading)
+    return ax
 
 
 def _only(table: pd.DataFrame) -> str:
@@ -394,10 +388,3 @@ def _money(axis: Any) -> None:
     axis.set_major_formatter(
         FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}")
     )
-
-
-def _require(table: Any, column: str) -> None:
-    if not hasattr(table, "columns") or column not in table.columns:
-        raise InputError(
-            column, type(table).__name__, f"the table that voi.{column} returned", "See its help."
-        )

@@ -12,7 +12,7 @@ from typing import Any
 
 from nestquad._files import new_file
 from nestquad.errors import MissingExtraError, optional_module
-from nestquad.pages import footer, grid, paragraphs, picture, write_page
+from nestquad.pages import bullets, footer, grid, paragraphs, picture, write_page
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._content import (
     Answer,
@@ -76,8 +76,7 @@ def _html(block: Block) -> str:
         case Text(text):
             return paragraphs([text])
         case Bullets(items, numbered):
-            tag = "ol" if numbered else "ul"
-            return f"<{tag}>{''.join(f'<li>{escape(one)}</li>' for one in items)}</{tag}>"
+            return bullets(items, "ol" if numbered else "ul")
         case Table(head, rows, caption):
             return grid(head, rows, caption)
         case Drawing(name, _, caption):
@@ -159,9 +158,7 @@ def _document(heading: str, blocks: Sequence[Block]) -> bytes:
     document.add_heading(heading, 0)
     for block in blocks:
         match block:
-            case Heading(text, level):
-                document.add_heading(text, level - 1)
-            case Answer(text):
+            case Heading(text) | Answer(text):
                 document.add_heading(text, 1)
             case Text(text):
                 document.add_paragraph(text)

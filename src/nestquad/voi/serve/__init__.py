@@ -1,6 +1,5 @@
 """Value of information as a local web page: upload, slider, groups, study, report."""
 
-from nestquad.voi.serve._app import application
-from nestquad.voi.serve._server import serve
+from nestquad.voi.serve._app import application, serve
 
 __all__ = ["application", "serve"]

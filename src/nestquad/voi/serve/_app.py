@@ -1,12 +1,17 @@
-"""The application: routes, and what every request has to pass."""
+"""The application: routes, what every request has to pass, and a server for this machine alone."""
 
 from __future__ import annotations
 
 import hmac
+import os
+import secrets
+import socket
+import webbrowser
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders, UploadFile
@@ -17,11 +22,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nestquad.errors import InputError, NestquadError
-from nestquad.voi.serve._example import example
+from nestquad.voi.serve._jobs import preload
 from nestquad.voi.serve._pages import STATIC, analysis_page, message_page, start_page
-from nestquad.voi.serve._workspace import Work, Workspace
+from nestquad.voi.serve._workspace import Work, Workspace, example
 from nestquad.voi.table._limits import MOST_BYTES
 
+HOST = "127.0.0.1"
 # Reading takes a second: a page that has the answer at once is better than one that waits for it.
 _PATIENCE = 8.0
 _HEADERS = {
@@ -81,7 +87,7 @@ class _Gate:
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token.encode()
-        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -219,3 +225,53 @@ def _message(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     words = "There is no such page. It may have been removed." if status == 404 else str(error)
     return _page(message_page(words), status)
+
+
+def serve(
+    port: int = 0, *, open_browser: bool = True, say: Callable[[str], object] = print
+) -> None:
+    """Serve the page until interrupted.
+
+    Parameters
+    ----------
+    port
+        Port on 127.0.0.1; 0 for a free one.
+    open_browser
+        Open the page.
+    say
+        What prints the address.
+    """
+    token = secrets.token_urlsafe(24)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        if os.name == "posix":  # elsewhere it would let others take the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise InputError(
+                "--port", f"{port} ({error})", "a free port", "Without --port one is chosen."
+            ) from None
+        listener.listen()
+        port = int(listener.getsockname()[1])
+        workspace = Workspace()
+        try:
+            preload()
+            address = f"http://{HOST}:{port}/{token}/"
+            say(f"nestquad voi: {address}\nOnly this machine can open it. Ctrl-C ends it.")
+            if open_browser:
+                # A file that only this user can read: command lines can be seen by others.
+                page = workspace.folder / "open.html"
+                page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">')
+                webbrowser.open(page.as_uri())
+            config = uvicorn.Config(
+                application(workspace, token, port),
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=1,
+            )
+            with suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            workspace.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from nestquad.pages import bullets
 from nestquad.voi.table._limits import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -103,12 +104,8 @@ def _alert(heading: str, problems: list[str]) -> str:
     if not problems:
         return ""
     left = len(problems) - _MOST_PROBLEMS
-    rest = f"<li>and {left:,} more</li>" if left > 0 else ""
-    items = "".join(f"<li>{escape(one)}</li>" for one in problems[:_MOST_PROBLEMS])
-    return (
-        f'<section class="alert" role="alert"><h2>{escape(heading)}</h2><ul>{items}{rest}</ul>'
-        "</section>"
-    )
+    listed = bullets([*problems[:_MOST_PROBLEMS], *([f"and {left:,} more"] if left > 0 else [])])
+    return f'<section class="alert" role="alert"><h2>{escape(heading)}</h2>{listed}</section>'
 
 
 def _match(names: Mapping[str, list[str]]) -> str:
@@ -145,18 +142,15 @@ def _summary(seen: Mapping[str, Any]) -> str:
     )
 
 
-def _notes(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f'<ul class="notes quiet">{items}</ul>' if items else ""
+def _notes(notes: Sequence[str]) -> str:
+    return bullets(notes, css="notes quiet") if notes else ""
 
 
 def _seen(seen: Mapping[str, Any], files: Mapping[str, str]) -> str:
     parts = []
     if seen["options"]:
-        options = "".join(f"<li>{escape(name)}</li>" for name in seen["options"])
-        parts.append(
-            f'<p>Options, matched in costs and effects:</p><ol class="inline">{options}</ol>'
-        )
+        options = bullets(seen["options"], "ol", "inline")
+        parts.append(f"<p>Options, matched in costs and effects:</p>{options}")
     parts.append(_notes(seen["notes"]))
     for kind, table in seen["tables"].items():
         name = files.get(kind) or files.get("workbook", "")

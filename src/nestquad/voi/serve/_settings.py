@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -18,7 +17,7 @@ from nestquad.voi.table import (
     SurvivalTrial,
     study_sizes,
 )
-from nestquad.voi.table._numbers import read_sizes
+from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
 from nestquad.voi.table._tables import label as one_line
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
@@ -27,7 +26,6 @@ _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
 }  # fmt: skip
 _DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
-_SEPARATED = re.compile(r"\d{1,3}([ ,'’\u00a0\u202f]\d{3})+|[1-9]\d{0,2}([.,]\d{3})+")
 # More than all the money and people there are.
 _MOST = 1e15
 # Amounts of some hundreds and more, as a rule: three digits after a point are rather thousands.
@@ -159,14 +157,16 @@ class Settings:
 def amount(name: str, given: Any) -> float:
     """A number that is not negative; what could mean two numbers is refused."""
     text = str("" if given is None else given).strip().lstrip("£$€").strip()
-    decimals = re.fullmatch(r"\d+\.\d+", text) is not None
-    typed = isinstance(given, str) and name in _LARGE
-    if _SEPARATED.fullmatch(text) and (typed or not decimals):
-        digits = re.sub(r"\D", "", text)
-        raise InputError(name, repr(text), "a number without separators", f"Did you mean {digits}?")
+    typed, meant = isinstance(given, str) and name in _LARGE, ungrouped(text)
+    if meant and (typed or not _is_number(text)):
+        raise InputError(name, repr(text), "a number without separators", f"Did you mean {meant}?")
     if not _is_number(text) or not 0 <= float(text) < _MOST:
         raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
     return float(text)
+
+
+def _is_number(text: str) -> bool:
+    return is_float(text) and "_" not in text  # 1_000 may be the name of a parameter
 
 
 def _optional(name: str, given: Any) -> float | None:
@@ -206,11 +206,3 @@ def _study(given: Mapping[str, Any]) -> dict[str, Any]:
         "sizes": sorted(set(counts)),
         **{one: amount(one.replace("_", " "), given.get(one) or 0) for one in numbers},
     }
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +26,12 @@ from nestquad.voi.report import (
 from nestquad.voi.serve._jobs import Report
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.table import (
+    KINDS,
     Outputs,
     Preview,
     best_sizes,
     evpi,
+    has_trees,
     incremental,
     input_table,
     parameter_sets,
@@ -42,7 +43,7 @@ from nestquad.voi.table._evppi import Answer
 if TYPE_CHECKING:
     import pandas as pd
 
-KINDS = ("parameters", "costs", "effects", "workbook")
+UPLOADS = (*KINDS, "workbook")
 REPORTS = ("report.html", "report.docx", "tables.xlsx", "figures.zip")
 SETTINGS, SEEN, RESULTS, ANSWERS = "settings.json", "seen.json", "results.json", "answers.jsonl"
 # Points of the cost-effectiveness plane: more would hide each other.
@@ -118,7 +119,7 @@ def compute(folder: Path, report: Report) -> None:
 def _preview(folder: Path, settings: Settings) -> Preview:
     """Tables by the names that the user knows."""
     sources = {}
-    for kind in KINDS:
+    for kind in UPLOADS:
         path = folder / kind
         if path.is_file():
             name = settings.files.get(kind, kind)
@@ -126,7 +127,7 @@ def _preview(folder: Path, settings: Settings) -> Preview:
     if "workbook" in sources:
         seen = preview(sources["workbook"])
     else:
-        seen = preview(*(sources.get(kind) for kind in KINDS[:3]))
+        seen = preview(*(sources.get(kind) for kind in KINDS))
     if settings.match and _unmatched(seen):
         if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
             raise InputError("match", ", ".join(settings.match), "every column of effects once")
@@ -156,9 +157,8 @@ class _Answers(dict[Any, list[Answer]]):
 
         super().__init__()
         self._path = folder / ANSWERS
-        checked = find_spec("sklearn") is not None
-        holds = json.dumps([__version__, checked, settings.match, settings.curve]).encode()
-        tables = [(folder / kind).read_bytes() for kind in KINDS if (folder / kind).is_file()]
+        holds = json.dumps([__version__, has_trees(), settings.match, settings.curve]).encode()
+        tables = [(folder / kind).read_bytes() for kind in UPLOADS if (folder / kind).is_file()]
         digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []
         if lines[:1] != [digest]:

@@ -1,7 +1,8 @@
-"""Analyses of one server, each a folder in a private temporary folder that is removed."""
+"""Analyses of one server, each a folder in a private temporary folder; and an example of one."""
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
 import shutil
@@ -12,22 +13,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from nestquad.errors import InputError
 from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._work import (
     ANSWERS,
-    KINDS,
     REPORTS,
     RESULTS,
     SEEN,
     SETTINGS,
+    UPLOADS,
     compute,
     load_settings,
     read,
     write_json,
 )
+from nestquad.voi.table import KINDS
 from nestquad.voi.table._limits import check_archive, check_size, is_zip, unpacking
 
 MOST_ANALYSES = 50
@@ -41,7 +45,8 @@ DOWNLOADS = {
 }
 # Names and numbers of groups and a study: some kilobytes.
 _MOST_SETTINGS = 1_000_000
-_PORTABLE = (SETTINGS, ANSWERS, *KINDS)
+_PORTABLE = (SETTINGS, ANSWERS, *UPLOADS)
+_EXAMPLE_DRAWS = 2_000
 
 
 class Work:
@@ -155,7 +160,7 @@ class Workspace:
             return self._saved(files["saved"][1])
         if list(files) == ["parameters"] and is_zip(files["parameters"][1]):
             files = {"workbook": files["parameters"]}
-        if sorted(files) not in (["workbook"], sorted(KINDS[:3])):
+        if sorted(files) not in (["workbook"], sorted(KINDS)):
             raise InputError(
                 "upload",
                 " and ".join(files) or "no file",
@@ -215,3 +220,30 @@ class Workspace:
         with self._lock:
             self._works[name] = work
         return work
+
+
+def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
+    """Files and settings to try the page on, as an upload has them: a new drug and usual care."""
+    rng = np.random.default_rng(1)
+    p_old, p_new = rng.beta(40, 60, _EXAMPLE_DRAWS), rng.beta(14, 16, _EXAMPLE_DRAWS)
+    u_well, u_ill = rng.beta(16, 4, _EXAMPLE_DRAWS), rng.beta(10, 10, _EXAMPLE_DRAWS)
+    c_ill, c_side = rng.gamma(20, 150, _EXAMPLE_DRAWS), rng.gamma(4, 50, _EXAMPLE_DRAWS)
+    parameters = {
+        "p_old": p_old, "p_new": p_new, "u_well": u_well,
+        "u_ill": u_ill, "c_ill": c_ill, "c_side": c_side,
+    }  # fmt: skip
+    costs = {"usual care": (1 - p_old) * c_ill, "drug": 500 + c_side + (1 - p_new) * c_ill}
+    effects = {
+        name: p * u_well + (1 - p) * u_ill for name, p in zip(costs, (p_old, p_new), strict=True)
+    }
+    tables = {"parameters": parameters, "costs": costs, "effects": effects}
+    files = {kind: (f"{kind}.csv", _csv(table)) for kind, table in tables.items()}
+    return files, {"wtp": 20_000, "title": "Example: a new drug against usual care"}
+
+
+def _csv(table: dict[str, Any]) -> BinaryIO:
+    file = io.BytesIO()
+    header = ",".join(table)
+    np.savetxt(file, np.column_stack(list(table.values())), "%.8g", ",", header=header, comments="")
+    file.seek(0)
+    return file

@@ -18,18 +18,26 @@ from nestquad.voi.table._designs import (
     as_design,
     design_names,
 )
-from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
+from nestquad.voi.table._evppi import FLAG_WORDS, evpi, evppi, parameter_sets
 from nestquad.voi.table._evsi import evsi, study_sizes
-from nestquad.voi.table._files import read_csv, read_workbook
-from nestquad.voi.table._flags import FLAG_WORDS
+from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._population import DISCOUNT, amount, best_sizes, enbs, people, population
-from nestquad.voi.table._preview import Preview, preview
+from nestquad.voi.table._population import (
+    DISCOUNT,
+    amount,
+    best_sizes,
+    enbs,
+    people,
+    population,
+    require,
+)
+from nestquad.voi.table._second_opinion import has_trees
 from nestquad.voi.table._tables import Problem, pandas
 
 __all__ = [
     "DISCOUNT",
     "FLAG_WORDS",
+    "KINDS",
     "BinaryTrial",
     "Combined",
     "CountTrial",
@@ -50,6 +58,7 @@ __all__ = [
     "evppi",
     "evsi",
     "expected_loss",
+    "has_trees",
     "icers",
     "incremental",
     "input_table",
@@ -61,6 +70,7 @@ __all__ = [
     "psa_summary",
     "read_csv",
     "read_workbook",
+    "require",
     "study_sizes",
     "wtp_grid",
 ]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad._checks import choice
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
@@ -86,9 +85,8 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     True
     """
     known = as_outputs(outputs)
-    name = known.options[0] if reference is None else reference
-    choice("reference", name, known.options)
-    base = known.options.index(name)
+    base = known.reference(reference)
+    name = known.options[base]
     rows = []
     for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
         for d, option in enumerate(known.options):

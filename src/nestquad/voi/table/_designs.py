@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import is_number
+from nestquad._checks import is_number, number
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, unknown_name
 
@@ -66,16 +66,12 @@ class _Trial:
 
     def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
         """Statistics (rows, k) of one simulated data set for each row."""
-        arms = zip(
-            self.pars, self._arm_sizes(n), [rng, *rng.spawn(len(self.pars) - 1)], strict=True
-        )
+        arms = zip(self._arm_sizes(n), [rng, *rng.spawn(len(self.pars) - 1)], strict=True)
         return np.column_stack(
-            [self._arm(inputs, j, name, size, own) for j, (name, size, own) in enumerate(arms)]
+            [self._arm(inputs, j, size, own) for j, (size, own) in enumerate(arms)]
         )
 
-    def _arm(
-        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
-    ) -> Array:
+    def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         raise NotImplementedError
 
 
@@ -100,13 +96,11 @@ class BinaryTrial(_Trial):
 
     kind = "binary"
 
-    def _arm(
-        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
-    ) -> Array:
+    def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """Share of events: sufficient for the probability."""
         from scipy.stats import binom
 
-        p = _column(inputs, name, "probabilities between 0 and 1", 0.0, 1.0)
+        p = _column(inputs, self.pars[j], "probabilities between 0 and 1", 0.0, 1.0)
         # Quantiles, so that the same uniforms serve every size and curves over n are smooth.
         share: Array = binom.ppf(rng.uniform(size=len(p)), size, p) / size
         return share
@@ -153,11 +147,9 @@ class NormalTrial(_Trial):
             )
         self._set(sd=spreads)
 
-    def _arm(
-        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
-    ) -> Array:
+    def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """The mean; sufficient where the standard deviation is known."""
-        mean, sd = _column(inputs, name), self.sd[j]
+        mean, sd = _column(inputs, self.pars[j]), self.sd[j]
         spread = _column(inputs, sd, "standard deviations", 0.0) if isinstance(sd, str) else sd
         measured: Array = mean + spread * rng.standard_normal(len(mean)) / np.sqrt(size)
         return measured
@@ -194,17 +186,13 @@ class CountTrial(_Trial):
         ratio: Sequence[float] | None = None,
     ) -> None:
         super().__init__(pars, ratio=ratio)
-        if not _positive(time):
-            raise InputError("time", repr(time), "a positive number")
-        self._set(time=float(time))
+        self._set(time=number("time", time))
 
-    def _arm(
-        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
-    ) -> Array:
+    def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """Events in a unit of time: sufficient for the rate."""
         from scipy.stats import poisson
 
-        rate = _column(inputs, name, "rates that are not negative", 0.0)
+        rate = _column(inputs, self.pars[j], "rates that are not negative", 0.0)
         seen = size * self.time
         # A quantile needs a positive mean.
         mean = np.maximum(seen * rate, np.finfo(float).tiny)
@@ -252,19 +240,14 @@ class SurvivalTrial(_Trial):
         ratio: Sequence[float] | None = None,
     ) -> None:
         super().__init__(pars, ratio=ratio)
-        for name, value in (("follow_up", follow_up), ("shape", shape)):
-            if not _positive(value):
-                raise InputError(name, repr(value), "a positive number")
-        self._set(follow_up=float(follow_up), shape=float(shape))
+        self._set(follow_up=number("follow_up", follow_up), shape=number("shape", shape))
 
-    def _arm(
-        self, inputs: pd.DataFrame, j: int, name: str, size: int, rng: np.random.Generator
-    ) -> Array:
+    def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """Share of events and mean of t^shape: together sufficient for λ.
 
         t^shape is exponential with rate λ and censored at follow_up^shape.
         """
-        rate = _column(inputs, name, "rates that are not negative", 0.0)
+        rate = _column(inputs, self.pars[j], "rates that are not negative", 0.0)
         end = self.follow_up**self.shape
         events, time = np.zeros(len(rate)), np.zeros(len(rate))
         # Person by person, so that a larger study has the people of a smaller one.

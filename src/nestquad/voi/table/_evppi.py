@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
-import nestquad.voi.table._boost as _boost
 from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._flags import Flag, columns_to_use, group_flags
-from nestquad.voi.table._neighbors import rows_to_compare, unexplained
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
+from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
 from nestquad.voi.table._tables import label as as_label
 from nestquad.voi.table._tables import pandas
 
@@ -35,6 +33,40 @@ _AHEAD = -float(ndtri(_RARE))
 _MATTERS, _MISSED = 0.25, 2.0
 _DRAWS, _FEWER_DRAWS, _MANY_ROWS = 200, 100, 5_000
 _FEW_ROWS, _FEW_ROWS_EACH = 300, 100
+# Differences below this share of a standard error are noise of the fit.
+_NOISE = 0.25
+
+
+class Flag:
+    """The texts of flags."""
+
+    NOTHING = "not distinguishable from 0"
+    MISFIT = "misfit: the cross-fitted value is shown"
+    MISSED = "misfit, interactions: the value of a second fit is shown, at least this much"
+    UNSEEN = "misfit, neighbors: it may be worth much more"
+    FEW_ROWS = "too few rows"
+    ABOVE_EVPI = "above EVPI"
+    BELOW_MEMBER = "below its member {}"
+    CONSTANT = "constant column {}"
+    DUPLICATE = "column {} repeats {}"
+
+
+FLAG_WORDS = {
+    "not distinguishable from 0": "deciding by these parameters gained nothing in held-out draws "
+    "beyond what chance does; the value may well be zero.",
+    "misfit:": "held-out draws contradict the regression; shown is what deciding by it gained in "
+    "them, which is rather too low than too high.",
+    "interactions": "trees found what the splines have no columns for; shown is what deciding by "
+    "both gained in held-out draws, a lower bound, and the interval reaches up to EVPI.",
+    "neighbors": "draws with nearly the same values of these parameters agree beyond what was "
+    "fitted; the interval is widened by the most that this can be worth.",
+    "too few rows": "more draws are needed for a number to rely on.",
+    "above EVPI": "knowing part cannot be worth more than knowing all; the excess is noise.",
+    "below its member": "knowing more cannot be worth less; the difference is noise.",
+    "constant column": "a parameter that does not vary has no value of information.",
+    "repeats": "the column tells nothing that the other does not.",
+}
+"""Meaning of each flag, by the words that it contains."""
 
 
 @dataclass(frozen=True)
@@ -219,21 +251,19 @@ def value_of_knowing(
     if not usable:
         nothing = Answer(0.0, 0.0, 0.0, 0.0, (*flags, Flag.NOTHING))
         return [nothing] * len(outputs.wtps)
-    regression = regress(outputs.increments, known[usable].to_numpy(), rng)
+    y, x = outputs.increments, known[usable].to_numpy()
+    regression = regress(y, x, rng)
     drawn = _drawn(outputs, regression, rng)
     observed, fitted, held_out, means = map(
         outputs.combined,
-        (outputs.increments, regression.fitted, regression.held_out, regression.held_out_means),
+        (y, regression.fitted, regression.held_out, regression.held_out_means),
     )
     seconds: list[Array | None] = [None] * len(observed)
     unseen = np.zeros(len(observed))
     if check and outputs.n_rows >= _FEW_ROWS:
-        y, x = outputs.increments, known[usable].to_numpy()
-        rows = rows_to_compare(outputs.n_rows)
-        residuals = [one[rows] - other[rows] for one, other in zip(observed, fitted, strict=True)]
-        unseen = _unseen(np.array(residuals), x[rows], rng)
-        if len(usable) > 1 and _boost.is_available():
-            found = _boost.stacked(y, x, regression.fold, regression.held_out)
+        unseen = _unseen(np.array(observed) - np.array(fitted), x, rng)
+        if len(usable) > 1 and has_trees():
+            found = stacked(y, x, regression.fold, regression.held_out)
             seconds[:] = outputs.combined(found)
     return [
         _answer(
@@ -341,6 +371,64 @@ def _answer(
 
 def _mean_se(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def columns_to_use(known: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
+    """Informative columns, without constants and copies, and flags for the others.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 8.0], "c": [5.0, 5.0, 5.0]})
+    >>> columns_to_use(table)
+    (['a'], {'b': 'column b repeats a', 'c': 'constant column c'})
+    """
+    names = [str(name) for name in known.columns]
+    values = known.to_numpy(dtype=float)
+    centered = values - values.mean(axis=0)
+    spread = np.abs(centered).max(axis=0)
+    constant = spread <= 1e-12 * np.abs(values).max(axis=0)
+    # Scaled twice: squares of very large or very small numbers leave the range of floats.
+    units = centered / np.where(constant, 1.0, spread)
+    units /= np.where(constant, 1.0, np.linalg.norm(units, axis=0))
+    alike = np.abs(units.T @ units) > 1 - 1e-10
+    usable: list[int] = []
+    flags: dict[str, str] = {}
+    for j, name in enumerate(names):
+        twin = next((k for k in usable if alike[j, k]), None)
+        if constant[j]:
+            flags[name] = Flag.CONSTANT.format(name)
+        elif twin is not None:
+            flags[name] = Flag.DUPLICATE.format(name, names[twin])
+        else:
+            usable.append(j)
+    return [names[j] for j in usable], flags
+
+
+def group_flags(
+    sets: Mapping[str, tuple[str, ...]], found: Mapping[str, list[Answer]], ceiling: list[Answer]
+) -> dict[str, list[Answer]]:
+    """Answers with flags from comparisons with their members and with EVPI."""
+    flagged: dict[str, list[Answer]] = {}
+    for label, answers in found.items():
+        inside = [other for other in sets if set(sets[other]) < set(sets[label])]
+        flagged[label] = []
+        for w, answer in enumerate(answers):
+            flags = list(answer.flags)
+            best = max(inside, key=lambda name: found[name][w].value, default=None)
+            if best is not None:
+                member = found[best][w]
+                if member.value - answer.value > _NOISE * max(member.se, answer.se):
+                    flags.append(Flag.BELOW_MEMBER.format(best))
+            flags += flags_against(answer, ceiling[w])
+            flagged[label].append(replace(answer, flags=tuple(flags)))
+    return flagged
+
+
+def flags_against(answer: Answer, ceiling: Answer) -> list[str]:
+    """A flag where an answer exceeds EVPI."""
+    above = answer.value > ceiling.value + _NOISE * ceiling.se
+    return [Flag.ABOVE_EVPI] if above else []
 
 
 def kept_answers(

@@ -14,8 +14,13 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
 from nestquad.voi.table._designs import as_design, design_names
-from nestquad.voi.table._evppi import Answer, kept_answers, perfect, value_of_knowing
-from nestquad.voi.table._flags import flags_against
+from nestquad.voi.table._evppi import (
+    Answer,
+    flags_against,
+    kept_answers,
+    perfect,
+    value_of_knowing,
+)
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._tables import pandas
 

@@ -1,4 +1,4 @@
-"""Tables from files: text of any separator, and workbooks."""
+"""Tables from files, text of any separator and workbooks, and what was understood of them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from nestquad._checks import choice, shown
+from nestquad._files import check_size as check_file
+from nestquad._notebook import pairs
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._limits import check_size, check_table
 from nestquad.voi.table._numbers import AMBIGUOUS
-from nestquad.voi.table._tables import Cleaned, Problem, clean, label, pandas
+from nestquad.voi.table._outputs import Outputs
+from nestquad.voi.table._tables import (
+    Cleaned,
+    Problem,
+    aligned,
+    clean,
+    label,
+    matched_options,
+    pandas,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +63,7 @@ def read_csv(path: Source, kind: str) -> pd.DataFrame:
     kind
         ``"parameters"``, ``"costs"`` or ``"effects"``.
     """
-    return _or_raise(clean_csv(path, kind))
+    return _clean_csv(path, kind).usable()
 
 
 def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
@@ -61,19 +72,144 @@ def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
     Sheets are found by names that people use (parameters, PSA inputs, costs, effects, QALYs, in
     any case); a workbook of exactly three sheets without such names has them in that order.
     """
-    return {kind: _or_raise(found) for kind, found in clean_workbook(path).items()}
+    return {kind: found.usable() for kind, found in _clean_workbook(path).items()}
 
 
-def checksum(source: Source) -> tuple[str, str]:
-    """Name and SHA-256 of a file."""
-    name, data = _opened(source)
-    return label(name), hashlib.sha256(data).hexdigest()
+@dataclass(frozen=True)
+class Preview:
+    """Three tables as they were understood.
+
+    Attributes
+    ----------
+    parameters, costs, effects
+        Tables of floats; columns with bad cells have NaN there.
+    options
+        Names of the options, matched between costs and effects.
+    notes
+        What was recognized, left out or converted.
+    problems
+        What prevents an analysis, each with its table, and the column, row (from 1), line of the
+        file and text of the cell where it is one cell; ``str()`` of it says what to do.
+    files
+        From file names to SHA-256 checksums.
+    """
+
+    parameters: pd.DataFrame
+    costs: pd.DataFrame
+    effects: pd.DataFrame
+    options: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+
+    def outputs(self, wtp: Any) -> Outputs:
+        """Costs and effects at a willingness to pay; raises the first problem, if there is one."""
+        if self.problems:
+            raise self.problems[0].error
+        return Outputs(self.costs, self.effects, wtp)
+
+    def to_dict(self, rows: int = 5) -> dict[str, Any]:
+        """Plain objects for a page: the first rows and the range of every column, and the rest."""
+        tables = {}
+        for kind in KINDS:
+            table = getattr(self, kind)
+            first = table.head(rows)
+            ends = table.agg(["min", "mean", "max"]) if table.size else table
+            tables[kind] = {
+                "rows": len(table),
+                "columns": list(map(str, table.columns)),
+                "first": first.astype(object).where(np.isfinite(first), None).values.tolist(),
+                "ranges": ends.astype(object).where(np.isfinite(ends), None).T.values.tolist(),
+            }
+        cell = ("table", "column", "row", "line", "cell")
+        return {
+            "tables": tables,
+            "options": list(self.options),
+            "notes": list(self.notes),
+            "problems": [
+                {**{name: getattr(p, name) for name in cell}, "message": str(p)}
+                for p in self.problems
+            ],
+            "files": dict(self.files),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {text}" for name, text in self._understood().items() if text]
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join([*lines, *(f"problem: {p}" for p in self.problems)])
+
+    def _repr_html_(self) -> str:
+        said = {"notes": "; ".join(self.notes), "problems": " ".join(map(str, self.problems))}
+        return pairs("Tables", {**self._understood(), **said})
+
+    def _understood(self) -> dict[str, str]:
+        tables = {kind: getattr(self, kind) for kind in KINDS}
+        found = {
+            kind: f"{len(table):,} draws of {', '.join(map(str, table.columns)) or 'nothing'}"
+            for kind, table in tables.items()
+        }
+        return {**found, "options": ", ".join(self.options)}
 
 
-def _or_raise(found: Cleaned) -> pd.DataFrame:
-    if found.problems:
-        raise found.problems[0].error
-    return found.frame
+def preview(parameters: Any, costs: Any = None, effects: Any = None) -> Preview:
+    """Read three tables and say what was understood; bad cells are listed, not raised.
+
+    Parameters
+    ----------
+    parameters, costs, effects
+        Files (a path, or a name and bytes), data frames or matrices. A workbook with three sheets
+        goes alone, as `parameters`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> counted = {"Iteration": range(1, 21), "A": [1.0] * 20, "B": [2.0] * 20}
+    >>> effects = pd.DataFrame({"B": ["1"] * 19 + ["#N/A"], "A": [3.0] * 20})
+    >>> seen = preview({"p": [1.0] * 20}, pd.DataFrame(counted), effects)
+    >>> seen.options, seen.notes[0]
+    (('A', 'B'), "costs: the column 'Iteration' counts the rows and is left out")
+    >>> [(p.column, p.row, p.cell) for p in seen.problems]
+    [('B', 20, '#N/A')]
+    """
+    given: dict[str, Any] = dict(zip(KINDS, (parameters, costs, effects), strict=True))
+    files: list[tuple[str, str]] = []
+    for kind, source in given.items():
+        if isinstance(source, str | Path) or (isinstance(source, tuple) and len(source) == 2):
+            given[kind] = name, data = _opened(source)
+            files.append((label(name), hashlib.sha256(data).hexdigest()))
+    if costs is None and effects is None:
+        found = _clean_workbook(given["parameters"])
+    else:
+        found = {kind: _clean(kind, source) for kind, source in given.items()}
+    frames = {kind: found[kind].frame for kind in KINDS}
+    notes = [f"{kind}: {note}" for kind in KINDS for note in found[kind].notes]
+    problems = [problem for kind in KINDS for problem in found[kind].problems]
+    options: tuple[str, ...] = ()
+    readable = {kind: frames[kind] for kind in KINDS if frames[kind].size}
+    try:
+        if len(readable) == len(KINDS):  # names of rows may stand in the one that is missing
+            moved, rows_moved, _ = aligned(readable)
+            frames |= moved
+            notes += rows_moved
+        if "costs" in readable and "effects" in readable:
+            _, names, note = matched_options(frames["costs"], frames["effects"])
+            options = tuple(names)
+            notes += [note] if note else []
+            if not problems:
+                _ = Outputs(frames["costs"], frames["effects"], 1.0)
+    except InputError as error:
+        problems.append(Problem(error.argument, error))
+    return Preview(
+        **frames, options=options, notes=tuple(notes), problems=tuple(problems), files=tuple(files)
+    )
+
+
+def _clean(kind: str, source: Any) -> Cleaned:
+    if source is None:
+        advice = "Parameters, costs and effects are needed."
+        return Cleaned.refused(kind, InputError(kind, "nothing", "a table", advice))
+    is_file = isinstance(source, tuple) and len(source) == 2
+    return _clean_csv(source, kind) if is_file else clean(kind, source, kind)
 
 
 def _opened(source: Source) -> tuple[str, bytes]:
@@ -82,17 +218,12 @@ def _opened(source: Source) -> tuple[str, bytes]:
     if not isinstance(source, str | Path):
         raise InputError("file", shown(source), "a path, or a name and bytes")
     path = Path(source)
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        there = False
-    if not there:
-        raise InputError("file", f"{str(source)!r}, which is not a file", "a path to a table")
+    check_file(path, "file")
     check_size(path.name, path.stat().st_size)
     return path.name, path.read_bytes()
 
 
-def clean_csv(source: Source, kind: str) -> Cleaned:
+def _clean_csv(source: Source, kind: str) -> Cleaned:
     """`read_csv` with all bad cells instead of an error for the first."""
     choice("kind", kind, KINDS)
     file, data = _opened(source)
@@ -102,11 +233,10 @@ def clean_csv(source: Source, kind: str) -> Cleaned:
         header, frame, decimal, line = _parsed(name, data)
         found = _cleaned(name, kind, header, frame, decimal, line)
     except InputError as error:
-        return Cleaned(pandas().DataFrame(), problems=(Problem(name, error),))
+        return Cleaned.refused(name, error)
     if decimal == "," and found.frame.size:
         notes = ("the file has decimal commas: 1,5 is 1.5", *found.notes)
         found.frame.attrs["notes"] = notes
-        found = replace(found, notes=notes)
     return found
 
 
@@ -189,7 +319,7 @@ def _shows_mark(
     return False
 
 
-def clean_workbook(source: Source) -> dict[str, Cleaned]:
+def _clean_workbook(source: Source) -> dict[str, Cleaned]:
     """`read_workbook` with all bad cells instead of an error for the first."""
     pd = pandas()
     optional_module("openpyxl", "Reading a workbook", "voi")
@@ -212,14 +342,12 @@ def clean_workbook(source: Source) -> dict[str, Cleaned]:
     for kind, sheet in _found_sheets(list(sheets)).items():
         frame = sheets[sheet]
         name = f"sheet {sheet!r}"
-        if len(frame) < 1:
-            empty = InputError(name, "no rows", "a header and one row for each draw")
-            tables[kind] = Cleaned(frame, problems=(Problem(name, empty),))
-            continue
         try:
+            if frame.empty:
+                raise InputError(name, "no rows", "a header and one row for each draw")
             tables[kind] = _cleaned(name, kind, frame.iloc[0].tolist(), frame.iloc[1:])
         except InputError as problem:
-            tables[kind] = Cleaned(pd.DataFrame(), problems=(Problem(name, problem),))
+            tables[kind] = Cleaned.refused(name, problem)
     return tables
 
 
@@ -285,7 +413,7 @@ def _cleaned(
     kept = [j for j in range(width) if labels[j] or not frame[j].isna().all()]
     frame = frame[kept]
     frame.columns = [labels[j] for j in kept]
-    found = clean(name, frame, kind=kind, first_line=line, decimal=decimal)
+    found = clean(name, frame, kind, first_line=line, decimal=decimal)
     if "" in found.frame.columns or (
         any(p.column == "" and p.row is not None for p in found.problems)
     ):

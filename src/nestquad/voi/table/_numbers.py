@@ -21,8 +21,7 @@ _NUMBER = re.compile(
 )
 # One mark and three digits: thousands or thousandths. A leading 0 tells that it is a decimal mark.
 AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
-# An amount that a person typed with separators of thousands, English or continental.
-THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|[1-9]\d{0,2}(\.\d{3})+")
+_THOUSANDS = re.compile(rf"\d{{1,3}}([,{_GROUPING}]\d{{3}})+(\.\d+)?|[1-9]\d{{0,2}}(\.\d{{3}})+")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     array([-33610.,   2000.])
     """
     found = [_matched(cell) for cell in cells]
-    values = np.array([_plain(cell) for cell in cells])
+    values = np.array([float(cell) if is_float(cell) else np.nan for cell in cells])
     known = [one for one in found if one is not None]
     if not known:
         return Numbers(values)
@@ -82,6 +81,29 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     return Numbers(values, "; ".join(notes))
 
 
+def ungrouped(text: str) -> str:
+    """What a number that a person typed may mean by its separators of thousands; "" without any.
+
+    Examples
+    --------
+    >>> ungrouped("20,000"), ungrouped("20.000"), ungrouped("1 200.5"), ungrouped("0.125")
+    ('20000', '20000', '1200.5', '')
+    """
+    found = _THOUSANDS.fullmatch(text)
+    if found is None:
+        return ""
+    return re.sub(r"[^\d.]" if found[1] else r"\D", "", text)
+
+
+def is_float(text: str) -> bool:
+    """Whether a text is a number as Python reads it, which takes 1_000."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def read_sizes(text: str) -> list[int]:
     """Sizes that a person typed, with blanks or commas; 1,600 is refused, as it may be 1600.
 
@@ -99,13 +121,13 @@ blanks between them. Did you mean 1200?
     for token in text.split():
         parts = [part for part in token.split(",") if part]
         meant = re.sub(r"\D", "", token)
-        if any(THOUSANDS.fullmatch(part) for part in parts):  # 1.200
+        if any(map(ungrouped, parts)):  # 1.200
             raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
         if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
             raise InputError("sizes", repr(token), expected, "As 50 100 200.")
         values = [int(part) for part in parts]
         falls = any(a >= b for a, b in pairwise(values))
-        if THOUSANDS.fullmatch(token) and (len(parts[0]) == 1 or falls):
+        if ungrouped(token) and (len(parts[0]) == 1 or falls):
             raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
         found += values
     if not found:
@@ -167,10 +189,3 @@ def _marks(bodies: Sequence[str], decimal: str, *, english: bool) -> tuple[str, 
         if ungrouped or len(decimals) > 1 or not all(map(grouped.fullmatch, whole)):
             return None
     return point, groups
-
-
-def _plain(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return np.nan

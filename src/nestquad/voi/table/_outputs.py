@@ -1,4 +1,4 @@
-"""Outputs of a probabilistic analysis: net benefits, means, acceptability curves."""
+"""Outputs of a probabilistic analysis: costs and effects, or net benefits, of each option."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad._checks import listed, numbers, shown
+from nestquad._checks import choice, listed, numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import LARGEST, aligned, label, matched_options, number_table
+from nestquad.voi.table._tables import LARGEST, aligned, check_rows, clean, label, matched_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ class Outputs:
                 "either net_benefit, or costs, effects and wtp",
             )
         tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
-        frames = {n: number_table(n, getattr(self, n), kind=n) for n in tables}
+        frames = {n: clean(n, getattr(self, n), n).usable() for n in tables}
         notes = [f"{n}: {note}" for n, frame in frames.items() for note in frame.attrs["notes"]]
         frames, moved, rows = aligned(frames)
         notes += moved
@@ -133,6 +133,13 @@ class Outputs:
     def wtps(self) -> list[float]:
         """The values of willingness to pay; NaN where net benefits were given."""
         return [np.nan] if self.wtp is None else [float(k) for k in self.wtp]
+
+    def reference(self, name: str | None) -> int:
+        """Index of the option that others are compared with; None is the first."""
+        if name is None:
+            return 0
+        choice("reference", name, self.options)
+        return self.options.index(name)
 
     def at(self, wtp: float | Sequence[float] | Array) -> Outputs:
         """The same costs and effects at other values of willingness to pay."""
@@ -215,14 +222,8 @@ def _wtp(wtp: ArrayLike) -> Array:
 
 def input_table(outputs: Outputs, inputs: Any) -> pd.DataFrame:
     """The table of parameters, row by row the draws behind the outputs."""
-    frame = number_table("inputs", inputs)
-    if len(frame) != outputs.n_rows:
-        raise InputError(
-            "outputs and inputs",
-            f"{outputs.n_rows:,} rows of outputs, {len(frame):,} rows of inputs",
-            "the same number of rows in each: row i of every table is the same draw",
-            "Was a header line or the last draw lost, or are the tables from different runs?",
-        )
+    frame = clean("inputs", inputs, "parameters").usable()
+    check_rows({"outputs": outputs.n_rows, "inputs": len(frame)})
     moved, notes, _ = aligned({"inputs": frame}, outputs.rows)
     found = moved["inputs"]
     found.attrs = {**frame.attrs, "notes": (*frame.attrs["notes"], *notes)}

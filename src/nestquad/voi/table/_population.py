@@ -100,7 +100,7 @@ def population(
     if not isinstance(values, pandas().DataFrame):
         return numbers("values", values, "a table of values, a number or an array") * count
     name = next((name for name in ("evsi", "evppi", "evpi") if name in values), "evpi")
-    _require(values, (name, "lower", "upper", "wtp"), "voi.evpi, voi.evppi or voi.evsi")
+    require("values", values, (name, "lower", "upper", "wtp"), "voi.evpi, voi.evppi or voi.evsi")
     table = values.copy()
     for column, source in (("", name), ("_lower", "lower"), ("_upper", "upper")):
         table[f"population{column}"] = table[source] * count
@@ -150,7 +150,12 @@ def enbs(
     >>> costs.enbs.tolist(), costs.optimal.tolist()
     ([800.0, -500.0], [True, False])
     """
-    _require(values, ("design", "n", "participants", "wtp", "evsi", "lower", "upper"), "voi.evsi")
+    require(
+        "values",
+        values,
+        ("design", "n", "participants", "wtp", "evsi", "lower", "upper"),
+        "voi.evsi",
+    )
     for name, value in (("fixed_cost", fixed_cost), ("cost_per_participant", cost_per_participant)):
         amount(name, value, "an amount that is not negative")
     table = values.copy()
@@ -195,7 +200,7 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     >>> found[["n", "near_from", "near_to"]].values.tolist()
     [[50, 50, 100]]
     """
-    _require(values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
+    require("values", values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
     rows = []
     for (design, k), part in values.groupby(["design", "wtp"], dropna=False, sort=False):
         best = part.loc[part["enbs"].idxmax()]
@@ -226,11 +231,11 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     return pandas().DataFrame(rows)
 
 
-def _require(values: Any, columns: Sequence[str], maker: str) -> None:
+def require(argument: str, values: Any, columns: Sequence[str], maker: str) -> None:
     """Refuse what is no table with these columns."""
     what = f"a {type(values).__name__}"
     if isinstance(values, pandas().DataFrame):
         if set(columns) <= set(values.columns):
             return
         what = f"a table with the columns {', '.join(map(str, values.columns))}"
-    raise InputError("values", what, f"the table that {maker} returned")
+    raise InputError(argument, what, f"the table that {maker} returned")

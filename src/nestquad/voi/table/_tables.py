@@ -16,7 +16,7 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._numbers import read_numbers
+from nestquad.voi.table._numbers import is_float, read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 20
 # Squares of net benefits and their sums are floats.
 LARGEST = 1e100
-_PREFIXES = {"parameters": "parameter "}
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 # 3.6m and £20k: letters for thousands and millions.
 _ABBREVIATED = re.compile(
@@ -48,18 +47,12 @@ _SUMMARY_WORDS = re.compile(
 _MOST_SUMMARIES = 10
 # A column of nothing but bad cells needs no more examples.
 _MOST_PROBLEMS = 100
-_KIND_WORDS = {
-    "costs": r"(total[ _.]*)?(costs?|c)",
-    "effects": r"(total[ _.]*)?(effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)|e|u|q)",
-}
-# Whole words in the names of columns that hold costs, or effects.
+# Words in the names of columns that hold costs, or effects; letters beside the names of options.
 _WORDS = {
-    "costs": {"cost", "costs"},
-    "effects": {
-        "effect", "effects", "eff", "effs", "qaly", "qalys", "ly", "lys", "daly", "dalys",
-        "outcome", "outcomes", "utility", "utilities",
-    },
-}  # fmt: skip
+    "costs": r"costs?",
+    "effects": r"effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)",
+}
+_LETTERS = {"costs": "c", "effects": "[euq]"}
 
 
 def pandas() -> Any:
@@ -84,44 +77,43 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A table of floats, what was understood to get it, and what prevents its use."""
+    """A table of floats, and what prevents its use.
+
+    Its ``attrs`` have notes on what was understood to get it, and columns by category.
+    """
 
     frame: pd.DataFrame
-    notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
+    @classmethod
+    def refused(cls, table: str, error: InputError) -> Cleaned:
+        """No table, and why."""
+        return cls(pandas().DataFrame(), (Problem(table, error),))
 
-def number_table(
-    argument: str, table: Any, *, kind: str = "parameters", first_line: int | None = None
-) -> pd.DataFrame:
-    """A table of floats with distinct text names, from a DataFrame or a matrix.
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self.frame.attrs.get("notes", ()))
 
-    `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
-    names get a word and a number. Errors name the `argument` and, for a table from a file, the
-    line: `first_line` is that of the first row. Notes and categories are in ``attrs``.
-    """
-    found = clean(argument, table, kind=kind, first_line=first_line)
-    if found.problems:
-        raise found.problems[0].error
-    return found.frame
+    def usable(self) -> pd.DataFrame:
+        """The table; raises the first problem, if there is one."""
+        if self.problems:
+            raise self.problems[0].error
+        return self.frame
 
 
 def clean(
-    argument: str,
-    table: Any,
-    *,
-    kind: str = "parameters",
-    first_line: int | None = None,
-    decimal: str = "",
+    argument: str, table: Any, kind: str, *, first_line: int | None = None, decimal: str = ""
 ) -> Cleaned:
-    """`number_table` with all bad cells instead of an error for the first.
+    """A table of floats with distinct text names, from a DataFrame or a matrix, and all bad cells.
 
-    `decimal` is the decimal mark of the file, where one is known.
+    `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
+    names get a word and a number. Errors name the `argument` and, for a table from a file, the
+    line: `first_line` is that of the first row, `decimal` its decimal mark, where one is known.
     """
     try:
-        frame = _as_frame(argument, table, _PREFIXES.get(kind, "option "))
+        frame = _as_frame(argument, table, "parameter " if kind == "parameters" else "option ")
         if "notes" in frame.attrs:  # it came from here
-            return Cleaned(frame, frame.attrs["notes"])
+            return Cleaned(frame)
         unnamed = bool(frame.attrs.get("unnamed"))
         _check_names(argument, frame)
         notes: list[str] = []
@@ -138,7 +130,7 @@ def clean(
         frame = _without_row_names(argument, frame, kind, notes)
         _check_names(argument, frame)
     except InputError as error:
-        return Cleaned(pandas().DataFrame(), problems=(Problem(argument, error),))
+        return Cleaned.refused(argument, error)
     numbers: dict[str, Array] = {}
     problems: list[Problem] = []
     categories: dict[str, tuple[str, ...]] = {}
@@ -170,7 +162,7 @@ def clean(
         "unnamed": unnamed,
         "guessed": frame.attrs.get("guessed", ()),
     }
-    return Cleaned(cleaned, tuple(notes), tuple(problems))
+    return Cleaned(cleaned, tuple(problems))
 
 
 def aligned(
@@ -182,14 +174,7 @@ def aligned(
     column such as Iteration. A table without names has its draws in the order of the others, which
     is refused as unclear where these are numbers in disorder. `to` are names of rows to follow.
     """
-    counts = {name: len(table) for name, table in tables.items()}
-    if len(set(counts.values())) > 1:
-        raise InputError(
-            " and ".join(counts),
-            ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
-            "the same number of rows in each: row i of every table is the same draw",
-            "Was a header line or the last draw lost, or are the tables from different runs?",
-        )
+    check_rows({name: len(table) for name, table in tables.items()})
     found = {name: _row_names(table) for name, table in tables.items()}
     names = {name: labels for name, labels in found.items() if labels is not None}
     first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
@@ -241,6 +226,17 @@ def aligned(
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
     return moved, notes, target
+
+
+def check_rows(counts: Mapping[str, int]) -> None:
+    """Refuse tables of different lengths."""
+    if len(set(counts.values())) > 1:
+        raise InputError(
+            " and ".join(counts),
+            ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
+            "the same number of rows in each: row i of every table is the same draw",
+            "Was a header line or the last draw lost, or are the tables from different runs?",
+        )
 
 
 def _row_names(frame: pd.DataFrame) -> Any:
@@ -319,7 +315,7 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 
 def _plain(names: Sequence[str], kind: str) -> list[str]:
     """Names without punctuation and the word for costs or effects before or after them."""
-    word = _KIND_WORDS[kind]
+    word = rf"(total[ _.]*)?({_WORDS[kind]}|{_LETTERS[kind]})"
     found = []
     for name in names:
         text = re.sub(r"[\s_.\-()]+", " ", name).strip()
@@ -330,7 +326,7 @@ def _plain(names: Sequence[str], kind: str) -> list[str]:
 
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
-    if kind not in _KIND_WORDS:
+    if kind not in _WORDS:
         return frame
     others = [c for c in frame.columns if _holds(c) not in (kind, "")]
     if not others or sum(_holds(c) == kind for c in frame.columns) < 2:
@@ -348,7 +344,7 @@ def _holds(name: str) -> str:
     ['costs', 'effects', '', '', '']
     """
     words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
-    found = [kind for kind, known in _WORDS.items() if words & known]
+    found = [k for k, word in _WORDS.items() if any(re.fullmatch(word, one) for one in words)]
     return found[0] if len(found) == 1 else ""
 
 
@@ -375,16 +371,16 @@ def _without_row_names(
     """Columns that name the rows become the index; what merely may be one is refused."""
     found: list[tuple[bool, Any]] = []
     guessed: list[str] = []
+    floats = {name: _as_floats(frame[name])[0] for name in frame.columns}
     # Draws are no permutation of 1 … n: it numbers them, whatever its name. Parameters that are all
     # or several of them such may be ranks.
-    numbering = [name for name in frame.columns if _permutes(_as_floats(frame[name])[0])]
+    numbering = [name for name, values in floats.items() if _permutes(values)]
     if kind not in _WORDS and (len(numbering) > 1 or frame.shape[1] == 1):
         numbering = []
-    for name in list(frame.columns):
+    for name, values in floats.items():
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
-        values = _as_floats(column)[0]
         values = np.where(np.isinf(values), np.nan, values)
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
@@ -425,7 +421,7 @@ def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None)
             continue
         for row in range(max(len(column) - _MOST_SUMMARIES, 1), len(column)):
             word = str(column.iloc[row]).strip()
-            if _SUMMARY_WORDS.fullmatch(word) and _is_number(str(column.iloc[0])):
+            if _SUMMARY_WORDS.fullmatch(word) and is_float(str(column.iloc[0])):
                 line = "" if first_line is None else f" (line {row + first_line:,} of the file)"
                 raise InputError(
                     argument,
@@ -503,7 +499,7 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
     named = named and not any(map(_ABBREVIATED.fullmatch, levels))
     missing = {"na", "n/a", "nan", "null", "none", "inf", "-inf"} & {x.casefold() for x in levels}
-    return levels if named and not missing and not any(map(_is_number, levels)) else ()
+    return levels if named and not missing and not any(map(is_float, levels)) else ()
 
 
 def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
@@ -553,7 +549,7 @@ def _check_names(argument: str, frame: pd.DataFrame) -> None:
             "a different name for each column",
             "Rename one of them in the header.",
         )
-    numeric = [name for name in names if _is_number(name)]
+    numeric = [name for name in names if is_float(name)]
     if names and len(numeric) == len(names) and not _enumerated(names):
         raise InputError(
             argument,
@@ -626,7 +622,7 @@ def _bad_cell(
         )
     elif text.lower().lstrip("+-") in ("inf", "infinity"):
         what, advice = "an infinite number", "Find out why the model divides by zero there."
-    elif _is_number(text) and abs(float(text)) >= LARGEST:
+    elif is_float(text) and abs(float(text)) >= LARGEST:
         what, advice = f"{text}, too large a number", "Use another unit."
     else:
         what, advice = (
@@ -642,11 +638,3 @@ def _bad_cell(
 def label(name: object) -> str:
     """A name in one line: control characters can be in no workbook and no document."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(name)).strip()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from nestquad import voi
-from nestquad.voi.table import _boost
-from nestquad.voi.table._neighbors import unexplained
+from nestquad.voi.table import _evppi
+from nestquad.voi.table._second_opinion import has_trees, unexplained
 
-needs_trees = pytest.mark.skipif(not _boost.is_available(), reason="scikit-learn is not here")
+needs_trees = pytest.mark.skipif(not has_trees(), reason="scikit-learn is not here")
 
 
 def table(seed, n=3000, size=0.8):
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_bits():
 
 
 def test_without_scikit_learn(monkeypatch):
-    monkeypatch.setattr(_boost, "is_available", lambda: False)
+    monkeypatch.setattr(_evppi, "has_trees", lambda: False)
     row = voi.evppi(*table(0), ["a", "b", "c"]).iloc[0]
     assert "interactions" not in row["flags"]
 
@@ -71,7 +71,7 @@ def test_z_is_standard_normal_where_nothing_is_missing():
 
 
 def test_neighbors_see_a_product_that_trees_do_not(monkeypatch):
-    monkeypatch.setattr(_boost, "is_available", lambda: False)
+    monkeypatch.setattr(_evppi, "has_trees", lambda: False)
     rng = np.random.default_rng(0)
     x = pd.DataFrame(rng.standard_normal((1000, 4)), columns=list("abcd"))
     gain = x.prod(axis=1) + rng.standard_normal(1000)
