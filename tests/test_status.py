@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import gamma
 
 import nestquad as nq
 
@@ -37,10 +39,38 @@ def test_nothing_seen_is_no_answer(method, goal):
     est = nq.estimate(problem, method=method, rng=0, **goal)
     assert est.status == "unreliable"
     assert est.half_width == np.inf
-    assert len(notes(est, "g has the same value at all points")) == 1
+    assert len(notes(est, "g or f(J) has the same value at all points")) == 1
     assert notes(est, "more evaluations or another proposal")
     assert not notes(est, "wider than f(J) varies")
     assert "says little" in est.status_text
+
+
+def peak(width, center):
+    def g(x, theta):
+        away = ((theta - center) ** 2).sum(axis=-1)
+        return np.exp(-away / (2.0 * width**2)) * (1.0 + 0.3 * x[..., 0])
+
+    return g
+
+
+@pytest.mark.parametrize("method", ["auto", "joint", "nmc", "nqmc", "nkq"])
+@pytest.mark.parametrize(("width", "dim"), [(0.02, 5), (0.05, 5), (0.05, 3)])
+def test_the_tail_of_a_narrow_peak_says_nothing_of_its_height(method, width, dim):
+    """J never reaches the kink of f at 0.1 where the points are, and E f(J) > 0."""
+    center = np.linspace(0.3, 0.7, dim)
+    problem = nq.NestedExpectation(
+        nq.Uniform(dim=dim), nq.Normal(), peak(width, center), lambda j: np.maximum(j - 0.1, 0.0)
+    )
+    radius = width * np.sqrt(2.0 * np.log(10.0))
+    shell = 2.0 * np.pi ** (dim / 2) / gamma(dim / 2)
+    exact, _ = quad(
+        lambda r: shell * r ** (dim - 1) * (np.exp(-(r**2) / (2.0 * width**2)) - 0.1), 0.0, radius
+    )
+    est = nq.estimate(problem, method=method, budget=1000, rng=1)
+    assert abs(est.value - exact) <= est.half_width
+    if est.half_width == np.inf:
+        assert est.status == "unreliable"
+        assert notes(est, "g or f(J) has the same value at all points")
 
 
 def test_the_limit_of_a_sequence_is_no_failure():

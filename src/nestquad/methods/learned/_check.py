@@ -15,7 +15,7 @@ from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeErr
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set
-from nestquad.methods.nested import floor_directions, unseen_value_errors
+from nestquad.methods.nested import floor_directions, unknown_sizes, unseen_value_errors
 from nestquad.points import IID, Given, PeriodicLattice, Stream, density, periodic
 from nestquad.result import NORMAL_95
 
@@ -333,13 +333,18 @@ def unseen_errors(
     model: ModelOfJ, check: Check | None, average: DenseAverage, answers: Array
 ) -> Array:
     """Directions (k, m) of the error from values of g that no point has shown."""
-    rest = [model.unexplained()]
+    base, f = model.sketch, average.f(model.sketch.j)
+    rest, known = [model.unexplained()], [base.j]
     if check is not None:
+        known += [one.values.reshape(-1, base.j.shape[1]) for one in (check, *check.witnesses)]
         rest.append((check.residuals(model), check.weights))
         rest += [(one.residuals(model), one.weights) for one in check.witnesses]
+    j = base.j[:, 0] if average.scalar else base.j
+    unknown = unknown_sizes(average.problem, np.concatenate(known), j, f)
+    if unknown.any():
+        return floor_directions(average.problem, answers, unknown)
     values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
     shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
-    base, f = model.sketch, average.f(model.sketch.j)
     # Rare events stand out. Small residuals are errors of interpolation, however uneven.
     limit = _STANDS_OUT * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
     values = [
@@ -352,7 +357,7 @@ def unseen_errors(
     errors = unseen_value_errors(
         average.problem,
         np.concatenate(values),
-        base.j[:, 0] if average.scalar else base.j,
+        j,
         f,
         weights,
         value_weights=np.concatenate(shares) / sum(map(len, values)),

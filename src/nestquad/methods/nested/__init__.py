@@ -6,6 +6,7 @@ from nestquad.methods.nested._events import (
     few_event_errors,
     floor_directions,
     rare_event_errors,
+    unknown_sizes,
     unseen_value_errors,
 )
 from nestquad.methods.nested._inner import (
@@ -50,6 +51,7 @@ __all__ = [
     "mean_outer",
     "noise_changes",
     "rare_event_errors",
+    "unknown_sizes",
     "unseen_value_errors",
     "weighted_sum",
 ]

@@ -13,9 +13,12 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
 
 NO_VARIATION = (
-    "g has the same value at all points: either the problem is degenerate, or what matters is a "
-    "rare event that no point has shown; more evaluations or another proposal would tell"
+    "g or f(J) has the same value at all points: either the problem is degenerate, or what matters "
+    "is a rare event that no point has shown; more evaluations or another proposal would tell"
 )
+# Values that carry a variance: with this many or fewer, its upper confidence limit is infinite,
+# since the relative standard error of an estimated variance is one over the root of their number.
+_FEW = 4.0
 
 
 def effective_number(deviations: Array) -> Array:
@@ -68,9 +71,7 @@ def unseen_value_errors(
     *Few events.* The mean of an output is uncertain by `few_event_errors`, for all θ at once. The
     error is the change of the average by J moved up or down by as much.
 
-    *No event.* If g is constant, the size of an unseen event is unknown: the error is infinite,
-    unless f is constant too. An output that is constant beside others that are not is taken to be
-    so by definition, as the net benefit of a reference option is.
+    *No event.* `unknown_sizes`.
 
     Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
     of sum one if not all count the same; j (T[, p]); f_values and weights (T, q).
@@ -78,8 +79,9 @@ def unseen_value_errors(
     rows = values.reshape(len(values), -1)
     if _constant(rows):  # of a part of all points, perhaps: J has seen them all
         rows, value_weights = j.reshape(len(j), -1), None
-    if _constant(rows):
-        return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
+    unknown = unknown_sizes(problem, rows, j, f_values)
+    if unknown.any():
+        return unknown
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
     shifts = few_event_errors(rows, shares[:, None])
     errors = np.zeros(f_values.shape[1])
@@ -92,15 +94,34 @@ def unseen_value_errors(
     return np.asarray(np.sqrt(errors))
 
 
+def unknown_sizes(problem: NestedExpectation, values: Array, j: Array, f_values: Array) -> Array:
+    """Infinite (q,) where nothing is known about the size of events that no point has shown.
+
+    That is so if g is constant, and if f(J) is constant while few of the values (n, p) of g, or of
+    J, carry their variance, which is then unknown: they may be the tail of a narrow peak. It is
+    zero where f is constant whatever J is. An output that is constant beside others that are not is
+    taken to be so by definition, as the net benefit of a reference option is.
+    """
+    heavy = [
+        (effective_number(rows - np.median(rows, axis=0)) <= _FEW).all()
+        for rows in (values, j.reshape(len(j), -1))
+    ]
+    if not _constant(values) and not (_constant(f_values) and any(heavy)):
+        return np.zeros(f_values.shape[1])
+    return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
+
+
 def _constant(values: Array) -> bool:
     """Whether all values (n, p) of each output are equal, but for rounding."""
     return bool((np.ptp(values, axis=0) <= 1e-13 * np.abs(values).max(axis=0)).all())
 
 
 def _can_change(problem: NestedExpectation, j: Array, f_values: Array) -> Array:
-    """Whether f differs (q,) at any J that is a power of two away."""
+    """Whether f differs (q,) at any J that is a power of four away."""
     mean = j.mean(axis=0)
-    sizes = 2.0 ** np.arange(-20.0, 21.0) * max(1.0, float(np.abs(mean).max()))
+    # Up to what f may still be sensitive to if values of g are tiny beside it.
+    start = float(np.clip(np.log2(max(1.0, float(np.abs(mean).max()))), 0.0, 900.0))
+    sizes = 2.0 ** np.arange(start - 20.0, 1000.0, 2.0)
     steps = np.concatenate([sizes, -sizes]).reshape(-1, *[1] * mean.ndim)
     found = _shifted(problem, np.broadcast_to(mean, (len(steps), *mean.shape)), steps)
     scale = np.abs(f_values).max(axis=0)
