@@ -336,7 +336,8 @@ def unseen_errors(
     base, f = model.sketch, average.f(model.sketch.j)
     rest, known = [model.unexplained()], [base.j]
     if check is not None:
-        known += [one.values.reshape(-1, base.j.shape[1]) for one in (check, *check.witnesses)]
+        values = [check.values, *(one.values for one in check.witnesses)]
+        known += [one.reshape(-1, base.j.shape[1]) for one in values]
         rest.append((check.residuals(model), check.weights))
         rest += [(one.residuals(model), one.weights) for one in check.witnesses]
     j = base.j[:, 0] if average.scalar else base.j
