@@ -320,7 +320,8 @@ _LATE = 1.2
 _HOPELESS = 10_000
 _WIDE = (
     "the 95 % interval is wider than f(J) varies over theta: more evaluations would help, or a "
-    "proposal or another parametrization under which g varies less"
+    "proposal or another parametrization under which g varies less; nestquad.risk places its own "
+    "evaluations for quantiles and exceedances, nestquad.design for likelihoods"
 )
 
 

@@ -23,7 +23,10 @@ def characteristics(problem: NestedExpectation, estimate: Estimate) -> list[str]
     positive = bool(sample.j.min() > 0) and not takes(problem, -sample.j)
     order = order_of_smoothness(problem, sample.j, logarithmic=positive)
     if order == 0:
-        notes.append("f is discontinuous where J can be: quadrature of f(J) would be slow")
+        notes.append(
+            "f is discontinuous where J can be: quadrature of f(J) would be slow; for P(J > c), "
+            "nestquad.risk places evaluations near c"
+        )
     elif order == 1:
         notes.append("f has kinks where J can be: quadrature of f(J) would be slow")
     if positive:
