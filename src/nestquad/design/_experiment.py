@@ -17,7 +17,7 @@ from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
 _LIGHTEST = 1e-16  # weight of samples relative to the largest: rounding
-_LEVELS = 11  # of the tree of samples: 2,048 leaves
+_LEVELS = 12  # of the tree of samples: 4,096 leaves
 _FARTHEST = 1e100  # samples whose squares, and products with others, are numbers
 
 

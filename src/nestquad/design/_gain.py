@@ -293,8 +293,9 @@ class _Run:
     def n_base(self) -> int:
         """Simulations for averages: a power of two, as Sobol points are best in those."""
         n = self.learned.simulations - self.learned.n_fit
-        if isinstance(self.experiment.prior_law, Empirical):  # q of all cells: a second or two
-            n = min(n, 2**13)
+        law = self.experiment.prior_law
+        if isinstance(law, Empirical):  # q of all cells of samples at each y: a second at most
+            n = min(n, max(2**24 // len(law.samples), 2**12))
         return 1 << (n.bit_length() - 1)
 
     @cached_property

@@ -35,7 +35,8 @@ _WORTHWHILE = 0.001
 # for each of its parameters in eight dimensions. The fewest show data as rare as one in a thousand
 # more than ten times.
 _FEWEST, _FOR_EACH = 16384, 256
-MOST_COMPONENTS = 64
+# Fits with fewer components do not end the growth: posteriors of counts gain by eight, not by four.
+_TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
 # Tails as heavy as those of a law without a tenth moment, such as Student's t with ten degrees of
@@ -46,8 +47,8 @@ _HEAVY = 0.1
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
 _IDLE = -14.0  # log weight of components without which a density is right to 1e-6
 # Cells of samples, and data for which those of all cells are computed together. Data that say more
-# than log(_CELLS / 10), 5 nats, leave few cells, and draws that count less.
-_CELLS, _ROWS = 2048, 256
+# than log(_CELLS / 10), 6 nats, leave few cells, and draws that count less.
+_CELLS, _ROWS = 4096, 256
 
 Simulations = Callable[[int], tuple[Array, Array]]
 """Parameters, in coordinates to regress in, and data of the first n simulations."""
@@ -469,7 +470,7 @@ def _grown(
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
     start = found
-    while 2 * tried <= MOST_COMPONENTS and time.perf_counter() < until:
+    while 2 * tried <= _MOST_COMPONENTS and time.perf_counter() < until:
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:
@@ -481,7 +482,7 @@ def _grown(
         gain = start.score - found.score
         if gain > 0:
             found = start
-        if gain < _WORTHWHILE and tried >= 4:
+        if gain < _WORTHWHILE and tried >= _TRIED:
             break
     return found, n
 
