@@ -144,6 +144,12 @@ def test_a_short_time_gives_a_lower_bound():
     assert est.value - est.half_width <= line_gain(1.0)
 
 
+def test_a_time_alone_is_used_to_its_end():
+    est = design.variance_reduction(line(), 1.0, max_seconds=0.5, simulations=512, rng=0)
+    assert est.status == "time"
+    assert abs(est.value - 2 / 2.25) <= est.half_width
+
+
 def test_a_certain_prior_leaves_nothing_to_learn():
     for prior in (np.ones((1, 2)), np.ones((50, 2)), (np.eye(2), np.array([1.0, 0.0]))):
         est = design.eig(line(prior=prior), 1.0, budget=600, simulations=1024, rng=0)

@@ -426,9 +426,11 @@ class SampleProposal(_Conditioned):
         """Probabilities (T, n) of cells near those of given samples, in their order."""
         n = len(self.cells.means)
         apart = np.abs(np.arange(n) - self.cells.of(center)[:, None])
-        parts = [apart <= 2**octave for octave in range(n.bit_length())]
-        found = np.mean([one / one.sum(axis=1, keepdims=True) for one in parts], axis=0)
-        return np.asarray(found)
+        found = np.zeros(apart.shape)
+        for octave in range(n.bit_length()):
+            near = apart <= 2**octave
+            found += near / near.sum(axis=1, keepdims=True)
+        return found / n.bit_length()
 
 
 Proposal = NormalProposal | SampleProposal
