@@ -61,12 +61,16 @@ class Once:
 class Block:
     """A posterior that the gain is made of: of all parameters given y, or of nuisance given ψ, y.
 
-    `own` are the latent coordinates that it is about; the others belong to its data.
+    `own` are the latent coordinates that it is about, and `known` those that belong to its data.
     """
 
     proposal: Proposal
     own: tuple[int, ...]
+    known: tuple[int, ...]
     sign: float
+
+    def data(self, latent: Array, y: Array) -> Array:
+        return np.concatenate([latent[:, self.known], y], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +94,6 @@ class Learned:
     @property
     def nuisance(self) -> bool:
         return self.each > 1
-
-    def data(self, block: Block, latent: Array, y: Array) -> Array:
-        """Data of a block (T, ·): targets are among those of the nuisance parameters."""
-        known = list(self.targets) if block.sign < 0 else []
-        return np.concatenate([latent[:, known], y], axis=1)
 
     def n_truths(self, found: Estimate) -> int:
         """Likelihoods at the θ behind the data; workers in other processes keep theirs."""
@@ -131,9 +130,9 @@ class Learned:
         def fn(u: Array) -> Array:
             parts = []
             for block, start, size in zip(self.blocks, starts, sizes, strict=False):
-                data, part = self.data(block, latent, y), u[..., start : start + size]
-                center = latent[:, list(block.own)] if near else None
-                parts.append(block.proposal.draws(data, part, center))
+                center = latent[:, block.own] if near else None
+                part = u[..., start : start + size]
+                parts.append(block.proposal.draws(block.data(latent, y), part, center))
             return np.concatenate(parts, axis=-1)
 
         return Transport(fn, dim=int(starts[-1]), batch=len(rows))
@@ -159,7 +158,7 @@ class Learned:
             if block.sign < 0:
                 shape = np.broadcast_shapes(own.shape[:-1], truth.shape[:-1])
                 latent = np.broadcast_to(truth, (*shape, self.n_latent)).copy()
-                latent[..., list(block.own)] = own
+                latent[..., block.own] = own
             likelihood = self.experiment.log_likelihood(y, latent, self.design) - at_truth
             log_w = likelihood + log_ratio - rows[..., after + i]
             found.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
@@ -211,10 +210,7 @@ class Learned:
         """The averages of n simulations that no fit has seen, and the law of their data."""
         u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
-        at = [
-            block.proposal.at(latent[:, list(block.own)], self.data(block, latent, y))
-            for block in self.blocks
-        ]
+        at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
         ratios, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
         signs = np.array([block.sign for block in self.blocks])
         pairs = signs @ (log_q - [[block.proposal.log_prior_mean] for block in self.blocks])
@@ -296,8 +292,6 @@ def learn(
     if experiment.targets is not None:
         experiment, targets = experiment.split
     law = experiment.prior_law
-    prior = law if isinstance(law, Empirical) else None
-
     parts: list[tuple[Array, Array]] = []
 
     def simulated(n: int) -> tuple[Array, Array]:
@@ -316,18 +310,16 @@ def learn(
         latent, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return latent[:n], y[:n]
 
-    def pairs_of(own: tuple[int, ...], known: tuple[int, ...], n: int) -> tuple[Array, Array]:
-        latent, y = simulated(n)
-        if prior is not None:
-            return experiment.theta(latent), y
-        return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
-
-    def block(own: tuple[int, ...], known: tuple[int, ...], sign: float) -> tuple[Block, int]:
+    def fitted(
+        own: tuple[int, ...], known: tuple[int, ...], most: int, until: float
+    ) -> tuple[Proposal, int]:
         def pairs(n: int) -> tuple[Array, Array]:
-            return pairs_of(own, known, n)
+            latent, y = simulated(n)
+            if isinstance(law, Empirical):
+                return experiment.theta(latent), y
+            return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
-        proposal, n = fit_proposal(pairs, simulations // 2, law, own, until)
-        return Block(proposal, own, sign), n
+        return fit_proposal(pairs, most, law, own, until)
 
     n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
     everything = tuple(range(law.base_dim))
@@ -335,22 +327,22 @@ def learn(
         n, most = _FEWEST, 0
         while n < simulations // 2:  # larger ones show how little of it is overhead
             begun = time.perf_counter()
-            fit_proposal(lambda k: pairs_of(everything, (), k), n, law, everything, 0.0)
+            fitted(everything, (), n, 0.0)
             most = int(_SHARE * max_seconds * n / (time.perf_counter() - begun))
             n *= 8
             if most < 4 * n:
                 break
         simulations = max(2 * _FEWEST, min(simulations, most or simulations))
         until = started + 0.5 * max_seconds
-    if experiment.log_prob is None:
-        whole, n_fit = block(targets or everything, (), 1.0)
-        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit, simulations)
-    whole, n_fit = block(everything, (), 1.0)
-    blocks = [whole]
-    if targets:
-        rest, more = block(tuple(i for i in everything if i not in targets), targets, -1.0)
-        blocks.append(rest)
-        n_fit = max(n_fit, more)
-    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit, simulations)
-    found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
+    roles: list[tuple[tuple[int, ...], tuple[int, ...], float]] = [(everything, (), 1.0)]
+    if targets and experiment.log_prob is None:
+        roles = [(targets, (), 1.0)]
+    elif targets:
+        roles.append((tuple(i for i in everything if i not in targets), targets, -1.0))
+    fits = [fitted(own, known, simulations // 2, until) for own, known, _ in roles]
+    blocks = tuple(Block(fit[0], *role) for fit, role in zip(fits, roles, strict=True))
+    n_fit = max(n for _, n in fits)
+    found = Learned(experiment, design, targets, blocks, stream, n_y, n_fit, simulations)
+    if experiment.log_prob is not None:
+        found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
     return found
