@@ -36,6 +36,7 @@ _BUDGETS = (1e3, 1e4)
 _COVERAGE, _KEPT = 0.90, 0.95
 _OURS, _TOLERANCE, _COMPARE = "nestquad", "nestquad tol", "nestquad compare"
 _TIMES, _IN_ALL, _REGRET = "13 blood times", 20_000, 0.01
+_RIVAL_RUNS = 2  # they show the order of magnitude
 # The error of exact values by quadrature over simulated data: 3·10⁻⁴, and 10⁻³ for two sources.
 _SLACK = {"sources": 1e-3, "linear": 1e-12, "psychometric": 1e-6, "death": 1e-9, "ab_test": 1e-6}
 _DEFAULT_SLACK = 3e-4
@@ -75,7 +76,7 @@ class Selection:
         for goal in rivals.GOALS:
             for name in self.problems:
                 fitting = [rival for rival in self.rivals if rivals.fits(rival, name, goal)]
-                yield from (Task(name, one, goal, r) for one in fitting for r in range(min(few, 5)))
+                yield from (Task(name, one, goal, r) for one in fitting for r in range(_RIVAL_RUNS))
 
 
 def case_of(name: str) -> problems.Case:

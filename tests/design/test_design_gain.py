@@ -221,7 +221,7 @@ def test_wrong_experiments_are_refused(changes, message):
 
 @pytest.mark.parametrize("door", [design.eig, design.variance_reduction, design.optimize])
 def test_what_is_no_experiment_is_refused(door):
-    with pytest.raises(nq.InputError, match="experiment: got a NoneType"):
+    with pytest.raises(nq.InputError, match="experiment: got None"):
         door(None, [(0.0, 1.0)], budget=2000)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import numbers, shown
+from nestquad._checks import instance, numbers, shown
 from nestquad._typing import Array
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
@@ -275,10 +275,7 @@ class Experiment:
 
 
 def check_experiment(experiment: Any) -> None:
-    if not isinstance(experiment, Experiment):
-        raise InputError(
-            "experiment", f"a {type(experiment).__name__}", "a nestquad.design.Experiment"
-        )
+    instance("experiment", experiment, Experiment, "a nestquad.design.Experiment")
 
 
 def _in_order(law: Empirical) -> Empirical:
