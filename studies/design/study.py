@@ -117,7 +117,7 @@ def _measure(task: Task) -> Outcome:
                 )
             else:
                 found = rivals.run(task.method, task.problem, case, task.size, seed)
-    except (NestquadError, ArithmeticError, RuntimeError) as error:
+    except (NestquadError, ArithmeticError, RuntimeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         return Outcome(math.nan, 0, covered=0.0, status="failed", chosen=reason)
     error = abs(float(found.value) - case.exact)
@@ -233,8 +233,8 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             "of their outer draws. Nested Monte Carlo and MLMC draw θ from the prior; Laplace is a "
             "double loop with importance sampling around the mode, written here; vnmc trains a "
             "normal guide, linear in the data and not tuned to the problem, with at least 18,000 "
-            "likelihoods; Pyro's Laplace takes 100 steps to each mode, and its error is that of "
-            "the approximation. So few runs of them show the order of magnitude.",
+            "likelihoods; Pyro's Laplace takes 100 steps from the prior mean to the mode of "
+            "each of 99 data, and its own error is that of the approximation. So few runs of them show the order of magnitude.",
             columns(
                 "problem; method; evaluations = likelihoods: count; runs: count; "
                 "error = mean error: error; seconds = CPU: seconds; failed: count"
@@ -304,7 +304,7 @@ _HEAD = (
 _ABOUT = """
 `nestquad.design.eig` on six experiments and on random families of linear, logistic, binomial,
 nonlinear-regression and heavy-tailed experiments, whose gain is known by closed form, enumeration
-or dense quadrature (`studies/design/problems.py`, `studies/design/families.py`). Each run has
-simulations, a proposal and random numbers of its own, with odd seeds; even seeds were to develop
-on. Likelihoods are counted; simulations are not, and are at most 65,536 a run.
+or dense quadrature (`studies/design/problems.py`, `studies/design/families.py`). Runs at one budget
+have simulations, proposals and random numbers of their own, with odd seeds; even seeds were to
+develop on. Likelihoods are counted; simulations are not, and are at most 65,536 a run.
 """
