@@ -234,7 +234,8 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             "double loop with importance sampling around the mode, written here; vnmc trains a "
             "normal guide, linear in the data and not tuned to the problem, with at least 18,000 "
             "likelihoods; Pyro's Laplace takes 100 steps from the prior mean to the mode of "
-            "each of 99 data, and its own error is that of the approximation. So few runs of them show the order of magnitude.",
+            "each of 99 data, and its own error is that of the approximation. So few runs of them "
+            "show the order of magnitude.",
             columns(
                 "problem; method; evaluations = likelihoods: count; runs: count; "
                 "error = mean error: error; seconds = CPU: seconds; failed: count"
@@ -259,6 +260,8 @@ def _draw(result: Result) -> Figure:
     styles = dict(zip(names, series_styles(len(names)), strict=True))
     panels: dict[str, Any] = {}
     for row in sorted(rows, key=lambda row: row["goal"]):
+        if row["error"] == 0.0:  # Laplace is exact for a normal posterior
+            continue
         panels.setdefault(row["problem"], {}).setdefault(row["method"], []).append(
             (row["evaluations"], row["error"])
         )
