@@ -295,7 +295,7 @@ class _Run:
         n = self.learned.simulations - self.learned.n_fit
         law = self.experiment.prior_law
         if isinstance(law, Empirical):  # q of all cells of samples at each y: a second at most
-            n = min(n, max(2**24 // len(law.samples), 2**12))
+            n = min(n, max(2**23 // len(law.samples), 2**12))
         return 1 << (n.bit_length() - 1)
 
     @cached_property

@@ -45,7 +45,7 @@ _HEAVY = 0.1
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
-_IDLE = -14.0  # log weight of components without which a density is right to 1e-6
+_IDLE = -7.0  # log weight of components that q goes without where all cells are summed
 # Cells of samples, and data for which those of all cells are computed together. Data that say more
 # than log(_CELLS / 10), 6 nats, leave few cells, and draws that count less.
 _CELLS, _ROWS = 4096, 256
@@ -404,12 +404,11 @@ class SampleProposal(_Conditioned):
             # Given the data, few of the components count.
             rows = np.flatnonzero(weights[:, c] > _IDLE)
             center = whitened(inverse[c], means[rows, c])
-            square = np.einsum("ti,ni->tn", center, -2.0 * white)
-            square += (white**2).sum(axis=1)
-            square += (center**2).sum(axis=1)[:, None]
-            square *= -0.5
-            square += (weights[rows, c] - logs[c])[:, None]
-            density[rows] += np.exp(square, out=square)
+            square = np.zeros((len(rows), len(white)))
+            for i in range(center.shape[1]):
+                square += (center[:, i, None] - white[:, i]) ** 2
+            log_weight = (weights[rows, c] - logs[c])[:, None]
+            density[rows] += np.exp(log_weight - 0.5 * square)
         log_weights = self.cells.log_weights
         density *= np.exp(log_weights - self.cells.log_density)
         density /= density.sum(axis=1, keepdims=True)
