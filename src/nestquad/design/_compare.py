@@ -158,9 +158,9 @@ class DesignComparison:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        cells = [self.head, *self.cells()]
+        cells = [self._head, *self._cells()]
         first = max(len(row[0]) for row in cells)
-        wide = [max(len(row[i]) for row in cells) for i in range(1, len(self.head))]
+        wide = [max(len(row[i]) for row in cells) for i in range(1, len(self._head))]
         lines = []
         for row in cells:
             numbers = [cell.rjust(width) for cell, width in zip(row[1:], wide, strict=True)]
@@ -173,10 +173,10 @@ class DesignComparison:
         return LOWER_BOUND if self.bounds_only else "value"
 
     @property
-    def head(self) -> tuple[str, ...]:
+    def _head(self) -> tuple[str, ...]:
         return ("design", self.quantity, "± 95 %", "behind best", "P(best)")
 
-    def cells(self) -> list[tuple[str, ...]]:
+    def _cells(self) -> list[tuple[str, ...]]:
         cells: list[tuple[str, ...]] = []
         for i, row in enumerate(self.rows()):
             behind = f"{row['behind_best']:.4f} ± {NORMAL_95 * row['behind_best_error']:.4f}"
@@ -193,7 +193,7 @@ class DesignComparison:
 
     def _repr_html_(self) -> str:
         title = f"{len(self.designs)} designs, the best is {self.labels[self.best]}"
-        return grid(title, self.head, self.cells())
+        return grid(title, self._head, self._cells())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw value and 95 % interval of each design; needs the extra ``plot``."""
@@ -323,13 +323,13 @@ def write_design_report(
     best = comparison.best
     heading = title or comparison.estimates[best].problem or "Designs"
     cells = []
-    for cell, est in zip(comparison.cells(), comparison.estimates, strict=True):
+    for cell, est in zip(comparison._cells(), comparison.estimates, strict=True):
         size = est.diagnostics.get("effective_sample_size")
         used = "–" if size is None else f"{100 * size:.0f} %"
         status = "" if est.status in ("done", "converged") else est.status
         cells.append((*cell, used, "; ".join(est.warnings) or status))
     bound = comparison.bounds_only
-    head = [*comparison.head, "draws used"]
+    head = [*comparison._head, "draws used"]
     head += ["flags"] if any(row[-1] for row in cells) else []
     shown = [row[: len(head)] for row in cells]
     low, high = comparison.estimates[best].interval()
