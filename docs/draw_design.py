@@ -12,7 +12,7 @@ from nestquad.plots import End, label_ends, new_axes, save, series_styles
 
 FIGURES = Path(__file__).parent / "figures"
 SD = 0.5
-STEPS, REPLICATES = 10, 3
+STEPS, REPLICATES = 10, 10
 
 
 def signal(theta, d):

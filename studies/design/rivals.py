@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 import nestquad as nq
 from nestquad.points import Stream
 from nestquad.result import Estimate
+from studies.design import problems
 from studies.design.problems import Case
 
 GOALS = (1e4, 1e5, 1e6)
@@ -155,8 +156,6 @@ def _pharmacokinetics_model(d: Any) -> None:
     import pyro.distributions as dist
     import torch
 
-    from studies.design import problems
-
     with pyro.plate_stack("plate", d.shape[:-1]):
         center = torch.as_tensor(problems._PK_MEAN)
         spread = torch.as_tensor(problems._PK_SD)
@@ -223,7 +222,10 @@ def _pyro(rival: str, problem: str, case: Case, budget: int, seed: int) -> tuple
                         self.scale_trils[name] = torch.linalg.cholesky(torch.linalg.inv(hessian))
 
             steps, loss = 100, pyro.infer.Trace_ELBO().differentiable_loss
-            guide, optimizer = Guide(1, {"theta": k}), pyro.optim.Adam({"lr": 0.05})
+            # From the prior mean: Pyro's own start has equal rates, at which the model is 0/0.
+            start = torch.as_tensor(problems._PK_MEAN if problem != "linear" else np.zeros(k))
+            guide = Guide(1, {"theta": k}, init_value=start)
+            optimizer = pyro.optim.Adam({"lr": 0.05})
             n = budget // (steps + 1)
             value = laplace_eig(model, d[None], ["y"], ["theta"], guide, loss, optimizer, steps, n)
             return float(value), 0.0, n * (steps + 1)

@@ -173,6 +173,19 @@ def test_variance_reduction_and_decisions_have_closed_forms():
         design.decision_value(line(), 1.0, lambda t: t[..., 0], budget=1000)
 
 
+def test_the_error_of_the_prior_variance_is_in_the_interval():
+    # Posteriors are as wide for all data, so that nothing else is uncertain.
+    noise = 0.05
+    experiment = design.Experiment(
+        nq.Normal(0.0, 2.0),
+        lambda y, theta, d: -0.5 * ((y - theta) / noise)[..., 0] ** 2,
+        lambda theta, e, d: theta + noise * e,
+        nq.Normal(),
+    )
+    est = design.variance_reduction(experiment, None, budget=2000, rng=0, **FEW)
+    assert abs(est.value - 16 / (4 + noise**2)) <= est.half_width < 0.01
+
+
 def test_pyro_models_become_experiments():
     pyro, torch = pytest.importorskip("pyro"), pytest.importorskip("torch")
     dist = pyro.distributions

@@ -118,9 +118,10 @@ def test_nuisance_parameters_of_a_correlated_prior():
     assert est.n_evaluations <= 2000
 
 
-def test_a_prior_of_weighted_samples_is_taken_as_it_is():
+@pytest.mark.parametrize("size", [300, 20_000])
+def test_a_prior_of_weighted_samples_is_taken_as_it_is(size):
     rng = np.random.default_rng(0)
-    samples, weights = rng.uniform(0.05, 0.95, size=(300, 1)), rng.uniform(0.5, 1.5, 300)
+    samples, weights = rng.uniform(0.05, 0.95, size=(size, 1)), rng.uniform(0.5, 1.5, size)
     n = 4
     experiment = design.Experiment(
         prior=(samples, weights),
@@ -129,7 +130,7 @@ def test_a_prior_of_weighted_samples_is_taken_as_it_is():
         noise=nq.Uniform(np.zeros(n), 1.0),
     )
     # A sequence of tosses has the gain of its count: the binomial coefficients cancel.
-    est = design.eig(experiment, n, budget=4000, rng=0)
+    est = design.eig(experiment, n, budget=4000, simulations=16384, rng=0)
     w, counts = weights / weights.sum(), np.arange(n + 1)
     logs = counts * np.log(samples) + (n - counts) * np.log1p(-samples)
     ways = np.array([1, 4, 6, 4, 1])
@@ -220,7 +221,7 @@ def test_wrong_experiments_are_refused(changes, message):
 
 @pytest.mark.parametrize("door", [design.eig, design.variance_reduction, design.optimize])
 def test_what_is_no_experiment_is_refused(door):
-    with pytest.raises(nq.InputError, match="experiment: got a NoneType"):
+    with pytest.raises(nq.InputError, match="experiment: got None"):
         door(None, [(0.0, 1.0)], budget=2000)
 
 

@@ -83,7 +83,7 @@ def test_a_constant_may_be_missing_from_the_likelihood():
     assert found[0].value == pytest.approx(found[1].value, abs=1e-6)
     assert abs(found[0].value - gain.mean()) <= found[0].half_width < 0.2
     reduction = design.variance_reduction(coin(False), n, **settings)
-    assert abs(reduction.value - (1 / 12 - 1 / (6 * (n + 2)))) <= max(reduction.half_width, 5e-6)
+    assert abs(reduction.value - (1 / 12 - 1 / (6 * (n + 2)))) <= 2 * reduction.half_width < 2e-5
 
 
 def test_widely_spread_weights_leave_a_finite_interval():
@@ -142,6 +142,12 @@ def test_a_short_time_gives_a_lower_bound():
     assert est.status == "time"
     assert est.summary.startswith("at least")
     assert est.value - est.half_width <= line_gain(1.0)
+
+
+def test_a_time_alone_is_used_to_its_end():
+    est = design.variance_reduction(line(), 1.0, max_seconds=0.5, simulations=512, rng=0)
+    assert est.status == "time"
+    assert abs(est.value - 2 / 2.25) <= est.half_width
 
 
 def test_a_certain_prior_leaves_nothing_to_learn():

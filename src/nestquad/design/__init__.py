@@ -1,14 +1,16 @@
 """Design of experiments: expected information gain, designs compared, optimized and in sequence."""
 
-from nestquad.design._compare import DesignComparison, compare
+from nestquad.design._compare import (
+    DesignComparison,
+    compare,
+    plot_designs,
+    write_design_report,
+)
 from nestquad.design._experiment import Experiment
-from nestquad.design._figures import plot_designs
-from nestquad.design._gain import Gain, eig
+from nestquad.design._gain import Gain, decision_value, eig, variance_reduction
 from nestquad.design._optimize import Optimum, optimize
 from nestquad.design._pyro import from_pyro
-from nestquad.design._report import write_design_report
 from nestquad.design._sequential import Sequential
-from nestquad.design._utility import decision_value, variance_reduction
 
 __all__ = [
     "DesignComparison",

@@ -1,4 +1,4 @@
-"""Designs side by side, with common random numbers."""
+"""Designs side by side, with common random numbers: table, figure and page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nestquad import pages
 from nestquad._checks import listed, shown
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
@@ -19,12 +22,27 @@ from nestquad.design._gain import LOWER_BOUND, Gain, eig
 from nestquad.design._learned import student
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import as_budget
+from nestquad.plots import INK, axes_or_new, series_styles
 from nestquad.points import Stream
 from nestquad.result import NORMAL_95, Estimate, plain
 
 Criterion = Callable[..., Estimate]
 
 _DRAWS = 2**14  # of the errors, for probabilities to within 0.4 %
+_BOUND = (
+    "Values are lower bounds of the gain, from a simulator without likelihood: nothing is known "
+    "about their distance from it, and the design with the largest bound need not have the largest "
+    "gain."
+)
+_READ = (
+    "The gain is the expected information about the parameters in nats: the expected divergence of "
+    "what is known after the experiment from what is known before. For a normal parameter, "
+    "a gain of one nat leaves 37 % of the standard deviation.",
+    "All designs were estimated with the same random numbers, so that a part of their "
+    "errors cancels in differences. P(best) is the probability that a design is the best of the "
+    "table, as far as these estimates know. Draws used is the effective share of the inner "
+    "draws: below 10 % the proposal is far from the posterior, and intervals are wide.",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +197,6 @@ class DesignComparison:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw value and 95 % interval of each design; needs the extra ``plot``."""
-        from nestquad.design._figures import plot_designs
-
         return plot_designs(self, ax)
 
 
@@ -236,14 +252,19 @@ def compare(
     return DesignComparison.of(rows, found, texts)
 
 
+def coordinates(design: Any) -> Array | None:
+    """Numbers (k,) of a design that has no others, else None."""
+    try:
+        return np.asarray(design, dtype=float).ravel()
+    except (TypeError, ValueError):
+        return None
+
+
 def label_of(design: Any) -> str:
     """A short text for a design."""
-    try:
-        numbers = np.atleast_1d(np.asarray(design, dtype=float))
-    except (TypeError, ValueError):
+    if (found := coordinates(design)) is None:
         return str(design)
-    shown = ", ".join(f"{x:.4g}" for x in numbers.ravel()[:6])
-    return shown + (", …" if numbers.size > 6 else "")
+    return ", ".join(f"{x:.4g}" for x in found[:6]) + (", …" if found.size > 6 else "")
 
 
 def joint_covariance(estimates: Sequence[Estimate]) -> Array:
@@ -257,13 +278,89 @@ def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     samples = [est.sample.f[:, 0] for est in estimates if est.sample is not None]
     if len(errors) > 1 and len(samples) == len(errors):  # of the nested part, at common points
         n = min(map(len, samples))
-        rows = np.stack([row[:n] for row in samples])
-        spread = rows.std(axis=1)
-        scaled = (rows - rows.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1.0)[
-            :, None
-        ]
-        left = np.sqrt(np.maximum(errors**2 - np.diag(covariance), 0.0))
-        outer = np.minimum(left, spread / np.sqrt(n))
-        covariance += outer[:, None] * (scaled @ scaled.T / n) * outer
+        nested = np.cov([row[:n] for row in samples], bias=True) / n
+        left = np.maximum(errors**2 - np.diag(covariance), 0.0)
+        scale = np.sqrt(np.minimum(left / np.maximum(np.diag(nested), 1e-300), 1.0))
+        covariance += np.outer(scale, scale) * nested
     covariance[np.diag_indices(len(errors))] = errors**2
     return covariance
+
+
+def plot_designs(comparison: Any, ax: Any = None) -> Any:
+    """Value and 95 % interval of each design: over its number where it is one, else by name."""
+    ax = axes_or_new(ax)
+    label = "lower bound of the expected gain" if comparison.bounds_only else "expected gain"
+    values = comparison.values
+    halves = NORMAL_95 * np.array([float(est.std_error) for est in comparison.estimates])
+    color = series_styles(2)[0].color
+    numbers = [x for x in map(coordinates, comparison.designs) if x is not None and x.size == 1]
+    if 2 < len(values) == len(numbers):
+        x = np.concatenate(numbers)
+        ax.errorbar(x, values, halves, fmt="o", color=color, markersize=4, linewidth=1)
+        ax.plot(x[comparison.best], values[comparison.best], "o", color=INK, markersize=7)
+        ax.set_xlabel("design")
+        ax.set_ylabel(label)
+        return ax
+    y = -np.arange(len(values))
+    ax.errorbar(values, y, xerr=halves, fmt="o", color=color, markersize=4, linewidth=1)
+    ax.plot(values[comparison.best], y[comparison.best], "o", color=INK, markersize=7)
+    ax.set_yticks(y, [label[:26] for label in comparison.labels])
+    ax.set_xlabel(label)
+    return ax
+
+
+def write_design_report(
+    path: str | Path,
+    comparison: DesignComparison,
+    *,
+    title: str | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write compared designs as one self-contained HTML page; returns the file.
+
+    Without the extra ``plot`` it has no figure, and says so.
+    """
+    best = comparison.best
+    heading = title or comparison.estimates[best].problem or "Designs"
+    cells = []
+    for cell, est in zip(comparison._cells(), comparison.estimates, strict=True):
+        size = est.diagnostics.get("effective_sample_size")
+        used = "–" if size is None else f"{100 * size:.0f} %"
+        status = "" if est.status in ("done", "converged") else est.status
+        cells.append((*cell, used, "; ".join(est.warnings) or status))
+    bound = comparison.bounds_only
+    head = [*comparison._head, "draws used"]
+    head += ["flags"] if any(row[-1] for row in cells) else []
+    shown = [row[: len(head)] for row in cells]
+    low, high = comparison.estimates[best].interval()
+    simulations = sum(int(row["simulations"] or 0) for row in comparison.rows())
+    notes = comparison.to_dict()["notes"]
+    sections = [
+        f"<h1>{escape(heading)}</h1>",
+        f'<p class="answer">{escape(comparison.labels[best])}</p>',
+        pages.paragraphs(
+            [
+                f"The {'largest bound' if bound else 'best'} of {len(cells)} designs, with a "
+                f"probability of {comparison.prob_best[best]:.2f}. Its expected gain is "
+                f"{'at least ' if bound else ''}"
+                f"{comparison.values[best]:.4g} nats (95 % interval {low:.4g} to {high:.4g}).",
+                f"{comparison.n_evaluations:,} likelihoods and {simulations:,} simulations in all.",
+            ]
+        ),
+        pages.figure(
+            lambda ax: plot_designs(comparison, ax),
+            f"{'Lower bound' if bound else 'Expected gain'} of each design with its 95 % interval; "
+            "the best is dark.",
+            "; ".join(f"{row[0]}: {row[1]}" for row in cells),
+            height=max(3.0, 0.25 * len(cells)),
+        ),
+        "<h2>All designs</h2>",
+        pages.grid(head, shown, "", [best]),
+        "<h2>How to read this</h2>",
+        pages.paragraphs([_BOUND, *_READ] if bound else _READ),
+    ]
+    if notes:
+        items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+        sections.append(f"<h2>Notes</h2>\n<ul>{items}</ul>")
+    sections.append(pages.footer(command))
+    return pages.write_page(path, heading, sections)

@@ -1,9 +1,10 @@
-"""Expected information gain: the request, a pilot where it helps, and the answer of two routes."""
+"""Expected information gain, and other expected utilities: the request and the answer."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -16,31 +17,28 @@ from nestquad._clock import OutOfTimeError
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._learned import Learned, Population, learn
+from nestquad.design._learned import Learned, Population, learn, student
 from nestquad.design._proposal import NEAR_DRAWS
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.estimate import check_limits, estimate
 from nestquad.methods import NQMC
-from nestquad.points import Stream
+from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
-# Simulations by default: at most half of them for the fit, half for E[log q].
-SIMULATIONS = 2**16
-# Inner points: enough for two halves of which each has a meaning, doubled where a pilot of an
-# eighth of the budget shows a bias.
-N_INNER, _PILOT = 16, 0.125
-_FEWEST_PILOT = 512
+# Simulations by default: at most half of them for the fit, half for averages.
+_SIMULATIONS = 2**16
+N_INNER = 16  # draws at each datum: enough for two halves of which each has a meaning
 # Of the budget, for data whose posterior the draws miss.
 _RESERVE = 1.0 / 16.0
 _LOW_SAMPLE_SIZE = 0.1
-_FEWEST_DATA = 16  # that can tell whether routes disagree: blocks of two
+_FEWEST_DATA = 16  # that can tell whether pairs and likelihoods disagree: blocks of two
+_FEW_DRAWS = 512  # where simulations alone miss the tolerance
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
-# Of KL(posterior ‖ q) over data: chosen, not derived. With 2, intervals of nonlinear regressions
-# (even seeds, 1,000 likelihoods) were too short; smaller ones lengthen those of all others.
-_TAIL_INDEX = 5.0 / 3.0
-_NEGLIGIBLE = 0.01  # nats by which routes may differ without a warning
+_NEGLIGIBLE = 0.01  # nats by which pairs and likelihoods may differ without a warning
+# Draws of θ in blocks, for means under the prior: they cost neither likelihoods nor simulations.
+_PRIOR_DRAWS, _PRIOR_BLOCKS = 2**16, 16
 
 
 @dataclass(frozen=True)
@@ -132,30 +130,89 @@ def eig(
     >>> bool(abs(est.value - 0.4356) < 0.02)
     True
     """
-    check_experiment(experiment)
-    started, n_simulations = time.perf_counter(), check_simulations(simulations)
-    budget = check_limits(budget, tol, rtol, max_seconds)
-    goals = (budget, tol, rtol, max_seconds)
-    if experiment.log_prob is not None and all(goal is None for goal in goals):
-        raise InputError(
-            "budget",
-            "neither a budget nor a tolerance nor a time",
-            "one of them",
-            "For instance budget=10_000, tol=0.01 or max_seconds=10.",
-        )
+    run = _Run(
+        experiment, design, budget, tol, rtol, max_seconds, simulations, rng, executor, progress
+    )
     if experiment.certain:
-        return nothing_to_learn(experiment)
-    learned = learn(experiment, design, n_simulations, Stream.from_rng(rng), max_seconds)
-    run = _Run(learned, started, budget, tol, rtol, max_seconds, executor, progress)
-    if experiment.log_prob is None:
-        return run.bound()
-    found = run.estimated()
+        return _nothing_to_learn(experiment)
+    found = run.bound() if experiment.log_prob is None else run.gain()
     for text in found.warnings:
         warnings.warn(text, NestquadWarning, stacklevel=2)
     return found
 
 
-def nothing_to_learn(experiment: Experiment) -> Gain:
+def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> Gain:
+    """Expected reduction of the variance of the parameters, summed over the targets.
+
+    The larger, the better: the design with the largest reduction has the least expected posterior
+    variance, which is Bayesian A-optimality. Settings are those of `eig`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nestquad as nq
+    >>> from nestquad import design
+    >>> experiment = design.Experiment(
+    ...     prior=nq.Normal(),
+    ...     log_prob=lambda y, theta, d: -0.5 * (y - d * theta)[..., 0] ** 2,
+    ...     simulate=lambda theta, e, d: d * theta + e,
+    ...     noise=nq.Normal(),
+    ... )
+    >>> est = design.variance_reduction(experiment, 3.0, budget=2000, rng=0)
+    >>> bool(abs(est.value - 0.9) < 0.01)  # of a variance of 1, 1/(1 + 3²) is left
+    True
+    """
+    run = _Run.for_utility(experiment, design, settings)
+    if experiment.certain:
+        return _nothing_to_learn(experiment)
+    chosen = list(experiment.targets or range(experiment.n_parameters))
+    draws, k = _prior_draws(experiment)[:, chosen], len(chosen)
+    center = draws.mean(axis=0)
+    before = ((draws - center) ** 2).sum(axis=1).reshape(_PRIOR_BLOCKS, -1).mean(axis=1)
+
+    def moments(theta: Array) -> Array:
+        deviation = theta[..., chosen] - center
+        return np.concatenate([deviation, deviation**2], axis=-1)
+
+    # What is left varies less from data to data than what is gained.
+    return run.utility(moments, lambda j: -(j[..., k:] - j[..., :k] ** 2).sum(axis=-1), base=before)
+
+
+def decision_value(
+    experiment: Experiment, design: Any, payoff: Callable[[Array], Any], **settings: Any
+) -> Gain:
+    """Expected gain of deciding after the experiment: E max_a E[payoff_a | y] − max_a E payoff_a.
+
+    ``payoff(theta)`` with theta (…, p) returns (…, options). It is the expected value of sample
+    information; with many draws of an existing decision model, `nestquad.voi.evsi` needs no
+    likelihood and is the better door. Settings are those of `eig`.
+    """
+    if not callable(payoff):
+        raise InputError("payoff", type(payoff).__name__, "a function payoff(theta)")
+    run = _Run.for_utility(experiment, design, settings)
+    means = experiment.called("payoff", payoff, _prior_draws(experiment))
+    if means.ndim != 2 or means.shape[1] < 2:
+        raise InputError(
+            "payoff", f"shape {means.shape}", f"shape ({_PRIOR_DRAWS}, options), 2 options or more"
+        )
+    if experiment.certain:
+        return _nothing_to_learn(experiment)
+    best = int(np.argmax(means.mean(axis=0)))
+    return run.utility(
+        lambda theta: np.asarray(payoff(theta), dtype=float),
+        # Less the payoff of the best option before: its mean is known, and most noise cancels.
+        lambda j: j.max(axis=-1) - j[..., best],
+        base=np.zeros(_PRIOR_BLOCKS),
+    )
+
+
+def _prior_draws(experiment: Experiment) -> Array:
+    law, stream = experiment.prior_law, Stream.from_rng(0)
+    u = Sobol().uniforms(stream, law.base_dim, (0, 1), (0, _PRIOR_DRAWS))[0]
+    return law.from_uniform(u)
+
+
+def _nothing_to_learn(experiment: Experiment) -> Gain:
     """The answer where the prior is certain: nothing is gained."""
     note = "all samples of the prior are the same: there is nothing to learn"
     return Gain(
@@ -170,51 +227,75 @@ def nothing_to_learn(experiment: Experiment) -> Gain:
     )
 
 
-def check_simulations(simulations: int | None) -> int:
-    if simulations is None:
-        return SIMULATIONS
-    expected = "a whole number of at least 512: the proposal is learned from a half of them"
-    value = number("simulations", simulations, expected, above=511)
-    if not value.is_integer():
-        raise InputError("simulations", repr(simulations), expected)
-    return int(value)
-
-
 @dataclass(frozen=True)
 class _Repair:
     """What other draws change where the draws of the proposal missed the posterior.
 
-    `share` of such data, `change` of the gain and of KL(posterior ‖ q) in all (`total`), nats in
-    `doubt`, and the variance and the likelihoods of all that.
+    `share` of such data, `change` of the gain, nats in `doubt`, and the variance and the
+    likelihoods of all that.
     """
 
     share: float = 0.0
     change: float = 0.0
-    total: float = 0.0
     doubt: float = 0.0
     variance: float = 0.0
     n_evaluations: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Run:
     """One estimation with proposals that are learned."""
 
-    learned: Learned
-    started: float
-    budget: int | None
-    tol: float | None
-    rtol: float | None
-    max_seconds: float | None
-    executor: Executor | None
-    progress: ProgressLike
+    experiment: Experiment
+    design: Any
+    budget: int | None = None
+    tol: float | None = None
+    rtol: float | None = None
+    max_seconds: float | None = None
+    simulations: int | None = None
+    rng: RNGLike = None
+    executor: Executor | None = None
+    progress: ProgressLike = False
+
+    def __post_init__(self) -> None:
+        self.started = time.perf_counter()
+        check_experiment(self.experiment)
+        if self.simulations is None:
+            self.simulations = _SIMULATIONS
+        expected = "a whole number of at least 512: the proposal is learned from a half of them"
+        if not number("simulations", self.simulations, expected, above=511).is_integer():
+            raise InputError("simulations", repr(self.simulations), expected)
+        self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
+        goals = (self.budget, self.tol, self.rtol, self.max_seconds)
+        if self.experiment.log_prob is not None and all(goal is None for goal in goals):
+            raise InputError(
+                "budget",
+                "neither a budget nor a tolerance nor a time",
+                "one of them",
+                "For instance budget=10_000, tol=0.01 or max_seconds=10.",
+            )
+
+    @classmethod
+    def for_utility(cls, experiment: Experiment, design: Any, settings: dict[str, Any]) -> _Run:
+        """With proposals for all parameters; a utility has no bound without a likelihood."""
+        check_experiment(experiment)
+        if experiment.log_prob is None:
+            advice = "Only eig has a bound without one."
+            raise InputError("log_prob", "None", "a likelihood", advice)
+        return cls(replace(experiment, target=None), design, **settings)
+
+    @cached_property
+    def learned(self) -> Learned:
+        most, stream = int(self.simulations or 0), Stream.from_rng(self.rng)
+        return learn(self.experiment, self.design, most, stream, self.max_seconds)
 
     @cached_property
     def n_base(self) -> int:
-        """Simulations for E[log q]: a power of two, as Sobol points are best in those."""
-        n, law = self.learned.simulations - self.learned.n_fit, self.learned.experiment.prior_law
-        if isinstance(law, Empirical):  # log q of all samples at each y: a second or two
-            n = min(n, max(2**24 // len(law.samples), 512))
+        """Simulations for averages: a power of two, as Sobol points are best in those."""
+        n = self.learned.simulations - self.learned.n_fit
+        law = self.experiment.prior_law
+        if isinstance(law, Empirical):  # q of all cells of samples at each y: a second at most
+            n = min(n, max(2**23 // len(law.samples), 2**12))
         return 1 << (n.bit_length() - 1)
 
     @cached_property
@@ -225,148 +306,108 @@ class _Run:
         """The half-width that is asked for; 0 for none."""
         return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
-    def estimated(self) -> Gain:
-        problem, spent, each = self.population.problem(), 0, self.learned.each
-        room = None if self.budget is None else (self.budget - len(self.learned.at_truth)) // each
-        if room is not None:  # each datum costs a likelihood at the θ that made it
-            room = int(room * (1.0 - _RESERVE) * N_INNER / (N_INNER + 1))
-        if room is not None and room < 2 * N_INNER:
-            least = 40 * each + len(self.learned.at_truth)
-            raise InputError("budget", f"{self.budget} likelihoods", f"at least {least}")
-        adaptive = self.tol is not None or self.rtol is not None or room is None
-        pilot, n_inner = None, N_INNER
-        if adaptive or (room is not None and room * _PILOT >= _FEWEST_PILOT):
-            # Towards a tolerance the budget is a limit, perhaps a remote one.
-            size = max(0 if adaptive else int((room or 0) * _PILOT), _FEWEST_PILOT)
-            pilot = self._nested(problem, 1, N_INNER, size if room is None else min(room, size))
-            if pilot is None:
-                return self.bound("time")
-            spent += pilot.n_evaluations * each
-            if room is not None:
-                room -= pilot.n_evaluations
-                n_inner = _inner_size(pilot, room)
-                if room < 2 * N_INNER:
-                    return self._assembled(pilot, pilot, self._share(pilot), spent)
-        if not adaptive:
-            found = self._nested(problem, 0, n_inner, room)
-            if found is None:
-                return self.bound("time") if pilot is None else self._late(pilot, spent)
-            spent += found.n_evaluations * each
-            return self._assembled(found, found, self._share(found), spent)
-        assert pilot is not None
-        share = self._share(pilot)
-        mix = np.array([1.0 - share, share])
-        asked = self.goal(float(mix @ (self.population.base[:2] + np.asarray(pilot.value)[:2])))
-        combined = replace(problem, combine=lambda answers: mix @ answers[:2])
-        spare = NORMAL_95 * float(np.sqrt(mix @ self.population.covariance[:2, :2] @ mix))
-        if spare > asked > 0.0:  # no likelihood helps
-            return self._assembled(pilot, pilot, share, spent)
-        # Beyond this, all simulated data have been seen with several times the draws.
-        if asked > 0.0:
-            enough = 4 * N_INNER * self.n_base
-            room = enough if room is None else min(room, enough)
+    def room(self, reserve: float = 0.0) -> int | None:
+        """Draws within the budget: each datum costs a likelihood more, at the θ that made it."""
+        if self.budget is None:
+            return None
+        each, checked = self.learned.each, len(self.learned.at_truth)
+        room = (self.budget - checked) // each * (1.0 - reserve) * N_INNER / (N_INNER + 1)
+        if room < 2 * N_INNER:
+            least = f"at least {40 * each + checked}"
+            raise InputError("budget", f"{self.budget} likelihoods", least)
+        return int(room)
+
+    def nested(
+        self,
+        problem: NestedExpectation,
+        room: int | None,
+        tol: float | None = None,
+        rtol: float | None = None,
+    ) -> Estimate:
+        """An estimate by draws of the proposal; an error if time ran out before there was one."""
+        left = n_inner = None
+        if self.max_seconds is not None:
+            left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
+        if room is not None and tol is None and rtol is None:
+            # Variance falls like N/budget, the square of the bias like N⁻²: N³ ∝ budget.
+            n_inner = N_INNER << max((room.bit_length() - 14) // 3, 0)
+        found = estimate(
+            problem,
+            budget=room,
+            tol=tol,
+            rtol=rtol,
+            method=NQMC(n_inner=n_inner, jackknife=True),
+            rng=self.learned.stream.child(4, 0),
+            executor=self.executor,
+            progress=self.progress,
+            max_seconds=left,
+        )
+        if found.sample is None:
+            raise OutOfTimeError("time ran out before any data had their draws")
+        return found
+
+    def gain(self) -> Gain:
+        """The information gain."""
+        population, learned, room = self.population, self.learned, self.room(_RESERVE)
+        known, error = float(population.base[0]), float(population.std_errors[0])
+        problem = population.problem(
+            learned.g, lambda j: learned.f(j, population.log_q), lambda i: i[0], "information gain"
+        )
+        asked, spent, answer = self.goal(known), 0, None
         # Errors add up by squares; a tenth of the tolerance is the least to aim at.
-        goal = float(np.sqrt(max(asked**2 - spare**2, 0.01 * asked**2)))
-        answer = None
+        goal = float(np.sqrt(max(asked**2 - (NORMAL_95 * error) ** 2, 0.01 * asked**2)))
+        if (
+            asked > 0.0
+        ):  # beyond this, all simulated data have been seen with several times the draws
+            enough = 4 * N_INNER * self.n_base
+            if NORMAL_95 * error > asked:  # no likelihood helps
+                enough, goal = _FEW_DRAWS, 0.0
+            room = enough if room is None else min(room, enough)
         while True:
-            found = self._nested(combined, 0, None, room, goal or None)
-            if found is None:
-                return answer or self._late(pilot, spent)
-            spent += found.n_evaluations * each
-            answer = self._assembled(found, pilot, share, spent)
+            try:
+                found = self.nested(problem, room, goal or None)
+            except OutOfTimeError:
+                return answer or self.bound("time")
+            spent += found.n_evaluations * learned.each
+            answer = self._assembled(found, spent)
             room = None if room is None else room - found.n_evaluations
             goal /= 2.0
             # Parts of the error that the loop does not see need more data too.
             if (
-                asked == 0.0
+                goal < 0.05 * asked
+                or asked == 0.0
                 or found.status != "converged"
                 or answer.status == "converged"
-                or goal < 0.05 * asked
                 or (room is not None and room < 2 * found.n_evaluations)
             ):
                 return answer
 
-    def _nested(
-        self,
-        problem: NestedExpectation,
-        child: int,
-        n_inner: int | None,
-        budget: int | None,
-        tol: float | None = None,
-    ) -> Estimate | None:
-        """An estimate, or None if time ran out before there was one."""
-        left = None
-        if self.max_seconds is not None:
-            left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
-        try:
-            found = estimate(
-                problem,
-                budget=budget,
-                tol=tol,
-                method=NQMC(n_inner=n_inner, jackknife=True),
-                rng=self.learned.stream.child(4, child),
-                executor=self.executor,
-                progress=self.progress,
-                max_seconds=left,
-            )
-        except OutOfTimeError:
-            return None
-        return None if found.sample is None else found
-
-    def _late(self, pilot: Estimate, spent: int) -> Gain:
-        """The answer of a pilot, after which time ran out."""
-        return replace(self._assembled(pilot, pilot, self._share(pilot), spent), status="time")
-
-    def _share(self, found: Estimate) -> float:
-        """Share of route B in the answer of least variance."""
-        assert found.sample is not None
-        # By single θ: the covariance of a few blocks would be small by luck for some share.
-        rows = found.sample.f[:, :2]
-        covariance = np.cov(rows, rowvar=False) / found.n_outer
-        (a, c), (_, b) = covariance + self.population.covariance[:2, :2]
-        spread = a + b - 2.0 * c
-        return float(np.clip((a - c) / spread, 0.0, 1.0)) if spread > 0 else 1.0
-
-    def _assembled(self, found: Estimate, routes: Estimate, share: float, spent: int) -> Gain:
-        """The answer, from `found` or from its two `routes`."""
-        mix = np.array([1.0 - share, share])
-        base, base_covariance = self.population.base[:2], self.population.covariance[:2, :2]
-        answers = np.asarray(routes.value)
-        both = base + answers[:2]
-        assert routes.covariance is not None
-        covariance = routes.covariance[:2, :2] + base_covariance
-        if found is routes:
-            value, variance = float(mix @ both), float(mix @ covariance @ mix)
-        else:
-            value = float(mix @ base) + float(found.value)
-            variance = float(mix @ base_covariance @ mix) + float(found.std_error) ** 2
+    def _assembled(self, found: Estimate, spent: int) -> Gain:
+        """The gain, from KL(posterior ‖ q) and the averages of simulations."""
+        sample, base = found.sample, self.population.base
+        assert sample is not None
         spent += self.learned.n_truths(found)
-        repair = self._repaired(found, mix, spent)
-        value, variance, spent = (
-            value + repair.change,
-            variance + repair.variance,
-            spent + repair.n_evaluations,
-        )
-        # KL(posterior ‖ q) has a long tail over data, which their rarity shows in part. Of one with
-        # index α, a share of T^(1/α − 1) of the mean is beyond the largest of T values; what is
-        # below has its spread in the covariance. Simulated data are a sample themselves.
-        assert routes.sample is not None
-        tail = float(answers[3]) + repair.total
-        variance += (tail * found.n_outer ** (1.0 / _TAIL_INDEX - 1.0)) ** 2
-        variance += float(np.var(routes.sample.f[:, 3])) / self.n_base
+        repair = self._repaired(found, spent)
+        value = float(base[0]) + float(found.value) + repair.change
+        simulated = float(self.population.std_errors[0])
+        variance = simulated**2 + float(found.std_error) ** 2 + repair.variance
+        _, apart, size, total = (float(x) for x in np.asarray(found.diagnostics["answers"]))
+        # KL(posterior ‖ q) has a long tail over data, which few of them show: its spread is taken
+        # to be larger by its mean. Simulated data are a sample themselves.
+        variance += total**2 / found.n_outer + float(np.var(sample.f[:, 0])) / self.n_base
         notes: list[str] = []
         warned = list(found.warnings)
-        # Both routes estimate the same number if simulate and log_prob describe one experiment.
-        apart, across = abs(float(both[1] - both[0])), np.array([1.0, -1.0])
-        allowed = 2.0 * NORMAL_95 * float(np.sqrt(max(across @ covariance @ across, 0.0)))
-        variance += max(apart - allowed, 0.0) ** 2
-        if apart > allowed + _NEGLIGIBLE and routes.n_outer >= _FEWEST_DATA:
+        # The θ behind the data are draws of their posteriors: E[log q] is the same by pairs and by
+        # likelihoods if simulate and log_prob describe one experiment.
+        routes = base[0] + float(found.value) + np.array([0.0, apart])
+        allowed = 2.0 * NORMAL_95 * float(np.std(sample.f[:, 1])) / np.sqrt(found.n_outer)
+        variance += max(abs(apart) - allowed - NORMAL_95 * simulated, 0.0) ** 2
+        if abs(apart) > allowed + _NEGLIGIBLE and found.n_outer >= _FEWEST_DATA:
             warned.append(
-                f"simulated pairs and likelihoods disagree about the gain, {both[0]:.4g} and "
-                f"{both[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
+                f"simulated pairs and likelihoods disagree about the gain, {routes[0]:.4g} and "
+                f"{routes[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
-        size = float(answers[2])
         if size < _LOW_SAMPLE_SIZE:
             notes.append(
                 f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal "
@@ -387,45 +428,48 @@ class _Run:
         if asked := self.goal(value):
             met = NORMAL_95 * std_error <= 1.0001 * asked
             status = "converged" if met else "limit" if status == "converged" else status
-            part = NORMAL_95 * float(np.sqrt(mix @ base_covariance @ mix))
-            if not met and part > 0.5 * asked:
+            if not met and NORMAL_95 * simulated > 0.5 * asked:
                 status = "limit"
                 warned.append(
                     f"the tolerance {asked:.3g} is out of reach: averages of {self.n_base:,} "
-                    f"simulations alone are known to ± {part:.2g}; raise simulations="
+                    f"simulations alone are known to ± {NORMAL_95 * simulated:.2g}; raise "
+                    "simulations="
                 )
             elif status in ("limit", "budget"):
                 notes.append("the tolerance was not met: raise budget= or simulations=")
-        sample = found.sample
-        if sample is not None:
-            rows = sample.f[:, :2] @ mix[:, None] + mix @ base
-            sample = replace(sample, f=rows, weights=sample.weights[:, :1])
-        return Gain.of(
+        return self._answer(
             found,
-            common=self.population.means[:, :2] @ mix,
-            sample=sample,
+            common=self.population.means[:, 0],
             value=value,
             std_error=std_error,
-            covariance=None,
             n_evaluations=spent,
-            method="importance",
             status=status,
-            seconds=time.perf_counter() - self.started,
             warnings=tuple(warned),
             diagnostics={
                 **self._diagnostics(),
                 "effective_sample_size": size,
-                "routes": both,
-                "share_of_route_b": share,
+                "routes": routes,
                 "missed": repair.share,
-                "error_inner": found.diagnostics.get("error_inner"),
-                "error_outer": found.diagnostics.get("error_outer"),
-                "error_simulations": float(np.sqrt(mix @ base_covariance @ mix)),
+                "error_inner": found.diagnostics["error_inner"],
+                "error_outer": found.diagnostics["error_outer"],
+                "error_simulations": simulated,
                 "notes": notes,
             },
         )
 
-    def _repaired(self, found: Estimate, mix: Array, spent: int) -> _Repair:
+    def _answer(self, found: Estimate, **changes: Any) -> Gain:
+        sample = found.sample
+        assert sample is not None
+        return Gain.of(
+            found,
+            sample=replace(sample, f=sample.f[:, :1], weights=sample.weights[:, :1]),
+            covariance=None,
+            method="importance",
+            seconds=time.perf_counter() - self.started,
+            **changes,
+        )
+
+    def _repaired(self, found: Estimate, spent: int) -> _Repair:
         """Data at which the draws missed the posterior get others, near the θ that made them."""
         sample, learned = found.sample, self.learned
         assert sample is not None
@@ -443,7 +487,7 @@ class _Run:
             doubt = float((weights * gaps)[rows].sum() / t)
             return _Repair(share=n / t, doubt=doubt, variance=(doubt / NORMAL_95) ** 2)
         f, doubts = learned.resolved(sample.theta[some])
-        change = (f[:, :2] - sample.f[some, :2]) @ mix
+        change = f[:, 0] - sample.f[some, 0]
         doubt = float((weights[some] * doubts).mean() * n / t)
         # Which data were missed, and which of them were looked at, is chance.
         mean, spread = float(change.mean()), float(change.var())
@@ -453,17 +497,15 @@ class _Run:
         return _Repair(
             share=n / t,
             change=mean * n / t,
-            total=float((f[:, 3] - sample.f[some, 3]).mean()) * n / t,
             doubt=doubt,
             variance=chance + (doubt / NORMAL_95) ** 2,
             n_evaluations=len(some) * each,
         )
 
     def _diagnostics(self) -> dict[str, Any]:
-        bound, error = self.population.base[2], np.sqrt(self.population.covariance[2, 2])
         return {
-            "lower_bound": float(bound),
-            "lower_bound_error": float(error),
+            "lower_bound": float(self.population.base[1]),
+            "lower_bound_error": float(self.population.std_errors[1]),
             "components": self.learned.blocks[0].proposal.components,
             "simulations": self.learned.n_fit + self.n_base,
         }
@@ -475,28 +517,60 @@ class _Run:
             f"a lower bound of the gain (Barber and Agakov): without {without} nothing is known "
             "about the distance; the interval is that of the bound"
         )
-        value, error = self.population.base[2], np.sqrt(self.population.covariance[2, 2])
         return Gain(
-            common=self.population.means[:, 2],
-            value=float(value),
-            std_error=float(error),
+            common=self.population.means[:, 1],
+            value=float(self.population.base[1]),
+            std_error=float(self.population.std_errors[1]),
             n_evaluations=len(self.learned.at_truth),
             n_outer=self.n_base,
             n_inner=1,
             method=LOWER_BOUND,
             status=status,
             seconds=time.perf_counter() - self.started,
-            problem=self.learned.experiment.name or "information gain",
+            problem=self.experiment.name or "information gain",
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
 
+    def utility(
+        self, h: Callable[[Array], Array], f: Callable[[Array], Array], base: Array
+    ) -> Gain:
+        """The mean of `base`, from blocks of draws of the prior, and E_y[f(E[h(θ) | y])]."""
+        learned = self.learned
 
-def _inner_size(pilot: Estimate, room: int) -> int:
-    """N whose bias, which falls like 1/N, and variance, which needs many θ, are least together."""
-    bias, spread = float(pilot.diagnostics["error_inner"]), float(pilot.diagnostics["error_outer"])
-    scale = np.sqrt(pilot.n_evaluations / max(room, 1))
+        def g(x: Array, rows: Array) -> Array:
+            ((latent, log_w, _, _),) = learned.weighted(x, rows)
+            flat = latent.reshape(-1, latent.shape[-1])
+            values = h(self.experiment.theta(flat)).reshape(*latent.shape[:-1], -1)
+            w = np.exp(log_w)[..., None]
+            weight = np.broadcast_to(rows[..., -1:], w.shape)
+            return np.concatenate([w, w * values, w * w, weight], axis=-1)
 
-    def error(n: int) -> float:
-        return float((bias * N_INNER / n) ** 2 + (spread * scale) ** 2 * n / N_INNER)
+        def answers(j: Array) -> Array:
+            size = j[..., 0] ** 2 / j[..., -2]
+            return np.stack([f(j[..., 1:-2] / j[..., :1]), size], axis=-1) * j[..., -1:]
 
-    return min((N_INNER << i for i in range(5) if room >= 16 * (N_INNER << i) or i == 0), key=error)
+        # The second expectation, the effective sample size, is a diagnosis.
+        known = float(base.mean())
+        problem = self.population.problem(g, answers, lambda i: known + i[0], "utility")
+        found = self.nested(problem, self.room(), self.tol, self.rtol)
+        assert found.sample is not None
+        variance = float(found.std_error) ** 2 + float(np.var(found.sample.f[:, 0])) / self.n_base
+        std_error = float(np.sqrt(variance + base.var(ddof=1) / len(base) * student(len(base))))
+        status, asked = found.status, self.goal(float(found.value))
+        if status == "converged" and NORMAL_95 * std_error > 1.0001 * asked:
+            status = "limit"
+        return self._answer(
+            found,
+            common=base,
+            std_error=std_error,
+            status=status,
+            n_evaluations=found.n_evaluations + learned.n_truths(found),
+            diagnostics={
+                "effective_sample_size": float(np.asarray(found.diagnostics["answers"])[1]),
+                "components": learned.blocks[0].proposal.components,
+                "simulations": learned.n_fit + self.n_base,
+                "error_inner": found.diagnostics["error_inner"],
+                "error_outer": found.diagnostics["error_outer"],
+                "notes": found.diagnostics["notes"],
+            },
+        )

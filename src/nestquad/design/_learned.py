@@ -2,13 +2,12 @@
 
 With weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s, normalized at each y,
 
-    KL(posterior ‖ prior) = E_post[log q] − E_post[log p(θ)] + KL(posterior ‖ q)
+    gain = E[log q(θ | y)] − E[log p(θ)] + E_y[KL(posterior ‖ q)]
 
 and KL(w ‖ r) over the draws estimates the last term without noise of first order: it vanishes where
-q is the posterior. E[log p(θ)] is known. E[log q] comes from simulated pairs (route A), or from
-draws of q at simulated data and Σ (w − r) log q (route B); both cost no likelihood. Route A without
-the last term is a lower bound (Barber and Agakov, 2003). The gain about some of the parameters is
-that about all of them less that about the others when these are known.
+q is the posterior. E[log p(θ)] is known, and E[log q] is a mean over simulated pairs, at no cost in
+likelihoods. Without the last term that is a lower bound (Barber and Agakov, 2003). The gain about
+some of the parameters is that about all of them less that about the others when these are known.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from nestquad.result import NORMAL_95, Estimate
 
 _PAIRS = 32  # at which the user's functions are checked before the budget is spent
 _BLOCKS = 16  # of a Sobol sequence, whose means show the error of simulated averages
-_DRAWS = 4  # of q at each simulated y, for its entropy: the spread over y counts more
 # Simulations that show what one costs, its part of a fit included, and the share of the time for
 # all of them: fits of several sizes, the averages and the likelihoods need the rest.
 _FEWEST, _SHARE = 256, 0.25
@@ -63,15 +61,16 @@ class Once:
 class Block:
     """A posterior that the gain is made of: of all parameters given y, or of nuisance given ψ, y.
 
-    `own` are the latent coordinates that it is about; the others belong to its data.
+    `own` are the latent coordinates that it is about, and `known` those that belong to its data.
     """
 
     proposal: Proposal
     own: tuple[int, ...]
+    known: tuple[int, ...]
     sign: float
 
-    def data(self, others: Array, y: Array) -> Array:
-        return y if others.shape[1] == 0 else np.concatenate([others, y], axis=1)
+    def data(self, latent: Array, y: Array) -> Array:
+        return np.concatenate([latent[:, self.known], y], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +95,6 @@ class Learned:
     def nuisance(self) -> bool:
         return self.each > 1
 
-    def others(self, block: Block, latent: Array) -> Array:
-        """Latent coordinates that are data of a block, (T, ·)."""
-        return latent[:, list(self.targets)] if block.sign < 0 else latent[:, :0]
-
     def n_truths(self, found: Estimate) -> int:
         """Likelihoods at the θ behind the data; workers in other processes keep theirs."""
         here = len(self.at_truth)
@@ -108,19 +103,6 @@ class Learned:
     @property
     def n_latent(self) -> int:
         return len(self.blocks[0].own)
-
-    def outer(self) -> Law:
-        """The law of simulated experiments: (latent θ, y, log prior − log s at θ by block)."""
-
-        def fn(u: Array) -> Array:
-            return self.simulated(u.reshape(-1, u.shape[-1])).reshape(*u.shape[:-1], -1)
-
-        return Transport(fn, dim=self.experiment.dim)
-
-    @cached_property
-    def simulated(self) -> Once:
-        """Rows of `outer` from rows of uniforms."""
-        return Once(lambda u: self.rows(*self.experiment.simulated(u, self.design)))
 
     @cached_property
     def at_truth(self) -> Once:
@@ -139,13 +121,6 @@ class Learned:
 
         return Once(fn)
 
-    def rows(self, latent: Array, y: Array) -> Array:
-        ratios = [
-            b.proposal.log_ratio(latent[:, list(b.own)], b.data(self.others(b, latent), y))
-            for b in self.blocks
-        ]
-        return np.concatenate([latent, y, np.stack(ratios, axis=1)], axis=1)
-
     def inner(self, rows: Array, *, near: bool = False) -> Law:
         """Draws of each block's proposal, side by side; or more of them near the θ of the row."""
         latent, y = rows[:, : self.n_latent], rows[:, self.n_latent : self.n_latent + self.n_y]
@@ -155,9 +130,9 @@ class Learned:
         def fn(u: Array) -> Array:
             parts = []
             for block, start, size in zip(self.blocks, starts, sizes, strict=False):
-                data, part = block.data(self.others(block, latent), y), u[..., start : start + size]
-                center = latent[:, list(block.own)] if near else None
-                parts.append(block.proposal.draws(data, part, center))
+                center = latent[:, block.own] if near else None
+                part = u[..., start : start + size]
+                parts.append(block.proposal.draws(block.data(latent, y), part, center))
             return np.concatenate(parts, axis=-1)
 
         return Transport(fn, dim=int(starts[-1]), batch=len(rows))
@@ -183,7 +158,7 @@ class Learned:
             if block.sign < 0:
                 shape = np.broadcast_shapes(own.shape[:-1], truth.shape[:-1])
                 latent = np.broadcast_to(truth, (*shape, self.n_latent)).copy()
-                latent[..., list(block.own)] = own
+                latent[..., block.own] = own
             likelihood = self.experiment.log_likelihood(y, latent, self.design) - at_truth
             log_w = likelihood + log_ratio - rows[..., after + i]
             found.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
@@ -198,17 +173,20 @@ class Learned:
         outputs.append(np.broadcast_to(rows[..., -1], outputs[0].shape))
         return np.stack(outputs, axis=-1)
 
-    def f(self, j: Array) -> Array:
-        """Routes A and B, the effective sample size of a draw, and KL(posterior ‖ q) in all."""
-        first, second, size, total = 0.0, 0.0, 1.0, 0.0
+    def f(self, j: Array, pairs: Array) -> Array:
+        """KL(posterior ‖ q), E[log q | y] less that of `pairs`, effective sample size, sum of KLs.
+
+        The second is E[log q] by draws of q, as the mean of r is 1, and the change Σ (w − r) log q.
+        Its mean over y is 0 if `simulate` and `log_prob` describe one experiment.
+        """
+        gap, apart, size, total = 0.0, 0.0, 1.0, 0.0
         for i, block in enumerate(self.blocks):
             w, ws, r, wq, rq, ww = np.moveaxis(j[..., 6 * i : 6 * i + 6], -1, 0)
-            gap = ws / w - np.log(w / r)
-            total = total + gap
-            first = first + block.sign * gap
-            second = second + block.sign * (gap + wq / w - rq / r)
+            kl = ws / w - np.log(w / r)
+            gap, total = gap + block.sign * kl, total + kl
+            apart = apart + block.sign * (wq / w - rq / r + rq - r * pairs[i])
             size = np.minimum(size, w * w / ww)
-        return np.stack([first, second, size, total], axis=-1) * j[..., -1:]
+        return np.stack([gap, apart, size, total], axis=-1) * j[..., -1:]
 
     def missed(self, j: Array, n: int) -> Array:
         """Nats (T,) that the evidence of n draws may lack: those that the θ behind the data adds.
@@ -226,58 +204,62 @@ class Learned:
         doubt = self.missed(j, NEAR_DRAWS)
         for i in range(self.each):
             doubt += j[:, 6 * i + 5] / (NEAR_DRAWS * j[:, 6 * i] ** 2)
-        return self.f(j), doubt
+        return self.f(j, np.zeros(self.each)), doubt
 
     def population(self, n: int) -> Population:
         """The averages of n simulations that no fit has seen, and the law of their data."""
         u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
-        routes = np.zeros((n, 2))
-        for i, block in enumerate(self.blocks):
-            proposal, data = block.proposal, block.data(self.others(block, latent), y)
-            stream = self.stream.child(3, i)
-            inside = Sobol().uniforms(stream, proposal.base_dim, (0, n), (0, _DRAWS))
-            logs = proposal.mean_logs(latent[:, list(block.own)], data, inside)
-            routes += block.sign * (logs - proposal.log_prior_mean)
-        bound = routes[:, 0]
+        at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
+        ratios, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
+        signs = np.array([block.sign for block in self.blocks])
+        pairs = signs @ (log_q - [[block.proposal.log_prior_mean] for block in self.blocks])
+        bound = pairs
         if self.nuisance:
             whole = self.blocks[0].proposal
             assert isinstance(whole, NormalProposal)
             prior = -0.5 * len(self.targets) * (1.0 + np.log(2.0 * np.pi))
             bound = whole.log_marginal(latent, y, self.targets) - prior
-        parts = np.array_split(np.column_stack([routes, bound]), _BLOCKS)
+        parts = np.array_split(np.column_stack([pairs, bound]), _BLOCKS)
         means = np.stack([part.mean(axis=0) for part in parts])
-        rarity = self.blocks[0].proposal.log_evidence(y)
-        rows = self.rows(latent, y)[np.argsort(rarity, kind="stable")]
-        return Population(self, rows, means)
+        order = np.argsort(log_evidence[0], kind="stable")
+        rows = np.column_stack([latent, y, *ratios])[order]
+        return Population(self, rows, means, log_q.mean(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
     """Simulated data in the order of their rarity, the rarest first, and averages over them.
 
-    `means` (16, 3) are those of blocks of E[log q] − E[log p] by both routes and the lower bound.
+    `means` (16, 2) are those of blocks of log q − E[log p], and of the lower bound; `log_q` has one
+    mean for each posterior.
     """
 
     learned: Learned
     rows: Array
     means: Array
+    log_q: Array
 
     @property
     def base(self) -> Array:
-        """Routes A and B, and the lower bound."""
         return np.asarray(self.means.mean(axis=0))
 
     @property
-    def covariance(self) -> Array:
-        return np.asarray(
-            np.cov(self.means, rowvar=False) / len(self.means) * student(len(self.means))
-        )
+    def std_errors(self) -> Array:
+        n = len(self.means)
+        return np.asarray(np.sqrt(self.means.var(axis=0, ddof=1) / n * student(n)))
 
-    def problem(self) -> NestedExpectation:
-        """KL(posterior ‖ q) over the data: most of its spread is in rare ones.
+    def problem(
+        self,
+        g: Callable[[Array, Array], Array],
+        f: Callable[[Array], Array],
+        combine: Callable[[Array], Any],
+        name: str,
+    ) -> NestedExpectation:
+        """An expectation over the data of f given each of them.
 
-        So the share v of rarer data is drawn as t², with the weight dv/dt = 2t that is at most 2.
+        KL(posterior ‖ q) has most of its spread in rare data. So the share v of rarer data is drawn
+        as t², with the weight dv/dt = 2t that is at most 2, the last coordinate of the data.
         """
         n, learned = len(self.rows), self.learned
 
@@ -285,10 +267,8 @@ class Population:
             index = np.minimum((n * t[..., 0] ** 2).astype(int), n - 1)
             return np.concatenate([self.rows[index], 2.0 * t], axis=-1)
 
-        name = learned.experiment.name or "information gain"
-        return NestedExpectation(
-            Transport(fn, dim=1), learned.inner, learned.g, learned.f, name=name
-        )
+        name = learned.experiment.name or name
+        return NestedExpectation(Transport(fn, dim=1), learned.inner, g, f, combine, name=name)
 
 
 def student(n: int) -> float:
@@ -312,8 +292,6 @@ def learn(
     if experiment.targets is not None:
         experiment, targets = experiment.split
     law = experiment.prior_law
-    prior = law if isinstance(law, Empirical) else None
-
     parts: list[tuple[Array, Array]] = []
 
     def simulated(n: int) -> tuple[Array, Array]:
@@ -332,18 +310,16 @@ def learn(
         latent, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return latent[:n], y[:n]
 
-    def pairs_of(own: tuple[int, ...], known: tuple[int, ...], n: int) -> tuple[Array, Array]:
-        latent, y = simulated(n)
-        if prior is not None:
-            return experiment.theta(latent), y
-        return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
-
-    def block(own: tuple[int, ...], known: tuple[int, ...], sign: float) -> tuple[Block, int]:
+    def fitted(
+        own: tuple[int, ...], known: tuple[int, ...], most: int, until: float
+    ) -> tuple[Proposal, int]:
         def pairs(n: int) -> tuple[Array, Array]:
-            return pairs_of(own, known, n)
+            latent, y = simulated(n)
+            if isinstance(law, Empirical):
+                return experiment.theta(latent), y
+            return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
-        proposal, n = fit_proposal(pairs, simulations // 2, law, own, until)
-        return Block(proposal, own, sign), n
+        return fit_proposal(pairs, most, law, own, until)
 
     n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
     everything = tuple(range(law.base_dim))
@@ -351,22 +327,22 @@ def learn(
         n, most = _FEWEST, 0
         while n < simulations // 2:  # larger ones show how little of it is overhead
             begun = time.perf_counter()
-            fit_proposal(lambda k: pairs_of(everything, (), k), n, law, everything, 0.0)
+            fitted(everything, (), n, 0.0)
             most = int(_SHARE * max_seconds * n / (time.perf_counter() - begun))
             n *= 8
             if most < 4 * n:
                 break
         simulations = max(2 * _FEWEST, min(simulations, most or simulations))
         until = started + 0.5 * max_seconds
-    if experiment.log_prob is None:
-        whole, n_fit = block(targets or everything, (), 1.0)
-        return Learned(experiment, design, targets, (whole,), stream, n_y, n_fit, simulations)
-    whole, n_fit = block(everything, (), 1.0)
-    blocks = [whole]
-    if targets:
-        rest, more = block(tuple(i for i in everything if i not in targets), targets, -1.0)
-        blocks.append(rest)
-        n_fit = max(n_fit, more)
-    found = Learned(experiment, design, targets, tuple(blocks), stream, n_y, n_fit, simulations)
-    found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
+    roles: list[tuple[tuple[int, ...], tuple[int, ...], float]] = [(everything, (), 1.0)]
+    if targets and experiment.log_prob is None:
+        roles = [(targets, (), 1.0)]
+    elif targets:
+        roles.append((tuple(i for i in everything if i not in targets), targets, -1.0))
+    fits = [fitted(own, known, simulations // 2, until) for own, known, _ in roles]
+    blocks = tuple(Block(fit[0], *role) for fit, role in zip(fits, roles, strict=True))
+    n_fit = max(n for _, n in fits)
+    found = Learned(experiment, design, targets, blocks, stream, n_y, n_fit, simulations)
+    if experiment.log_prob is not None:
+        found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
     return found

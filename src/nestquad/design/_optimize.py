@@ -13,7 +13,7 @@ from nestquad._checks import listed, numbers, shown
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.design._compare import Criterion, DesignComparison, compare, label_of
+from nestquad.design._compare import Criterion, DesignComparison, compare, coordinates, label_of
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import eig
 from nestquad.errors import InputError
@@ -209,16 +209,16 @@ def _listed(candidates: Sequence[Any] | None) -> tuple[Sequence[Any], Array | No
     designs = listed("candidates", candidates, "a sequence of designs")
     if len(designs) < 2:
         raise InputError("candidates", f"{len(designs)} designs", "at least two")
-    try:
-        rows = np.asarray(designs, dtype=float).reshape(len(designs), -1)
-    except (TypeError, ValueError):
+    found = coordinates(designs)
+    if found is None:
         if len(designs) > _MOST_DESIGNS:
             raise InputError(
                 "candidates",
                 f"{len(designs)} designs that are not rows of numbers",
                 f"rows of numbers, or at most {_MOST_DESIGNS} designs",
-            ) from None
+            )
         return designs, None
+    rows = found.reshape(len(designs), -1)
     if not rows.size or not np.isfinite(rows).all():
         raise InputError("candidates", shown(candidates), "designs of finite numbers")
     order = np.random.default_rng(0).permutation(len(rows))  # the first are spread out

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import lambertw, logsumexp, ndtr, ndtri
@@ -34,7 +35,8 @@ _WORTHWHILE = 0.001
 # for each of its parameters in eight dimensions. The fewest show data as rare as one in a thousand
 # more than ten times.
 _FEWEST, _FOR_EACH = 16384, 256
-MOST_COMPONENTS = 64
+# Fits with fewer components do not end the growth: posteriors of counts gain by eight, not by four.
+_TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
 # Tails as heavy as those of a law without a tenth moment, such as Student's t with ten degrees of
@@ -43,8 +45,10 @@ _HEAVY = 0.1
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
-_IDLE = -14.0  # log weight of components without which a density is right to 1e-6
-_ROWS = 256  # data whose weights of all samples are computed together
+_IDLE = -7.0  # log weight of components that q goes without where all cells are summed
+# Cells of samples, and data for which those of all cells are computed together. Data that say more
+# than log(_CELLS / 10), 6 nats, leave few cells, and draws that count less.
+_CELLS, _ROWS = 4096, 256
 
 Simulations = Callable[[int], tuple[Array, Array]]
 """Parameters, in coordinates to regress in, and data of the first n simulations."""
@@ -64,8 +68,7 @@ class Summary:
     @classmethod
     def of(cls, latent: Array, y: Array) -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-        v = _stable(y, counts)
-        center, scale, tails = _letter_values(v)
+        center, scale, tails = _letter_values(_stable(y, counts))
         empty = np.zeros((0, latent.shape[1]))
         blank = cls(counts, center, scale, tails, empty, np.ones(latent.shape[1]))
         features = blank._features(y)
@@ -77,36 +80,24 @@ class Summary:
         spread = np.maximum(residual.std(axis=0), 1e-9)
         return cls(counts, center, scale, tails, coefficients, spread)
 
-    def _raw(self, y: Array) -> Array:
-        return np.asarray((_stable(y, self.counts) - self.center) / self.scale)
-
-    def standardized(self, y: Array) -> Array:
-        """Data (T, n_y) of light tails."""
-        v = self._raw(y)
-        if not self.tails.any():
-            return v
-        h = np.where(self.tails > 0, self.tails, 1.0)
-        light = np.sign(v) * np.sqrt(lambertw(h * v * v).real / h)
-        return np.where(self.tails > 0, light, v)
-
     def _features(self, y: Array) -> Array:
-        v, raw = self.standardized(y), self._raw(y)[:, self.tails > 0]
-        # A location far out follows the data themselves.
+        """1, data with light tails, heavy ones as a location follows them, and squares."""
+        v = (_stable(y, self.counts) - self.center) / self.scale
+        heavy = self.tails > 0
+        raw, h = v[:, heavy], self.tails[heavy]
+        v[:, heavy] = np.sign(raw) * np.sqrt(lambertw(h * raw * raw).real / h)
         parts = [np.ones_like(v[:, :1]), v, raw]
         if v.shape[1] <= 4 * _MOST_COORDINATES:  # squares of more are too many to estimate
             i, j = np.triu_indices(v.shape[1])
             parts.append(v[:, i] * v[:, j])
         return np.concatenate(parts, axis=1)
 
-    def prediction(self, y: Array) -> Array:
+    def at(self, y: Array) -> tuple[Array, Array]:
+        """Predictions (T, k), and coordinates (T, m) on which the mixture is conditioned."""
+        features, n = self._features(y), y.shape[1]
         # einsum without BLAS: the bits of a row do not depend on the number of rows.
-        return np.asarray(np.einsum("tf,fk->tk", self._features(y), self.coefficients))
-
-    def given(self, y: Array) -> Array:
-        """Coordinates (T, m) on which the mixture is conditioned."""
-        if y.shape[1] <= _MOST_COORDINATES:
-            return self.standardized(y)
-        return self.prediction(y)
+        predicted = np.asarray(np.einsum("tf,fk->tk", features, self.coefficients))
+        return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
 def _stable(y: Array, counts: Mask) -> Array:
@@ -186,10 +177,9 @@ class _Conditioned:
     `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
     (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
     coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q; with
-    `center` (T, base_dim) most of them are near it, at scales of all sizes. `log_ratio` (T,) is the
-    first of the logs at given latent coordinates, without a center. `log_prior_mean` is the mean of
-    the log prior under the prior, which is also the mean over posteriors. `mean_logs` (T, 2) has
-    log q at one θ for each row of data, and E_q[log q] by draws or exactly.
+    `center` (T, base_dim) most of them are near it, at scales of all sizes. `at` (T, 3) has the
+    first and the last of the logs at one θ for each row of data, and log p(y) up to a map of y.
+    `log_prior_mean` is the mean of the log prior, under the prior and over posteriors.
     """
 
     summary: Summary
@@ -204,16 +194,13 @@ class _Conditioned:
 
     @property
     def n_latent(self) -> int:
-        return int(self.summary.spread.size)
+        return int(self.conditional.law.means.shape[1])
 
-    def log_evidence(self, y: Array) -> Array:
-        """The mixture's own log density of the data, (T,): log p(y) up to a map of y."""
-        return self.conditional.at(self.summary.given(y))[2]
-
-    def _parts(self, y: Array) -> tuple[Array, Array]:
-        """Log weights (T, K) and means (T, K, k) of the components."""
-        weights, means, _ = self.conditional.at(self.summary.given(y))
-        return weights, self.summary.prediction(y)[:, None] + means * self.summary.spread
+    def _parts(self, y: Array) -> tuple[Array, Array, Array]:
+        """Log weights (T, K) and means (T, K, k) of components, log p(y) (T,) up to a map of y."""
+        predicted, given = self.summary.at(y)
+        weights, means, log_evidence = self.conditional.at(given)
+        return weights, predicted[:, None] + means * self.summary.spread, log_evidence
 
     @cached_property
     def _factors(self) -> tuple[Array, Array, Array]:
@@ -239,10 +226,9 @@ class NormalProposal(_Conditioned):
         return -0.5 * self.n_latent * (1.0 + LOG_2PI)
 
     def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
-        weights, means = self._parts(y)
-        z = self._drawn(weights, means, uniform, PRIOR_SHARE, STRETCH)
+        weights, means, _ = self._parts(y)
+        z = self._drawn(weights, means, uniform)
         if center is not None:
-            z = np.array(z)
             near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
             scale = _SCALES[near % len(_SCALES)]
             z[:, near] = center[:, None] + scale[:, None] * ndtri(uniform[:, near])
@@ -255,19 +241,14 @@ class NormalProposal(_Conditioned):
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
-    def _sampled(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array, Array]:
-        """Log densities (T, N) of the prior, of q, and of the law of draws."""
-        log_q, log_wide = self._log_densities(z, weights, means)
-        log_prior = log_normal(z)
-        return log_prior, log_q, with_share(PRIOR_SHARE, log_wide, log_prior)
-
-    def log_ratio(self, latent: Array, y: Array) -> Array:
-        log_prior, _, sampled = self._sampled(latent[:, None], *self._parts(y))
-        return np.asarray((log_prior - sampled)[:, 0])
+    def at(self, latent: Array, y: Array) -> Array:
+        weights, means, log_evidence = self._parts(y)
+        log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means)
+        return np.concatenate([log_prior - sampled, log_q, log_evidence[:, None]], axis=1)
 
     def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
         """log q (T,) of some of the parameters."""
-        weights, means = self._parts(y)
+        weights, means, _ = self._parts(y)
         factor = self._factors[0][:, kept]
         law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
         inverse, logs = law.inverse
@@ -280,23 +261,13 @@ class NormalProposal(_Conditioned):
         log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1)) + slope
         return with_share(self.share, log_q, log_normal(latent[:, kept]))
 
-    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
-        weights, means = self._parts(y)
-        at = self._log_densities(latent[:, None], weights, means)[0][:, 0]
-        if self.components == 1 and self.share == 0 and self.parameters is None:
-            return np.stack(
-                [at, np.full(len(y), self.log_prior_mean - self._factors[2][0])], axis=1
-            )
-        z = self._drawn(weights, means, uniform, self.share, 1.0)
-        return np.stack([at, self._log_densities(z, weights, means)[0].mean(axis=1)], axis=1)
-
-    def _drawn(
-        self, weights: Array, means: Array, uniform: Array, share: float, stretch: float
-    ) -> Array:
+    def _drawn(self, weights: Array, means: Array, uniform: Array) -> Array:
         """Draws (T, N, k): the first uniform chooses a component and drives the first normal."""
         rows, k = len(weights), self.n_latent
         u = np.broadcast_to(uniform, (rows, *uniform.shape[1:]))
-        mass = np.concatenate([np.full((rows, 1), share), (1.0 - share) * np.exp(weights)], axis=1)
+        mass = np.concatenate(
+            [np.full((rows, 1), PRIOR_SHARE), (1.0 - PRIOR_SHARE) * np.exp(weights)], axis=1
+        )
         edges = np.cumsum(mass, axis=1)
         edges /= edges[:, -1:]
         chosen = (u[..., 0, None] > edges[:, None, :-1]).sum(axis=-1)
@@ -305,7 +276,7 @@ class NormalProposal(_Conditioned):
         width = np.take_along_axis(edges, chosen, axis=1) - below
         first = np.clip((u[..., 0] - below) / np.maximum(width, 1e-300), 1e-12, 1.0 - 1e-12)
         s = ndtri(np.concatenate([first[..., None], u[..., 1:]], axis=-1))
-        factors = np.concatenate([np.eye(k)[None], stretch * self._factors[0]])
+        factors = np.concatenate([np.eye(k)[None], STRETCH * self._factors[0]])
         centers = np.concatenate([np.zeros((rows, 1, k)), means], axis=1)
         centers = np.take_along_axis(centers, chosen[..., None], axis=1)
         drawn = np.asarray(whitened(factors[chosen], s) + centers)
@@ -313,8 +284,11 @@ class NormalProposal(_Conditioned):
             return drawn
         return np.where(chosen[..., None] == 0, s, self.parameters.normals(drawn))
 
-    def _log_densities(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array]:
-        """log q and log of the stretched q at z (T, N, k), one component at a time."""
+    def _sampled(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array, Array]:
+        """Log densities (T, N) of the prior, of q, and of the law of draws.
+
+        One component at a time; that of a stretched one has the same square.
+        """
         _, inverse, logs = self._factors
         plain, wide = [], []
         at, slope = z, np.zeros(())
@@ -326,100 +300,136 @@ class NormalProposal(_Conditioned):
             constant = weights[:, None, c] - logs[c] - 0.5 * self.n_latent * LOG_2PI
             plain.append(square + constant)
             wide.append(square / STRETCH**2 + constant - self.n_latent * math.log(STRETCH))
-        log_q = with_share(self.share, np.asarray(logsumexp(plain, axis=0)) + slope, log_normal(z))
-        return log_q, np.asarray(logsumexp(wide, axis=0)) + slope
+        log_q, stretched = (np.asarray(logsumexp(x, axis=0)) + slope for x in (plain, wide))
+        log_prior = log_normal(z)
+        sampled = with_share(PRIOR_SHARE, stretched, log_prior)
+        return log_prior, with_share(self.share, log_q, log_prior), sampled
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Ranges of weighted samples in their order: ends in units of weight, means, log densities."""
+
+    edges: Array
+    starts: Any
+    log_weights: Array
+    means: Array
+    log_density: Array
+
+    @staticmethod
+    @lru_cache(maxsize=4)
+    def among(prior: Empirical) -> Cells:
+        """At most `_CELLS`; the density is that of eight normals, in units of the samples."""
+        samples, weights = prior.samples, prior.weights
+        starts = np.linspace(0, len(samples), min(len(samples), _CELLS) + 1).astype(int)[:-1]
+        total = np.add.reduceat(weights, starts)
+        means = np.add.reduceat(weights[:, None] * samples, starts) / total[:, None]
+        edges = np.cumsum(weights)
+        mean = weights @ samples
+        sd = np.sqrt(weights @ (samples - mean) ** 2)
+        sd = np.where(sd > 0, sd, 1.0)
+        levels = (np.arange(4096) + 0.5) / 4096
+        rows = (samples[np.searchsorted(edges[:-1], levels)] - mean) / sd
+        mixture = one_normal(rows)
+        for _ in range(3):
+            mixture = mixture.split().fitted(rows)
+        log_density = np.asarray(logsumexp(mixture.log_parts((means - mean) / sd), axis=1))
+        return Cells(edges, starts, np.log(total), means, log_density)
+
+    def of(self, latent: Array) -> Any:
+        """Cells of samples that are given by their numbers."""
+        return np.searchsorted(self.starts, latent, side="right") - 1
+
+    def sample(self, cell: Any, share: Array) -> Array:
+        """Numbers of the samples at shares of the weights of their cells."""
+        below = np.concatenate([[0.0], self.edges])[self.starts[cell]]
+        level = below + share * np.exp(self.log_weights[cell])
+        last = np.append(self.starts[1:], len(self.edges))[cell] - 1
+        return np.asarray(np.clip(np.searchsorted(self.edges, level), self.starts[cell], last))
 
 
 @dataclass(frozen=True, eq=False)
 class SampleProposal(_Conditioned):
-    """For a prior of weighted samples: probabilities of the samples given data.
+    """For a prior of weighted samples: probabilities of cells of them given data.
 
-    They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
-    The latent coordinate is a sample's number. Log probabilities are relative to p̂, as those of a
-    density: entropies then do not follow how dense the samples are.
+    Samples stand in the order of a tree, so that a cell of neighbours is a range. Its probability
+    is proportional to its weight × q(θ | y) / p̂(θ) at its mean θ, with a mixture p̂ of the samples
+    themselves, and samples within it have their share of its weight: sums over samples are sums
+    over at most `_CELLS` cells. The latent coordinate is a sample's number, and log q is
+    relative to the prior.
     """
 
-    prior: Empirical
-    log_prior: Array
-    log_cloud: Array
+    cells: Cells
+    log_prior_mean: ClassVar[float] = 0.0
 
     @property
     def base_dim(self) -> int:
         return 1
 
-    @property
-    def log_prior_mean(self) -> float:
-        return float(self.prior.weights @ (self.log_prior + self.log_cloud))
-
     def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
         u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
         for i in range(0, len(y), _ROWS):
-            log_q, sampled = self._sampled(y[i : i + _ROWS])
+            some, (log_q, chance, _) = u[i : i + _ROWS], self._sampled(y[i : i + _ROWS])
             if center is not None:
-                sampled = (1.0 - _NEAR) * sampled + _NEAR * self._around(center[i : i + _ROWS, 0])
-            edges = np.cumsum(sampled, axis=1)
-            rows = zip(edges, u[i : i + _ROWS], strict=True)
-            index = np.stack([np.searchsorted(e[:-1] / e[-1], one) for e, one in rows])
-            log_s, log_q = (np.take_along_axis(a, index, axis=1) for a in (np.log(sampled), log_q))
-            density = log_q + self.log_cloud[index]
-            parts.append(
-                np.stack([index, self.log_prior[index] - log_s, log_q - log_s, density], -1)
+                chance = (1.0 - _NEAR) * chance + _NEAR * self._around(center[i : i + _ROWS, 0])
+            edges = np.cumsum(chance, axis=1)
+            pairs = zip(edges, some, strict=True)
+            cell = np.stack([np.searchsorted(e[:-1], one) for e, one in pairs])
+            log_q, chance, edges = (
+                np.take_along_axis(a, cell, axis=1) for a in (log_q, chance, edges)
             )
+            latent = self.cells.sample(cell, 1.0 - (edges - some) / chance)
+            parts.append(np.stack([latent, *self._logs(cell, log_q, chance)], axis=-1))
         return np.concatenate(parts)
 
-    def _sampled(self, y: Array) -> tuple[Array, Array]:
-        """log q (T, n), and the probabilities of draws."""
-        log_q = self._log_probabilities(y)
-        return log_q, (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
-
-    def _around(self, center: Array) -> Array:
-        """Probabilities (T, n) of samples near those of given numbers, in their order."""
-        n = len(self.prior.samples)
-        apart = np.abs(np.arange(n) - center[:, None])
-        parts = [apart <= 2**octave for octave in range(n.bit_length())]
-        found = np.mean([one / one.sum(axis=1, keepdims=True) for one in parts], axis=0)
-        return np.asarray(found)
-
-    def log_ratio(self, latent: Array, y: Array) -> Array:
-        parts, index = [], latent[:, 0].astype(int)
+    def at(self, latent: Array, y: Array) -> Array:
+        parts, cells = [], self.cells.of(latent)
         for i in range(0, len(y), _ROWS):
-            sampled = self._sampled(y[i : i + _ROWS])[1]
-            at = index[i : i + _ROWS]
-            parts.append(self.log_prior[at] - np.log(sampled[np.arange(len(at)), at]))
+            cell, (*found, log_evidence) = cells[i : i + _ROWS], self._sampled(y[i : i + _ROWS])
+            log_q, chance = (np.take_along_axis(a, cell, axis=1) for a in found)
+            log_ratio, _, log_q = self._logs(cell, log_q, chance)
+            parts.append(np.concatenate([log_ratio, log_q, log_evidence[:, None]], axis=1))
         return np.concatenate(parts)
 
-    def mean_logs(self, latent: Array, y: Array, uniform: Array) -> Array:
-        parts = []
-        for i in range(0, len(y), _ROWS):
-            log_q = self._log_probabilities(y[i : i + _ROWS])
-            density = log_q + self.log_cloud
-            at = np.take_along_axis(density, latent[i : i + _ROWS].astype(int), axis=1)[:, 0]
-            parts.append(np.stack([at, (np.exp(log_q) * density).sum(axis=1)], axis=1))
-        return np.concatenate(parts)
+    def _logs(self, cell: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
+        log_s, log_prior = np.log(chance), self.cells.log_weights[cell]
+        return log_prior - log_s, log_q - log_s, log_q - log_prior
 
-    @cached_property
-    def _white(self) -> Array:
-        """Samples (K, n, p) in the units of each component."""
-        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.prior.samples))
-
-    def _log_probabilities(self, y: Array) -> Array:
-        """log q (T, n) of all samples."""
-        weights, means = self._parts(y)
+    def _sampled(self, y: Array) -> tuple[Array, Array, Array]:
+        """log q (T, n) of all cells, their probabilities among draws, and log p(y) (T,)."""
+        weights, means, log_evidence = self._parts(y)
         _, inverse, logs = self._factors
-        density = np.full((len(y), len(self.prior.samples)), 1e-300)
+        density = np.full((len(y), len(self.cells.means)), 1e-300)
         for c, white in enumerate(self._white):
             # Given the data, few of the components count.
             rows = np.flatnonzero(weights[:, c] > _IDLE)
             center = whitened(inverse[c], means[rows, c])
-            square = np.einsum("ti,ni->tn", center, -2.0 * white)
-            square += (white**2).sum(axis=1)
-            square += (center**2).sum(axis=1)[:, None]
-            square *= -0.5
-            square += (weights[rows, c] - logs[c])[:, None]
-            density[rows] += np.exp(square, out=square)
-        density *= np.exp(self.log_prior - self.log_cloud)
+            square = np.zeros((len(rows), len(white)))
+            for i in range(center.shape[1]):
+                square += (center[:, i, None] - white[:, i]) ** 2
+            log_weight = (weights[rows, c] - logs[c])[:, None]
+            density[rows] += np.exp(log_weight - 0.5 * square)
+        log_weights = self.cells.log_weights
+        density *= np.exp(log_weights - self.cells.log_density)
         density /= density.sum(axis=1, keepdims=True)
-        return with_share(self.share, np.log(density), self.log_prior)
+        log_q = with_share(self.share, np.log(density), log_weights)
+        chance = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * np.exp(log_weights)
+        return log_q, chance, log_evidence
+
+    @cached_property
+    def _white(self) -> Array:
+        """Means of cells (K, n, p) in the units of each component."""
+        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.cells.means))
+
+    def _around(self, center: Array) -> Array:
+        """Probabilities (T, n) of cells near those of given samples, in their order."""
+        n = len(self.cells.means)
+        apart = np.abs(np.arange(n) - self.cells.of(center)[:, None])
+        found = np.zeros(apart.shape)
+        for octave in range(n.bit_length()):
+            near = apart <= 2**octave
+            found += near / near.sum(axis=1, keepdims=True)
+        return found / n.bit_length()
 
 
 Proposal = NormalProposal | SampleProposal
@@ -461,7 +471,7 @@ def _grown(
     n = min(_FEWEST, most)
     found, tried = _fitted(*simulations(n), None, prior), 1
     start = found
-    while 2 * tried <= MOST_COMPONENTS and time.perf_counter() < until:
+    while 2 * tried <= _MOST_COMPONENTS and time.perf_counter() < until:
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:
@@ -473,7 +483,7 @@ def _grown(
         gain = start.score - found.score
         if gain > 0:
             found = start
-        if gain < _WORTHWHILE and tried >= 4:
+        if gain < _WORTHWHILE and tried >= _TRIED:
             break
     return found, n
 
@@ -485,37 +495,18 @@ def _fitted(
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
     summary = Summary.of(latent[:n], y[:n])
-    residual = (latent - summary.prediction(y)) / summary.spread
-    x = np.concatenate([residual, summary.given(y)], axis=1)
+    predicted, given = summary.at(y)
+    x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
     conditional = Conditional.of(mixture, latent.shape[1])
     joint = logsumexp(mixture.log_parts_fast(x[n:]), axis=1)
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
     log_q = joint - given - np.log(summary.spread).sum() + slope
     if isinstance(prior, Empirical):
-        parts, log_prior = (
-            (summary, conditional, mixture),
-            np.log(np.maximum(prior.weights, 1e-300)),
-        )
-        return SampleProposal(
-            *parts, _SHARES[1], float(log_q.mean()), prior, log_prior, _cloud(prior)
-        )
+        parts = summary, conditional, mixture, _SHARES[1], float(log_q.mean())
+        return SampleProposal(*parts, Cells.among(prior))
     # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
     scores = {x: float(with_share(x, log_q, log_normal(z[n:])).mean()) for x in shares}
     share = max(scores, key=lambda x: scores[x])
     return NormalProposal(summary, conditional, mixture, share, scores[share], prior)
-
-
-@lru_cache(maxsize=4)
-def _cloud(prior: Empirical) -> Array:
-    """Log density (n,) of weighted samples by a mixture of eight normals, in their own units."""
-    mean = prior.weights @ prior.samples
-    sd = np.sqrt(prior.weights @ (prior.samples - mean) ** 2)
-    x = (prior.samples - mean) / np.where(sd > 0, sd, 1.0)
-    levels = (np.arange(4096) + 0.5) / 4096
-    rows = x[np.searchsorted(np.cumsum(prior.weights)[:-1], levels)]
-    mixture = one_normal(rows)
-    for _ in range(3):
-        mixture = mixture.split().fitted(rows)
-    return np.asarray(logsumexp(mixture.log_parts(x), axis=1))

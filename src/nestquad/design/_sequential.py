@@ -115,9 +115,7 @@ class Sequential:
         designs = listed("designs", designs, "a sequence of designs")
         now = self.experiment
         if self.data:
-            edges = np.cumsum(self.weights)
-            few = np.searchsorted(edges[:-1], (np.arange(_PRIOR) + 0.5) / _PRIOR)
-            now = replace(now, prior=self.experiment.theta(self._latent)[few])
+            now = replace(now, prior=self._few())
         self.comparison = compare(
             now,
             designs,
@@ -164,12 +162,15 @@ class Sequential:
 
     def _simulated(self, design: Any) -> Array:
         """Data (n, n_y) under a design, as the particles expect them."""
-        edges = np.cumsum(self.weights)
-        few = np.searchsorted(edges[:-1], (np.arange(_PRIOR) + 0.5) / _PRIOR)
         noise = self.experiment.noise_law
         u = Sobol().uniforms(self._stream.child(3), noise.base_dim, (0, 1), (0, _PRIOR))[0]
-        theta = self.experiment.theta(self._latent)[few]
-        return self.experiment.data(theta, noise.from_uniform(u), design)
+        return self.experiment.data(self._few(), noise.from_uniform(u), design)
+
+    def _few(self) -> Array:
+        """Parameters (1024, p) that stand for the posterior."""
+        levels = (np.arange(_PRIOR) + 0.5) / _PRIOR
+        index = np.searchsorted(np.cumsum(self.weights)[:-1], levels)
+        return self.experiment.theta(self._latent)[index]
 
     def _repr_html_(self) -> str:
         law = self.posterior
