@@ -118,7 +118,8 @@ class _Tool:
         self.cells = np.stack(sums, axis=1).reshape(sets, n, -1)
         self.residuals = state.draws.residuals(parts)
         self.outputs = parts.mean(state.draws.uniform)
-        self.pairs = state.pairs[0]
+        assert self.law.pairs is not None
+        self.pairs = self.law.pairs
         # Weights of pairs, and of a Bayesian bootstrap of them, as in the draws of the law.
         chance = np.random.default_rng(0).standard_exponential((len(self.law.b), len(self.outputs)))
         chance[0] = 1.0

@@ -19,6 +19,7 @@ from nestquad.estimate import solved
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._contributions import contributions_of
+from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._report import Exposure, RiskReport, scalar
 from nestquad.risk._targets import Targets, label
@@ -130,14 +131,14 @@ def measure(
     if exposure:
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
     shares = None
-    if state.parts is not None and state.n_pairs:
+    if state.parts is not None and state.laws[0].pairs is not None:
         n = state.draws.values.shape[2]
         names = outputs or [f"output {k + 1}" for k in range(n)]
         shares = contributions_of(state, targets, found, names)
     return RiskReport(
         problem.label,
         **by_kind(targets, found),
-        distribution=state.distribution,
+        distribution=LossDistribution(LearnedLaw(state.laws[0])),
         contributions=shares,
         exposure=None,
         estimate=found,

@@ -18,7 +18,6 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
 from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
@@ -55,10 +54,8 @@ class RiskState:
     kept, dense, laws
         Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
         each loss.
-    draws, pairs
-        The pairs, with all outputs of g, and their residuals of each loss.
-    n_learned, varies
-        The number of evaluations that were learned from, and whether the first loss varies.
+    draws
+        The pairs, with all outputs of g.
     """
 
     scenarios: Scenarios
@@ -68,20 +65,6 @@ class RiskState:
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
     draws: Check
-    pairs: tuple[Pairs, ...] = ()
-    n_learned: int = 0
-    varies: bool = True
-
-    @property
-    def distribution(self) -> LossDistribution:
-        """Of the first loss."""
-        n, pairs = self.n_learned, self.pairs[0] if self.pairs else None
-        return LossDistribution(LearnedLaw(self.laws[0], pairs, n, self.dim, self.varies))
-
-    @property
-    def dim(self) -> float:
-        """Coordinates along which errors of Ĵ change sign; draws of given scenarios have them."""
-        return self.model.dim if self.scenarios.atoms is None else np.inf
 
     @property
     def model(self) -> ModelOfJ:
@@ -244,41 +227,35 @@ class TailSampling(Method[RiskState]):
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
     ) -> tuple[Estimate, RiskState]:
-        dense, model = state.dense, state.model
+        dense, model, draws = state.dense, state.model, state.draws
         assert dense.owner is not None
-        atoms = state.scenarios.atoms
-        laws = [nodes_of(s, dense.weights, dense.owner, atoms is not None) for s in dense.j.T]
+        which = state.scenarios.which(draws.uniform)
+        dim = model.dim if which is None else np.inf
+        laws = [nodes_of(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
-        found: list[tuple[Array, dict[str, Array]]] = []
-        pairs: list[Pairs] = []
+        constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
-            s, expected = model.mean(state.draws.uniform), _expected(state)
-            r = self._lines(state.draws).residuals(model)
-            which = None if atoms is None else atoms.which(state.draws.uniform)
-            chance = None if atoms is None else atoms.weights[which]
+            constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
+            s, expected = model.mean(draws.uniform), _expected(state)
+            r = self._lines(draws).residuals(model)
             for c, law in enumerate(laws):
-                known = (state.draws.weights, expected[:, c], which, chance)
-                pairs.append(Pairs(s[:, c], r[:, :, c], *known))
+                node = None if which is None else law.node[which]
+                pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
                 # The same stream for all: errors of dates go together.
-                laws[c] = corrected(law, pairs[c], design.grids[0].stream.child(9).generator())
-                found.append(self.targets.measured(laws[c], pairs[c], len(raw), state.dim))
+                laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
             notes.extend(_said(state, laws[0]))
-            sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
-            if (2.0 * sizes["shape"] ** 2 > sum(one**2 for one in sizes.values())).any():
-                notes.append(_SHAPE)
         else:
-            for law in laws:
-                values = self.targets.values(law)[:, 0]
-                found.append((values, {"unknown": np.full((len(values), 1), np.inf)}))
             notes.append("no fresh draws yet: the error is unknown")
-        learned = self.lines(raw[:, 0].reshape(len(raw), -1))
-        constant = np.ptp(learned, axis=0) == 0
-        if state.n_pairs:
-            constant &= np.ptp(self.lines(state.draws.values), axis=(0, 1)) == 0
         if constant.any():
             notes.append(NO_VARIATION)
-        for c, (values, parts) in enumerate(found):
-            parts["constant"] = np.full((len(values), 1), np.inf if constant[c] else 0.0)
+        found = [self.targets.measured(law) for law in laws]
+        sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
+        if "shape" in sizes and (2 * sizes["shape"] ** 2 > sum(x**2 for x in sizes.values())).any():
+            notes.append(_SHAPE)
+        for c in np.flatnonzero(constant).tolist():  # of what never varied nothing is known
+            laws[c] = replace(laws[c], pairs=None)
+        for law, (values, parts) in zip(laws, found, strict=True):
+            parts["unknown"] = np.full((len(values), 1), np.inf if law.pairs is None else 0.0)
         estimate = Estimate.from_directions(
             np.concatenate([values for values, _ in found]),
             np.concatenate([np.concatenate(list(parts.values()), axis=1) for _, parts in found]),
@@ -296,13 +273,7 @@ class TailSampling(Method[RiskState]):
             n_inner=1,
             method=self.name,
         )
-        return estimate, replace(
-            state,
-            laws=tuple(laws),
-            pairs=tuple(pairs),
-            n_learned=len(raw),
-            varies=not constant[0],
-        )
+        return estimate, replace(state, laws=tuple(laws))
 
 
 def _expected(state: RiskState) -> Array:
