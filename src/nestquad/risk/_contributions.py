@@ -62,15 +62,25 @@ class Contributions:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
         return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
 
-    def __str__(self) -> str:
-        lines = [f"{'measure':<12}{'output':<20}{'contribution':>14}{'±':>10}{'share':>8}"]
-        for row in self.rows():
-            half = NORMAL_95 * row["std_error"]
-            lines.append(
-                f"{row['measure']:<12}{row['output'][:19]:<20}{row['value']:>14.5g}{half:>10.2g}"
-                f"{row['share']:>8.1%}"
+    def cells(self) -> list[tuple[str, str, str, str, str]]:
+        """The rows as text, with half-widths of 95 % intervals."""
+        return [
+            (
+                row["measure"],
+                row["output"],
+                f"{row['value']:.5g}",
+                f"{NORMAL_95 * row['std_error']:.2g}",
+                f"{row['share']:.1%}",
             )
-        return "\n".join(lines)
+            for row in self.rows()
+        ]
+
+    def __str__(self) -> str:
+        head = ("measure", "output", "contribution", "±", "share")
+        return "\n".join(
+            f"{measure:<12}{output[:19]:<20}{value:>14}{half:>10}{share:>8}"
+            for measure, output, value, half, share in (head, *self.cells())
+        )
 
 
 def contributions_of(

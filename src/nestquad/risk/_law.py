@@ -26,6 +26,8 @@ DRAWS = 128
 # orders of magnitude, so the prior has long tails. A slope of 0.6 is a factor of ten between the
 # median and the 99.99 % quantile.
 _BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 2.0, 1.0, 0.6
+# Least share of the fitted variance that a bin may show: products may be negative.
+_LEAST = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,11 +403,19 @@ def _variances(law: CorrectedLaw, seen: _Evidence, b: Array, rng: np.random.Gene
     chance /= chance.sum()
     every = fit.reshape(-1, len(at))
     found = np.vstack([chance @ every, every[rng.choice(len(chance), DRAWS, p=chance)]])
-    # How v goes with Ĵ is an assumption; without it, v is known as well as its mean over all.
-    mean = float(weights @ products / weights.sum())
-    error = float(np.linalg.norm(weights * (products - mean)) / weights.sum())
-    unsure = error / max(mean, error, 1e-300)
-    found[1:] *= np.exp(unsure * rng.standard_normal((DRAWS, 1)))
+    # A jump that the model smooths shows in single bins, whose products differ by three standard
+    # errors or more. Chance differs by less, and local variances would follow it.
+    prior = np.maximum((y - found[0]) ** 2 - 9.0 * noise, 0.0)
+    gain = prior / (prior + noise)
+    local = found + gain * (y - found)
+    local[1:] += np.sqrt(gain * noise) * rng.standard_normal((DRAWS, len(at)))
+    found = np.maximum(local, _LEAST * found)
+    if law.steps:
+        # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
+        # little: v is known as well as its mean over all.
+        error = np.linalg.norm(weights * (products - weights @ products / weights.sum()))
+        unsure = min(float(error / (weights @ found[0, seen.bins])), 1.0)
+        found[1:] *= np.exp(unsure * rng.standard_normal((DRAWS, 1)))
     return np.asarray(np.exp([np.interp(law.z, at, one) for one in np.log(found)]))
 
 

@@ -29,8 +29,9 @@ _LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
 _START = 1024
 # Share of the pairs whose θ come from their law, wherever the answer is.
 _EVERYWHERE = 0.15
-# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
-_NUMBERS, _ROWS = 1 << 30, 4096
+# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), how many times as
+# many towards a tolerance, which takes what it takes, and rows at a time.
+_NUMBERS, _PATIENCE, _ROWS = 1 << 30, 8, 4096
 # Limits of memory: evaluations to learn from, and those of pairs.
 _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
@@ -56,6 +57,8 @@ class RiskState:
         each loss.
     draws
         The pairs, with all outputs of g.
+    affordable
+        Evaluations that further pairs may take.
     """
 
     scenarios: Scenarios
@@ -65,6 +68,7 @@ class RiskState:
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
     draws: Check
+    affordable: float
 
     @property
     def model(self) -> ModelOfJ:
@@ -73,11 +77,6 @@ class RiskState:
     @property
     def n_pairs(self) -> int:
         return len(self.draws.weights)
-
-    @property
-    def affordable(self) -> float:
-        """Evaluations that further pairs may take."""
-        return max(_affordable(self.model, self.draws) - 2 * self.n_pairs, 0.0)
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,8 @@ class TailSampling(Method[RiskState]):
     """Whether the outputs of g are analyzed each, as exposures by date, or their sum."""
     names: int | None = None
     """The number of outputs that g should have, if known."""
+    patient: bool = False
+    """Whether a tolerance is to be met."""
 
     def lines(self, values: Array) -> Array:
         return values if self.each else values.sum(axis=-1, keepdims=True)
@@ -134,10 +135,15 @@ class TailSampling(Method[RiskState]):
         elif not growing:
             wanted = left
         elif present >= 0.6 * n_learned:
-            larger = state.scenarios.design(2 * n_learned, goal, learning)
-            if larger is not None and n_learned < larger.n_evaluations <= n_learned + left:
-                return LearnedDesign.of(larger, last.design.checks)
             wanted = present
+            larger = state.scenarios.design(2 * n_learned, goal, learning)
+            # A larger lattice with fewer pairs would be no progress.
+            if (
+                larger is not None
+                and n_learned < larger.n_evaluations <= n_learned + left
+                and 2 * present <= (present + state.affordable) * n_learned / larger.n_evaluations
+            ):
+                return LearnedDesign.of(larger, last.design.checks)
         else:
             wanted = max(present, 0.6 * n_learned - present)
         n = int(min(wanted, left, state.affordable)) // 2
@@ -200,7 +206,8 @@ class TailSampling(Method[RiskState]):
                 dense = last.state.dense
             else:
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
-            state = RiskState(scenarios, models, parts, kept, dense, (), draws)
+            room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
+            state = RiskState(scenarios, models, parts, kept, dense, (), draws, max(room, 0.0))
             estimate, state = self._estimate(problem, state, raw, design)
         return Turn(design, estimate, state)
 
@@ -219,10 +226,18 @@ class TailSampling(Method[RiskState]):
         check = self._lines(draws, _MOST_CHOOSING)
         left = [
             float((check.residuals(model) ** 2).mean())
-            / min(_affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
+            / min(self._affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
             for model in models
         ]
         return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
+
+    def _affordable(self, model: ModelOfJ, draws: Check) -> float:
+        """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
+        if isinstance(model, RegressionModel):
+            return _MOST_PAIRS
+        each = model.n_points * (model.dim + draws.inner.shape[2])
+        numbers = _NUMBERS * (_PATIENCE if self.patient else 1)
+        return float(min(numbers / each, _MOST_PAIRS))
 
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
@@ -308,10 +323,3 @@ def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
             f"{state.model.n_points:,} points: a larger budget is not spent in full, and a "
             "tolerance may not be met"
         )
-
-
-def _affordable(model: ModelOfJ, draws: Check) -> float:
-    """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
-    dim = model.dim + draws.inner.shape[2]
-    cheap = isinstance(model, RegressionModel)
-    return _MOST_PAIRS if cheap else min(_NUMBERS / (model.n_points * dim), _MOST_PAIRS)

@@ -70,11 +70,11 @@ class Targets:
         values = found[:, 0]
         if law.pairs is None:
             return values, {}
-        # Nodes are wider than what they stand for, by up to their width.
+        # Nodes are wider than what they stand for, by up to their width; and sums have rounding.
         wider = replace(law.best, spread=2.0 * law.spread)
         parts = {
             "correction": (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0),
-            "nodes": self.values(wider) - found[:, :1],
+            "nodes": np.hypot(self.values(wider) - found[:, :1], 1e-12 * found[:, :1]),
         }
         each: dict[str, list[Array]] = {"average": [], "local": [], "shape": [], "hits": []}
         for (kind, level), value in zip(self.keys, values, strict=True):
