@@ -195,14 +195,13 @@ def _door(case: risk.Case, task: Task) -> Outcome:
     }
     limits: dict[str, float] = {"budget": int(task.goal)}
     if task.goal < 1:
-        limits = {"budget": _MOST_EVALUATIONS, "rtol": task.goal}
+        limits = {"budget": _MOST_EVALUATIONS, "rtol": task.goal, "max_seconds": _MOST_SECONDS}
     start = time.process_time()
     found = door.measure(
         case.problem,
         **kinds,
         exceed=tuple(case.levels[name] for name in wanted if name in case.levels),
         rng=task.seed,
-        max_seconds=_MOST_SECONDS,
         **limits,
     )
     spent = time.process_time() - start
