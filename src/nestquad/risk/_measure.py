@@ -113,13 +113,13 @@ def measure(
         n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
         _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
     count = None if outputs is None else len(outputs)
-    aimed = tol is not None or rtol is not None
+    patient = (tol is not None or rtol is not None) and max_seconds is None
     found, turn = solved(
         problem,
         budget=budget,
         tol=tol,
         rtol=rtol,
-        method=TailSampling(targets, exposure, count, aimed),
+        method=TailSampling(targets, exposure, count, patient),
         rng=rng,
         executor=executor,
         store=store,

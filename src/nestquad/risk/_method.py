@@ -30,7 +30,7 @@ _START = 1024
 # Share of the pairs whose θ come from their law, wherever the answer is.
 _EVERYWHERE = 0.15
 # Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), how many times as
-# many towards a tolerance, which takes what it takes, and rows at a time.
+# many towards a tolerance without a limit on seconds, and rows at a time.
 _NUMBERS, _PATIENCE, _ROWS = 1 << 30, 8, 4096
 # Limits of memory: evaluations to learn from, and those of pairs.
 _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
@@ -97,7 +97,7 @@ class TailSampling(Method[RiskState]):
     names: int | None = None
     """The number of outputs that g should have, if known."""
     patient: bool = False
-    """Whether a tolerance is to be met."""
+    """Whether a tolerance is to be met, however long it takes."""
 
     def lines(self, values: Array) -> Array:
         return values if self.each else values.sum(axis=-1, keepdims=True)
