@@ -39,6 +39,8 @@ DOOR = "risk.measure"
 METHODS = (DOOR, *RIVALS)
 _NAMES = {"nmc": "NMC", "mlmc": "MLMC", "lsmc": "LSMC"}
 _MOST_EVALUATIONS, _MOST_SECONDS = 1_000_000, 120.0
+# Budgets from which on runs take minutes, and the number of seeds that they are run on.
+_LARGE, _FEW_SEEDS = 100_000, 2
 # Measures that a tolerance is asked for: the deepest tail needs more than a million evaluations.
 _TOLERATED = ("VaR 99", "ES 97.5", "P 1")
 # Promises: RMSE at 10,000 evaluations by family, coverage of each measure, tolerances kept.
@@ -79,7 +81,17 @@ class Selection:
             for name in (f"{family}-{seed}" for family in self.families for seed in self.chosen):
                 for method in self.methods:
                     goals = self.budgets + (self.tolerances if method == DOOR else ())
-                    yield from (Task(name, method, goal, replicate) for goal in goals)
+                    yield from (
+                        Task(name, method, goal, replicate)
+                        for goal in goals
+                        if self._wanted(name, goal, replicate)
+                    )
+
+    def _wanted(self, name: str, goal: float, replicate: int) -> bool:
+        """Large budgets and tolerances take minutes: the first seeds alone, once each."""
+        few = [str(seed) for seed in self.chosen[:_FEW_SEEDS]]
+        slow = goal < 1 or goal >= _LARGE
+        return not slow or (replicate == 0 and name.rpartition("-")[2] in few)
 
 
 def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str) -> None:
@@ -183,14 +195,13 @@ def _door(case: risk.Case, task: Task) -> Outcome:
     }
     limits: dict[str, float] = {"budget": int(task.goal)}
     if task.goal < 1:
-        limits = {"budget": _MOST_EVALUATIONS, "rtol": task.goal}
+        limits = {"budget": _MOST_EVALUATIONS, "rtol": task.goal, "max_seconds": _MOST_SECONDS}
     start = time.process_time()
     found = door.measure(
         case.problem,
         **kinds,
         exceed=tuple(case.levels[name] for name in wanted if name in case.levels),
         rng=task.seed,
-        max_seconds=_MOST_SECONDS,
         **limits,
     )
     spent = time.process_time() - start
@@ -551,11 +562,15 @@ def _head(selection: Selection) -> str:
 def _about(selection: Selection) -> str:
     listed = "\n".join(f"* {name}: {risk.ABOUT[name]}" for name in selection.families)
     shown = ", ".join(map(str, selection.chosen))
+    few = ", ".join(map(str, selection.chosen[:_FEW_SEEDS]))
     return (
         f"A family and a seed make a book, whose loss given a scenario θ has a closed-form mean "
         f"J(θ). Truths of VaR, expected shortfall (ES) and exceedance (P 1 is P(J > c) near 1 %) "
         f"come from J and dense quasi-Monte Carlo. Seeds {shown}; runs of each: "
-        f"{selection.runs}.\n\n{listed}\n\n"
+        f"{selection.runs}. Budgets of {_LARGE:,} and tolerances (at most {_MOST_SECONDS:.0f} "
+        f"seconds): seeds {few}, one run. Tables are of the runs that are finished, which the "
+        "tables of costs and of tolerances count: rivals may have fewer seeds than the door.\n\n"
+        f"{listed}\n\n"
         "Rivals: nested Monte Carlo (NMC) at the best of all splits; multilevel Monte Carlo for "
         "the indicator with adaptive inner sampling (MLMC; Giles and Haji-Ali, 2019), at its best "
         "N_0 and number of levels, for exceedances; least-squares Monte Carlo with one loss a "

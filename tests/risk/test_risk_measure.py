@@ -398,6 +398,76 @@ def test_errors_of_given_scenarios_fall_with_the_budget():
     assert errors[1] < 0.7 * errors[0]
 
 
+def test_contributions_of_given_scenarios():
+    """Contributions to shortfall are means of J_k over the worst tenth of 200 scenarios."""
+
+    def mean(theta):
+        parts = [theta[..., 0] + 0.3 * theta[..., 1] ** 2, np.sin(8.0 * theta[..., 1])]
+        return np.stack(parts, axis=-1)
+
+    for seed in (0, 2):
+        theta = np.random.default_rng(seed).standard_normal((200, 2))
+        j = mean(theta)
+        exact = j[np.argsort(j.sum(axis=1))[180:]].mean(axis=0)
+        problem = nq.NestedExpectation(
+            nq.Empirical(theta), nq.Normal(np.zeros(2)), lambda x, theta: mean(theta) + x
+        )
+        found = risk.measure(problem, es=0.9, budget=2000, rng=seed).contributions.es[0.9]
+        assert (np.abs(found.value - exact) <= 2.5 * found.std_error).all()
+        assert (found.std_error < 0.15).all()
+
+
+def test_equal_scenarios_are_one():
+    """Weights of equal θ add up: a sample with repetitions is the law that it is."""
+    points, weights = np.arange(10.0)[:, None], np.arange(1.0, 11.0)
+    rows = np.repeat(np.arange(10), np.arange(1, 11))
+    g = _linear(1).g
+    once = risk.measure(
+        nq.NestedExpectation(nq.Empirical(points, weights), nq.Normal(), g), budget=600, rng=0
+    )
+    several = risk.measure(
+        nq.NestedExpectation(nq.Empirical(points[rows]), nq.Normal(), g), budget=600, rng=0
+    )
+    assert once.var[0.99].value == pytest.approx(9.0, abs=0.2)
+    assert several.estimate.value == pytest.approx(once.estimate.value, rel=1e-6)
+
+
+def test_a_sampled_inner_law_learns_from_what_a_ridge_takes(monkeypatch):
+    monkeypatch.setattr("nestquad.risk._scenarios._RIDGE_POINTS", 512)
+    law = nq.Normal(np.zeros(2), 1.0)
+
+    def inner(theta):
+        return nq.Sampler(
+            lambda n, rng: rng.standard_normal((len(theta), n, 2)), dim=2, batch=len(theta)
+        )
+
+    found = risk.measure(nq.NestedExpectation(law, inner, _linear().g), budget=4000, rng=0)
+    assert found.n_evaluations == 4000
+    assert found.estimate.n_outer == 512 + (4000 - 512) // 2  # all the rest are pairs
+
+
+def test_towards_a_tolerance_a_lattice_leaves_time_for_pairs(monkeypatch):
+    """Twice the points would leave half the pairs, and the run would end with a wide bar."""
+    monkeypatch.setattr("nestquad.risk._method._NUMBERS", 1 << 21)
+    problem = cases.sketch("book5", 0).problem
+    method = TailSampling(Targets.of(0.99, (), ()), patient=True)
+    nothing = dict.fromkeys(("tol", "executor", "store", "max_seconds"))
+    _, turn = solved(
+        problem,
+        budget=20_000,
+        rtol=1e-4,
+        method=method,
+        rng=0,
+        progress=False,
+        retries=0,
+        **nothing,
+    )
+    state = turn.state
+    points = state.models[0].n_points
+    assert 2 * state.n_pairs >= 0.6 * points
+    assert 2 * state.n_pairs * points * 10 <= 8 << 21
+
+
 @pytest.mark.parametrize("sizes", [(1e25, 1e25), (1e25, 1.0), (1e-30, 1e-30)])
 def test_losses_of_any_size_are_added_up(sizes):
     problem = nq.NestedExpectation(

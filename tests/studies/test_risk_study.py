@@ -224,3 +224,12 @@ def test_a_run_that_raises_is_a_failed_run(monkeypatch):
     monkeypatch.setitem(rivals.RIVALS, "nmc", broken)
     found = study.measure(Task("giles-haji-ali-0", "nmc", 600.0, 0))
     assert (found.status, found.chosen) == ("failed", "RuntimeError: no luck")
+
+
+def test_large_budgets_and_tolerances_are_for_the_first_seeds():
+    chosen = study.Selection(("book1",), (1, 3, 5), runs=2, methods=("risk.measure", "nmc"))
+    tasks = list(chosen.tasks())
+    slow = [task for task in tasks if task.goal in (0.05, 1e5)]
+    assert len(tasks) - len(slow) == 3 * 2 * 2 * 2  # seeds, budgets, methods, runs
+    assert {(task.problem, task.seed) for task in slow} == {("book1-1", 0), ("book1-3", 0)}
+    assert sum(task.goal == 0.05 for task in slow) == 2  # rivals have no tolerance

@@ -62,15 +62,25 @@ class Contributions:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
         return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
 
-    def __str__(self) -> str:
-        lines = [f"{'measure':<12}{'output':<20}{'contribution':>14}{'±':>10}{'share':>8}"]
-        for row in self.rows():
-            half = NORMAL_95 * row["std_error"]
-            lines.append(
-                f"{row['measure']:<12}{row['output'][:19]:<20}{row['value']:>14.5g}{half:>10.2g}"
-                f"{row['share']:>8.1%}"
+    def cells(self) -> list[tuple[str, str, str, str, str]]:
+        """The rows as text, with half-widths of 95 % intervals."""
+        return [
+            (
+                row["measure"],
+                row["output"],
+                f"{row['value']:.5g}",
+                f"{NORMAL_95 * row['std_error']:.2g}",
+                f"{row['share']:.1%}",
             )
-        return "\n".join(lines)
+            for row in self.rows()
+        ]
+
+    def __str__(self) -> str:
+        head = ("measure", "output", "contribution", "±", "share")
+        return "\n".join(
+            f"{measure:<12}{output[:19]:<20}{value:>14}{half:>10}{share:>8}"
+            for measure, output, value, half, share in (head, *self.cells())
+        )
 
 
 def contributions_of(
@@ -118,7 +128,8 @@ class _Tool:
         self.cells = np.stack(sums, axis=1).reshape(sets, n, -1)
         self.residuals = state.draws.residuals(parts)
         self.outputs = parts.mean(state.draws.uniform)
-        self.pairs = state.pairs[0]
+        assert self.law.pairs is not None
+        self.pairs = self.law.pairs
         # Weights of pairs, and of a Bayesian bootstrap of them, as in the draws of the law.
         chance = np.random.default_rng(0).standard_exponential((len(self.law.b), len(self.outputs)))
         chance[0] = 1.0

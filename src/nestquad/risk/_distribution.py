@@ -13,7 +13,7 @@ from nestquad._checks import generator, number, numbers, shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
-from nestquad.risk._law import CorrectedLaw, Pairs
+from nestquad.risk._law import CorrectedLaw
 from nestquad.risk._targets import Targets
 
 # Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
@@ -143,28 +143,21 @@ class LossDistribution:
 
 @dataclass(frozen=True, eq=False)
 class LearnedLaw:
-    """A corrected law, and what errors of its measures rest on.
-
-    Without pairs nothing is known of the correction, and where no loss varies nothing of J.
-    """
+    """A corrected law."""
 
     law: CorrectedLaw
-    pairs: Pairs | None
-    n_learned: int
-    dim: float
-    varies: bool = True
 
     @property
     def steps(self) -> bool:
-        return self.law.atoms
+        return self.law.steps
 
     def values(self, targets: Targets) -> Array:
-        return targets.values(self.law.few(0))[:, 0]
+        return targets.values(self.law.best)[:, 0]
 
     def errors(self, targets: Targets) -> Array:
-        if self.pairs is None or not self.varies:
+        if self.law.pairs is None:
             return np.full(len(targets.keys), np.inf)
-        _, parts = targets.measured(self.law, self.pairs, self.n_learned, self.dim)
+        _, parts = targets.measured(self.law)
         return np.asarray(np.sqrt(sum((one**2).sum(axis=1) for one in parts.values())))
 
     def inverse(self, p: Array) -> Array:
@@ -176,7 +169,7 @@ class LearnedLaw:
     @cached_property
     def _table(self) -> tuple[Array, Array]:
         """Losses and P(J ≤ loss): first where normal laws lie, then evenly in scores."""
-        _, m, e = (one[0] for one in self.law.few(0).normals)
+        _, m, e = (one[0] for one in self.law.best.normals)
         around = np.sort(np.concatenate([m + k * e for k in (-6.0, -2.0, 0.0, 2.0, 6.0)]))
         losses = around[np.linspace(0, len(around) - 1, _NODES).astype(np.intp)]
         levels = ndtr(np.linspace(-_REACH, _REACH, _NODES))
@@ -184,7 +177,7 @@ class LearnedLaw:
         return losses, self._cumulative(losses)
 
     def _cumulative(self, losses: Array) -> Array:
-        best = self.law.few(0)
+        best = self.law.best
         found = np.array([1.0 - best.survival(c)[0] for c in losses])
         return np.maximum.accumulate(np.clip(found, 0.0, 1.0))
 

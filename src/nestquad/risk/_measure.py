@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from numbers import Real
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import numbers
+from nestquad._checks import listed, numbers, shown
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
@@ -19,9 +19,10 @@ from nestquad.estimate import solved
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._contributions import contributions_of
+from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._report import Exposure, RiskReport, scalar
-from nestquad.risk._targets import Targets, label
+from nestquad.risk._targets import Targets
 
 DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
 
@@ -103,7 +104,7 @@ def measure(
     shortfall = (0.975,) if es is None else es
     targets = Targets.exposure(var) if exposure else Targets.of(var, shortfall, exceed)
     if outputs is not None:
-        outputs = list(_dates(outputs)) if exposure else _names(outputs)
+        outputs = _dates(outputs).tolist() if exposure else _names(outputs)
     if not isinstance(recovery, Real) or not 0 <= recovery <= 1:
         raise InputError("recovery", repr(recovery), "a share between 0 and 1")
     if default_curve is not None and not exposure:
@@ -111,12 +112,14 @@ def measure(
     if default_curve is not None:  # before the budget is spent
         n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
         _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
+    count = None if outputs is None else len(outputs)
+    patient = (tol is not None or rtol is not None) and max_seconds is None
     found, turn = solved(
         problem,
         budget=budget,
         tol=tol,
         rtol=rtol,
-        method=TailSampling(targets, exposure, None if outputs is None else len(outputs)),
+        method=TailSampling(targets, exposure, count, patient),
         rng=rng,
         executor=executor,
         store=store,
@@ -130,28 +133,18 @@ def measure(
     if exposure:
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
     shares = None
-    if state.parts is not None and state.n_pairs:
+    if state.parts is not None and state.laws[0].pairs is not None:
         n = state.draws.values.shape[2]
         names = outputs or [f"output {k + 1}" for k in range(n)]
         shares = contributions_of(state, targets, found, names)
     return RiskReport(
         problem.label,
-        **by_kind(targets, found),
-        distribution=state.distribution,
+        found,
+        targets.keys,
+        notes,
+        distribution=LossDistribution(LearnedLaw(state.laws[0])),
         contributions=shares,
-        exposure=None,
-        estimate=found,
-        labels=tuple(label(*key) for key in targets.keys),
-        notes=notes,
     )
-
-
-def by_kind(targets: Targets, found: Estimate) -> dict[str, dict[float, Estimate]]:
-    """Estimates by kind of measure and level."""
-    out: dict[str, dict[float, Estimate]] = {"var": {}, "es": {}, "exceed": {}}
-    for i, (kind, level) in enumerate(targets.keys):
-        out[kind][level] = scalar(found, i)
-    return out
 
 
 def _exposures(
@@ -174,20 +167,8 @@ def _exposures(
     if curve is not None:
         defaults = np.diff(_default(curve, dates), prepend=0.0)
         cva = _combined(ee, (1.0 - recovery) * defaults)
-    names = [f"{label(*key)} at {date:g}" for date in dates for key in targets.keys]
-    nothing: dict[float, Estimate] = {}
-    return RiskReport(
-        found.problem,
-        nothing,
-        nothing,
-        nothing,
-        None,
-        None,
-        Exposure(dates, ee, ene, pfe, epe, cva),
-        found,
-        tuple(names),
-        notes,
-    )
+    exposure = Exposure(dates, ee, ene, pfe, epe, cva)
+    return RiskReport(found.problem, found, targets.keys, notes, exposure=exposure)
 
 
 def _combined(one: Estimate, weights: Array) -> Estimate:
@@ -198,12 +179,10 @@ def _combined(one: Estimate, weights: Array) -> Estimate:
 
 
 def _names(outputs: Any) -> list[str]:
-    expected = "different names, one for each output of g"
-    if isinstance(outputs, str) or not isinstance(outputs, Iterable):
-        raise InputError("outputs", repr(outputs), expected, "Such as ['rates', 'credit'].")
-    names = [str(one) for one in outputs]
+    expected = "different names, one for each output of g, such as ['rates', 'credit']"
+    names = [str(one) for one in listed("outputs", outputs, expected)]
     if len({*names}) < len(names) or not names:
-        raise InputError("outputs", repr(names), expected)
+        raise InputError("outputs", shown(names), expected)
     return names
 
 

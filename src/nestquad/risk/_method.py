@@ -18,7 +18,6 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
 from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
@@ -30,8 +29,9 @@ _LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
 _START = 1024
 # Share of the pairs whose θ come from their law, wherever the answer is.
 _EVERYWHERE = 0.15
-# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and at a time.
-_NUMBERS, _ROWS = 1 << 30, 4096
+# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), how many times as
+# many towards a tolerance without a limit on seconds, and rows at a time.
+_NUMBERS, _PATIENCE, _ROWS = 1 << 30, 8, 4096
 # Limits of memory: evaluations to learn from, and those of pairs.
 _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
@@ -55,10 +55,10 @@ class RiskState:
     kept, dense, laws
         Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
         each loss.
-    draws, pairs
-        The pairs, with all outputs of g, and their residuals of each loss.
-    n_learned, varies
-        The number of evaluations that were learned from, and whether the first loss varies.
+    draws
+        The pairs, with all outputs of g.
+    affordable
+        Evaluations that further pairs may take.
     """
 
     scenarios: Scenarios
@@ -68,20 +68,7 @@ class RiskState:
     dense: DenseSet
     laws: tuple[CorrectedLaw, ...]
     draws: Check
-    pairs: tuple[Pairs, ...] = ()
-    n_learned: int = 0
-    varies: bool = True
-
-    @property
-    def distribution(self) -> LossDistribution:
-        """Of the first loss."""
-        n, pairs = self.n_learned, self.pairs[0] if self.pairs else None
-        return LossDistribution(LearnedLaw(self.laws[0], pairs, n, self.dim, self.varies))
-
-    @property
-    def dim(self) -> float:
-        """Coordinates along which errors of Ĵ change sign; draws of given scenarios have them."""
-        return self.model.dim if self.scenarios.atoms is None else np.inf
+    affordable: float
 
     @property
     def model(self) -> ModelOfJ:
@@ -90,11 +77,6 @@ class RiskState:
     @property
     def n_pairs(self) -> int:
         return len(self.draws.weights)
-
-    @property
-    def affordable(self) -> float:
-        """Evaluations that further pairs may take."""
-        return max(_affordable(self.model, self.draws) - 2 * self.n_pairs, 0.0)
 
 
 @dataclass(frozen=True)
@@ -114,6 +96,8 @@ class TailSampling(Method[RiskState]):
     """Whether the outputs of g are analyzed each, as exposures by date, or their sum."""
     names: int | None = None
     """The number of outputs that g should have, if known."""
+    patient: bool = False
+    """Whether a tolerance is to be met, however long it takes."""
 
     def lines(self, values: Array) -> Array:
         return values if self.each else values.sum(axis=-1, keepdims=True)
@@ -151,10 +135,15 @@ class TailSampling(Method[RiskState]):
         elif not growing:
             wanted = left
         elif present >= 0.6 * n_learned:
-            larger = state.scenarios.design(2 * n_learned, goal, learning)
-            if larger is not None and n_learned < larger.n_evaluations <= n_learned + left:
-                return LearnedDesign.of(larger, last.design.checks)
             wanted = present
+            larger = state.scenarios.design(2 * n_learned, goal, learning)
+            # A larger lattice with fewer pairs would be no progress.
+            if (
+                larger is not None
+                and n_learned < larger.n_evaluations <= n_learned + left
+                and 2 * present <= (present + state.affordable) * n_learned / larger.n_evaluations
+            ):
+                return LearnedDesign.of(larger, last.design.checks)
         else:
             wanted = max(present, 0.6 * n_learned - present)
         n = int(min(wanted, left, state.affordable)) // 2
@@ -217,7 +206,8 @@ class TailSampling(Method[RiskState]):
                 dense = last.state.dense
             else:
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
-            state = RiskState(scenarios, models, parts, kept, dense, (), draws)
+            room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
+            state = RiskState(scenarios, models, parts, kept, dense, (), draws, max(room, 0.0))
             estimate, state = self._estimate(problem, state, raw, design)
         return Turn(design, estimate, state)
 
@@ -236,49 +226,51 @@ class TailSampling(Method[RiskState]):
         check = self._lines(draws, _MOST_CHOOSING)
         left = [
             float((check.residuals(model) ** 2).mean())
-            / min(_affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
+            / min(self._affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
             for model in models
         ]
         return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
 
+    def _affordable(self, model: ModelOfJ, draws: Check) -> float:
+        """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
+        if isinstance(model, RegressionModel):
+            return _MOST_PAIRS
+        each = model.n_points * (model.dim + draws.inner.shape[2])
+        numbers = _NUMBERS * (_PATIENCE if self.patient else 1)
+        return float(min(numbers / each, _MOST_PAIRS))
+
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
     ) -> tuple[Estimate, RiskState]:
-        dense, model = state.dense, state.model
+        dense, model, draws = state.dense, state.model, state.draws
         assert dense.owner is not None
-        atoms = state.scenarios.atoms
-        laws = [nodes_of(s, dense.weights, dense.owner, atoms is not None) for s in dense.j.T]
+        which = state.scenarios.which(draws.uniform)
+        dim = model.dim if which is None else np.inf
+        laws = [nodes_of(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
-        found: list[tuple[Array, dict[str, Array]]] = []
-        pairs: list[Pairs] = []
+        constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
-            s, expected = model.mean(state.draws.uniform), _expected(state)
-            r = self._lines(state.draws).residuals(model)
-            which = None if atoms is None else atoms.which(state.draws.uniform)
-            chance = None if atoms is None else atoms.weights[which]
+            constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
+            s, expected = model.mean(draws.uniform), _expected(state)
+            r = self._lines(draws).residuals(model)
             for c, law in enumerate(laws):
-                known = (state.draws.weights, expected[:, c], which, chance)
-                pairs.append(Pairs(s[:, c], r[:, :, c], *known))
+                node = None if which is None else law.node[which]
+                pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
                 # The same stream for all: errors of dates go together.
-                laws[c] = corrected(law, pairs[c], design.grids[0].stream.child(9).generator())
-                found.append(self.targets.measured(laws[c], pairs[c], len(raw), state.dim))
+                laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
             notes.extend(_said(state, laws[0]))
-            sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
-            if (2.0 * sizes["shape"] ** 2 > sum(one**2 for one in sizes.values())).any():
-                notes.append(_SHAPE)
         else:
-            for law in laws:
-                values = self.targets.values(law)[:, 0]
-                found.append((values, {"unknown": np.full((len(values), 1), np.inf)}))
             notes.append("no fresh draws yet: the error is unknown")
-        learned = self.lines(raw[:, 0].reshape(len(raw), -1))
-        constant = np.ptp(learned, axis=0) == 0
-        if state.n_pairs:
-            constant &= np.ptp(self.lines(state.draws.values), axis=(0, 1)) == 0
         if constant.any():
             notes.append(NO_VARIATION)
-        for c, (values, parts) in enumerate(found):
-            parts["constant"] = np.full((len(values), 1), np.inf if constant[c] else 0.0)
+        found = [self.targets.measured(law) for law in laws]
+        sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
+        if "shape" in sizes and (2 * sizes["shape"] ** 2 > sum(x**2 for x in sizes.values())).any():
+            notes.append(_SHAPE)
+        for c in np.flatnonzero(constant).tolist():  # of what never varied nothing is known
+            laws[c] = replace(laws[c], pairs=None)
+        for law, (values, parts) in zip(laws, found, strict=True):
+            parts["unknown"] = np.full((len(values), 1), np.inf if law.pairs is None else 0.0)
         estimate = Estimate.from_directions(
             np.concatenate([values for values, _ in found]),
             np.concatenate([np.concatenate(list(parts.values()), axis=1) for _, parts in found]),
@@ -296,13 +288,7 @@ class TailSampling(Method[RiskState]):
             n_inner=1,
             method=self.name,
         )
-        return estimate, replace(
-            state,
-            laws=tuple(laws),
-            pairs=tuple(pairs),
-            n_learned=len(raw),
-            varies=not constant[0],
-        )
+        return estimate, replace(state, laws=tuple(laws))
 
 
 def _expected(state: RiskState) -> Array:
@@ -337,10 +323,3 @@ def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
             f"{state.model.n_points:,} points: a larger budget is not spent in full, and a "
             "tolerance may not be met"
         )
-
-
-def _affordable(model: ModelOfJ, draws: Check) -> float:
-    """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points of a fit."""
-    dim = model.dim + draws.inner.shape[2]
-    cheap = isinstance(model, RegressionModel)
-    return _MOST_PAIRS if cheap else min(_NUMBERS / (model.n_points * dim), _MOST_PAIRS)

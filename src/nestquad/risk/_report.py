@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -22,6 +23,7 @@ from nestquad.plots import INK, SOFT, axes_or_new, series_styles, title
 from nestquad.result import NORMAL_95, Estimate, plain
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._targets import Key, Kind, label
 
 # Rows of a table on the page.
 _MOST_ROWS = 40
@@ -94,34 +96,54 @@ class RiskReport:
     ----------
     problem
         Its name.
-    var, es
-        Value at risk and expected shortfall by level, each an `Estimate`.
-    exceed
-        P(J > c) by threshold c.
+    estimate
+        All measures as one `Estimate`, in the order in which they are printed.
+    keys
+        Their kinds, with levels or thresholds.
+    notes
+        How the answer was found, and what would improve it.
     distribution
         The law of J with a band; None for exposures.
     contributions
         Euler contributions by output; None where there is one output.
     exposure
         By date, with ``exposure=True``; otherwise None.
-    estimate
-        All measures as one `Estimate`, in the order in which they are printed.
-    labels
-        Their names.
-    notes
-        How the answer was found, and what would improve it.
     """
 
     problem: str
-    var: Mapping[float, Estimate]
-    es: Mapping[float, Estimate]
-    exceed: Mapping[float, Estimate]
-    distribution: LossDistribution | None
-    contributions: Contributions | None
-    exposure: Exposure | None
     estimate: Estimate
-    labels: tuple[str, ...]
+    keys: tuple[Key, ...]
     notes: tuple[str, ...] = ()
+    distribution: LossDistribution | None = None
+    contributions: Contributions | None = None
+    exposure: Exposure | None = None
+
+    @cached_property
+    def var(self) -> Mapping[float, Estimate]:
+        """Value at risk by level, each an `Estimate`."""
+        return self._of("var")
+
+    @cached_property
+    def es(self) -> Mapping[float, Estimate]:
+        """Expected shortfall by level."""
+        return self._of("es")
+
+    @cached_property
+    def exceed(self) -> Mapping[float, Estimate]:
+        """P(J > c) by threshold c."""
+        return self._of("exceed")
+
+    def _of(self, kind: Kind) -> dict[float, Estimate]:
+        each = enumerate(self.keys)
+        return {level: scalar(self.estimate, i) for i, (k, level) in each if k == kind}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the measures."""
+        names = [label(*key) for key in self.keys]
+        if self.exposure is None:
+            return tuple(names)
+        return tuple(f"{name} at {date:g}" for date in self.exposure.dates for name in names)
 
     @property
     def n_evaluations(self) -> int:
@@ -137,23 +159,25 @@ class RiskReport:
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each measure: value, standard error, 95 % interval."""
-        measures = list(zip(self.labels, _each(self.estimate), strict=True))
+        measures = [(name, scalar(self.estimate, i)) for i, name in enumerate(self.labels)]
         if self.exposure is not None:
             over_time = [("EPE", self.exposure.epe), ("CVA", self.exposure.cva)]
             measures += [(name, one) for name, one in over_time if one is not None]
         rows = []
         for name, one in measures:
-            low, high = interval(name, one)
-            rows.append(
-                {
-                    "measure": name,
-                    "value": one.value,
-                    "std_error": one.std_error,
-                    "low": low,
-                    "high": high,
-                }
-            )
+            low, high = one.interval()
+            if name.startswith("P("):
+                low, high = max(low, 0.0), min(high, 1.0)
+            found = {"value": one.value, "std_error": one.std_error, "low": low, "high": high}
+            rows.append({"measure": name, **found})
         return rows
+
+    def _cells(self) -> list[tuple[str, str, str]]:
+        """Names, values and intervals, as text."""
+        return [
+            (row["measure"], f"{row['value']:.5g}", f"{row['low']:.5g} … {row['high']:.5g}")
+            for row in self.rows()
+        ]
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
@@ -175,21 +199,18 @@ class RiskReport:
     def to_json(self, indent: int | None = None) -> str:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
+    @property
+    def _title(self) -> str:
+        return f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}"
+
     def _repr_html_(self) -> str:
-        rows = [
-            (row["measure"], f"{row['value']:.5g}", f"{row['low']:.5g} … {row['high']:.5g}")
-            for row in self.rows()
-        ]
-        title = f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}"
-        return grid(title, ("measure", "value", "95 % interval"), rows)
+        return grid(self._title, ("measure", "value", "95 % interval"), self._cells())
 
     def __str__(self) -> str:
-        head = f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}, "
         width = max(map(len, self.labels))
-        lines = [f"{head}{self.seconds:.2g} s", f"{'':<{width}}  {'value':>12}   95 % interval"]
-        for row in self.rows():
-            ends = f"{row['low']:.5g} … {row['high']:.5g}"
-            lines.append(f"{row['measure']:<{width}}  {row['value']:>12.5g}   {ends}")
+        lines = [f"{self._title}, {self.seconds:.2g} s"]
+        for name, value, ends in (("", "value", "95 % interval"), *self._cells()):
+            lines.append(f"{name:<{width}}  {value:>12}   {ends}")
         if self.contributions is not None:
             lines += ["", str(self.contributions)]
         lines += ["", *self.notes] if self.notes else []
@@ -242,16 +263,6 @@ def page_path(path: Any) -> Path:
     return Path(path)
 
 
-def interval(name: str, one: Estimate) -> tuple[float, float]:
-    """The 95 % interval, within [0, 1] for a probability."""
-    low, high = one.interval()
-    return (max(low, 0.0), min(high, 1.0)) if name.startswith("P(") else (low, high)
-
-
-def _each(estimate: Estimate) -> list[Estimate]:
-    return [scalar(estimate, i) for i in range(np.size(estimate.value))]
-
-
 def scalar(estimate: Estimate, which: Any) -> Estimate:
     """One of several answers, or some of them, as an estimate of its own."""
     value, error = (np.atleast_1d(one)[which] for one in (estimate.value, estimate.std_error))
@@ -280,17 +291,10 @@ def write_risk_page(path: str | Path, report: RiskReport, command: str | None = 
 
 def _sections(report: RiskReport) -> Iterator[str]:
     if report.exposure is None:
+        shares = [_relative(row["value"], row["std_error"]) for row in report.rows()]
         yield page_grid(
             ("measure", "value", "95 % interval", "± of the value"),
-            [
-                (
-                    row["measure"],
-                    f"{row['value']:.5g}",
-                    f"{row['low']:.5g} to {row['high']:.5g}",
-                    _relative(row["value"], row["std_error"]),
-                )
-                for row in report.rows()
-            ],
+            [(*cells, one) for cells, one in zip(report._cells(), shares, strict=True)],
             "Measures of the loss J, the expected loss given the scenario",
         )
         yield figure(
@@ -304,13 +308,13 @@ def _sections(report: RiskReport) -> Iterator[str]:
         rows = [("expected positive exposure", found.epe), ("CVA", found.cva)]
         yield table([(name, f"{one.summary} (95 %)") for name, one in rows if one is not None])
         yield figure(report.plot, "Exposure by date with 95 % bands.", height=4.0)
-        head = [name for name in found.rows()[0] if not name.endswith(" se")]
-        cells = [
+        names = [name for name in found.rows()[0] if not name.endswith(" se")]
+        dates = [
             [f"{row['date']:g}"]
-            + [f"{row[k]:.5g} ± {NORMAL_95 * row[f'{k} se']:.2g}" for k in head[1:]]
+            + [f"{row[k]:.5g} ± {NORMAL_95 * row[f'{k} se']:.2g}" for k in names[1:]]
             for row in found.rows()
         ]
-        yield page_grid(head, cells, "Exposure by date, with half-widths of 95 % intervals")
+        yield page_grid(names, dates, "Exposure by date, with half-widths of 95 % intervals")
     if report.contributions is not None:
         yield "<h2>Contributions</h2>"
         yield paragraphs(
@@ -319,24 +323,12 @@ def _sections(report: RiskReport) -> Iterator[str]:
                 "proportion: contributions add up to the measure. A negative one hedges."
             ]
         )
-        rows_ = report.contributions.rows()
-        yield page_grid(
-            ("measure", "output", "contribution", "±", "share"),
-            [
-                (
-                    row["measure"],
-                    row["output"],
-                    f"{row['value']:.5g}",
-                    f"{NORMAL_95 * row['std_error']:.2g}",
-                    f"{row['share']:.1%}",
-                )
-                for row in rows_[:_MOST_ROWS]
-            ],
-        )
-        if len(rows_) > _MOST_ROWS:
-            yield paragraphs(
-                [f"{len(rows_) - _MOST_ROWS} more rows are in the report's to_frame()."]
-            )
+        cells = report.contributions.cells()
+        head = ("measure", "output", "contribution", "±", "share")
+        yield page_grid(head, cells[:_MOST_ROWS])
+        if len(cells) > _MOST_ROWS:
+            more = len(cells) - _MOST_ROWS
+            yield paragraphs([f"{more} more rows are in the report's to_frame()."])
     yield "<h2>How it was found</h2>"
     yield paragraphs(
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import comb
 from typing import Any
@@ -31,33 +31,14 @@ REPLICATES = 16
 _NUMBERS, _FEWEST, _MOST, _CLOUD = 1 << 26, 10, 14, 1 << 16
 # Given scenarios that are told apart.
 _ATOMS = 4096
-# Points and terms of a ridge: its Gram matrix takes a second.
+# Points and terms of a ridge: its Gram matrix takes a second. More are not asked for where there is
+# no lattice.
 _RIDGE_POINTS, _RIDGE_TERMS = 1 << 14, 500
 # Outputs for which a lattice model is fitted, which takes a second for each; a ridge takes more.
 _JOINT_OUTPUTS = 6
 
 Lines = Callable[[Array], Array]
 """The losses (…, L) to analyze from the outputs (…, p) of g: their sum, or each."""
-
-
-@dataclass(frozen=True, eq=False)
-class Atoms:
-    """Given scenarios: coordinates (K, d) and probabilities (K,), those of equal θ added up."""
-
-    coordinates: Array
-    weights: Array
-
-    @classmethod
-    def of(cls, coordinates: Array, weights: Array) -> Atoms:
-        distinct, which = np.unique(coordinates, axis=0, return_inverse=True)
-        total = np.bincount(which.ravel(), weights / weights.sum())
-        return cls(distinct, np.asarray(total, dtype=float))
-
-    def which(self, coordinates: Array) -> Indices:
-        """The scenarios (m,) at coordinates (m, d)."""
-        both = np.concatenate([self.coordinates, coordinates])
-        _, which = np.unique(both, axis=0, return_inverse=True)
-        return np.asarray(which.ravel()[len(self.coordinates) :])
 
 
 class Scenarios(ABC):
@@ -69,9 +50,8 @@ class Scenarios(ABC):
     def __init__(self, problem: NestedExpectation, stream: Stream) -> None:
         self.problem, self.stream = problem, stream
 
-    @property
-    def atoms(self) -> Atoms | None:
-        """The scenarios, if they are given and few enough to be told apart."""
+    def which(self, coordinates: Array) -> Indices | None:
+        """The given scenarios (m,) at coordinates, if they are few enough to be told apart."""
         return None
 
     @abstractmethod
@@ -190,7 +170,7 @@ class LawScenarios(Scenarios):
             before: Turn[Any] | None = None if last is None else Turn(last, _NOTHING, None)
             own = goal if goal.adaptive else replace(goal, budget=n)
             return JointLattice().sized(self.problem, own, n, before)
-        return Design((Grid(n, 1, Sobol(), IID(), None, goal.stream),))
+        return Design((Grid(min(n, _RIDGE_POINTS), 1, Sobol(), IID(), None, goal.stream),))
 
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         found = [self._ridge(evaluations, lines)]
@@ -234,42 +214,52 @@ class GivenScenarios(Scenarios):
     """Weighted scenarios, given or sampled once; their coordinates are ranks."""
 
     @cached_property
-    def cloud(self) -> tuple[Array, Array]:
-        """θ (K, d) and their probabilities (K,)."""
+    def cloud(self) -> tuple[Array, Array, Array]:
+        """Different θ (K, d), their probabilities (K,), and the points (K, ·) of a design."""
         law = self.problem.outer_law
-        if isinstance(law, Empirical):
-            return law.samples, law.weights
-        theta = law.sample(_CLOUD, self.stream.child(3).generator())
-        return theta, np.full(_CLOUD, 1.0 / _CLOUD)
+        if not isinstance(law, Empirical):
+            theta = law.sample(_CLOUD, self.stream.child(3).generator())
+            return theta, np.full(_CLOUD, 1.0 / _CLOUD), theta
+        # By the one uniform that drives the law.
+        middle, there = np.cumsum(law.weights) - 0.5 * law.weights, law.weights > 0
+        theta, first, which = np.unique(
+            law.samples[there], axis=0, return_index=True, return_inverse=True
+        )
+        total = np.bincount(which.ravel(), law.weights[there])
+        return theta, np.asarray(total, dtype=float), middle[there][first, None]
 
     @cached_property
     def coordinates(self) -> Array:
         ranks = rankdata(self.cloud[0], axis=0)
         return np.asarray((ranks - 0.5) / len(ranks))
 
-    @cached_property
-    def atoms(self) -> Atoms | None:
-        listed = isinstance(self.problem.outer_law, Empirical)
-        few = listed and len(self.coordinates) <= _ATOMS
-        return Atoms.of(self.coordinates, self.cloud[1]) if few else None
+    def which(self, coordinates: Array) -> Indices | None:
+        if not self._listed or len(self.coordinates) > _ATOMS:
+            return None
+        both = np.concatenate(
+            [self.coordinates, coordinates.reshape(-1, self.coordinates.shape[1])]
+        )
+        _, first, which = np.unique(both, axis=0, return_index=True, return_inverse=True)
+        return np.asarray(first[which.ravel()[len(self.coordinates) :]])
+
+    @property
+    def _listed(self) -> bool:
+        return isinstance(self.problem.outer_law, Empirical)
 
     @cached_property
     def _order(self) -> Indices:
         """Scenarios to learn from, evenly by weight, for any number of them."""
-        steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, _CLOUD))[0, :, 0]
+        steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, _RIDGE_POINTS))[0, :, 0]
         total = np.cumsum(self.cloud[1])
         return np.asarray(np.searchsorted(total[:-1], steps * total[-1], "right"))
 
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
-        grid = Grid(min(n, _CLOUD), 1, self._points(self._order), IID(), None, goal.stream)
-        return Design((grid,))
+        points = Given(self.cloud[2][self._order], self._space)
+        return Design((Grid(min(n, _RIDGE_POINTS), 1, points, IID(), None, goal.stream),))
 
-    def _points(self, rows: Indices, pairs: DenseSet | None = None) -> Given:
-        points, space = self.cloud[0][rows], "native"
-        if isinstance(self.problem.outer_law, Empirical):  # by the one uniform that drives it
-            upper = np.cumsum(self.cloud[1])
-            points, space = (upper - 0.5 * self.cloud[1])[rows, None], "uniform"
-        return Given(points, space) if pairs is None else PairPoints(points, space, pairs)
+    @property
+    def _space(self) -> str:
+        return "uniform" if self._listed else "native"
 
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         return [self._ridge(evaluations, lines)]
@@ -277,13 +267,13 @@ class GivenScenarios(Scenarios):
     def dense(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
         j = np.concatenate([model.mean(block) for block in _blocks(self.coordinates)])
         owner = np.zeros(len(j), dtype=np.intp)
-        if not isinstance(self.problem.outer_law, Empirical):  # a sample has an error, given θ not
+        if not self._listed:  # a sample has an error, given θ not
             owner = np.arange(len(j)) % n
         return DenseSet(self.coordinates, self.cloud[1], j, owner)
 
     def given(self, points: DenseSet) -> Given:
         assert points.owner is not None
-        return self._points(points.owner, points)
+        return PairPoints(self.cloud[2][points.owner], self._space, points)
 
     def _learned(self, evaluations: Evaluations) -> Array:
         return np.asarray(self.coordinates[self._order])
@@ -291,15 +281,17 @@ class GivenScenarios(Scenarios):
 
 def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:
     law = problem.outer_law
-    listed = isinstance(law, Empirical) or not law.has_transport
-    if isinstance(law, Empirical) and len(np.unique(law.samples[law.weights > 0], axis=0)) < 2:
+    if law.has_transport and not isinstance(law, Empirical):
+        return LawScenarios(problem, stream)
+    found = GivenScenarios(problem, stream)
+    if len(found.cloud[0]) < 2:
         raise InputError(
             "problem",
             "a single scenario θ",
             "at least two different ones",
             "Its loss is one number, which nq.expectation estimates.",
         )
-    return (GivenScenarios if listed else LawScenarios)(problem, stream)
+    return found
 
 
 def _blocks(points: Array) -> list[Array]:

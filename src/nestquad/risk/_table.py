@@ -18,7 +18,6 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
-from nestquad.risk._measure import by_kind
 from nestquad.risk._method import SIZES
 from nestquad.risk._report import RiskReport
 from nestquad.risk._targets import Kind, Targets, label
@@ -118,13 +117,11 @@ def from_table(
     several = len(columns) > 1
     return RiskReport(
         name,
-        **by_kind(targets, found),
+        found,
+        targets.keys,
+        tuple(_notes(targets, table, n)),
         distribution=LossDistribution(table),
         contributions=Contributions(tuple(columns), split["var"], split["es"]) if several else None,
-        exposure=None,
-        estimate=found,
-        labels=tuple(label(*key) for key in targets.keys),
-        notes=tuple(_notes(targets, table, n)),
     )
 
 

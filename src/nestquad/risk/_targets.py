@@ -11,8 +11,7 @@ from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.methods.nested import few_event_errors
-from nestquad.risk._law import CorrectedLaw, Pairs
+from nestquad.risk._law import CorrectedLaw, Pairs, positive
 
 Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, float]
@@ -49,16 +48,12 @@ class Targets:
         A quantile or a probability depends on J near its level, shortfall beyond it, exposure
         everywhere. Near means within the error of Ĵ, or a few percent of its spread.
         """
-        best = slice(0, 1)
-        sd = float(np.sqrt(law.variance))
-        m, e = law.m, law.e
+        width = np.hypot(law.e, max(_NEAR * float(np.sqrt(law.variance)), 1e-300))
         total = np.zeros(len(s))
         for kind, level in self.keys:
-            if kind in ("ee", "ene"):
-                share = np.ones(len(s))
-            else:
-                c = level if kind == "exceed" else float(law.quantile(level, best)[0])
-                chance = ndtr((m - c) / np.hypot(e, max(_NEAR * sd, 1e-300)))
+            share = np.ones(len(s))
+            if kind not in ("ee", "ene"):
+                chance = ndtr((law.m - _place(law, kind, level)) / width)
                 chance = np.interp(s, law.s, chance)
                 share = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
             mean = float(share.mean())
@@ -69,111 +64,26 @@ class Targets:
         """Measures (k, 1 + K) by the best correction and by draws of it."""
         return np.stack([_value(law, kind, level) for kind, level in self.keys])
 
-    def dense_errors(self, law: CorrectedLaw, values: Array) -> Array:
-        """Directions (k, R) of the error of the average over dense θ."""
-        rows = []
-        for (kind, level), value in zip(self.keys, values, strict=True):
-            if kind == "exceed":
-                rows.append(law.replicate_survival(level))
-            elif kind in ("var", "pfe"):
-                density = float(law.density(value, slice(0, 1))[0])
-                rows.append(law.replicate_survival(value) / max(density, 1e-300))
-            elif kind == "es":
-                # The derivative of q + E max(J − q, 0)/(1 − p) in q vanishes.
-                c = float(law.quantile(level, slice(0, 1))[0])
-                rows.append(law.replicate_excess(c) / (1.0 - level))
-            else:
-                both = law.replicate_excess(0.0)
-                mean = law.replicate_mean()
-                rows.append(both if kind == "ee" else both - mean)
-        return np.stack(rows)
-
-    def measured(
-        self, law: CorrectedLaw, pairs: Pairs, n_learned: int, dim: float
-    ) -> tuple[Array, dict[str, Array]]:
+    def measured(self, law: CorrectedLaw) -> tuple[Array, dict[str, Array]]:
         """Measures (k,) of one loss, and directions (k, ·) of their errors by cause."""
-        n, found = len(pairs.s), self.values(law)
+        found = self.values(law)
         values = found[:, 0]
-        # The error of Ĵ does not average out over the θ at a level if these are few. It is all but
-        # orthogonal to cubics, so that it changes sign at least four times along a coordinate:
-        # 4^(d − 1) patches of independent errors.
-        local = 2.0 ** (1.0 - dim) * self.local_errors(law, values)
-        mean = pairs.r.mean(axis=1)[:, None]
-        events = np.full(len(values), float(few_event_errors(mean, np.full((n, 1), 1.0 / n))[0]))
-        # Nodes are wider than what they stand for, by up to their width.
-        wider = replace(law.few(0), spread=2.0 * law.spread)
-        columns = {
-            "nodes": self.values(wider)[:, 0] - values,
-            "local": self.shifted(law, values, local),
-            "events": self.shifted(law, values, events),
-            "shape": self._shapes(law, values),
-            "hits": self._unseen(law, pairs, values, n_learned),
-        }
-        return values, {
+        if law.pairs is None:
+            return values, {}
+        # Nodes are wider than what they stand for, by up to their width; and sums have rounding.
+        wider = replace(law.best, spread=2.0 * law.spread)
+        parts = {
             "correction": (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0),
-            "average": self.dense_errors(law, values),
-            **{name: column[:, None] for name, column in columns.items()},
+            "nodes": np.hypot(self.values(wider) - found[:, :1], 1e-12 * found[:, :1]),
         }
-
-    def _shapes(self, law: CorrectedLaw, values: Array) -> Array:
-        """Errors (k,) by J given Ĵ not being normal."""
-        out = np.empty(len(values))
-        for i, (kind, level) in enumerate(self.keys):
-            c = {"exceed": level, "ee": 0.0, "ene": 0.0}.get(kind, float(values[i]))
-            if kind == "es":
-                c = float(law.quantile(level, slice(0, 1))[0])
-            out[i] = law.shape_error(c, kind in ("es", "ee", "ene"))
-            if kind == "es":
-                out[i] /= 1.0 - level
-            elif kind in ("var", "pfe"):
-                out[i] = _of_quantile(out[i], law, c)
-        return out
-
-    def _unseen(self, law: CorrectedLaw, pairs: Pairs, values: Array, n: int) -> Array:
-        """Errors (k,) where few of n scenarios are on one side of a level, or none.
-
-        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
-        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
-        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
-        """
-        out = np.zeros(len(values))
-        for i, (kind, level) in enumerate(self.keys):
-            if kind in ("ee", "ene"):
-                continue
-            c = level if kind == "exceed" else float(law.quantile(level, slice(0, 1))[0])
-            probability = float(np.clip(law.survival(c, slice(0, 1))[0], 0.0, 1.0))
-            beyond = np.interp(pairs.s, law.s, law.m) > c
-            below = probability > 0.5 and kind != "es"
-            if below:
-                probability, beyond = 1.0 - probability, ~beyond
-            if probability * n >= _HITS:
-                continue
-            few = kind == "exceed" and beyond.sum() < _HITS
-            share = 1.0 if few else law.undecided(c, below)
-            out[i] = np.sqrt(share * (probability * n + 3.0)) / n
-            if kind == "es":
-                out[i] *= (values[i] - c) / (1.0 - level)
-            elif kind != "exceed":
-                out[i] = _of_quantile(out[i], law, c)
-        return out
-
-    def local_errors(self, law: CorrectedLaw, values: Array) -> Array:
-        """√v (k,) at the levels of the measures."""
-        order = np.argsort(law.m, kind="stable")
-        levels = [
-            level if kind == "exceed" else value
-            for (kind, level), value in zip(self.keys, values, strict=True)
-        ]
-        return np.asarray(np.sqrt(np.interp(levels, law.m[order], law.v[0, order])))
-
-    def shifted(self, law: CorrectedLaw, values: Array, shifts: Array) -> Array:
-        """Changes (k,) of the measures if all J were larger or smaller by small shifts (k,)."""
-        found, best = np.abs(shifts), slice(0, 1)
-        for i, (kind, level) in enumerate(self.keys):
-            if kind == "exceed":
-                sides = [law.survival(level + sign * shifts[i], best)[0] for sign in (1.0, -1.0)]
-                found[i] = max(abs(side - values[i]) for side in sides)
-        return found
+        each: dict[str, list[Array]] = {"average": [], "local": [], "shape": [], "hits": []}
+        for (kind, level), value in zip(self.keys, values, strict=True):
+            one = _Functional(law, kind, level, _place(law, kind, level))
+            each["average"].append(one.answer(one.average()))
+            each["local"].append(np.array([one.shifted(value)]))
+            each["shape"].append(one.answer(law.shape_error(one.c, one.excess)))
+            each["hits"].append(one.answer(one.unseen(law.pairs, value)))
+        return values, parts | {name: np.stack(rows) for name, rows in each.items()}
 
 
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
@@ -181,17 +91,82 @@ class Targets:
 _NEAR = 0.15
 
 
-def _of_quantile(error: float, law: CorrectedLaw, c: float) -> float:
-    """Error of a quantile c from that of P(J > c); without a density there, it may be anywhere."""
-    if error == 0:
-        return 0.0
-    best = slice(0, 1)
-    if law.atoms:  # the other scenarios that an interval of two standard errors reaches
-        p = 1.0 - float(law.survival(c, best)[0]) + 2.0 * np.array([-error, error])
-        ends = [law.quantile(float(one), best)[0] for one in np.clip(p, 1e-9, 1.0 - 1e-9)]
-        return 0.5 * max(abs(float(end) - c) for end in ends)
-    density = float(law.density(c, best)[0])
-    return error / density if density > 1e-100 * error else np.inf
+def _place(law: CorrectedLaw, kind: Kind, level: float) -> float:
+    """The loss at which a measure looks: a threshold or a quantile."""
+    if kind in ("exceed", "ee", "ene"):
+        return level
+    return float(law.best.quantile(level)[0])
+
+
+@dataclass(frozen=True)
+class _Functional:
+    """P(J > c) behind a quantile or an exceedance, E max(J − c, 0) behind shortfall and exposure.
+
+    Errors of a measure are those of its functional, times a derivative.
+    """
+
+    law: CorrectedLaw
+    kind: Kind
+    level: float
+    c: float
+
+    @property
+    def excess(self) -> bool:
+        return self.kind in ("es", "ee", "ene")
+
+    def answer(self, error: Array | float) -> Array:
+        """Errors of the measure from those of its functional."""
+        error = np.atleast_1d(error)
+        if self.kind == "es":  # the derivative of q + E max(J − q, 0)/(1 − p) in q vanishes
+            return error / (1.0 - self.level)
+        if self.kind not in ("var", "pfe"):
+            return error
+        density = self.law.best.density(self.c)[0]
+        with np.errstate(divide="ignore", over="ignore"):  # without a density, it may be anywhere
+            return np.asarray(np.divide(error, density, out=np.zeros(len(error)), where=error != 0))
+
+    def average(self) -> Array:
+        """Errors (R,) of the average over dense θ."""
+        law = self.law
+        t = (law.m - self.c) / law.e
+        if self.excess:
+            return law.by_replicate(law.e * positive(-t if self.kind == "ene" else t))
+        return law.by_replicate(ndtr(t))
+
+    def shifted(self, value: float) -> float:
+        """Change of the measure if all J near it were larger or smaller by a share of √v.
+
+        The error of Ĵ does not average out over the θ at a level if these are few. It is all but
+        orthogonal to cubics, so that it changes sign at least four times along a coordinate:
+        4^(d − 1) patches of independent errors.
+        """
+        law, order = self.law, np.argsort(self.law.m, kind="stable")
+        at = self.c if self.kind == "exceed" else value
+        size = float(2.0 ** (1 - law.dim) * np.sqrt(np.interp(at, law.m[order], law.v[0, order])))
+        if self.kind != "exceed":
+            return size
+        sides = [law.best.survival(self.c + sign * size)[0] for sign in (1.0, -1.0)]
+        return max(abs(float(side) - value) for side in sides)
+
+    def unseen(self, pairs: Pairs, value: float) -> float:
+        """Error where few scenarios of the fit are on one side of a level, or none.
+
+        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
+        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
+        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
+        """
+        law, c, n = self.law, self.c, self.law.n_learned
+        probability = float(np.clip(law.best.survival(c)[0], 0.0, 1.0))
+        beyond = np.interp(pairs.s, law.s, law.m) > c
+        below = probability > 0.5 and not self.excess
+        if below:
+            probability, beyond = 1.0 - probability, ~beyond
+        if probability * n >= _HITS or self.kind in ("ee", "ene"):
+            return 0.0
+        few = self.kind == "exceed" and beyond.sum() < _HITS
+        share = 1.0 if few else law.undecided(c, below)
+        error = float(np.sqrt(share * (probability * n + 3.0))) / n
+        return float(error * (value - c)) if self.excess else error
 
 
 def label(kind: Kind, level: float) -> str:
