@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -273,3 +274,54 @@ def test_wrong_requests_are_refused(settings, message):
 def test_wrong_shapes_and_values_are_named(changes, error, message):
     with pytest.raises(error, match=message):
         design.eig(line(**changes), 1.0, budget=1000, simulations=1024)
+
+
+def wave(mean, sd, **changes):
+    """One parameter, of which the data see mean(θ)."""
+    size = -np.log(sd) - 0.5 * np.log(2 * np.pi)
+    return design.Experiment(
+        prior=nq.Normal(),
+        log_prob=lambda y, theta, d: (-0.5 * ((y - mean(theta)) / sd) ** 2 + size).sum(axis=-1),
+        simulate=lambda theta, e, d: mean(theta) + sd * e,
+        noise=nq.Normal(),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("goal", [{"budget": 1000}, {"tol": 0.05, "budget": 20_000}])
+def test_every_likelihood_is_counted(goal):
+    """Those of repairs too: what is rarely informative needs them."""
+    counted = 0
+
+    def mean(theta):
+        return np.maximum(theta - 2.0, 0.0)
+
+    exp = wave(mean, 0.001)
+    log_prob = exp.log_prob
+
+    def counting(y, theta, d):
+        nonlocal counted
+        found = log_prob(y, theta, d)
+        counted += found.size
+        return found
+
+    est = design.eig(replace(exp, log_prob=counting), 0.0, rng=0, **goal)
+    assert est.diagnostics["missed"] > 0.0
+    assert est.n_evaluations == counted <= goal["budget"]
+
+
+@pytest.mark.parametrize("rng", [0, 2, 4])
+def test_a_utility_holds_where_the_proposal_is_far(rng):
+    """Data show θ but for its period and sign: the variance stays, by quadrature to 1e-9."""
+    exp = wave(lambda theta: np.cos(20.0 * theta + 0.5), 0.05)
+    est = design.variance_reduction(exp, 0.0, budget=10_000, rng=rng)
+    assert abs(est.value) <= est.half_width
+    assert any("effective sample size" in note for note in est.diagnostics["notes"])
+
+
+@pytest.mark.parametrize("rng", [0, 2, 4])
+def test_steep_weights_are_no_unseen_event(rng):
+    exp = wave(lambda theta: theta + 0.3 * np.sin(5.0 * theta), 0.01)
+    est = design.variance_reduction(exp, 0.0, budget=10_000, rng=rng)
+    assert est.status == "done"
+    assert abs(est.value - 0.97768) <= est.half_width + 1e-3 < 0.01

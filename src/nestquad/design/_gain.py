@@ -227,6 +227,16 @@ def _nothing_to_learn(experiment: Experiment) -> Gain:
     )
 
 
+def _far(size: float) -> list[str]:
+    """The note on an effective sample size that is low, if it is."""
+    if size >= _LOW_SAMPLE_SIZE:
+        return []
+    return [
+        f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal is far "
+        "from the posterior; more simulations, fewer parameters or data that say less would help"
+    ]
+
+
 @dataclass(frozen=True)
 class _Repair:
     """What other draws change where the draws of the proposal missed the posterior.
@@ -306,13 +316,14 @@ class _Run:
         """The half-width that is asked for; 0 for none."""
         return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
-    def room(self, reserve: float = 0.0) -> int | None:
+    def room(self, reserve: float = 0.0, spent: int = 0) -> int | None:
         """Draws within the budget: each datum costs a likelihood more, at the θ that made it."""
         if self.budget is None:
             return None
         each, checked = self.learned.each, len(self.learned.at_truth)
-        room = (self.budget - checked) // each * (1.0 - reserve) * N_INNER / (N_INNER + 1)
-        if room < 2 * N_INNER:
+        left = self.budget - checked - spent
+        room = left // each * (1.0 - reserve) * N_INNER / (N_INNER + 1)
+        if room < 2 * N_INNER and not spent:
             least = f"at least {40 * each + checked}"
             raise InputError("budget", f"{self.budget} likelihoods", least)
         return int(room)
@@ -323,14 +334,18 @@ class _Run:
         room: int | None,
         tol: float | None = None,
         rtol: float | None = None,
+        factor: int = 1,
     ) -> Estimate:
-        """An estimate by draws of the proposal; an error if time ran out before there was one."""
+        """An estimate by draws of the proposal, `factor` times as many for each datum as usual.
+
+        OutOfTimeError if time ran out before there was one.
+        """
         left = n_inner = None
         if self.max_seconds is not None:
             left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
         if room is not None and tol is None and rtol is None:
             # Variance falls like N/budget, the square of the bias like N⁻²: N³ ∝ budget.
-            n_inner = N_INNER << max((room.bit_length() - 14) // 3, 0)
+            n_inner = factor * N_INNER << max((room.bit_length() - 14) // 3, 0)
         found = estimate(
             problem,
             budget=room,
@@ -368,9 +383,12 @@ class _Run:
                 found = self.nested(problem, room, goal or None)
             except OutOfTimeError:
                 return answer or self.bound("time")
-            spent += found.n_evaluations * learned.each
-            answer = self._assembled(found, spent)
-            room = None if room is None else room - found.n_evaluations
+            answer = self._assembled(found, spent + found.n_evaluations * learned.each)
+            spent = answer.n_evaluations - learned.n_truths(found)
+            if room is not None:
+                within = self.room(_RESERVE, spent)
+                room -= found.n_evaluations
+                room = room if within is None else min(room, within)
             goal /= 2.0
             # Parts of the error that the loop does not see need more data too.
             if (
@@ -408,12 +426,7 @@ class _Run:
                 f"{routes[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
-        if size < _LOW_SAMPLE_SIZE:
-            notes.append(
-                f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal "
-                "is far from the posterior; more simulations, fewer parameters or data that say "
-                "less would help"
-            )
+        notes += _far(size)
         status, std_error = found.status, float(np.sqrt(variance))
         # Of the nested part, which is small, a wide bar says little about the sum.
         wide = NORMAL_95 * std_error > 0.1 * abs(value)
@@ -442,7 +455,7 @@ class _Run:
             common=self.population.means[:, 0],
             value=value,
             std_error=std_error,
-            n_evaluations=spent,
+            n_evaluations=spent + repair.n_evaluations,
             status=status,
             warnings=tuple(warned),
             diagnostics={
@@ -552,10 +565,23 @@ class _Run:
         # The second expectation, the effective sample size, is a diagnosis.
         known = float(base.mean())
         problem = self.population.problem(g, answers, lambda i: known + i[0], "utility")
-        found = self.nested(problem, self.room(), self.tol, self.rtol)
+        room, factor, doubt, spent = self.room(), 1, 0.0, 0
+        if room is not None and room >= 16 * N_INNER and self.goal(1.0) == 0.0:
+            # Means of a ratio are biased if few draws count: as many more as a pilot asks for.
+            pilot = self.nested(problem, room // 8)
+            room, spent = room - pilot.n_evaluations, pilot.n_evaluations
+            size = float(np.asarray(pilot.diagnostics["answers"])[1])
+            factor = 1 << int(np.clip(np.ceil(np.log2(0.5 / max(size, 1e-3))), 0, 6))
+            factor = min(factor, max(room // (32 * N_INNER), 1))
+        found = self.nested(problem, room, self.tol, self.rtol, factor)
         assert found.sample is not None
-        variance = float(found.std_error) ** 2 + float(np.var(found.sample.f[:, 0])) / self.n_base
+        if factor > 1:
+            # Where weights have no variance, bias may fall as slowly as one over a root.
+            doubt = abs(float(found.value) - float(pilot.value)) / (np.sqrt(factor) - 1.0)
+        variance = (doubt / NORMAL_95) ** 2
+        variance += float(found.std_error) ** 2 + float(np.var(found.sample.f[:, 0])) / self.n_base
         std_error = float(np.sqrt(variance + base.var(ddof=1) / len(base) * student(len(base))))
+        size = float(np.asarray(found.diagnostics["answers"])[1])
         status, asked = found.status, self.goal(float(found.value))
         if status == "converged" and NORMAL_95 * std_error > 1.0001 * asked:
             status = "limit"
@@ -564,13 +590,13 @@ class _Run:
             common=base,
             std_error=std_error,
             status=status,
-            n_evaluations=found.n_evaluations + learned.n_truths(found),
+            n_evaluations=spent + found.n_evaluations + learned.n_truths(found),
             diagnostics={
-                "effective_sample_size": float(np.asarray(found.diagnostics["answers"])[1]),
+                "effective_sample_size": size,
                 "components": learned.blocks[0].proposal.components,
                 "simulations": learned.n_fit + self.n_base,
                 "error_inner": found.diagnostics["error_inner"],
                 "error_outer": found.diagnostics["error_outer"],
-                "notes": found.diagnostics["notes"],
+                "notes": [*found.diagnostics["notes"], *_far(size)],
             },
         )

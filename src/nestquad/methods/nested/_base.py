@@ -19,6 +19,7 @@ from nestquad.methods.nested._events import (
     NO_VARIATION,
     floor_directions,
     rare_event_errors,
+    unknown_sizes,
     unseen_value_errors,
 )
 from nestquad.methods.nested._inner import InnerFit, noise_changes
@@ -266,13 +267,15 @@ class NestedRule(Method[NestedState]):
         rare = rare_event_errors(
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
-        missed = unseen_value_errors(
-            problem, full if few is None else few, full, f_full, outer.weights
+        # With a jackknife inner points of each θ are their own, so that rare values of g show as
+        # rare values of a smooth f, which have their floor; only a g that never varied, or next to
+        # never, says nothing.
+        values = full if few is None else few
+        missed = (
+            unknown_sizes(problem, values.reshape(len(values), -1), full, f_full)
+            if corrected
+            else unseen_value_errors(problem, values, full, f_full, outer.weights)
         )
-        if corrected:
-            # Inner points of each θ are their own, so that rare values of g show as rare values of
-            # a smooth f, which have their floor; only a g that never varied says nothing.
-            missed = np.where(np.isfinite(missed), 0.0, missed)
         changes = _inner_directions(
             final, f_full, f_fewer, halves and not corrected, grid.n_sets is not None
         )
