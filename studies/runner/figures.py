@@ -53,6 +53,6 @@ def plain_ticks(axis: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     decades = float(np.ptp(np.log10(axis.get_view_interval())))
-    axis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)))
+    axis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 1.6 else (1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
     axis.set_minor_formatter(NullFormatter())
