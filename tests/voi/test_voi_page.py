@@ -158,7 +158,8 @@ def test_upload_slider_group_study_report_and_downloads(page, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
     # A saved analysis is back with its group and study.
-    page.click(".brand")
+    with page.expect_navigation():  # the script that sends the file has to be there
+        page.click(".brand")
     page.set_input_files("input[name=saved]", tmp_path / "analysis.nestquad.zip")
     page.wait_for_selector("#studied")
     page.wait_for_selector("#rank text:text-is('Response')")
