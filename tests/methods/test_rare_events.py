@@ -7,7 +7,13 @@ import pytest
 from scipy.special import ndtri
 
 import nestquad as nq
-from nestquad.methods.nested import NO_VARIATION, rare_event_errors, unseen_value_errors
+from nestquad.methods.nested import (
+    NO_VARIATION,
+    rare_event_errors,
+    rule_of_three,
+    spread_factor,
+    unseen_value_errors,
+)
 from nestquad.methods.nested._events import effective_number
 from nestquad.methods.nested._inner import _shrunk
 from nestquad.result import NORMAL_95
@@ -53,7 +59,27 @@ def test_an_event_out_of_reach_is_cantellis_inequality():
     # At 100 standard deviations P(J > m + 100 s) ≤ 1/(1 + 100²), whatever the law of J.
     j = ndtri((np.arange(200) + 0.5) / 200)
     half_width = NORMAL_95 * floor(normal_losses(lambda j: (j > 100.0).astype(float)), j)
-    assert 0.3e-4 < half_width <= 1e-4
+    # With the upper limit of s, to half an octave of k.
+    most = (spread_factor(j) / 100.0) ** 2
+    assert 0.49 * most < half_width <= most
+
+
+def test_a_spread_that_few_values_carry_is_unknown():
+    # The variance of n normal values is known to √(2/n); an effective number of n/3 says √(3/n).
+    normal = ndtri((np.arange(3000) + 0.5) / 3000)
+    assert spread_factor(normal) == pytest.approx((1.0 - 2.0 / np.sqrt(1000.0)) ** -0.5, rel=1e-3)
+    assert spread_factor(np.exp(-np.arange(100.0))) == np.inf
+    assert spread_factor(np.ones(100)) == 1.0
+
+
+def test_an_event_of_unknown_size_is_bounded_by_the_range_of_f():
+    # J is the tail of a peak: 3/T of all θ may be anywhere on it.
+    j = np.exp(-np.arange(300.0))
+    indicator = normal_losses(lambda j: 5.0 * (j > 1e9))
+    assert NORMAL_95 * floor(indicator, j) == pytest.approx(5.0 * 3 / 300, rel=1e-12)
+    assert floor(normal_losses(lambda j: np.maximum(j - 2.0, 0.0)), j) == np.inf
+    assert floor(normal_losses(lambda j: np.zeros(j.shape)), j) == 0.0
+    assert rule_of_three(indicator, j, np.zeros(1), 2) == [5.0], "no more than all θ"
 
 
 def test_few_events_have_a_poisson_margin():

@@ -15,7 +15,12 @@ from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeErr
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set
-from nestquad.methods.nested import floor_directions, unknown_sizes, unseen_value_errors
+from nestquad.methods.nested import (
+    floor_directions,
+    rule_of_three,
+    spread_factor,
+    unseen_value_errors,
+)
 from nestquad.points import IID, Given, PeriodicLattice, Stream, density, periodic
 from nestquad.result import NORMAL_95
 
@@ -336,22 +341,24 @@ def unseen_errors(
     base, f = model.sketch, average.f(model.sketch.j)
     rest, known = [model.unexplained()], [base.j]
     if check is not None:
-        values = [check.values, *(one.values for one in check.witnesses)]
-        known += [one.reshape(-1, base.j.shape[1]) for one in values]
+        known.append(check.values.reshape(-1, base.j.shape[1]))
+        known += [one.values for one in check.witnesses]
         rest.append((check.residuals(model), check.weights))
         rest += [(one.residuals(model), one.weights) for one in check.witnesses]
-    j = base.j[:, 0] if average.scalar else base.j
-    unknown = unknown_sizes(average.problem, np.concatenate(known), j, f)
-    if unknown.any():
-        return floor_directions(average.problem, answers, unknown)
     values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
     shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
+    j = base.j[:, 0] if average.scalar else base.j
     # Rare events stand out. Small residuals are errors of interpolation, however uneven.
     limit = _STANDS_OUT * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
     values = [
         np.where(share[:, None] * np.abs(left) > limit, left, 0.0)
         for share, left in zip(shares, values, strict=True)
     ]
+    # Where few of all these carry a variance, nobody knows how large an event may be.
+    seen = base.j, np.concatenate(known), np.concatenate(values)
+    if not np.ptp(f, axis=0).any() and max(map(spread_factor, seen)) == np.inf:
+        bound = rule_of_three(average.problem, j, f[0], min(model.n_points, len(j)))
+        return floor_directions(average.problem, answers, bound / NORMAL_95)
     if not any(left.any() for left in values) and np.ptp(base.j, axis=0).any():
         return np.zeros((average.final(answers).size, 1))
     weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)

@@ -270,7 +270,11 @@ class MLKQ(Method[Assembled]):
                     *terms.notes,
                     *terms.inner.get("notes", []),
                     *terms.outer.get("notes", []),
-                    *([] if np.isfinite(missed).all() else [NO_VARIATION]),
+                    *(
+                        []
+                        if np.isfinite(missed).all() and np.isfinite(rare).all()
+                        else [NO_VARIATION]
+                    ),
                 ],
             },
             n_evaluations=min(

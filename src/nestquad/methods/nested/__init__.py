@@ -6,7 +6,8 @@ from nestquad.methods.nested._events import (
     few_event_errors,
     floor_directions,
     rare_event_errors,
-    unknown_sizes,
+    rule_of_three,
+    spread_factor,
     unseen_value_errors,
 )
 from nestquad.methods.nested._inner import (
@@ -51,7 +52,8 @@ __all__ = [
     "mean_outer",
     "noise_changes",
     "rare_event_errors",
-    "unknown_sizes",
+    "rule_of_three",
+    "spread_factor",
     "unseen_value_errors",
     "weighted_sum",
 ]

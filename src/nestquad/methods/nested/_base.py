@@ -17,9 +17,9 @@ from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._events import (
     NO_VARIATION,
+    constant_value_errors,
     floor_directions,
     rare_event_errors,
-    unknown_sizes,
     unseen_value_errors,
 )
 from nestquad.methods.nested._inner import InnerFit, noise_changes
@@ -268,13 +268,13 @@ class NestedRule(Method[NestedState]):
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
         # With a jackknife inner points of each θ are their own, so that rare values of g show as
-        # rare values of a smooth f, which have their floor; only a g that never varied, or next to
-        # never, says nothing.
-        values = full if few is None else few
+        # rare values of a smooth f, which have their floor; only a constant g says nothing.
         missed = (
-            unknown_sizes(problem, values.reshape(len(values), -1), full, f_full)
+            constant_value_errors(problem, full, f_full)
             if corrected
-            else unseen_value_errors(problem, values, full, f_full, outer.weights)
+            else unseen_value_errors(
+                problem, full if few is None else few, full, f_full, outer.weights
+            )
         )
         changes = _inner_directions(
             final, f_full, f_fewer, halves and not corrected, grid.n_sets is not None
@@ -313,7 +313,7 @@ class NestedRule(Method[NestedState]):
                 "notes": [
                     *inner.diagnostics.get("notes", []),
                     *outer.diagnostics.get("notes", []),
-                    *([] if np.isfinite(missed).all() else [NO_VARIATION]),
+                    *([] if np.isfinite([missed, rare]).all() else [NO_VARIATION]),
                 ],
             },
             n_evaluations=theta.shape[0] * grid.n_inner,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtri
 
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
@@ -16,9 +15,6 @@ NO_VARIATION = (
     "g or f(J) has the same value at all points: either the problem is degenerate, or what matters "
     "is a rare event that no point has shown; more evaluations or another proposal would tell"
 )
-# Values that carry a variance: with this many or fewer, its upper confidence limit is infinite,
-# since the relative standard error of an estimated variance is one over the root of their number.
-_FEW = 4.0
 
 
 def effective_number(deviations: Array) -> Array:
@@ -71,7 +67,7 @@ def unseen_value_errors(
     *Few events.* The mean of an output is uncertain by `few_event_errors`, for all θ at once. The
     error is the change of the average by J moved up or down by as much.
 
-    *No event.* `unknown_sizes`.
+    *No event.* `constant_value_errors`.
 
     Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
     of sum one if not all count the same; j (T[, p]); f_values and weights (T, q).
@@ -79,9 +75,8 @@ def unseen_value_errors(
     rows = values.reshape(len(values), -1)
     if _constant(rows):  # of a part of all points, perhaps: J has seen them all
         rows, value_weights = j.reshape(len(j), -1), None
-    unknown = unknown_sizes(problem, rows, j, f_values)
-    if unknown.any():
-        return unknown
+    if _constant(rows):
+        return constant_value_errors(problem, j, f_values)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
     shifts = few_event_errors(rows, shares[:, None])
     errors = np.zeros(f_values.shape[1])
@@ -94,21 +89,17 @@ def unseen_value_errors(
     return np.asarray(np.sqrt(errors))
 
 
-def unknown_sizes(problem: NestedExpectation, values: Array, j: Array, f_values: Array) -> Array:
-    """Infinite (q,) where nothing is known about the size of events that no point has shown.
+def constant_value_errors(problem: NestedExpectation, j: Array, f_values: Array) -> Array:
+    """Infinite errors (q,) if J is constant, since the size of an unseen event is unknown then.
 
-    That is so if g is constant, and if f(J) is constant while few of the values (n, p) of g, or of
-    J, carry their variance, which is then unknown: they may be the tail of a narrow peak. It is
-    zero where f is constant whatever J is. An output that is constant beside others that are not is
-    taken to be so by definition, as the net benefit of a reference option is.
+    They are zero where f is constant whatever J is. An output that is constant beside others that
+    are not is taken to be so by definition, as the net benefit of a reference option is.
     """
-    heavy = [
-        (effective_number(rows - np.median(rows, axis=0)) <= _FEW).all()
-        for rows in (values, j.reshape(len(j), -1))
-    ]
-    if not _constant(values) and not (_constant(f_values) and any(heavy)):
+    if not _constant(j.reshape(len(j), -1)):
         return np.zeros(f_values.shape[1])
-    return np.where(_can_change(problem, j, f_values), np.inf, 0.0)
+    scale = np.abs(f_values).max(axis=0)
+    same = (_far_changes(problem, j, f_values[0]) <= 1e-12 * scale).all(axis=(0, 1))
+    return np.where(same, 0.0, np.inf)
 
 
 def _constant(values: Array) -> bool:
@@ -116,16 +107,18 @@ def _constant(values: Array) -> bool:
     return bool((np.ptp(values, axis=0) <= 1e-13 * np.abs(values).max(axis=0)).all())
 
 
-def _can_change(problem: NestedExpectation, j: Array, f_values: Array) -> Array:
-    """Whether f differs (q,) at any J that is a power of four away."""
+def _far_changes(problem: NestedExpectation, j: Array, usual: Array) -> Array:
+    """|f - c| (2, k, q) at J above and below its mean by powers of four, to the largest numbers.
+
+    Values of g that were seen may be tiny beside those that f is sensitive to.
+    """
     mean = j.mean(axis=0)
-    # Up to what f may still be sensitive to if values of g are tiny beside it.
-    start = float(np.clip(np.log2(max(1.0, float(np.abs(mean).max()))), 0.0, 900.0))
+    start = np.clip(np.log2(max(1.0, float(np.abs(mean).max()))), 0.0, 900.0)
     sizes = 2.0 ** np.arange(start - 20.0, 1000.0, 2.0)
     steps = np.concatenate([sizes, -sizes]).reshape(-1, *[1] * mean.ndim)
     found = _shifted(problem, np.broadcast_to(mean, (len(steps), *mean.shape)), steps)
-    scale = np.abs(f_values).max(axis=0)
-    return np.asarray(~(np.abs(found - f_values[0]) <= 1e-12 * scale).all(axis=0))
+    changes = np.abs(np.broadcast_to(found, (len(steps), usual.size)) - usual)
+    return np.asarray(changes.reshape(2, len(sizes), -1))
 
 
 def _shifted(problem: NestedExpectation, j: Array, shift: Array) -> Array:
@@ -165,7 +158,8 @@ def rare_event_errors(
     mean m and standard deviation s, so by Cantelli's inequality it exceeds m + k s with probability
     1/(1 + k²) at most. The half-width of a 95 % interval is max_k min(3/T, 1/(1 + k²))
     |f(m ± k s) - c|: 3/T for an indicator within reach of J. It is zero where f is constant, and
-    where J is: nothing depends on θ then.
+    where J is: nothing depends on θ then. Where few θ carry the variance of J, as in the tail of a
+    narrow peak, s is unknown: `rule_of_three`.
 
     Shapes: j (T[, p]), f_values and weights (T, q).
     """
@@ -190,11 +184,11 @@ def rare_event_errors(
 
 def _out_of_sight(problem: NestedExpectation, j: Array, usual: Array) -> Array:
     """max_k min(3/T, 1/(1 + k²)) |f(m ± k s) - c| (q,) over each output of J, and all at once."""
+    if spread_factor(j) == np.inf:
+        return rule_of_three(problem, j, usual, len(j))
     rows = j.reshape(j.shape[0], -1)
     mean, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread = np.where(spread > 1e-12 * np.abs(mean), spread, 0.0)
-    # The upper 95 % confidence limit of a standard deviation from T values.
-    spread = spread * np.sqrt(len(rows) / chdtri(max(len(rows) - 1, 1), 0.95))
+    spread = spread_factor(j) * np.where(spread > 1e-12 * np.abs(mean), spread, 0.0)
     outputs = spread if spread.size == 1 else np.vstack([np.diag(spread), spread])
     outputs = outputs.reshape(-1, spread.size)
     k = 2.0 ** (0.5 * np.arange(41))  # half-octaves, to a million standard deviations
@@ -207,3 +201,27 @@ def _out_of_sight(problem: NestedExpectation, j: Array, usual: Array) -> Array:
     with np.errstate(invalid="ignore"):
         bound = chance[:, None] * np.abs(values - usual)
     return np.asarray(np.max(np.where(np.isfinite(bound), bound, 0.0), axis=0))
+
+
+def spread_factor(values: Array) -> float:
+    """Upper confidence limit of a standard deviation over its estimate from values (n[, p]).
+
+    The relative standard error of an estimated variance is 1/√h, if h values carry it: with four
+    or fewer, nothing is known. The largest over outputs that are not constant.
+    """
+    rows = values.reshape(len(values), -1)
+    number = effective_number(rows - np.median(rows, axis=0))
+    least = float(np.where(number > 0, number, np.inf).min())
+    return float("inf") if least <= 4.0 else (1.0 - 2.0 / np.sqrt(least)) ** -0.5
+
+
+def rule_of_three(problem: NestedExpectation, j: Array, usual: Array, n: int) -> Array:
+    """Half-widths (q,) of 95 % if none of n θ had an event, whose size is unknown.
+
+    At most 3/n of all θ have one. Where f has no bound, neither has the error.
+    """
+    changes = _far_changes(problem, j, usual)
+    with np.errstate(invalid="ignore"):
+        bounded = (np.diff(changes[:, -2:], axis=1) <= 1e-9 * changes[:, -1:]).all(axis=(0, 1))
+    largest = np.max(np.nan_to_num(changes, posinf=np.inf), axis=(0, 1))
+    return np.where(bounded, min(3.0 / n, 1.0) * largest, np.where(largest > 0, np.inf, 0.0))
