@@ -83,7 +83,7 @@ def test_a_constant_may_be_missing_from_the_likelihood():
     assert found[0].value == pytest.approx(found[1].value, abs=1e-6)
     assert abs(found[0].value - gain.mean()) <= found[0].half_width < 0.2
     reduction = design.variance_reduction(coin(False), n, **settings)
-    assert abs(reduction.value - (1 / 12 - 1 / (6 * (n + 2)))) <= 2 * reduction.half_width < 2e-5
+    assert abs(reduction.value - (1 / 12 - 1 / (6 * (n + 2)))) <= reduction.half_width < 1e-5
 
 
 def test_widely_spread_weights_leave_a_finite_interval():
