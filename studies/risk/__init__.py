@@ -20,7 +20,7 @@ import numpy as np
 
 import nestquad as nq
 from studies.families._truth import Truth
-from studies.risk import _books, _insurer, _model
+from studies.risk import _books, _credit, _insurer, _model
 from studies.risk._case import Sketch
 from studies.risk._truth import MEASURES, truths
 
@@ -55,6 +55,10 @@ _FAMILIES: Mapping[str, tuple[Callable[[np.random.Generator], Sketch], str]] = {
     "insurer": (
         _insurer.sketch,
         "layers of gamma and log-normal claims in 2–8 lines with correlated risk indices",
+    ),
+    "credit": (
+        _credit.sketch,
+        "loans to 3–20 names: J jumps where a name has defaulted by the horizon",
     ),
 }
 ABOUT = {name: about for name, (_, about) in _FAMILIES.items()}
@@ -168,7 +172,8 @@ def remember(found: Iterable[tuple[str, int, Mapping[str, Truth]]]) -> None:
 def code() -> str:
     """A hash of the code that draws cases; comments and layout do not matter."""
     digest = hashlib.blake2s(digest_size=4)
-    drawn = [_FOLDER / f"_{name}.py" for name in ("books", "model", "insurer", "case", "truth")]
+    mine = ("books", "credit", "model", "insurer", "case", "truth")
+    drawn = [_FOLDER / f"_{name}.py" for name in mine]
     used = ("books", "insurance", "sketch", "truth")
     drawn += [_FOLDER.parent / "families" / f"_{name}.py" for name in used]
     for path in (*drawn, _FOLDER.parent / "quadrature.py"):

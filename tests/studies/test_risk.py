@@ -34,6 +34,8 @@ def closed_form(law, z):
         return law.scale * (np.square(z).sum(axis=1) - law.d)
     if isinstance(law, OnALine):
         return law.h(z[:, 0])
+    if not isinstance(law.total, Sum):
+        return law.total(z)
     return law.total(z @ np.linalg.cholesky(law.total.correlation).T)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
@@ -26,7 +27,10 @@ DRAWS = 128
 # orders of magnitude, so the prior has long tails. A slope of 0.6 is a factor of ten between the
 # median and the 99.99 % quantile.
 _BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 2.0, 1.0, 0.6
-# Least share of the fitted variance that a bin may show: products may be negative.
+# Shapes of the unexplained variance: powers of what the model claims of itself, and processes about
+# them, of sizes that are shares of them, which vary on these scales of scores.
+_CLAIMS, _VARIANCE_SHARES, _VARIANCE_LENGTHS = (0.0, 0.5, 1.0), (0.0, 0.3, 1.0, 3.0), (0.3, 1.0)
+# Least share of the prior variance that a bin may show: products may be negative.
 _LEAST = 0.1
 
 
@@ -382,34 +386,47 @@ def _bias(law: CorrectedLaw, seen: _Evidence, rng: np.random.Generator) -> Array
 
 
 def _variances(law: CorrectedLaw, seen: _Evidence, b: Array, rng: np.random.Generator) -> Array:
-    """v at the nodes, (1 + K, n): what is claimed in each bin, times an exponential in the score.
+    """v at the nodes, (1 + K, n), by Bayes' rule from mean products of two residuals in bins.
 
-    Level and slope of the exponential follow by Bayes' rule from mean products of two residuals,
-    in which the noise of x cancels.
+    The noise of x cancels in products. The prior is a Gaussian process about a multiple of
+    claimed^κ exp(slope · score), of a size that is a share τ of it: what the model claims of itself
+    counts as far as pairs confirm it. All of these are averaged over their posterior.
     """
     r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
     weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]
     at, y, claimed = seen.means(seen.z), seen.means(products), seen.claimed
-    noise = seen.noise(products - y[seen.bins])
+    # Without noise, products are known up to rounding.
+    sd = np.sqrt(seen.noise(products - y[seen.bins]) + (1e-6 * (np.abs(y) + claimed)) ** 2)
+    typical, middle = float(np.median(claimed)), float(np.median(at))
     # Up to more than is seen: a model that explains nothing may claim a small error.
-    most = 3.0 * max(law.variance, float(y.max())) / float(np.median(claimed))
-    # Steps of 5 %: thousands of pairs know a variance no better.
-    levels = np.geomspace(1e-9, max(30.0, most), 600)
-    slopes = _SLOPE_WIDTH * np.linspace(-2.0, 2.0, 9)
-    fit = levels[:, None, None] * claimed * np.exp(slopes[:, None] * (at - np.median(at)))
-    logs = -0.5 * ((y - fit) ** 2 / noise).sum(axis=2) - 0.5 * (slopes / _SLOPE_WIDTH) ** 2
-    logs -= np.abs(0.5 * np.log(levels) / _VARIANCE_WIDTH)[:, None]
-    chance = np.exp(logs - logs.max()).ravel()
+    most = 3.0 * max(law.variance, float(y.max())) / typical
+    levels, shares = np.meshgrid(np.geomspace(1e-9, max(30.0, most), 240), _VARIANCE_SHARES)
+    level, share = levels.ravel()[:, None], shares.ravel()[:, None]
+    surprise = np.abs(0.5 * np.log(level[:, 0])) / _VARIANCE_WIDTH
+    # Each kind in units of the noise and along axes in which the process is independent.
+    kinds, logs = [], []
+    for kappa, slope, length in product(_CLAIMS, (-2.0, -1.0, 0.0, 1.0, 2.0), _VARIANCE_LENGTHS):
+        mean = typical * (claimed / typical) ** kappa
+        mean *= np.exp(slope * _SLOPE_WIDTH * (at - middle))
+        kernel = 0.5 + 0.5 * np.exp(-0.5 * ((at[:, None] - at) / length) ** 2)
+        size, axes = np.linalg.eigh(kernel * np.outer(mean / sd, mean / sd))
+        prior = level * (axes.T @ (mean / sd))
+        variance = (level * share) ** 2 * np.maximum(size, 0.0)
+        away = axes.T @ (y / sd) - prior
+        fits = -0.5 * (away**2 / (1.0 + variance) + np.log1p(variance)).sum(axis=1)
+        logs.append(fits - surprise - 0.5 * slope**2)
+        gain = variance / (1.0 + variance)
+        kinds.append((mean, axes, prior + gain * away, gain))
+    chance = np.exp(np.array(logs) - np.max(logs))
     chance /= chance.sum()
-    every = fit.reshape(-1, len(at))
-    found = np.vstack([chance @ every, every[rng.choice(len(chance), DRAWS, p=chance)]])
-    # A jump that the model smooths shows in single bins, whose products differ by three standard
-    # errors or more. Chance differs by less, and local variances would follow it.
-    prior = np.maximum((y - found[0]) ** 2 - 9.0 * noise, 0.0)
-    gain = prior / (prior + noise)
-    local = found + gain * (y - found)
-    local[1:] += np.sqrt(gain * noise) * rng.standard_normal((DRAWS, len(at)))
-    found = np.maximum(local, _LEAST * found)
+    picked = np.unravel_index(rng.choice(chance.size, DRAWS, p=chance.ravel()), chance.shape)
+    fits = [sum(chance[k] @ fit @ axes.T for k, (_, axes, fit, _) in enumerate(kinds))]
+    least = [sum(chance[k] @ level * mean for k, (mean, *_) in enumerate(kinds))]
+    for k, h in zip(*picked, strict=True):
+        mean, axes, fit, gain = kinds[k]
+        fits.append(axes @ (fit[h] + np.sqrt(gain[h]) * rng.standard_normal(len(at))))
+        least.append(level[h] * mean)
+    found = np.maximum(sd * np.array(fits), _LEAST * np.array(least))
     if law.steps:
         # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
         # little: v is known as well as its mean over all.
