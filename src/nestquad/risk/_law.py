@@ -65,6 +65,30 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
+class Shape:
+    """What pairs say of J given Ĵ beyond its mean and variance.
+
+    Attributes
+    ----------
+    weights, means, variances
+        Of normal laws of J given pairs, then with negative weights given Ĵ alone (1 + K, 2 l).
+    shrunk
+        Rows (5, m) of pairs: weight, J from a residual that is shrunk by √ρ, mean and standard
+        deviation of J given Ĵ, ρ.
+    """
+
+    weights: Array
+    means: Array
+    variances: Array
+    shrunk: Array
+
+    @property
+    def best(self) -> Shape:
+        """That of the best correction alone."""
+        return Shape(self.weights[:1], self.means[:1], self.variances[:1], self.shrunk)
+
+
+@dataclass(frozen=True, eq=False)
 class CorrectedLaw:
     """J = Ĵ + b(Ĵ) + √v(Ĵ) N over dense θ, with b and v from pairs, and what pairs say beyond that.
 
@@ -87,7 +111,7 @@ class CorrectedLaw:
     node
         The node of each dense θ.
     shape
-        Weights, means and variances (1 + K, l) of the normal laws of pairs.
+        The normal laws of pairs, if there are any.
     dim
         Coordinates of θ, along which errors of Ĵ change sign; infinite for given scenarios: pairs
         tell of one each, and are no sample of others.
@@ -103,7 +127,7 @@ class CorrectedLaw:
     b: Array
     v: Array
     node: Indices = field(repr=False)
-    shape: tuple[Array, Array, Array] | None = field(default=None, repr=False)
+    shape: Shape | None = field(default=None, repr=False)
     dim: float = np.inf
     pairs: Pairs | None = field(default=None, repr=False)
     n_learned: int = 0
@@ -130,7 +154,7 @@ class CorrectedLaw:
         weights = np.broadcast_to(self.weights, m.shape)
         if self.shape is None:
             return weights, m, e
-        more, mean, variance = self.shape
+        more, mean, variance = self.shape.weights, self.shape.means, self.shape.variances
         # Narrower than a node there is nothing to see.
         least = np.interp(mean[0], self.s, self.spread)
         e = np.hstack([e, np.sqrt(variance + least)])
@@ -139,10 +163,7 @@ class CorrectedLaw:
     @cached_property
     def best(self) -> CorrectedLaw:
         """The law by the best correction alone."""
-        first = None
-        if self.shape is not None:
-            w, m, v = (one[:1] for one in self.shape)
-            first = (w, m, v)
+        first = None if self.shape is None else self.shape.best
         return replace(self, b=self.b[:1], v=self.v[:1], shape=first)
 
     @property
@@ -180,29 +201,25 @@ class CorrectedLaw:
     def shape_error(self, c: float, excess: bool) -> float:
         """Standard error of P(J > c), or of E max(J − c, 0), by the shape of J given Ĵ.
 
-        Few pairs may make it. And the third cumulant of a law by pairs is ρ³ times that of J: what
-        noise hides of a shape is 1/ρ³ − 1 times what is seen beyond chance, and at most what Ĵ
-        leaves undecided.
+        Few pairs may make it. And noise hides it: laws by pairs have ρ³ of the skewness of J given
+        Ĵ. Means of two residuals that are shrunk by √ρ have its variance and ρ^1.5 of its skewness:
+        what they change beyond chance is that part of what normal laws miss, and that is at most
+        what Ĵ leaves undecided.
         """
         if self.shape is None:
             return 0.0
-        w, t, e = (one[:, len(self.s) :] for one in self._scores(c))
-        each = w * (e * positive(t) if excess else ndtr(t))
-        n = each.shape[1] // 2
-        change = each.sum(axis=1)
-        values = ((each[0, :n] + each[0, n:]) / np.maximum(w[0, :n], 1e-300))[:, None]
-        few = float(few_event_errors(values, w[0, :n, None])[0])
-        # Beyond two standard errors: 1/ρ³ is large where noise is, and would multiply chance.
-        seen = float(np.sqrt(max(change[0] ** 2 - 4.0 * change[1:].var(), 0.0)))
-        chance = ndtr(t[0, n:])
-        open_ = w[0, :n] * chance * (1.0 - chance)
-        after, before = np.split(self.shape[2][0], 2)
-        # Rounding may leave more variance than there was.
-        trust = 1.0 - after / np.maximum(np.maximum(before, after), 1e-300)
-        trust = float(open_ @ trust) / max(float(open_.sum()), 1e-300)
-        most = float(open_.sum() if not excess else (open_ * e[0, n:]).sum())
-        hidden = min(seen * (1.0 / max(trust, 1e-3) ** 3 - 1.0), most)
-        return float(np.hypot(few, hidden))
+        w, t, e = (one[0, len(self.s) :] for one in self._scores(c))
+        each = (w * (e * positive(t) if excess else ndtr(t))).reshape(2, -1).sum(axis=0)
+        w = w[: len(each)]
+        few = float(few_event_errors((each / np.maximum(w, 1e-300))[:, None], w[:, None])[0])
+        w, j, mean, sd, trust = self.shape.shrunk
+        t = (mean - c) / sd
+        missed = np.maximum(j - c, 0.0) - sd * positive(t) if excess else (j > c) - ndtr(t)
+        change = float(w @ missed)
+        chance = float(np.linalg.norm(w * (missed - change)))
+        undecided = w * ndtr(t) * ndtr(-t)
+        rho = float(undecided @ trust) / max(float(undecided.sum()), 1e-300)
+        return float(np.hypot(few, (1.0 - rho**3) * np.hypot(change, chance)))
 
     def undecided(self, c: float, below: bool = False) -> float:
         """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.
@@ -438,8 +455,8 @@ def _variances(law: CorrectedLaw, seen: _Evidence, b: Array, rng: np.random.Gene
 
 def _shape(
     law: CorrectedLaw, seen: _Evidence, b: Array, v: Array, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
-    """Normal laws (1 + K, 2 l) of J given pairs, and with negative weights given Ĵ alone.
+) -> Shape:
+    """Normal laws of J given pairs.
 
     J given Ĵ is N(Ĵ + b, v). The mean r of two residuals adds noise of variance σ², so that J given
     both is N(Ĵ + b + ρ (r − b), (1 − ρ) v) with ρ = v / (v + σ²). Draws have weights of a Bayesian
@@ -466,4 +483,10 @@ def _shape(
 
     w, after, left = grouped(s + b + trust * (r - b), (1.0 - trust) * v)
     _, before, whole = grouped(s + b, v)
-    return np.hstack([w, -w]), np.hstack([after, before]), np.hstack([left, whole])
+    shrunk = s + b[0] + np.sqrt(trust[0]) * (r - b[0])
+    return Shape(
+        np.hstack([w, -w]),
+        np.hstack([after, before]),
+        np.hstack([left, whole]),
+        np.stack([chance[0], shrunk, s + b[0], np.sqrt(v[0]), trust[0]]),
+    )
