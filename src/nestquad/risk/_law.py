@@ -235,7 +235,7 @@ class CorrectedLaw:
         _, m, e = self.normals
         low, high = (m - 8.0 * e).min(axis=1), (m + 8.0 * e).max(axis=1)
         at = min(int(np.searchsorted(np.cumsum(self.weights), p)), len(self.s) - 1)
-        c = m[:, at]
+        c = m[:, at] if len(m) == 1 else np.broadcast_to(self.best.quantile(p), len(m))
         for _ in range(60):
             # Between two scenarios the first is the quantile.
             over = self.survival(c) - (1.0 - p) - 1e-9 * self.steps
@@ -245,7 +245,7 @@ class CorrectedLaw:
             inside = (step > low) & (step < high)
             new = np.where(inside, step, 0.5 * (low + high))
             done = np.abs(new - c) <= 1e-7 * np.maximum(np.abs(c), e[:, : len(self.s)].mean(axis=1))
-            c = new
+            c = np.where(done, c, new)
             if done.all():
                 break
         return np.asarray(c)

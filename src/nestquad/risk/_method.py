@@ -136,12 +136,15 @@ class TailSampling(Method[RiskState]):
             wanted = left
         elif present >= 0.6 * n_learned:
             wanted = present
-            larger = state.scenarios.design(2 * n_learned, goal, learning)
+            # Where seconds count, so do turns.
+            factor = 2 if goal.seconds is None else 4
+            larger = state.scenarios.design(factor * n_learned, goal, learning)
             # A larger lattice with fewer pairs would be no progress.
             if (
                 larger is not None
                 and n_learned < larger.n_evaluations <= n_learned + left
-                and 2 * present <= (present + state.affordable) * n_learned / larger.n_evaluations
+                and factor * present
+                <= (present + state.affordable) * n_learned / larger.n_evaluations
             ):
                 return LearnedDesign.of(larger, last.design.checks)
         else:

@@ -213,6 +213,9 @@ class Table:
         value, n = self.values(targets), len(self.count)
         raw = Moved(self.means, np.ones(n), np.ones(1), 0.0)
         parts = [(np.stack(drawn, axis=1) - value[:, None]) / np.sqrt(_BOOTSTRAP)]
+        # Of h scenarios beyond a level there might as well be h + 3, and samples of h know no more.
+        beyond = np.array([np.inf if k == "exceed" else (1.0 - p) * n for k, p in targets.keys])
+        parts[0] *= np.sqrt(1.0 + 3.0 / beyond)[:, None]
         rest = [0.5 * (raw.values(targets) - value), _unseen(targets, value, raw, n)]
         if self.repeats < _REPEATS:
             # Ends of the 95 % interval of a variance with so many degrees of freedom.

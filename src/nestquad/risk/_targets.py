@@ -192,7 +192,7 @@ def _value(law: CorrectedLaw, kind: Kind, level: float) -> Array:
         c = law.quantile(level)
         return c + law.excess(c) / (1.0 - level)
     positive = law.excess(0.0)
-    return positive if kind == "ee" else positive - law.mean()
+    return np.maximum(positive if kind == "ee" else positive - law.mean(), 0.0)
 
 
 def _numbers(argument: str, given: object, levels: bool = False) -> tuple[float, ...]:
