@@ -14,6 +14,7 @@ from nestquad.methods._method import Method, Turn
 from nestquad.methods.learned import LearnedDesign
 from nestquad.methods.nested import NQMC
 from nestquad.points import Stream
+from nestquad.result import NORMAL_95
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,15 @@ class Candidate:
         if self.turn is None or self.turn.design.grids[0].joint:
             return self
         more = isinstance(self.method, NQMC)
-        floors = [one.unseen * (min(1.0, one.n / self.n) ** 0.5 if more else 1.0) for one in others]
-        floor = max(floors, default=0.0)
+        found = self.turn.estimate
+        own = float(np.max(found.std_error))
+        floor = 0.0
+        for one in others:
+            part = one.unseen * (min(1.0, one.n / self.n) ** 0.5 if more else 1.0)
+            # A bar beside which they are a tenfold has seen none of them, and knows no more.
+            floor = max(floor, part if part <= 10.0 * own else one.half_width / NORMAL_95)
         if not floor:
             return self
-        found = self.turn.estimate
         wider = replace(
             found,
             std_error=_like(found.value, np.hypot(found.std_error, floor)),
