@@ -117,3 +117,27 @@ def test_scenarios_that_no_model_explains():
 def test_a_threshold_below_all_losses_is_as_open_as_one_above():
     law = _law(0.0, 0.5, 0.1)
     assert law.undecided(-2.0, below=True) == pytest.approx(law.undecided(2.0), rel=0.3)
+
+
+@pytest.mark.parametrize("slope", [-3.0, 3.0])
+def test_a_model_whose_claims_are_wrong_is_not_believed(slope):
+    """The variance of J given Ĵ is exp(1.5 Ĵ)/4; the model claims another shape and a hundredth."""
+    hits, ratios = 0, []
+    for seed in range(0, 16, 2):
+        rng, n, m = np.random.default_rng(seed), 1 << 14, 3000
+        s = ndtri((np.arange(n) + 0.5) / n)
+        law = nodes_of(s, np.ones(n), np.arange(n) % 16, 1)
+        at = np.concatenate([rng.normal(size=m // 4), rng.uniform(0.0, 3.0, m - m // 4)])
+        v = 0.25 * np.exp(1.5 * at)
+        r = (np.sqrt(v) * rng.normal(size=m))[:, None] + 1.5 * rng.normal(size=(m, 2))
+        drawn = 0.25 * norm.pdf(at) + 0.75 * ((at > 0) & (at < 3)) / 3.0
+        pairs = Pairs(at, r, norm.pdf(at) / drawn, 0.0025 * np.exp(slope * at))
+        law = corrected(law, pairs, rng)
+        z = np.linspace(-8.0, 8.0, 4001)
+        exact = np.average(norm.sf((3.0 - z) / (0.5 * np.exp(0.75 * z))), weights=norm.pdf(z))
+        found = law.survival(3.0)
+        error = np.hypot(found[1:].std(), law.shape_error(3.0, excess=False))
+        hits += abs(found[0] - exact) < 1.96 * error
+        ratios.append(np.interp([1.0, 2.0], law.z, law.v[0]) / (0.25 * np.exp([1.5, 3.0])))
+    assert hits >= 7
+    assert np.exp(np.mean(np.log(ratios))) == pytest.approx(1.0, abs=0.25)

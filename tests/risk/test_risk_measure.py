@@ -433,7 +433,7 @@ def test_equal_scenarios_are_one():
 
 
 def test_a_sampled_inner_law_learns_from_what_a_ridge_takes(monkeypatch):
-    monkeypatch.setattr("nestquad.risk._scenarios._RIDGE_POINTS", 512)
+    monkeypatch.setattr("nestquad.risk._scenarios.RIDGE_POINTS", 512)
     law = nq.Normal(np.zeros(2), 1.0)
 
     def inner(theta):

@@ -126,10 +126,11 @@ class _Tool:
         sums = [np.bincount(cell, weights * one, sets * n) for one in (np.ones(1), *j.T)]
         # Mass, and mass times predicted outputs, by replicate and node (R, n, 1 + p).
         self.cells = np.stack(sums, axis=1).reshape(sets, n, -1)
-        self.residuals = state.draws.residuals(parts)
-        self.outputs = parts.mean(state.draws.uniform)
-        assert self.law.pairs is not None
-        self.pairs = self.law.pairs
+        pairs = self.law.pairs
+        assert pairs is not None
+        self.residuals = pairs.mean_of(state.draws.residuals(parts))
+        self.outputs = pairs.mean_of(parts.mean(state.draws.uniform))
+        self.pairs = pairs.by_scenario()
         # Weights of pairs, and of a Bayesian bootstrap of them, as in the draws of the law.
         chance = np.random.default_rng(0).standard_exponential((len(self.law.b), len(self.outputs)))
         chance[0] = 1.0

@@ -20,6 +20,9 @@ _NODES, _PLACES = 1800, 25
 _PAIRS_A_BIN, _MOST_BINS = 16, 48
 # Normal laws of pairs: a limit of time.
 _MOST_SHAPES = 1024
+# Numbers of pairs at the same θ, and what a normal law may miss of what Ĵ leaves undecided: that of
+# a skewness of one half or so.
+REPEATS, _SKEWED = 2.0 ** np.arange(6), 0.1
 # Draws of the correction: their spread is known to 6 %.
 DRAWS = 128
 # Widths of priors: a size of the correction that is e times as large or as small as what the model
@@ -38,9 +41,9 @@ _LEAST = 0.1
 class Pairs:
     """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
 
-    `expected` are squares of errors of Ĵ that are expected beforehand. Where scenarios are given
-    ones, `node` says which; `count` says how many residuals each of a pair is the mean of. Shapes:
-    s = Ĵ (m,), r (m, 2), all others (m,).
+    `expected` are squares of errors of Ĵ that are expected beforehand. `node` says which scenario
+    it is, as several pairs may have the same; `count` says how many residuals each of a pair is the
+    mean of. Shapes: s = Ĵ (m,), r (m, 2), all others (m,).
     """
 
     s: Array
@@ -51,17 +54,26 @@ class Pairs:
     count: Array | None = None
 
     def by_scenario(self) -> Pairs:
-        """One pair for each given scenario, of the means of its draws.
+        """One pair for each scenario, of the means of its draws.
 
         All draws at a scenario tell its J, which is one number: they are not a sample of others.
         """
         if self.node is None:
             return self
-        node, first, group = np.unique(self.node, return_index=True, return_inverse=True)
-        count = np.bincount(group).astype(float)
-        r = np.stack([np.bincount(group, one) / count for one in self.r.T], axis=1)
-        weights: Array = np.bincount(group, self.weights).astype(float)
+        node, first = np.unique(self.node, return_index=True)
+        weights: Array = np.bincount(self.node, self.weights)[node].astype(float)
+        count = np.bincount(self.node)[node].astype(float)
+        r = self.mean_of(self.r)
         return Pairs(self.s[first], r, weights, self.expected[first], node, count)
+
+    def mean_of(self, values: Array) -> Array:
+        """Means by scenario of values (m, ·)."""
+        if self.node is None:
+            return values
+        node, group, count = np.unique(self.node, return_inverse=True, return_counts=True)
+        flat = values.reshape(len(values), -1).T
+        means = np.stack([np.bincount(group, one, len(node)) / count for one in flat], axis=1)
+        return np.asarray(means.reshape(len(node), *values.shape[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +214,8 @@ class CorrectedLaw:
         """Standard error of P(J > c), or of E max(J − c, 0), by the shape of J given Ĵ.
 
         Few pairs may make it. And noise hides it: laws by pairs have ρ³ of the skewness of J given
-        Ĵ. Means of two residuals that are shrunk by √ρ have its variance and ρ^1.5 of its skewness:
-        what they change beyond chance is that part of what normal laws miss, and that is at most
-        what Ĵ leaves undecided.
+        Ĵ. Means of residuals that are shrunk by √ρ have its variance and ρ^1.5 of its skewness:
+        what they change, and its chance, stand for what normal laws miss.
         """
         if self.shape is None:
             return 0.0
@@ -212,6 +223,12 @@ class CorrectedLaw:
         each = (w * (e * positive(t) if excess else ndtr(t))).reshape(2, -1).sum(axis=0)
         w = w[: len(each)]
         few = float(few_event_errors((each / np.maximum(w, 1e-300))[:, None], w[:, None])[0])
+        change, chance, _, rho = self._missed(c, excess)
+        return float(np.hypot(few, (1.0 - rho**3) * np.hypot(change, chance)))
+
+    def _missed(self, c: float, excess: bool) -> tuple[float, float, float, float]:
+        """What shrunk means change, its chance, the most that Ĵ leaves undecided, and ρ there."""
+        assert self.shape is not None
         w, j, mean, sd, trust = self.shape.shrunk
         t = (mean - c) / sd
         missed = np.maximum(j - c, 0.0) - sd * positive(t) if excess else (j > c) - ndtr(t)
@@ -219,7 +236,20 @@ class CorrectedLaw:
         chance = float(np.linalg.norm(w * (missed - change)))
         undecided = w * ndtr(t) * ndtr(-t)
         rho = float(undecided @ trust) / max(float(undecided.sum()), 1e-300)
-        return float(np.hypot(few, (1.0 - rho**3) * np.hypot(change, chance)))
+        return change, chance, float(undecided @ sd if excess else undecided.sum()), rho
+
+    def repeated(self, c: float, excess: bool, n: int) -> Array:
+        """Squared errors to expect of n further pairs, if REPEATS of them are at the same θ.
+
+        Fewer θ are a smaller sample, and more draws at each hide less of the shape of J.
+        """
+        if self.shape is None:
+            return np.ones(len(REPEATS))
+        change, chance, most, rho = self._missed(c, excess)
+        seen = max(change**2 - chance**2, (_SKEWED * most) ** 2)
+        deeper = REPEATS * rho / (1.0 + (REPEATS - 1.0) * rho)
+        sampled = chance**2 * REPEATS * len(self.shape.shrunk[0]) / n
+        return np.asarray(sampled + seen * (1.0 - deeper**3) ** 2)
 
     def undecided(self, c: float, below: bool = False) -> float:
         """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,7 +20,7 @@ from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
-from nestquad.risk._scenarios import REPLICATES, Scenarios, scenarios_of
+from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
@@ -59,6 +60,8 @@ class RiskState:
         The pairs, with all outputs of g.
     affordable
         Evaluations that further pairs may take.
+    seconds
+        Those of the analysis.
     """
 
     scenarios: Scenarios
@@ -69,6 +72,7 @@ class RiskState:
     laws: tuple[CorrectedLaw, ...]
     draws: Check
     affordable: float
+    seconds: float = 0.0
 
     @property
     def model(self) -> ModelOfJ:
@@ -139,12 +143,14 @@ class TailSampling(Method[RiskState]):
             # Where seconds count, so do turns.
             factor = 2 if goal.seconds is None else 4
             larger = state.scenarios.design(factor * n_learned, goal, learning)
-            # A larger lattice with fewer pairs would be no progress.
+            # Neither a lattice with fewer pairs is progress, nor one that a ridge does not use, nor
+            # one whose analysis does not end in time.
             if (
                 larger is not None
                 and n_learned < larger.n_evaluations <= n_learned + left
-                and factor * present
-                <= (present + state.affordable) * n_learned / larger.n_evaluations
+                and factor * present <= (present + state.affordable) / factor
+                and not (isinstance(state.model, RegressionModel) and n_learned >= RIDGE_POINTS)
+                and (goal.seconds is None or 2 * factor * state.seconds < goal.seconds)
             ):
                 return LearnedDesign.of(larger, last.design.checks)
         else:
@@ -167,9 +173,15 @@ class TailSampling(Method[RiskState]):
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = _EVERYWHERE * mass + (1.0 - _EVERYWHERE) * share
+        # Several pairs at the same θ, where that tells more of the shape of J; given scenarios are
+        # drawn again and again by themselves.
+        laws = () if np.isinf(state.laws[0].dim) else state.laws
+        k = self.targets.repeats(laws, n)
         upper = np.cumsum(chance)
-        at = np.searchsorted(upper[:-1], upper[-1] * stream.generator().random(n), "right")
-        points = DenseSet(dense.uniform[at], mass[at] / chance[at], dense.j[at], at)
+        drawn = upper[-1] * stream.generator().random(n // k)
+        at = np.repeat(np.searchsorted(upper[:-1], drawn, "right"), k)
+        n = len(at)
+        points = DenseSet(dense.uniform[at], mass[at] / chance[at] / k, dense.j[at], at)
         # Twice the θ with one x: g may have outputs of θ alone, whose shape is right only then.
         return Grid(2 * n, 1, state.scenarios.given(points), IID(), None, stream)
 
@@ -178,6 +190,7 @@ class TailSampling(Method[RiskState]):
     def analyze(
         self, evaluations: Evaluations, last: Turn[RiskState] | None = None
     ) -> Turn[RiskState]:
+        started = time.perf_counter()
         problem, design = evaluations.problem, evaluations.design
         assert isinstance(design, LearnedDesign)
         stream = design.grids[0].stream
@@ -212,7 +225,8 @@ class TailSampling(Method[RiskState]):
             room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
             state = RiskState(scenarios, models, parts, kept, dense, (), draws, max(room, 0.0))
             estimate, state = self._estimate(problem, state, raw, design)
-        return Turn(design, estimate, state)
+        seconds = time.perf_counter() - started
+        return Turn(design, estimate, replace(state, seconds=seconds))
 
     def _lines(self, draws: Check, most: int | None = None) -> Check:
         """The first pairs, with the losses that are analyzed."""
@@ -249,6 +263,7 @@ class TailSampling(Method[RiskState]):
         assert dense.owner is not None
         which = state.scenarios.which(draws.uniform)
         dim = model.dim if which is None else np.inf
+        same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
         laws = [nodes_of(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
@@ -257,7 +272,7 @@ class TailSampling(Method[RiskState]):
             s, expected = model.mean(draws.uniform), _expected(state)
             r = self._lines(draws).residuals(model)
             for c, law in enumerate(laws):
-                node = None if which is None else law.node[which]
+                node = same if which is None else law.node[which]
                 pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
                 # The same stream for all: errors of dates go together.
                 laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())

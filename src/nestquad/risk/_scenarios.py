@@ -33,7 +33,7 @@ _NUMBERS, _FEWEST, _MOST, _CLOUD = 1 << 26, 10, 14, 1 << 16
 _ATOMS = 4096
 # Points and terms of a ridge: its Gram matrix takes a second. More are not asked for where there is
 # no lattice.
-_RIDGE_POINTS, _RIDGE_TERMS = 1 << 14, 500
+RIDGE_POINTS, _RIDGE_TERMS = 1 << 14, 500
 # Outputs for which a lattice model is fitted, which takes a second for each; a ridge takes more.
 _JOINT_OUTPUTS = 6
 
@@ -105,7 +105,7 @@ class Scenarios(ABC):
 
     def _ridge(self, evaluations: Evaluations, lines: Lines) -> ModelOfJ:
         grid = evaluations.design.grids[0]
-        raw = evaluations.values(grid.n_outer)[:_RIDGE_POINTS]
+        raw = evaluations.values(grid.n_outer)[:RIDGE_POINTS]
         values = lines(raw[:, 0].reshape(len(raw), -1))
         theta = self._learned(evaluations)[: len(raw)]
         points = np.concatenate([theta, self._inner(evaluations, len(raw), 0)[:, 0]], axis=1)
@@ -170,7 +170,7 @@ class LawScenarios(Scenarios):
             before: Turn[Any] | None = None if last is None else Turn(last, _NOTHING, None)
             own = goal if goal.adaptive else replace(goal, budget=n)
             return JointLattice().sized(self.problem, own, n, before)
-        return Design((Grid(min(n, _RIDGE_POINTS), 1, Sobol(), IID(), None, goal.stream),))
+        return Design((Grid(min(n, RIDGE_POINTS), 1, Sobol(), IID(), None, goal.stream),))
 
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         found = [self._ridge(evaluations, lines)]
@@ -249,13 +249,13 @@ class GivenScenarios(Scenarios):
     @cached_property
     def _order(self) -> Indices:
         """Scenarios to learn from, evenly by weight, for any number of them."""
-        steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, _RIDGE_POINTS))[0, :, 0]
+        steps = Sobol().uniforms(self.stream.child(5), 1, (0, 1), (0, RIDGE_POINTS))[0, :, 0]
         total = np.cumsum(self.cloud[1])
         return np.asarray(np.searchsorted(total[:-1], steps * total[-1], "right"))
 
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
         points = Given(self.cloud[2][self._order], self._space)
-        return Design((Grid(min(n, _RIDGE_POINTS), 1, points, IID(), None, goal.stream),))
+        return Design((Grid(min(n, RIDGE_POINTS), 1, points, IID(), None, goal.stream),))
 
     @property
     def _space(self) -> str:

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.risk._law import CorrectedLaw, Pairs, positive
+from nestquad.risk._law import REPEATS, CorrectedLaw, Pairs, positive
 
 Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, float]
@@ -59,6 +59,16 @@ class Targets:
             mean = float(share.mean())
             total += share / mean if mean > 0 else 0.0
         return total
+
+    def repeats(self, laws: Sequence[CorrectedLaw], n: int) -> int:
+        """How many of n pairs to draw at the same θ: for the smallest errors on the whole."""
+        total = np.zeros(len(REPEATS))
+        for law in laws:
+            for kind, level in self.keys:
+                one = _Functional(law, kind, level, _place(law, kind, level))
+                error = law.repeated(one.c, one.excess, n)
+                total += error / max(float(error.min()), 1e-300)
+        return int(REPEATS[np.argmin(total)])
 
     def values(self, law: CorrectedLaw) -> Array:
         """Measures (k, 1 + K) by the best correction and by draws of it."""
@@ -157,7 +167,7 @@ class _Functional:
         """
         law, c, n = self.law, self.c, self.law.n_learned
         probability = float(np.clip(law.best.survival(c)[0], 0.0, 1.0))
-        beyond = np.interp(pairs.s, law.s, law.m) > c
+        beyond = np.interp(pairs.by_scenario().s, law.s, law.m) > c
         below = probability > 0.5 and not self.excess
         if below:
             probability, beyond = 1.0 - probability, ~beyond
