@@ -339,6 +339,24 @@ def test_a_rare_loss_in_x_that_levels_missed_does_not_win():
     assert sum(abs(run.value - exact) <= run.half_width for run in runs) >= 5
 
 
+def test_a_narrow_peak_is_not_denied_by_those_who_have_not_seen_it():
+    # E J² of a peak in θ, whose height is a product of normal integrals over x.
+    width, spread, dim = 0.014, 0.25, 6
+    problem = nq.NestedExpectation(
+        nq.Uniform([0.0], [1.0]),
+        nq.Uniform(np.zeros(dim), np.ones(dim)),
+        lambda x, theta: (
+            np.exp(-0.5 * ((theta[..., 0] - 0.3) / width) ** 2)
+            * np.exp(-0.5 * ((x - 0.5) / spread) ** 2).prod(axis=-1)
+        ),
+        lambda j: j**2,
+    )
+    height = (spread * np.sqrt(2 * np.pi) * (2 * norm.cdf(0.5 / spread) - 1)) ** dim
+    exact = height**2 * width * np.sqrt(np.pi)
+    runs = [nq.estimate(problem, budget=1000, rng=seed) for seed in range(8)]
+    assert sum(abs(run.value - exact) <= run.half_width for run in runs) >= 7
+
+
 def test_a_budget_is_kept_where_pilots_see_nothing():
     # f(J) is zero at all pilots, whose bars vanish.
     problem = nq.NestedExpectation(

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from scipy.stats import norm
 
 from nestquad.risk._distribution import LearnedLaw, LossDistribution
-from nestquad.risk._law import Pairs, corrected, nodes_of
+from nestquad.risk._law import REPEATS, Pairs, corrected, nodes_of
 
 
 def _law(bias: float, sd: float, noise: float, m: int = 4000, seed: int = 0):
@@ -141,3 +141,30 @@ def test_a_model_whose_claims_are_wrong_is_not_believed(slope):
         ratios.append(np.interp([1.0, 2.0], law.z, law.v[0]) / (0.25 * np.exp([1.5, 3.0])))
     assert hits >= 7
     assert np.exp(np.mean(np.log(ratios))) == pytest.approx(1.0, abs=0.25)
+
+
+def test_more_draws_at_a_scenario_where_noise_hides_a_shape_that_matters():
+    """A jump in a tenth of all scenarios against a model that is all but right, under noise."""
+    rng, n, m = np.random.default_rng(4), 1 << 14, 2000
+    s = ndtri((np.arange(n) + 0.5) / n)
+    at = rng.normal(size=m)
+    wanted = {}
+    for size, name in ((3.0, "jump"), (0.03, "nearly right")):
+        j = size * (rng.random(m) < 0.1)
+        r = j[:, None] + 2.0 * rng.normal(size=(m, 2))
+        pairs = Pairs(at, r, np.ones(m), np.full(m, 0.1 * size**2))
+        law = corrected(nodes_of(s, np.ones(n), np.arange(n) % 16, 1), pairs, rng)
+        few, many = (law.repeated(2.0, False, count) for count in (m, 100 * m))
+        wanted[name] = REPEATS[np.argmin(few)], REPEATS[np.argmin(many)]
+    assert wanted["jump"][1] > max(wanted["jump"][0], 2)
+    assert wanted["nearly right"][0] == 1
+
+
+def test_pairs_of_a_scenario_are_one_pair_of_means():
+    r = np.array([[1.0, 3.0], [5.0, 7.0], [2.0, 4.0]])
+    pairs = Pairs(np.array([1.0, 2.0, 1.0]), r, np.full(3, 0.5), np.ones(3), np.array([0, 1, 0]))
+    one = pairs.by_scenario()
+    assert one.r.tolist() == [[1.5, 3.5], [5.0, 7.0]]
+    assert one.weights.tolist() == [1.0, 0.5]
+    assert one.count.tolist() == [2.0, 1.0]
+    assert pairs.mean_of(np.array([[2.0], [9.0], [4.0]])).tolist() == [[3.0], [9.0]]
