@@ -450,7 +450,7 @@ def test_towards_a_tolerance_a_lattice_leaves_time_for_pairs(monkeypatch):
     """Twice the points would leave half the pairs, and the run would end with a wide bar."""
     monkeypatch.setattr("nestquad.risk._method._NUMBERS", 1 << 21)
     problem = cases.sketch("book5", 0).problem
-    method = TailSampling(Targets.of(0.99, (), ()), patient=True)
+    method = TailSampling(Targets.of(0.99, (), ()), patience=8.0)
     nothing = dict.fromkeys(("tol", "executor", "store", "max_seconds"))
     _, turn = solved(
         problem,

@@ -19,6 +19,8 @@ from nestquad.risk._targets import Kind, Targets
 _NUMBERS, _ROWS = 1 << 22, 1 << 12
 # Standard deviations of J around a quantile over which outputs are averaged, less their slope.
 _NEAR = 0.15
+# Trust below which draws are not multiplied further: it would be chance.
+_LEAST = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,28 +137,57 @@ class _Tool:
         chance = np.random.default_rng(0).standard_exponential((len(self.law.b), len(self.outputs)))
         chance[0] = 1.0
         self.weights = self.pairs.weights * chance
+        self.weights /= self.weights.sum(axis=1)[:, None]
+        # J given Ĵ at the pairs, and the trust in one half of the draws of each.
+        law = self.law
+        at = np.clip(np.searchsorted(law.s, self.pairs.s), 0, len(law.s) - 1)
+        self.b, self.v, self.spread = law.b[:, at], law.v[:, at], law.spread[at]
+        self.mean = self.pairs.s + self.b
+        self.trust = np.zeros(len(at))
+        if law.shape is not None:
+            rho = law.shape.shrunk[4]
+            self.trust = rho / (2.0 - rho)
 
     def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
         """Contributions (p,), and directions of their errors (p, ·).
 
         J_k given that J is at its quantile or beyond it is what a ridge of each output predicts on
         average over such θ, plus the mean residual of such pairs, by the best correction of the law
-        and by each draw of it. What then lacks of the measure belongs to outputs as their J_k vary
-        with J given Ĵ, which residuals show.
+        and by each draw of it. Which θ are such is said by Ĵ, and at pairs by their draws. What
+        then lacks of the measure belongs to outputs as their J_k vary with J given Ĵ, which
+        residuals show.
         """
-        law, pairs = self.law, self.pairs
+        law = self.law
         width = _NEAR * float(np.sqrt(law.variance))
-        m, variance = law.s + law.b, law.v + law.spread
         c = law.quantile(level)
         measure = c if kind == "var" else c + law.excess(c) / (1.0 - level)
-        t = (m - c[:, None]) / np.sqrt(variance + (width**2 if kind == "var" else 0.0))
-        # How much a θ of each node counts, by each draw.
-        count = np.exp(-0.5 * t**2) if kind == "var" else ndtr(t)
-        total = count @ self.cells.sum(axis=0)
+
+        def counted(mean: Array, variance: Array) -> Array:
+            """How much a θ counts, by each draw, if its J is normal."""
+            size = np.sqrt(variance + (width**2 if kind == "var" else 0.0) + 1e-300)
+            t = (mean - c[:, None]) / size
+            return np.asarray(np.exp(-0.5 * t**2) / size if kind == "var" else ndtr(t))
+
+        count = counted(law.s + law.b, law.v + law.spread)
+        total = count @ self.cells.sum(axis=0) / self.cells[:, :, 0].sum()
         predicted = total[:, 1:] / np.maximum(total[:, :1], 1e-300)
-        near = self.weights * np.stack([np.interp(pairs.s, law.s, one) for one in count])
+        before = counted(self.mean, self.v + self.spread)
+        near = self.weights * before
+        lacks = np.einsum("ki,ip->kp", near, self.residuals.mean(axis=1))
+        mass, sums = total[:, 0].copy(), total[:, 1:] + lacks
+        by_model = sums[0] / max(float(mass[0]), 1e-300)
         near /= np.maximum(near.sum(axis=1), 1e-300)[:, None]
-        best = predicted + near @ self.residuals.mean(axis=1)
+        for half in (0, 1):
+            # J of a θ by one half of its draws, its outputs by the other: noise is not in both.
+            mean = self.mean + self.trust * (self.pairs.r[:, half] - self.b)
+            after = counted(mean, (1.0 - self.trust) * self.v + self.spread)
+            more = 0.5 * self.weights * (after - before)
+            mass += more.sum(axis=1)
+            sums += more @ (self.outputs + self.residuals[:, 1 - half])
+        best = sums / np.maximum(mass, 1e-300)[:, None]
+        # What draws show beside noise is a part of what there is to see: the trust in them.
+        trust = float(near[0] @ self.trust)
+        hidden = (1.0 - trust) / max(trust, _LEAST) * (best[:1] - by_model)
         share = self._shares(near[0])
         if kind == "var":
             # Within a window J varies with Ĵ, and outputs as they are predicted to.
@@ -166,7 +197,7 @@ class _Tool:
         unsure = self._moved(kind, float(c[0]), width)
         best = best + (measure - best.sum(axis=1))[:, None] * share
         drawn = (best[1:] - best[0]) / np.sqrt(len(best) - 1.0)
-        away = np.concatenate([self._dense_error(count[0], predicted[0]), unsure])
+        away = np.concatenate([self._dense_error(count[0], predicted[0]), unsure, hidden])
         away = away - away.sum(axis=1)[:, None] * share
         away = np.concatenate([away, drawn])
         sizes, axes = np.linalg.eigh(away.T @ away)

@@ -113,13 +113,15 @@ def measure(
         n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
         _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
     count = None if outputs is None else len(outputs)
-    patient = (tol is not None or rtol is not None) and max_seconds is None
+    # Towards a tolerance pairs may take ten seconds eight times over, and most of a limit.
+    aimed = tol is not None or rtol is not None
+    patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     found, turn = solved(
         problem,
         budget=budget,
         tol=tol,
         rtol=rtol,
-        method=TailSampling(targets, exposure, count, patient),
+        method=TailSampling(targets, exposure, count, patience),
         rng=rng,
         executor=executor,
         store=store,

@@ -30,9 +30,8 @@ _LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
 _START = 1024
 # Share of the pairs whose θ come from their law, wherever the answer is.
 _EVERYWHERE = 0.15
-# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), how many times as
-# many towards a tolerance without a limit on seconds, and rows at a time.
-_NUMBERS, _PATIENCE, _ROWS = 1 << 30, 8, 4096
+# Limits of time: numbers that may be computed for ĝ at all pairs (ten seconds), and rows at a time.
+_NUMBERS, _ROWS = 1 << 30, 4096
 # Limits of memory: evaluations to learn from, and those of pairs.
 _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
@@ -100,8 +99,8 @@ class TailSampling(Method[RiskState]):
     """Whether the outputs of g are analyzed each, as exposures by date, or their sum."""
     names: int | None = None
     """The number of outputs that g should have, if known."""
-    patient: bool = False
-    """Whether a tolerance is to be met, however long it takes."""
+    patience: float = 1.0
+    """How many times as long as usual pairs may take."""
 
     def lines(self, values: Array) -> Array:
         return values if self.each else values.sum(axis=-1, keepdims=True)
@@ -253,8 +252,7 @@ class TailSampling(Method[RiskState]):
         if isinstance(model, RegressionModel):
             return _MOST_PAIRS
         each = model.n_points * (model.dim + draws.inner.shape[2])
-        numbers = _NUMBERS * (_PATIENCE if self.patient else 1)
-        return float(min(numbers / each, _MOST_PAIRS))
+        return float(min(_NUMBERS * self.patience / each, _MOST_PAIRS))
 
     def _estimate(
         self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign

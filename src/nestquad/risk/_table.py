@@ -202,6 +202,12 @@ class Table:
         outputs = self.means + (own / np.sqrt(left / whole)[:, None] - away)
         return Moved(outputs, w, share / share.sum(), 1.0 - left / seen)
 
+    @cached_property
+    def skewness(self) -> float:
+        """Of the means of scenarios."""
+        away = self.means.sum(axis=1) - self.means.sum() / len(self.means)
+        return float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
+
     def resampled(self) -> Iterator[Array]:
         """Weights of scenarios in bootstrap samples."""
         random, n = np.random.default_rng(self.seed), len(self.count)
@@ -216,7 +222,10 @@ class Table:
         # Of h scenarios beyond a level there might as well be h + 3, and samples of h know no more.
         beyond = np.array([np.inf if k == "exceed" else (1.0 - p) * n for k, p in targets.keys])
         parts[0] *= np.sqrt(1.0 + 3.0 / beyond)[:, None]
-        rest = [0.5 * (raw.values(targets) - value), _unseen(targets, value, raw, n)]
+        # The move is right for a normal J. A skewed one has less noise in its quantiles than that,
+        # perhaps none.
+        doubt = 0.5 * (1.0 + min(abs(self.skewness), 1.0))
+        rest = [doubt * (raw.values(targets) - value), _unseen(targets, value, raw, n)]
         if self.repeats < _REPEATS:
             # Ends of the 95 % interval of a variance with so many degrees of freedom.
             half = 0.5 * self.repeats
@@ -392,14 +401,12 @@ def _notes(targets: Targets, table: Table, n: int) -> list[str]:
             f"few repeated draws ({table.repeats}) tell little of the noise of x, and intervals "
             "are wide: a second draw in more scenarios would help most"
         )
-    away = table.means.sum(axis=1) - table.means.sum() / len(table.means)
-    skew = float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
     # Means of k draws have a skewness that the move keeps, and J another: it shows beside noise.
-    if noise > _SHOWS and abs(skew) > 1.0:
+    if noise > _SHOWS and abs(table.skewness) > 1.0:
         notes.append(
-            f"scenario means are skewed ({skew:.1f}), and noise hides the shape of the tail of J: "
-            "quantiles are too near the mean, by more than the intervals say; more inner draws for "
-            "each scenario would help"
+            f"scenario means are skewed ({table.skewness:.1f}), and noise hides the shape of the "
+            "tail of J: quantiles may be too near the mean, by more than the intervals say; more "
+            "inner draws for each scenario would help"
         )
     if noise > 0.5:
         notes.append("more inner draws for each scenario would help most")
