@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -311,10 +312,11 @@ def test_a_bar_is_neither_too_small_nor_too_large(name):
     assert np.median(errors) <= np.median(halves) <= 20 * np.median(errors)
 
 
-def candidate(method, value, half_width, n):
-    grid = Grid(n, 1, IID(), IID(), None, Stream((1,)))
+def candidate(method, value, half_width, n, unseen=0.0):
+    grid = Grid(n, 1, IID(), IID(), None, Stream((1,)), joint=unseen > 0)
     estimate = nq.Estimate(value, half_width / NORMAL_95, n, n, 1, method.name)
-    return Candidate(method, Turn(Design((grid,)), estimate, None))
+    state = SimpleNamespace(parts={"unseen": unseen})
+    return Candidate(method, Turn(Design((grid,)), estimate, state))
 
 
 def test_a_bar_that_a_wider_one_contradicts_is_not_believed():
@@ -339,22 +341,14 @@ def test_a_rare_loss_in_x_that_levels_missed_does_not_win():
     assert sum(abs(run.value - exact) <= run.half_width for run in runs) >= 5
 
 
-def test_a_narrow_peak_is_not_denied_by_those_who_have_not_seen_it():
-    # E J² of a peak in θ, whose height is a product of normal integrals over x.
-    width, spread, dim = 0.014, 0.25, 6
-    problem = nq.NestedExpectation(
-        nq.Uniform([0.0], [1.0]),
-        nq.Uniform(np.zeros(dim), np.ones(dim)),
-        lambda x, theta: (
-            np.exp(-0.5 * ((theta[..., 0] - 0.3) / width) ** 2)
-            * np.exp(-0.5 * ((x - 0.5) / spread) ** 2).prod(axis=-1)
-        ),
-        lambda j: j**2,
-    )
-    height = (spread * np.sqrt(2 * np.pi) * (2 * norm.cdf(0.5 / spread) - 1)) ** dim
-    exact = height**2 * width * np.sqrt(np.pi)
-    runs = [nq.estimate(problem, budget=1000, rng=seed) for seed in range(8)]
-    assert sum(abs(run.value - exact) <= run.half_width for run in runs) >= 7
+def test_who_has_seen_none_of_the_rare_values_of_another_knows_no_more():
+    joint = candidate(nq.JointLattice(), 0.0004, 0.012, 600, unseen=0.001)
+    blind, sighted = (candidate(nq.NQMC(), 0.0, half, 400) for half in (1e-13, 0.004))
+    assert blind.informed([joint]).half_width >= joint.half_width
+    # With a bar of the same size it has seen them: theirs is added.
+    expected = np.hypot(0.004, NORMAL_95 * 0.001)
+    assert sighted.informed([joint]).half_width == pytest.approx(expected)
+    assert blind.informed([sighted]) == blind
 
 
 def test_a_budget_is_kept_where_pilots_see_nothing():
