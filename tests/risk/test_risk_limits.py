@@ -37,3 +37,20 @@ def test_little_time_and_a_huge_budget_give_an_answer_with_a_bar(budget):
     assert low <= 1.6448536 * np.sqrt(2.0) <= high
     assert found.estimate.seconds < 6.0
     assert np.isfinite(high)
+
+
+def test_a_word_among_losses_is_named_with_its_row():
+    table = {"scenario": np.arange(40) // 2, "loss": ["1.5"] * 39 + ["n/a"]}
+    with pytest.raises(nq.InputError, match="'n/a' in row 39 of 'loss'"):
+        risk.from_table(table)
+
+
+def test_a_table_whose_losses_never_vary_is_unreliable():
+    report = risk.from_table({"scenario": np.arange(400) // 2, "loss": np.ones(400)})
+    assert report.status == "unreliable"
+
+
+def test_a_negative_hazard_rate_is_named():
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), lambda x, theta: x + theta)
+    with pytest.raises(nq.InputError, match="hazard rate of -1"):
+        risk.measure(problem, exposure=True, outputs=[1.0], default_curve=-1.0, budget=200)

@@ -79,8 +79,10 @@ def add_risk(command: Command) -> None:
     parser.add_argument("--store", metavar="DIR", help="keep values of g there")
     parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
     parser.add_argument("--retries", type=int, metavar="N", help="where g fails")
-    parser.add_argument("--scenario", default="scenario", metavar="COLUMN", help="of a CSV")
-    parser.add_argument("--loss", type=listed(str), default=["loss"], metavar="COLUMN[,COLUMN...]")
+    parser.add_argument("--scenario", metavar="COLUMN", help="of a CSV (default scenario)")
+    parser.add_argument(
+        "--loss", type=listed(str), metavar="COLUMN[,COLUMN...]", help="of a CSV (default loss)"
+    )
     add_output(parser)
 
 
@@ -96,11 +98,11 @@ def _run(args: argparse.Namespace) -> int:
         if given:
             advice = "A table is there already, and nothing is evaluated."
             raise InputError("TARGET", f"a table with {', '.join(given)}", "a table alone", advice)
-        loss = args.loss[0] if len(args.loss) == 1 else args.loss
+        scenario, losses = args.scenario or "scenario", args.loss or ["loss"]
         report = risk.from_table(
-            _read(Path(args.target), (args.scenario, *args.loss)),
-            scenario=args.scenario,
-            loss=loss,
+            _read(Path(args.target), (scenario, *losses)),
+            scenario=scenario,
+            loss=losses[0] if len(losses) == 1 else losses,
             rng=args.seed,
             name=Path(args.target).stem,
             **measures,
@@ -115,6 +117,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskReport:
+    if args.scenario is not None or args.loss is not None:
+        given = f"{args.target} with --scenario or --loss"
+        raise InputError("TARGET", given, "a CSV", "A problem has its scenarios and its loss.")
     if args.budget is None and args.tol is None and args.rtol is None and args.max_seconds is None:
         given = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise InputError("risk", given, "at least one of them", "For instance --budget 1e4.")

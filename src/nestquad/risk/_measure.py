@@ -210,6 +210,8 @@ def _default(curve: DefaultCurve, dates: Array) -> Array:
         given = f"a function that raised {type(error).__name__}: {error}"
         raise InputError("default_curve", given, "a function of an array of dates") from error
     if found.ndim == 0 and not callable(curve):
+        if found < 0:
+            raise InputError("default_curve", f"a hazard rate of {found:g}", "one of at least 0")
         with np.errstate(over="ignore"):
             found = -np.expm1(-found * dates)
     good = found.shape == dates.shape and ((found >= 0) & (found <= 1)).all()

@@ -99,6 +99,7 @@ def from_table(
         "n_inner": round(len(group) / n),
         "method": "nested simulation",
         "seconds": time.perf_counter() - started,
+        "status": "done" if table.varies else "unreliable",
     }
     found = Estimate.from_directions(
         value, directions, problem=name, diagnostics={"notes": []}, **fields
@@ -330,12 +331,7 @@ def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Arr
             expected = "numbers or words"
             raise InputError("scenario", f"{shown(one)} in row {row}", expected) from error
     group = np.array([numbers[one] for one in labels.tolist()])
-    try:
-        if any(one.dtype.kind in "cmM" for one in columns):
-            raise TypeError
-        values = np.stack([one.astype(float) for one in columns], axis=1)
-    except (TypeError, ValueError) as error:
-        raise InputError("loss", f"columns {losses}", "numbers, one for each row") from error
+    values = np.stack([_floats(*one) for one in zip(losses, columns, strict=True)], axis=1)
     if not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         raise InputError(
@@ -366,6 +362,22 @@ def _column(frame: Any, name: str) -> np.ndarray[Any, Any]:
     if found.ndim != 1:
         raise InputError("frame", f"a column {name!r} of shape {found.shape}", expected)
     return found
+
+
+def _floats(name: str, column: np.ndarray[Any, Any]) -> Array:
+    expected = "numbers, one for each row"
+    if column.dtype.kind in "cmM":
+        raise InputError("loss", f"a column {name!r} of type {column.dtype}", expected)
+    try:
+        return column.astype(float)
+    except (TypeError, ValueError):
+        pass
+    for row, one in enumerate(column.tolist()):
+        try:
+            float(one)
+        except (TypeError, ValueError) as error:
+            raise InputError("loss", f"{shown(one)} in row {row} of {name!r}", expected) from error
+    raise InputError("loss", f"a column {name!r} of type {column.dtype}", expected)
 
 
 def _missing(one: Any) -> bool:
