@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
-from scipy.stats import chi2, norm, qmc
+from scipy.stats import chi2, norm, poisson, qmc
 
 import nestquad as nq
 from nestquad import risk
@@ -396,6 +396,35 @@ def test_errors_of_given_scenarios_fall_with_the_budget():
         assert _holds(found, exact, 2.0)
         errors.append(found.std_error)
     assert errors[1] < 0.7 * errors[0]
+
+
+def test_contributions_where_j_jumps_with_the_scenario():
+    """Layers of storms and of floods, as many as a Poisson count in θ; J by Black's formula."""
+    log, spread, noise = np.array([1.0, 2.0]), np.array([0.7, 0.6]), np.array([0.5, 0.4])
+    low, width = np.array([2.0, 4.0]), np.array([25.0, 60.0])
+
+    def size(theta):
+        return theta[..., :2] * np.exp(log + spread * theta[..., 2:])
+
+    def beyond(mean, strike):
+        d = np.log(np.maximum(mean, 1e-300) / strike) / noise + noise / 2
+        return mean * norm.cdf(d) - strike * norm.cdf(d - noise)
+
+    problem = nq.NestedExpectation(
+        (poisson(0.3), poisson(0.1), nq.Normal(np.zeros(2))),
+        nq.Normal(np.zeros(2)),
+        lambda x, theta: np.clip(size(theta) * np.exp(noise * x) - low, 0.0, width),
+    )
+    theta = problem.outer_law.sample(1 << 19, 1)
+    mean = size(theta) * np.exp(noise**2 / 2)
+    j = beyond(mean, low) - beyond(mean, low + width)
+    tail = j[np.argsort(j.sum(axis=1))[int(0.975 * len(j)) :]].mean(axis=0)
+    hits = 0
+    for seed in range(4):
+        found = risk.measure(problem, var=(), es=0.975, budget=10_000, rng=seed).contributions
+        lower, upper = found.es[0.975].interval()
+        hits += ((lower <= tail) & (tail <= upper)).sum()
+    assert hits >= 7
 
 
 def test_contributions_of_given_scenarios():

@@ -145,8 +145,7 @@ class _Tool:
         self.mean = self.pairs.s + self.b
         self.trust = np.zeros(len(at))
         if law.shape is not None:
-            rho = law.shape.shrunk[4]
-            self.trust = rho / (2.0 - rho)
+            self.trust = law.shape.trust / (2.0 - law.shape.trust)
 
     def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
         """Contributions (p,), and directions of their errors (p, ·).
@@ -173,8 +172,7 @@ class _Tool:
         predicted = total[:, 1:] / np.maximum(total[:, :1], 1e-300)
         before = counted(self.mean, self.v + self.spread)
         near = self.weights * before
-        lacks = np.einsum("ki,ip->kp", near, self.residuals.mean(axis=1))
-        mass, sums = total[:, 0].copy(), total[:, 1:] + lacks
+        mass, sums = total[:, 0].copy(), total[:, 1:] + near @ self.residuals.mean(axis=1)
         by_model = sums[0] / max(float(mass[0]), 1e-300)
         near /= np.maximum(near.sum(axis=1), 1e-300)[:, None]
         for half in (0, 1):

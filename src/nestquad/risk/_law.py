@@ -84,20 +84,25 @@ class Shape:
     ----------
     weights, means, variances
         Of normal laws of J given pairs, then with negative weights given Ĵ alone (1 + K, 2 l).
-    shrunk
-        Rows (5, m) of pairs: weight, J from a residual that is shrunk by √ρ, mean and standard
-        deviation of J given Ĵ, ρ.
+    share, mean, sd, trust, shrunk
+        Of each pair (m,), by the best correction: its weight, mean and standard deviation of J
+        given Ĵ, ρ, and J from the mean residual shrunk by √ρ.
     """
 
     weights: Array
     means: Array
     variances: Array
+    share: Array
+    mean: Array
+    sd: Array
+    trust: Array
     shrunk: Array
 
     @property
     def best(self) -> Shape:
         """That of the best correction alone."""
-        return Shape(self.weights[:1], self.means[:1], self.variances[:1], self.shrunk)
+        laws = {name: getattr(self, name)[:1] for name in ("weights", "means", "variances")}
+        return replace(self, **laws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,15 +233,15 @@ class CorrectedLaw:
 
     def _missed(self, c: float, excess: bool) -> tuple[float, float, float, float]:
         """What shrunk means change, its chance, the most that Ĵ leaves undecided, and ρ there."""
-        assert self.shape is not None
-        w, j, mean, sd, trust = self.shape.shrunk
-        t = (mean - c) / sd
-        missed = np.maximum(j - c, 0.0) - sd * positive(t) if excess else (j > c) - ndtr(t)
-        change = float(w @ missed)
-        chance = float(np.linalg.norm(w * (missed - change)))
-        undecided = w * ndtr(t) * ndtr(-t)
-        rho = float(undecided @ trust) / max(float(undecided.sum()), 1e-300)
-        return change, chance, float(undecided @ sd if excess else undecided.sum()), rho
+        one = self.shape
+        assert one is not None
+        t, j = (one.mean - c) / one.sd, one.shrunk
+        missed = np.maximum(j - c, 0.0) - one.sd * positive(t) if excess else (j > c) - ndtr(t)
+        change = float(one.share @ missed)
+        chance = float(np.linalg.norm(one.share * (missed - change)))
+        undecided = one.share * ndtr(t) * ndtr(-t)
+        rho = float(undecided @ one.trust) / max(float(undecided.sum()), 1e-300)
+        return change, chance, float(undecided @ one.sd if excess else undecided.sum()), rho
 
     def repeated(self, c: float, excess: bool, n: int) -> Array:
         """Squared errors to expect of n further pairs, if REPEATS of them are at the same θ.
@@ -248,7 +253,7 @@ class CorrectedLaw:
         change, chance, most, rho = self._missed(c, excess)
         seen = max(change**2 - chance**2, (_SKEWED * most) ** 2)
         deeper = REPEATS * rho / (1.0 + (REPEATS - 1.0) * rho)
-        sampled = chance**2 * REPEATS * len(self.shape.shrunk[0]) / n
+        sampled = chance**2 * REPEATS * len(self.shape.share) / n
         return np.asarray(sampled + seen * (1.0 - deeper**3) ** 2)
 
     def undecided(self, c: float, below: bool = False) -> float:
@@ -513,10 +518,13 @@ def _shape(
 
     w, after, left = grouped(s + b + trust * (r - b), (1.0 - trust) * v)
     _, before, whole = grouped(s + b, v)
-    shrunk = s + b[0] + np.sqrt(trust[0]) * (r - b[0])
     return Shape(
         np.hstack([w, -w]),
         np.hstack([after, before]),
         np.hstack([left, whole]),
-        np.stack([chance[0], shrunk, s + b[0], np.sqrt(v[0]), trust[0]]),
+        chance[0],
+        s + b[0],
+        np.sqrt(v[0]),
+        trust[0],
+        s + b[0] + np.sqrt(trust[0]) * (r - b[0]),
     )
