@@ -342,3 +342,11 @@ def test_importing_the_laws_does_not_import_scipy_stats():
         "import nestquad.distributions; sys.exit('scipy.stats' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_more_than_a_million_draws():
+    drawn = Normal().sample(1_200_000, 0)
+    assert drawn.shape == (1_200_000, 1)
+    assert abs(drawn.mean()) < 4.5 / np.sqrt(len(drawn))
+    with pytest.raises(InputError, match="at least 1"):
+        Normal().sample(0)

@@ -104,7 +104,8 @@ class Law(ABC):
         rng
             Whatever `numpy.random.default_rng` takes.
         """
-        return self._sample(whole("n", n), generator(rng))
+        count = whole("n", n, "a whole number of at least 1", below=np.inf)
+        return self._sample(count, generator(rng))
 
     def mean(self) -> Array:
         """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""

@@ -31,9 +31,9 @@ class _UserLaw(Law):
         for argument, value in (("fn", fn), ("score", score)):
             if not callable(value) and (argument == "fn" or value is not None):
                 raise InputError(argument, type(value).__name__, "a function")
-        vars(self).update(
-            fn=fn, _score_fn=score, batch=None if batch is None else whole("batch", batch)
-        )
+        if batch is not None:
+            batch = whole("batch", batch, "a whole number of at least 1", below=np.inf)
+        vars(self).update(fn=fn, _score_fn=score, batch=batch)
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
         if self.batch is not None or batch is None:
