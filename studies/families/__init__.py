@@ -25,6 +25,7 @@ from studies.families import (
     _decisions,
     _experiments,
     _insurance,
+    _kinks,
     _noisy,
     _rare,
     _rough,
@@ -44,6 +45,7 @@ _MODULES = {
     "rare": _rare,
     "smooth": _smooth,
     "noisy": _noisy,
+    "kinks": _kinks,
 }
 ABOUT = {
     name: module.__doc__.split("\n", 1)[0].split(": ", 1)[-1].rstrip(".")
@@ -51,8 +53,8 @@ ABOUT = {
 }
 _FOLDER = Path(__file__).parent
 CACHE = _FOLDER / "truths.csv"
-# A noisy problem is one of another family.
-_USED = {"noisy": ("books", "decisions", "insurance", "smooth")}
+# Other modules that make a problem: a noisy one is one of another family.
+_USED = {"noisy": ("books", "decisions", "insurance", "smooth"), "kinks": ("nested",)}
 
 
 def families() -> tuple[str, ...]:

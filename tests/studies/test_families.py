@@ -18,6 +18,7 @@ from studies.families import _truth
 from studies.families._books import _Option
 from studies.families._decisions import _mean_of_largest, _occupancy, _partial_moments
 from studies.families._insurance import _gamma, _lognormal, _pareto, _student
+from studies.families._nested import smooth_mean, tail
 from studies.families._truth import Sum, average, crossings, moments
 
 NORMAL = stats.norm()
@@ -151,6 +152,42 @@ def test_tails_of_sums_that_are_normal(n):
     loss = sd * (NORMAL.pdf(t) - t * NORMAL.sf(t))
     assert beyond.value == pytest.approx(loss, rel=2e-5)
     assert total.square().value == pytest.approx(sd**2 + n**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_nested_tails_of_sums_that_are_normal(n):
+    rng = np.random.default_rng(n)
+    sizes, loadings = rng.uniform(-2.0, 2.0, n), rng.uniform(-0.5, 0.9, n)
+    total = Sum(tuple(lambda z, a=a: a * z + 1.0 for a in sizes), loadings)
+    sd = math.sqrt(sizes @ total.correlation @ sizes)
+    for t in (0.0, 2.5):
+        loss = sd * (NORMAL.pdf(t) - t * NORMAL.sf(t))
+        assert tail(total, n + t * sd, False).value == pytest.approx(NORMAL.sf(t), rel=1e-9)
+        assert tail(total, n + t * sd, True).value == pytest.approx(loss, rel=1e-9)
+    found = smooth_mean(total, np.square)
+    assert found.value == pytest.approx(sd**2 + n**2, rel=1e-12)
+    assert found.scale == pytest.approx(math.sqrt(2 * sd**4 + 4 * n**2 * sd**2), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_nested_tails_of_sums_with_turning_points(n):
+    # Minus a sum of squares is largest inside, and its tail is that of χ².
+    total, law = Sum((lambda z: -(z**2),) * n, np.zeros(n)), stats.chi2(n)
+    level = float(law.ppf(0.1))
+    assert tail(total, -level, False).value == pytest.approx(0.1, rel=1e-9)
+    beyond = level * 0.1 - n * stats.chi2(n + 2).cdf(level)
+    assert tail(total, -level, True).value == pytest.approx(beyond, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_nested_tails_against_series_and_grids(n):
+    parts = (lambda z: np.exp(0.4 * z), lambda z: z**2 - 0.5 * z, lambda z: np.cos(2 * z))[:n]
+    total = Sum(parts, np.array([0.3, 0.6, -0.4])[:n])
+    level = float(np.quantile(total.draws(14), 0.9))
+    for other, is_excess in ((total.exceedance, False), (total.excess, True)):
+        found = tail(total, level, is_excess)
+        assert found.value == pytest.approx(other(level).value, rel=5e-5)
+        assert found.error <= 1e-9 * found.value
 
 
 @pytest.mark.slow
@@ -297,6 +334,23 @@ def test_powers_of_sums_of_waves_in_one_dimension():
     truth = made.truth()
     assert answer == pytest.approx(truth.value, abs=0.02 * truth.scale)
     assert spread == pytest.approx(truth.scale, rel=0.03)
+
+
+KINKED = ("options on 1", "options on 3", "basket of 3", "shock", "distance", "larger of two")
+
+
+@pytest.mark.parametrize("words", KINKED)
+def test_closed_forms_of_kinked_problems_by_the_definition(words):
+    made = families.sketch("kinks", _drawn("kinks", (words,)))
+    truth, (answer, spread) = made.truth(), nested(made.problem, 12, 11)
+    assert abs(answer - truth.value) <= 2 * spread / 2**6 + 0.005 * truth.scale
+
+
+def test_exact_values_of_kinks_have_nine_digits():
+    assert not families.missing(["kinks"], range(80))
+    for seed in range(80):
+        truth = families.truth("kinks", seed)
+        assert truth.error <= 1e-9 * truth.scale
 
 
 def test_noise_has_mean_zero_and_no_seed():
