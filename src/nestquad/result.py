@@ -103,6 +103,9 @@ class Estimate:
     dof
         Degrees of freedom of the error: the shape of its law, Student's t, at levels other than
         95 %.
+    draws
+        Posterior draws of the answer, (K,) or (K, q), whose quantiles are intervals; None where a
+        method has none.
     certified
         With ``certify=True``, an answer of its own from fresh independent draws, whose interval
         does not depend on the model's opinion of itself; otherwise None.
@@ -126,6 +129,7 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     dof: float = np.inf
     certified: Estimate | None = None
+    draws: Array | None = field(default=None, repr=False)
 
     @classmethod
     def from_directions(
@@ -160,11 +164,42 @@ class Estimate:
             **fields,
         )
 
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Lower and upper end of a confidence interval.
+    @classmethod
+    def from_draws(
+        cls, value: Any, draws: Array | None, *, problem: NestedExpectation, **fields: Any
+    ) -> Estimate:
+        """The estimate whose error has draws (K, k) of the answers; None for an infinite error.
 
-        At 95 % it is value ± 1.96 standard errors; other levels scale with the quantiles of
-        Student's t with `dof` degrees of freedom.
+        A standard error is half the length of the 95 % interval over 1.96.
+        """
+        value = np.asarray(value, dtype=float)
+        std_error, covariance = np.full(value.shape, np.inf), None
+        if draws is not None:
+            low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+            std_error = ((high - low) / (2.0 * NORMAL_95)).reshape(value.shape)
+            draws = draws.reshape(len(draws), *value.shape)
+        if value.ndim:
+            covariance = np.diag(std_error**2)
+            if draws is not None:
+                away = draws - draws.mean(axis=0)
+                spread = away.std(axis=0)
+                unit = np.where(spread > 0, std_error / np.where(spread > 0, spread, 1.0), 0.0)
+                covariance = (away * unit).T @ (away * unit) / len(draws)
+        fields = {"exact": _given(problem.exact), **fields}
+        return cls(
+            value=_given(value),
+            std_error=_given(std_error),
+            covariance=covariance,
+            problem=problem.label,
+            draws=draws,
+            **fields,
+        )
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """Lower and upper end of an interval that holds the truth with probability `level`.
+
+        Quantiles of the draws where there are any. Otherwise it is value ± 1.96 standard errors at
+        95 %, and other levels scale with Student's t with `dof` degrees of freedom.
 
         Examples
         --------
@@ -173,9 +208,12 @@ class Estimate:
         """
         if not 0 < level < 1:
             raise InputError("level", repr(level), "a probability strictly between 0 and 1")
-        scale = stdtrit(self.dof, 0.5 + level / 2) / stdtrit(self.dof, 0.975)
-        half = float(scale) * np.asarray(self.half_width)
-        low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
+        if self.draws is not None:
+            low, high = np.quantile(self.draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        else:
+            scale = stdtrit(self.dof, 0.5 + level / 2) / stdtrit(self.dof, 0.975)
+            half = float(scale) * np.asarray(self.half_width)
+            low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
         return (float(low), float(high)) if low.ndim == 0 else (low, high)
 
     @property

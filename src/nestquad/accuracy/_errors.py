@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import stdtrit
@@ -51,32 +51,6 @@ def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
     waves = np.concatenate([np.ones((1, len(uniform))), waves])
     total = np.where(usable.any(axis=-2), weights.sum(axis=-2), np.nan)[..., None, :]
     return np.asarray(waves @ (weights * np.where(usable, f, 0.0)) / total)
-
-
-def calibration_factor(
-    changes: Sequence[Array], variances: Sequence[Array], prior: float, safety: float
-) -> Array:
-    """Calibration factor of a model's standard deviations, (k,).
-
-    The first variances (S, k) are those of the model at hand, the next ones those of models from
-    ever fewer of the points; changes (S, k) are what happened between two of them. A posterior
-    expects more points to change the answer by as much as its variance falls. Ratios of observed
-    to expected changes are averaged as logarithms.
-
-    Parameters
-    ----------
-    prior
-        Weight of the model's own bar, in comparisons.
-    safety
-        Factor for having few comparisons, and for errors that all sizes have in common.
-    """
-    logarithms = np.zeros(variances[0].shape[1])
-    for change, after, before in zip(changes, variances[:-1], variances[1:], strict=True):
-        expected = np.maximum(before - after, 0.25 * before)
-        ratio = np.mean(change**2 / np.where(expected > 0, expected, np.inf), axis=0)
-        # A fit to few points that went astray says little of the one to all: ten times at most.
-        logarithms += 0.5 * np.log(np.clip(ratio, 1e-12, 1e2))
-    return np.asarray(safety * np.exp(logarithms / (len(changes) + prior)))
 
 
 def replicate_errors(finals: Array) -> Array:

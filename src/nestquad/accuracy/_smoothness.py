@@ -59,6 +59,15 @@ def order_of_smoothness(problem: NestedExpectation, j: Array, *, logarithmic: bo
     return int(np.clip(np.round(exponent), 0, 2))
 
 
+def is_discontinuous(problem: NestedExpectation, j: Array) -> bool:
+    """Whether f jumps where J (T,) or (T, p) can be, and a little beyond: it may be in a tail."""
+    wide = np.concatenate([j, 2.0 * j - j.mean(axis=0)])
+    positive = j[(j > 0).reshape(len(j), -1).all(axis=1)]
+    if j.min() >= 0 and len(positive) > 32 and not takes(problem, -j):
+        return order_of_smoothness(problem, positive, logarithmic=True) == 0
+    return order_of_smoothness(problem, wide if takes(problem, wide) else j) == 0
+
+
 def _second_difference(
     problem: NestedExpectation, low: Array, high: Array, n: int, logarithmic: bool
 ) -> float:
@@ -85,17 +94,3 @@ def takes(problem: NestedExpectation, j: Array) -> bool:
     except EvaluationError:
         return False
     return bool(np.isfinite(f).all())
-
-
-def step_size(j: Array, deviations: Array) -> float:
-    """Step for finite differences of a discontinuous f, in multiples (≥ 1) of deviations of J.
-
-    Deviations (m, T, p) that carry none of a few hundred θ across a jump seem to change nothing.
-    The change of an average is linear in small deviations, so they are taken larger, a tenth of
-    the spread of J (T, p), and the change is divided by the same number.
-    """
-    # The median, since few θ in the tails may have deviations of another order.
-    size = np.median(np.sqrt(np.mean(deviations**2, axis=0)), axis=0)
-    visible = 0.1 * j.std(axis=0)
-    seen = size > 0
-    return max(1.0, float((visible[seen] / size[seen]).min(initial=1e12))) if seen.any() else 1.0

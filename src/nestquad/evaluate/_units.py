@@ -84,6 +84,9 @@ class Units:
             if sample is not None:
                 j = _times(sample.j, _set(self.j))
                 sample = replace(sample, j=j, f=sample.f * f)
+            draws = estimate.draws
+            if draws is not None:
+                draws = draws * (final[0] if draws.ndim == 1 else final)
             diagnostics = dict(estimate.diagnostics)
             if "answers" in diagnostics:
                 diagnostics["answers"] = np.asarray(diagnostics["answers"]) * f
@@ -104,6 +107,7 @@ class Units:
             std_error=error,
             covariance=covariance,
             sample=sample,
+            draws=draws,
             diagnostics=diagnostics,
             candidates={name: self.natural(one) for name, one in estimate.candidates.items()},
             certified=None if certified is None else self.natural(certified),

@@ -260,9 +260,9 @@ class GP:
         _, spread = self._scale
         return self.y - spread * alpha[:, 0] / precision, spread / np.sqrt(precision)
 
-    def refitted(self, n: int) -> GP:
-        """The same process from the first n points only."""
-        y = self.y[:n]
+    def restricted(self, rows: NDArray[np.bool_]) -> GP:
+        """The same process from some of the points only."""
+        y = self.y[rows]
         spread = float(y.std()) or self._scale[1]
         # Variances are in units of that of the values.
         ratio = (self._scale[1] / spread) ** 2
@@ -272,7 +272,7 @@ class GP:
             noise=ratio * self.parameters.noise,
         )
         return replace(
-            self, z=self.z[:n], y=y, noise_shape=self.noise_shape[:n], parameters=parameters
+            self, z=self.z[rows], y=y, noise_shape=self.noise_shape[rows], parameters=parameters
         )
 
     @property

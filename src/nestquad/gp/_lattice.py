@@ -1,25 +1,24 @@
-"""Gaussian processes on a rank-1 lattice, by fast Fourier transforms.
+"""Gaussian processes on random shifts of a rank-1 lattice, by fast Fourier transforms.
 
 With a kernel that depends on differences modulo 1 only, the Gram matrix of a lattice is circulant
-and every step (likelihood, interpolation, posterior paths) is a fast Fourier transform.
+(Rathinavel and Hickernell 2019, Fast automatic Bayesian cubature using lattice sampling), and that
+of R shifted copies is block circulant: each Fourier mode is a Hermitian system of R equations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct, irfft, rfft
-from scipy.linalg import lapack
 
 from nestquad._typing import Array
-from nestquad.errors import NumericalError
-from nestquad.gp._optimizer import maximum_likelihood
+from nestquad.gp._optimizer import FAILED, maximum_likelihood
 from nestquad.points import reversed_bits
-from nestquad.rules import Factor, factorize
 
 # B_2, B_4 and B_6 as polynomials in (x - 1/2)², from the highest power down.
 _BERNOULLI = {
@@ -33,9 +32,9 @@ _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 _SCALE_BOUNDS = (-18.0, 9.0)
 _NUGGET_BOUNDS = (-29.0, 5.0)
 _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
-_MOST_STEPS = 60
-# Smallest relative nugget where values are missing: a block of an inverse is factorised.
-_PARTIAL_NUGGET = 1e-12
+_MOST_STEPS, _REFINING_STEPS = 60, 15
+# Smallest relative nugget: shifted copies may have points close to each other.
+_LEAST_NUGGET = 1e-13
 # Numbers that are worked on together: they stay in a cache, and in memory that is not given back.
 _BLOCK = 1 << 13
 
@@ -124,15 +123,16 @@ def fit_periodic(
 ) -> tuple[PeriodicKernel, float]:
     """Order, scales and nugget of highest likelihood, and the negative log likelihood.
 
-    Mean and amplitude are profiled out. Values (M,) are in lattice order, steps (d, M). The search
-    starts from the scales and nugget of `start`.
+    Mean and amplitude are profiled out. Values (R, m) are in lattice order, steps (d, m). Shifts
+    are treated as independent: the composite likelihood of Lindsay (1988), Composite likelihood
+    methods, whose spectrum is that of one lattice. The search starts from `start`.
 
     Cost
     ----
     O(d M + M log M) for each of 20 to 60 evaluations with gradient, for each order.
     """
-    power = np.abs(rfft(values - values.mean())) ** 2 / values.size
     dim, size = steps.shape
+    power = (np.abs(rfft(values - values.mean())) ** 2).mean(axis=0) / size
     half = steps[:, : size // 2 + 1]
     if start is None:
         start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
@@ -197,109 +197,116 @@ class LatticeLikelihood:
 
 @dataclass(frozen=True, eq=False)
 class LatticeProcess:
-    """The posterior of a periodic function and of its mean over the trailing coordinates.
+    """Posterior of a periodic function, and of its mean over the trailing coordinates.
 
     Attributes
     ----------
     kernel, steps
-        Kernel and lattice steps (d, M).
+        Kernel and lattice steps (d, m).
+    shifts
+        Random shifts (R, d) of the lattice.
     n_theta
         Leading coordinates, which remain when the others are averaged out.
-    order
-        Lattice indices (n,) of the values.
     values
-        Observations (n,).
+        Observations (R, m) in lattice order.
     """
 
     kernel: PeriodicKernel
     steps: Array
+    shifts: Array
     n_theta: int
-    order: NDArray[np.int64]
     values: Array
 
     @property
     def size(self) -> int:
+        """m, the number of points of each shifted lattice."""
         return int(self.steps.shape[1])
 
     @property
-    def complete(self) -> bool:
-        """Whether there is a value at each lattice point, so that FFTs do everything."""
-        return self.order.size == self.size
+    def n_shifts(self) -> int:
+        return len(self.shifts)
 
-    def marginal(self, offsets: Array | None = None) -> Array:
-        """Posterior mean over x at all lattice θ, moved by each of (C, n_theta): (C, M)."""
-        mean, dual = self._fitted
-        if offsets is None:
-            return np.asarray(mean + self._convolve(dual))
-        steps, together = self.steps[: self.n_theta, None, :], max(1, _BLOCK // self.size)
-        out, of_dual = np.empty((len(offsets), self.size)), rfft(dual)
-        memory = np.empty((self.n_theta, min(together, len(offsets)), self.size))
-        for start in range(0, len(offsets), together):
-            some = slice(start, start + together)
-            moved = memory[:, : len(offsets[some])]
-            transform = rfft(self.kernel(np.add(steps, offsets[some].T[:, :, None], out=moved)))
-            transform *= of_dual
-            out[some] = irfft(transform, n=self.size)
-        out += mean
-        return out
+    def without(self, shift: int) -> LatticeProcess:
+        """The process with the same kernel, conditioned on the other shifts only."""
+        kept = np.arange(self.n_shifts) != shift
+        return replace(self, shifts=self.shifts[kept], values=self.values[kept])
+
+    def marginal(self, offsets: Array) -> Array:
+        """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m)."""
+        return self._marginal(self._fitted[0], self._fitted[1], offsets)
+
+    def _marginal(self, mean: Any, dual: Array, offsets: Array) -> Array:
+        """Marginal means for duals (…, R, m): (…, C, m)."""
+        steps, of_dual = self.steps[: self.n_theta, None, :], rfft(dual)
+        out = np.empty((*dual.shape[:-2], len(offsets), self.size))
+        for c, offset in enumerate(offsets):
+            apart = (offset - self.shifts[:, : self.n_theta]).T[:, :, None]
+            transform = rfft(self.kernel(steps + apart))
+            out[..., c, :] = irfft((of_dual * transform).sum(axis=-2), n=self.size)
+        return np.asarray(out + np.asarray(mean)[..., None, None])
 
     def at(self, points: Array) -> Array:
-        """Posterior mean at any points (T, d), or over x at any θ (T, n_theta): (T,).
-
-        Points are given less the shift of the lattice.
+        """Posterior mean at points (T, d), or over x at θ (T, n_theta): (T,).
 
         Cost
         ----
-        O(T M), where `marginal` has O(M log M) for all lattice θ.
+        O(T R m), where `marginal` has O(R m log m) for m points.
         """
         mean, dual = self._fitted
-        own = self.steps[: points.shape[1], None, :]
+        own = self.steps[: points.shape[1], None, :] + self.shifts.T[: points.shape[1], :, None]
+        own, dual = own.reshape(len(own), 1, -1), dual.reshape(-1)
         out = np.empty(len(points))
-        together = max(1, _BLOCK // self.size)
+        together = max(1, _BLOCK // dual.size)
         for start in range(0, len(points), together):
-            some = slice(start, start + together)
-            out[some] = self.kernel(points[some].T[:, :, None] - own) @ dual
+            rows = slice(start, start + together)
+            out[rows] = self.kernel(points[rows].T[:, :, None] - own) @ dual
         return mean + out
 
     def draws(self, n_draws: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Functions from the prior: their means over x (m, M), and noisy values (m, n).
+        """Functions from the prior: means over x (K, R, m), and noisy values (K, R, m)."""
+        marginal = self._drawn(self._marginal_blocks, n_draws, rng)
+        noise = self.kernel.noise * np.eye(self.n_shifts)
+        rest = self._drawn(self._blocks - self._marginal_blocks + noise, n_draws, rng)
+        return marginal, marginal + rest
 
-        The values are where, and in the order in which, those of the process were observed.
-        """
+    def _drawn(self, blocks: NDArray[Any], n_draws: int, rng: np.random.Generator) -> Array:
+        """Stationary normal draws (K, R, m) whose covariance has the given blocks."""
         # Transforms of independent normals are independent normals, real ones at both ends.
-        shape, ends = (n_draws, self._marginal_spectrum.size), [0, -1]
-        found = []
-        for spectrum in (self._marginal_spectrum, self._rest_spectrum + self.kernel.noise):
-            modes = rng.standard_normal((*shape, 2)).view(complex)[..., 0]
-            modes[:, ends] = np.sqrt(2.0) * modes[:, ends].real
-            modes *= np.sqrt(0.5 * self.size * self._amplitude * spectrum)
-            found.append(irfft(modes, n=self.size))
-        marginal, rest = found
-        rest += marginal
-        return marginal, rest[:, self.order]
+        modes = rng.standard_normal((n_draws, *blocks.shape[:2], 2)).view(complex)[..., 0]
+        modes[:, [0, -1]] = np.sqrt(2.0) * modes[:, [0, -1]].real
+        values, vectors = np.linalg.eigh(blocks)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        modes = np.einsum("frs,kfs->krf", root, modes)
+        return np.asarray(irfft(modes * np.sqrt(0.5 * self.size * self.amplitude), n=self.size))
 
-    def predicted(self, values: Array) -> Array:
-        """`marginal` for other values (m, n): (m, M)."""
+    def predicted(self, values: Array, offsets: Array) -> Array:
+        """`marginal` for other values (K, R, m): (K, C, m)."""
         mean, dual = self._solve(values)
-        return np.asarray(mean[:, None] + self._convolve(dual))
+        return self._marginal(mean, dual, offsets)
 
     @cached_property
     def spread(self) -> float:
-        """Posterior standard deviation of the mean over x at a lattice θ."""
-        marginal = self._marginal_spectrum
-        left = marginal - marginal**2 / (marginal + self._rest_spectrum + self.kernel.noise)
-        return float(np.sqrt(self._amplitude * np.maximum(left, 0.0).mean()))
+        """Posterior standard deviation of the mean over x, root mean square over lattice θ."""
+        marginal = self._marginal_blocks
+        solved = np.linalg.solve(self._system, marginal)
+        left = np.einsum("frr->f", marginal).real - np.einsum("frs,fsr->f", marginal, solved).real
+        mean = self._mode_mean(np.maximum(left, 0.0)) / self.n_shifts
+        return float(np.sqrt(self.amplitude * mean))
 
     @cached_property
     def leave_one_out(self) -> Array:
-        """Leave-one-out residuals, (n,)."""
-        dual = self._fitted[1][self.order]
-        if self.complete:
-            inverse = 1.0 / self._spectrum
-            inverse[0] = 0.0  # the mean is fitted to all values
-            return np.asarray(dual / irfft(inverse, n=self.size)[0])
-        solved = self._part.solve(np.ones((1, self.order.size)))[0]
-        return np.asarray(dual / (self._part.inverse_diagonal() - solved**2 / solved.sum()))
+        """Leave-one-out residuals (R, m)."""
+        inverse = np.linalg.inv(self._system)
+        ones = inverse[0].real.sum(axis=1)
+        diagonal = self._mode_mean(np.einsum("frr->rf", inverse).real)
+        # The mean is estimated as well.
+        diagonal -= ones**2 / ones.sum() / self.size
+        return np.asarray(self._fitted[1] / diagonal[:, None])
+
+    def _mode_mean(self, by_mode: Array) -> Array:
+        """Mean over all m modes of values (…, m/2 + 1) at the non-negative frequencies."""
+        total = 2.0 * by_mode.sum(axis=-1) - by_mode[..., 0] - by_mode[..., -1]
+        return np.asarray(total / self.size)
 
     @cached_property
     def _fitted(self) -> tuple[float, Array]:
@@ -307,132 +314,159 @@ class LatticeProcess:
         return float(mean[0]), dual[0]
 
     @cached_property
-    def _amplitude(self) -> float:
+    def amplitude(self) -> float:
         """σ², the factor of the kernel."""
         mean, dual = self._fitted
-        square = float((self.values - mean) @ dual[self.order])
+        square = float(((self.values - mean) * dual).sum())
         return max(square, 0.0) / max(self.values.size - 1, 1)
 
-    @cached_property
-    def _column(self) -> Array:
-        return self.kernel(self.steps)
+    def _kernel_blocks(self, dims: int) -> NDArray[Any]:
+        """Gram matrices (m/2 + 1, R, R) of the modes, for the leading coordinates."""
+        first, second = np.tril_indices(self.n_shifts, -1)
+        apart = (self.shifts[first] - self.shifts[second])[:, :dims]
+        apart = np.concatenate([np.zeros((1, dims)), apart])
+        rows = [rfft(self.kernel(self.steps[:dims] + row[:, None])) for row in apart]
+        return _hermitian(np.stack(rows), self.n_shifts)
 
     @cached_property
-    def _spectrum(self) -> Array:
-        """Eigenvalues of the Gram matrix with its nugget."""
-        return np.asarray(np.maximum(rfft(self._column).real, 0.0) + self.kernel.noise)
+    def _blocks(self) -> NDArray[Any]:
+        return self._kernel_blocks(len(self.steps))
 
     @cached_property
-    def _marginal_spectrum(self) -> Array:
-        spectrum = rfft(self.kernel(self.steps[: self.n_theta])).real
-        return np.asarray(np.maximum(spectrum, 0.0))
+    def _marginal_blocks(self) -> NDArray[Any]:
+        return self._kernel_blocks(self.n_theta)
 
     @cached_property
-    def _rest_spectrum(self) -> Array:
-        return np.asarray(np.maximum(rfft(self._column).real - self._marginal_spectrum, 0.0))
-
-    def _convolve(self, dual: Array) -> Array:
-        """Σ_l dual_l k(θ_i - θ_l) for all lattice θ."""
-        return np.asarray(irfft(rfft(dual) * self._marginal_spectrum, n=self.size))
+    def _system(self) -> NDArray[Any]:
+        """Blocks with their nugget."""
+        least = _LEAST_NUGGET * float(self.kernel(np.zeros((len(self.steps), 1)))[0])
+        return np.asarray(self._blocks + max(self.kernel.noise, least) * np.eye(self.n_shifts))
 
     def _solve(self, values: Array) -> tuple[Array, Array]:
-        """Generalised least squares of a constant (m,), and (K + λ)⁻¹ of the rest (m, M)."""
-        dual = np.zeros((values.shape[0], self.size))
-        if self.complete:
-            mean = values.mean(axis=1)
-            dual[:, self.order] = values - mean[:, None]
-            transform = rfft(dual) / self._spectrum
-            transform[:, 0] = 0.0
-            return mean, np.asarray(irfft(transform, n=self.size))
-        solved = self._part.solve(np.concatenate([values, np.ones((1, values.shape[1]))]))
-        mean = solved[:-1].sum(axis=1) / solved[-1].sum()
-        dual[:, self.order] = solved[:-1] - mean[:, None] * solved[-1]
-        return mean, dual
-
-    @cached_property
-    def _part(self) -> _CirculantPart:
-        spectrum = np.maximum(rfft(self._column).real, 0.0)
-        ridge = max(self.kernel.nugget, _PARTIAL_NUGGET) * float(self._column[0])
-        while (part := _CirculantPart.of(spectrum + ridge, self.order)) is None:
-            ridge *= 10.0
-            if ridge > float(self._column[0]):
-                raise NumericalError("the Gram matrix of the joint lattice cannot be factorised")
-        return part
-
-
-@dataclass(frozen=True, eq=False)
-class _CirculantPart:
-    """A positive definite circulant matrix restricted to n of its M points.
-
-    With the right values at the missing points, the inverse of the whole matrix gives nothing
-    there, and the solution elsewhere by FFT. Those values solve a system with a block of the
-    inverse.
-
-    Attributes
-    ----------
-    spectrum
-        Eigenvalues (M/2 + 1,) of the whole.
-    order, missing
-        Indices of the points that are there (n,), and of those that are not (M - n,).
-    inverse, block
-        First column (M,) of the inverse of the whole, and a factor of its block of missing points.
-
-    Cost
-    ----
-    O((M - n)³ + M log M), where a Cholesky factor of the part has O(n³).
-    """
-
-    spectrum: Array
-    order: NDArray[np.int64]
-    missing: NDArray[np.int64]
-    inverse: Array
-    block: Factor
-
-    @classmethod
-    def of(cls, spectrum: Array, order: NDArray[np.int64]) -> _CirculantPart | None:
-        """None where the block has no factor."""
-        size = 2 * (spectrum.size - 1)
-        missing = np.setdiff1d(np.arange(size), order)
-        inverse = np.asarray(irfft(1.0 / spectrum, n=size))
-        block = factorize(inverse[(missing[:, None] - missing) & (size - 1)], 0.0)
-        return None if block is None else cls(spectrum, order, missing, inverse, block)
-
-    def solve(self, rows: Array) -> Array:
-        """Solutions (k, n) for (k, n), with one refinement."""
-        found = self._solved(rows)
-        left = rows - self._times(self.spectrum, self._whole(found))[:, self.order]
-        return found + self._solved(left)
-
-    def inverse_diagonal(self) -> Array:
-        """Diagonal (n,) of the inverse of the part."""
-        differences = (self.missing[:, None] - self.order) & (self.inverse.size - 1)
-        half, _ = lapack.dtrtrs(self.block.lower, self.inverse[differences], lower=1)
-        return np.asarray(self.inverse[0] - np.einsum("ij,ij->j", half, half))
-
-    def _solved(self, rows: Array) -> Array:
-        whole = self._whole(rows)
-        there = self._times(1.0 / self.spectrum, whole)[:, self.missing]
-        whole[:, self.missing] = -self.block.solve(there.T).T
-        return self._times(1.0 / self.spectrum, whole)[:, self.order]
-
-    def _whole(self, rows: Array) -> Array:
-        whole = np.zeros((len(rows), self.inverse.size))
-        whole[:, self.order] = rows
-        return whole
-
-    def _times(self, spectrum: Array, rows: Array) -> Array:
-        return np.asarray(irfft(rfft(rows) * spectrum, n=self.inverse.size))
+        """Generalized least squares of a constant (K,), and (K + λ)⁻¹ of the rest (K, R, m)."""
+        inverse = np.linalg.inv(self._system[0]).real
+        mean, transform = _centered(rfft(values), inverse, self.size)
+        dual = np.linalg.solve(self._system, transform.transpose(2, 1, 0))
+        return mean, np.asarray(irfft(dual.transpose(2, 1, 0), n=self.size))
 
 
 def interpolate(
-    kernel: PeriodicKernel, vector: NDArray[np.int64], n_theta: int, values: Array
+    kernel: PeriodicKernel, vector: NDArray[np.int64], shifts: Array, n_theta: int, values: Array
 ) -> LatticeProcess:
-    """Condition on values at the first N points of a lattice in van der Corput order.
+    """Condition on values (R m,) at interleaved shifts of a lattice in van der Corput order."""
+    by_shift = in_lattice_order(values, len(shifts))
+    steps = lattice_steps(vector, by_shift.shape[1])
+    return LatticeProcess(kernel, steps, shifts, n_theta, by_shift)
 
-    If N is a power of two, by FFT; otherwise with a Cholesky factorisation of as many points as are
-    missing to the next one.
+
+@dataclass(frozen=True, eq=False)
+class JointLikelihood:
+    """Negative log likelihood of all shifts together, and its gradient as in `LatticeLikelihood`.
+
+    Shapes
+    ------
+    values (R, m) in lattice order; omegas (d, 1 + R (R − 1)/2, m): ω at the lattice steps, then at
+    those between each pair of shifts.
     """
-    n = values.size
-    log2_size = (n - 1).bit_length()
-    steps = lattice_steps(vector, 1 << log2_size)
-    return LatticeProcess(kernel, steps, n_theta, reversed_bits(n, log2_size), values)
+
+    values: Array
+    omegas: Array
+
+    @classmethod
+    def of(cls, process: LatticeProcess) -> JointLikelihood:
+        first, second = np.tril_indices(process.n_shifts, -1)
+        apart = process.shifts[first] - process.shifts[second]
+        apart = np.concatenate([np.zeros((1, apart.shape[1])), apart]).T
+        steps = process.steps[:, None, :] + apart[:, :, None]
+        return cls(process.values, omega(process.kernel.order, steps))
+
+    def __call__(self, log_parameters: Array) -> tuple[float, Array]:
+        scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
+        (n, size), first = self.values.shape, np.tril_indices(len(self.values), -1)
+        terms = scales[:, None, None] * self.omegas
+        kernel, memory = terms[0].copy(), np.empty_like(terms[0])
+        for term in terms[1:]:
+            _join(kernel, term, memory)
+        noise = (nugget + _LEAST_NUGGET) * float(kernel[0, 0])
+        blocks = _hermitian(rfft(kernel), n) + noise * np.eye(n)
+        try:
+            lower = np.linalg.cholesky(blocks)
+        except np.linalg.LinAlgError:
+            return FAILED, np.zeros_like(log_parameters)
+        inverse = np.linalg.inv(blocks)
+        _, transform = _centered(rfft(self.values), inverse[0].real, size)
+        dual = np.einsum("frs,sf->fr", inverse, transform)
+        count = np.full(len(blocks), 2.0)
+        count[[0, -1]] = 1.0
+        square = float(count @ np.einsum("fr,rf->f", dual.conj(), transform).real) / size + 1e-300
+        freedom = n * size - 1
+        logarithms = 2.0 * np.log(np.einsum("frr->fr", lower).real).sum(axis=1)
+        value = 0.5 * (freedom * np.log(square / freedom) + float(count @ logarithms))
+        # Derivatives by the blocks, then by the kernel at each step.
+        weight = inverse - (freedom / square / size) * dual[:, :, None] * dual[:, None, :].conj()
+        trace = np.einsum("frr->f", weight).real
+        by_noise = 0.5 * float(count @ trace)
+        by_kernel = np.empty_like(kernel)
+        by_kernel[0] = 0.5 * size * irfft(trace, n=size)
+        by_kernel[1:] = size * irfft(weight[:, first[1], first[0]].conj().T, n=size)
+        by_kernel[0, 0] += nugget * by_noise
+        by_kernel *= 1.0 + kernel
+        terms /= 1.0 + terms
+        gradient = np.einsum("jpm,pm->j", terms, by_kernel)
+        return value, np.append(gradient, noise * by_noise)
+
+
+def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
+    """The kernel of highest joint likelihood near that of a process, and the negative logarithm.
+
+    The composite likelihood of `fit_periodic` does not see pairs of points of different shifts, and
+    variation between the points of one lattice looks like noise to it.
+    """
+    kernel = process.kernel
+    start = np.log(np.append(kernel.scales, kernel.nugget))
+    bounds = np.array([_SCALE_BOUNDS] * kernel.scales.size + [_NUGGET_BOUNDS])
+    found = maximum_likelihood(
+        JointLikelihood.of(process),
+        [start],
+        bounds,
+        n_values=process.values.size,
+        most_steps=_REFINING_STEPS,
+    )
+    if found is None:
+        return kernel, np.inf
+    parameters, value = found
+    scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
+    return PeriodicKernel(kernel.order, scales, nugget), value
+
+
+def _hermitian(transforms: NDArray[Any], n: int) -> NDArray[Any]:
+    """Blocks (F, R, R) from transforms (1 + R (R − 1)/2, F) of the diagonal and the lower part."""
+    blocks = np.empty((transforms.shape[1], n, n), dtype=complex)
+    first, second = np.tril_indices(n, -1)
+    blocks[:, np.arange(n), np.arange(n)] = transforms[0].real[:, None]
+    blocks[:, first, second] = transforms[1:].T
+    blocks[:, second, first] = transforms[1:].T.conj()
+    return blocks
+
+
+def _centered(transform: NDArray[Any], inverse: Array, size: int) -> tuple[Array, NDArray[Any]]:
+    """Generalized least squares mean (…), and transforms (…, R, F) of the values less that."""
+    ones = inverse.sum(axis=1)
+    mean = transform[..., 0].real @ ones / (size * ones.sum())
+    transform[..., 0] -= size * np.asarray(mean)[..., None]
+    return mean, transform
+
+
+def in_lattice_order(values: Array, n_shifts: int) -> Array:
+    """Values (R m,) at interleaved shifts in van der Corput order, as (R, m) in lattice order."""
+    size = len(values) // n_shifts
+    return np.asarray(
+        values.reshape(size, n_shifts).T[:, reversed_bits(size, size.bit_length() - 1)]
+    )
+
+
+def in_sequence_order(by_shift: Array) -> Array:
+    """The inverse of `in_lattice_order`: (…, R, m) as (…, R m)."""
+    size = by_shift.shape[-1]
+    mixed = by_shift[..., reversed_bits(size, size.bit_length() - 1)].swapaxes(-1, -2)
+    return np.asarray(mixed.reshape(*by_shift.shape[:-2], -1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from nestquad._scale import scale_of
@@ -73,9 +74,19 @@ class Surrogate:
         """Each design point predicted from the others, (T, p)."""
         return self._back(np.stack([gp.leave_one_out[0] for gp in self.outputs], axis=1))
 
-    def refitted(self, n: int) -> Surrogate:
-        """The same processes from the first n design points only."""
-        return replace(self, outputs=tuple(gp.refitted(n) for gp in self.outputs))
+    def restricted(self, rows: NDArray[np.bool_]) -> Surrogate:
+        """The same processes from some of the design points only."""
+        return replace(self, outputs=tuple(gp.restricted(rows) for gp in self.outputs))
+
+    def change_paths(
+        self, fewer: Surrogate, z: Array, count: int, rng: np.random.Generator
+    ) -> Array:
+        """Draws (count, n, p) of Ĵ of `fewer` points less Ĵ, as the prior expects them."""
+        draws = np.empty((count, z.shape[0], len(self.outputs)))
+        for c, (gp, other) in enumerate(zip(self.outputs, fewer.outputs, strict=True)):
+            root = _square_root(other.covariance(z) - gp.covariance(z))
+            draws[:, :, c] = rng.standard_normal((count, root.shape[1])) @ root.T
+        return np.asarray(draws * (self.mean(z) if self.kind.logarithm else self.scale))
 
     def log_predictive_density(self, j: Array) -> float:
         """Leave-one-out log density of the values j (T, p) themselves, whatever was modelled."""

@@ -174,7 +174,7 @@ class Auto(Method[Race]):
                 continue
             grown = {candidate.method.name: design}
             parts = tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts)
-            return Portfolio.of(_witnessed(parts), reason, takes if alone else None)
+            return Portfolio.of(parts, reason, takes if alone else None)
         return None
 
     def analyze(self, evaluations: Evaluations, last: Turn[Race] | None = None) -> Turn[Race]:
@@ -347,27 +347,10 @@ def _checked(
     if not n:
         return (*present, *pilots)
     checks = first.method.checked(problem, first.turn, n).checks
-    parts = tuple(
+    return tuple(
         (m, LearnedDesign.of(d.learning, checks) if isinstance(d, LearnedDesign) else d)
         for m, d in (*present, *pilots)
     )
-    return _witnessed(parts)
-
-
-def _witnessed(parts: Parts) -> Parts:
-    """All that learn see the points of lattices in (θ, x) that others learn from.
-
-    Kernel rules have few different θ and x, which miss an event that thousands of points show.
-    """
-    designs = [design for _, design in parts if isinstance(design, LearnedDesign)]
-    lattices = [grid for design in designs for grid in design.learning.grids if grid.joint]
-
-    def witnessed(design: Design) -> Design:
-        if not isinstance(design, LearnedDesign) or any(g.joint for g in design.learning.grids):
-            return design
-        return replace(design, witnesses=tuple(lattices))
-
-    return tuple((method, witnessed(design)) for method, design in parts)
 
 
 def _continued(

@@ -315,35 +315,50 @@ def density(periodization: Periodization, v: Array) -> Array:
 
 @dataclass(frozen=True)
 class PeriodicLattice(Sequence):
-    """A periodized, shifted lattice in van der Corput order.
+    """Interleaved random shifts of a lattice in van der Corput order, periodized.
+
+    Points i, i + R, i + 2R, … are those of shift i of `n_shifts` R: a prefix of R 2**k points has R
+    independent randomizations of the same size (Cranley and Patterson 1976, Randomization of number
+    theoretic methods).
 
     Examples
     --------
-    >>> points = PeriodicLattice(10, "tent")
+    >>> points = PeriodicLattice(10, "tent", n_shifts=4)
     >>> points.uniforms(Stream.from_rng(0), dim=3, sets=(0, 1), indices=(0, 8)).shape
     (1, 8, 3)
     """
 
     log2_max: int = 16
     periodization: Periodization = "tent"
+    n_shifts: int = 1
 
     name: ClassVar[str] = "lattice"
 
     def __post_init__(self) -> None:
         if self.periodization not in PERIODIZATIONS:
             raise unknown_name("periodization", self.periodization, PERIODIZATIONS)
+        whole("n_shifts", self.n_shifts, "a number of shifts, at least 1", least=1)
 
     @property
     def max_points(self) -> int:
-        return 1 << self.log2_max
+        return self.n_shifts << self.log2_max
 
     def periodic(self, stream: Stream, dim: int, n_points: int) -> Array:
-        """The lattice itself, (n, d), before periodization."""
-        return np.asarray(Lattice(self.log2_max).uniforms(stream, dim, (0, 1), (0, n_points))[0])
+        """Lattice points (n, d) before periodization."""
+        return np.asarray(self._interleaved(stream, dim, (0, 1), (0, n_points))[0])
 
     def _uniforms(
         self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
     ) -> Array:
-        return moved(
-            self.periodization, Lattice(self.log2_max).uniforms(stream, dim, sets, indices)
-        )
+        return moved(self.periodization, self._interleaved(stream, dim, sets, indices))
+
+    def _interleaved(
+        self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
+    ) -> Array:
+        n, (start, stop) = self.n_shifts, indices
+        rows = start // n, -(-stop // n)
+        shifted = Lattice(self.log2_max).uniforms(stream, dim, (n * sets[0], n * sets[1]), rows)
+        by_set = shifted.reshape(sets[1] - sets[0], n, -1, dim).swapaxes(1, 2)
+        first = start - n * rows[0]
+        flat = by_set.reshape(len(by_set), -1, dim)
+        return np.ascontiguousarray(flat[:, first : first + stop - start])

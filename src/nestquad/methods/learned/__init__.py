@@ -2,7 +2,8 @@
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import Certificate, model_of
-from nestquad.methods.learned._check import Check, LearnedDesign
+from nestquad.methods.learned._discrepancy import Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.learned._evidence import Check, LearnedDesign
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned.ckq import CKQ
@@ -15,13 +16,17 @@ __all__ = [
     "Certificate",
     "Check",
     "DenseSet",
+    "Evidence",
     "JointLattice",
     "JointModel",
     "Learned",
     "LearnedDesign",
     "LearnedMethod",
     "ModelOfJ",
+    "Pairs",
     "RegressionModel",
+    "draw_bias",
+    "draw_variances",
     "model_of",
     "n_draws",
 ]

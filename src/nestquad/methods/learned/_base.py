@@ -11,24 +11,18 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import size_of
-from nestquad.errors import InputError, OutsideDomainError
+from nestquad.accuracy import harmonic_averages, is_discontinuous, size_of
+from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.evaluate import Design, Evaluations
-from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
+from nestquad.methods._method import Goal, Method, Turn, require_transports
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._bar import ErrorBar
-from nestquad.methods.learned._check import (
-    Check,
-    Examination,
-    LearnedDesign,
-    Verdict,
-    check_grid,
-    unseen_errors,
-)
+from nestquad.methods.learned._events import unreached_errors, unseen_errors
+from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
+from nestquad.methods.learned._posterior import Posterior
 from nestquad.methods.nested import NO_VARIATION
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95
+from nestquad.result import NORMAL_95, Estimate
 
 M = TypeVar("M", bound=ModelOfJ)
 # Share of the evaluations that are fresh draws, and their largest and smallest number: fewer show
@@ -36,11 +30,10 @@ M = TypeVar("M", bound=ModelOfJ)
 # be computed for that (a second), though not to fewer than some.
 _SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
 _NUMBERS, _ENOUGH_DRAWS = 1 << 27, 64
-# Errors of models are small or large: over even seeds of the families, errors in units of the
-# half-width are those of a Student variable with one degree of freedom (half of them below 0.08).
-_DOF = 1.0
 # Share of the variance of J beyond which it is hardly learned.
 _MOST = 0.5
+# Values of g are rounded, and a fit of many of them by a little more.
+_ROUNDING = 8.0 * np.finfo(float).eps
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
 
 
@@ -105,18 +98,33 @@ class Learned(Generic[M]):
 
 @dataclass(frozen=True, eq=False)
 class _Answer(Generic[M]):
-    """The answer of one model: q expectations, directions of the error by cause, their rate."""
+    """Answer of one model.
+
+    Attributes
+    ----------
+    model, average
+        The model of J, and the average of f(Ĵ).
+    answers
+        The q expectations.
+    value, draws
+        Final answers (k,), and draws (K, k) of them.
+    parts
+        Standard deviations of the error by cause, the largest over the answers.
+    rate
+        Power of n at which the posterior narrows.
+    """
 
     model: M
     average: DenseAverage
     answers: Array
-    parts: dict[str, Array]
+    value: Array
+    draws: Array
+    parts: dict[str, float]
     rate: float
-    verdict: Verdict | None
 
     @property
     def size(self) -> float:
-        return float(np.sqrt(sum(size_of(part) ** 2 for part in self.parts.values())))
+        return float(np.sqrt(sum(part**2 for part in self.parts.values())))
 
 
 class LearnedMethod(Method[Learned[M]], Generic[M]):
@@ -172,7 +180,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         unchecked = last.state.check is None and goal.adaptive and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
-            return LearnedDesign.of(learning, present.checks, present.witnesses)
+            return LearnedDesign.of(learning, present.checks)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
         share = max(n_draws(problem, n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
@@ -180,11 +188,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         wanted = min(left, most_draws(problem, n) if bounded else share) - known
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
-        return (
-            None
-            if learning is None
-            else LearnedDesign.of(learning, present.checks, present.witnesses)
-        )
+        return None if learning is None else LearnedDesign.of(learning, present.checks)
 
     def checked(
         self,
@@ -201,9 +205,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         stream = present.grids[0].stream.child(7, present.n_checks)
         average = DenseAverage(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
-        return LearnedDesign.of(
-            learning or present.learning, (*present.checks, grid), present.witnesses
-        )
+        return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
 
     def _larger(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
@@ -250,18 +252,17 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             else:
                 fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
             found = _chosen(DenseAverage(problem, fit.scalar, stream), fit, check)
-        parts = found.parts
-        if not fit.reliable:
-            parts["unreliable"] = np.full((len(parts["average"]), 1), np.inf)
-        sizes = {name: size_of(part) for name, part in parts.items()}
-        inner = [size for name, size in sizes.items() if name != "average"]
-        estimate = assembled(
-            problem,
-            found.answers,
-            parts,
-            {
-                "error_inner": float(np.sqrt(sum(known**2 for known in inner))),
-                "error_outer": sizes["average"],
+        parts = found.parts if fit.reliable else {**found.parts, "unreliable": np.inf}
+        inner = [size for name, size in parts.items() if name != "average"]
+        estimate = Estimate.from_draws(
+            found.value.reshape(np.shape(problem.finish(found.answers))),
+            found.draws if np.isfinite(list(parts.values())).all() else None,
+            problem=problem,
+            diagnostics={
+                "answers": found.answers,
+                "error_parts": parts,
+                "error_inner": float(np.sqrt(sum(size**2 for size in inner))),
+                "error_outer": parts["average"],
                 **_described(found, check),
             },
             n_evaluations=design.n_evaluations,
@@ -269,13 +270,12 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             n_inner=fit.n_inner,
             method=self.name,
             sample=found.average.sample(found.model.sketch),
-            dof=_DOF,
         )
-        state = Learned(fit, found.model, found.answers, sizes, found.rate, check)
-        if not np.isfinite(sizes["unseen"]):
+        state = Learned(fit, found.model, found.answers, parts, found.rate, check)
+        if not np.isfinite(parts["unseen"]):
             estimate.diagnostics["notes"].append(NO_VARIATION)
-        final = check is not None and sizes["average"] ** 2 > 0.9 * sum(
-            size**2 for size in sizes.values()
+        final = check is not None and parts["average"] ** 2 > 0.9 * sum(
+            size**2 for size in parts.values()
         )
         if final:
             estimate.diagnostics["notes"].append(AVERAGING)
@@ -301,17 +301,48 @@ def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> _Answer[
 
 
 def _answer(average: DenseAverage, model: M, check: Check | None) -> _Answer[M]:
-    """The average of one model, with its bar."""
-    bar = ErrorBar(average, model)
-    parts, rate = bar.parts(average.stream.child(5).generator())
-    verdict = None
-    if check is not None:
-        verdict = Examination(check, model, average, bar.answers).verdict()
-        parts |= {"paths": verdict.factor * parts["paths"], **verdict.parts}
-    parts["unseen"] = unseen_errors(model, check, average, bar.answers)
-    by_replicate = average.of(model, max(map(size_of, parts.values())))
-    parts["average"] = average.errors(by_replicate)
-    return _Answer(model, average, by_replicate.mean(axis=0), parts, rate, verdict)
+    """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events."""
+    base, rng = model.sketch, average.stream.child(5).generator()
+    plain = harmonic_averages(average.f(base.j), base.weights, base.uniform)
+
+    def functional(j: Array) -> Array:
+        """The answer, and those that average f times a wave over θ: (S, k)."""
+        averages = harmonic_averages(average.f(j), base.weights, base.uniform)
+        averages[1:] += plain[0] - plain[1:]
+        return np.stack([average.final(row) for row in averages])
+
+    jumps = is_discontinuous(average.problem, base.j[:, 0] if average.scalar else base.j)
+    posterior = Posterior(model, check, rng, jumps)
+    drawn = posterior.draws(functional)
+    spread = float(drawn.values.std(axis=0).max())
+    by_replicate = average.of(model, spread)
+    answers = by_replicate.mean(axis=0)
+    others = {
+        "average": average.errors(by_replicate),
+        "unseen": unseen_errors(model, check, average, answers),
+        "events": unreached_errors(model, check, average, answers),
+        "rounding": functional(base.j * (1.0 + _ROUNDING))[:1].T - functional(base.j)[:1].T,
+    }
+    deviations = np.sqrt(sum((one**2).sum(axis=1) for one in others.values()))
+    value = average.final(answers)
+    if not np.isfinite(value).all():
+        raise EvaluationError(f"combine returned {value} for I = {answers}")
+    noise = np.where(np.isfinite(deviations), deviations, 0.0)
+    draws = value + drawn.values + noise * rng.standard_normal(drawn.values.shape)
+    parts = {"posterior": spread, **{name: size_of(one) for name, one in others.items()}}
+    return _Answer(
+        model, average, answers, value + _correction(drawn.values), draws, parts, drawn.rate
+    )
+
+
+def _correction(draws: Array) -> Array:
+    """Shift (k,) of the answer towards the median of the draws, as far as they are sure of it.
+
+    Shrunk by t²/(1 + t²), t the median over the standard deviation (empirical Bayes).
+    """
+    low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=0)
+    variance = ((high - low) / (2.0 * NORMAL_95)) ** 2
+    return np.asarray(middle**3 / np.maximum(middle**2 + variance, 1e-300))
 
 
 def most_draws(problem: NestedExpectation, n: float) -> int:
@@ -329,9 +360,9 @@ def n_draws(problem: NestedExpectation, n: float) -> int:
 def _described(found: _Answer[Any], check: Check | None) -> dict[str, Any]:
     """Description of the model and of the check."""
     about: dict[str, Any] = found.model.describe()
-    if check is None or found.verdict is None:
+    if check is None:
         return about
-    ratio, share = found.verdict.ratio, found.verdict.share
+    ratio, share = check.surprise(found.model), check.unexplained_share(found.model)
     verdict = "no larger than" if ratio <= 1.0 else f"{ratio**0.5:.2g} times as large as"
     notes = [f"checked with {check.n_draws} fresh draws: errors are {verdict} expected"]
     if share > _MOST:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from nestquad._scale import scale_of
 from nestquad._typing import Array
-from nestquad.errors import NumericalError
 from nestquad.gp import (
     LatticeProcess,
     PeriodicKernel,
     fit_periodic,
+    in_lattice_order,
+    in_sequence_order,
     interpolate,
     lattice_steps,
-    reversed_bits,
+    refine_kernel,
 )
-from nestquad.methods.learned._model import DenseSet, ModelOfJ, near_values
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, near_values
 from nestquad.methods.learned._tail import KnownMeans, Tail
 from nestquad.points import Periodization, Stream, density, moved, periodic
 from nestquad.regression import (
@@ -51,28 +52,40 @@ _MOST_TERMS, _POINTS_PER_TERM = 500, 5
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Values (N, p) at the first N points of a shifted lattice in (θ, x).
+    """Values (N, p) at the first N points of interleaved shifts of a lattice in (θ, x).
 
     Attributes
     ----------
-    vector, shift
-        Generating vector and shift (d,), of which the leading `dim` coordinates are those of θ.
+    vector, shifts
+        Generating vector (d,) and shifts (R, d), whose leading `dim` coordinates are those of θ.
     periodic
-        Points (N, d) of the lattice, from which `periodization` makes uniforms.
+        Points (N, d) of the lattices, from which `periodization` makes uniforms.
     positive
         Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
     """
 
     vector: NDArray[np.int64]
-    shift: Array
+    shifts: Array
     dim: int
     periodization: Periodization
     periodic: Array
     values: Array
     positive: bool = False
 
+    @property
+    def n_shifts(self) -> int:
+        return len(self.shifts)
+
     def first(self, n: int) -> Data:
         return replace(self, periodic=self.periodic[:n], values=self.values[:n])
+
+    def without(self, shift: int) -> Data:
+        """The points of the other shifts."""
+        kept = np.arange(self.n_shifts) != shift
+        rows = np.resize(kept, len(self.values))
+        return replace(
+            self, shifts=self.shifts[kept], periodic=self.periodic[rows], values=self.values[rows]
+        )
 
     @cached_property
     def uniform(self) -> Array:
@@ -124,8 +137,8 @@ class JointModel(ModelOfJ):
 
     @property
     def size(self) -> int:
-        """Of the smallest lattice that contains the points."""
-        return 1 << (self.n_points - 1).bit_length()
+        """Number of points of each shifted lattice."""
+        return self.n_points // self.data.n_shifts
 
     @property
     def cost(self) -> int:
@@ -139,12 +152,13 @@ class JointModel(ModelOfJ):
 
     @cached_property
     def sketch(self) -> DenseSet:
-        """Ĵ at all θ of the lattice, which is one FFT."""
-        return self._with_tails(self._unbounded(None), self._tails)
+        """Ĵ at the θ of all shifted lattices, by FFT."""
+        return self._with_tails(self._at_design(), self._tails)
 
     @cached_property
     def design(self) -> DenseSet:
-        order = reversed_bits(self.n_points, self.size.bit_length() - 1)
+        rows = np.arange(self.n_points, dtype=float).reshape(self.data.n_shifts, -1)
+        order = in_sequence_order(rows).astype(np.intp)
         # One θ and one x: both weigh.
         return DenseSet(self.sketch.uniform[order], self.data.weights, self.sketch.j[order])
 
@@ -161,7 +175,8 @@ class JointModel(ModelOfJ):
         table, of_trend = self._theta_table(uniform), np.zeros_like(of_process)
         for c, output in enumerate(self.outputs):
             if output.process is not None:
-                _, values = output.process.draws(16, np.random.default_rng(0))
+                _, drawn = output.process.draws(16, np.random.default_rng(0))
+                values = in_sequence_order(drawn)
                 found = output.fit.response(self.table, (values / self.data.weights).T)
                 trend = output.fit.with_coefficients(found).evaluate(table)
                 of_trend[:, c] = output.scale * trend.std(axis=1)
@@ -183,8 +198,8 @@ class JointModel(ModelOfJ):
         base, found = self._polynomials(uniform[new]), self._polynomials(both)
         for c, output in enumerate(self.outputs):
             if output.process is not None:
-                mean = output.process.at(theta - self.data.shift[: self.dim])
-                whole = output.process.at(v - self.data.shift)
+                mean = output.process.at(theta)
+                whole = output.process.at(v)
                 base[:, c] += mean / outer
                 found[:, c] += kept * whole / density(kind, v) + (1.0 - kept) * (mean / outer)[rows]
         # Bounds and tails move Ĵ, and ĝ with it.
@@ -201,44 +216,52 @@ class JointModel(ModelOfJ):
             weights = density(self.data.periodization, periodic(self.data.periodization, uniform))
         return self._with_tails(DenseSet(uniform, weights, j), self._tails).j
 
-    def alternatives(self) -> Mapping[str, Sequence[Array]]:
-        """The same with other tails of a J that has to be positive."""
-        if all(tail is None for tail in self._tails):
-            return {}
-        base = self._unbounded(None)
-        pairs = [
-            (None, None) if tail is None else tail.others(self._known(base, c))
-            for c, tail in enumerate(self._tails)
-        ]
-        return {"tail": [self._with_tails(base, tails).j for tails in zip(*pairs, strict=True)]}
-
-    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
-        """Draws of J at the lattice θ from its posterior.
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
+        """Posterior errors by simulation: sample, observe, refit.
 
         A function is drawn from the prior, observed where the values are, fitted as they are by
-        polynomial and process, and compared with itself: its error has the law of ours.
+        polynomial and process, and compared with itself: its error has the law of ours (Matheron's
+        rule; Papandreou and Yuille 2010, Gaussian sampling by local perturbations). Deleted groups
+        are the shifts of the lattice.
         """
-        base, weights = self.sketch, self.data.weights
-        drawn = np.repeat(base.j[None], n_paths, axis=0)
-        table = self._theta_table(base.uniform)
-        for c, output in enumerate(self.outputs):
-            if output.process is None:
+        base, n_shifts = self.sketch, self.data.n_shifts
+        deleted = [self.without(group) for group in range(n_shifts)] if n_shifts > 1 else []
+        drawn = [
+            (None, None) if o.process is None else o.process.draws(n_paths, rng)
+            for o in self.outputs
+        ]
+        errors = np.zeros((n_paths, *base.j.shape))
+        expected = np.zeros((len(deleted), n_paths, *base.j.shape))
+        rows = np.arange(self.n_points) % n_shifts
+        for c, (marginal, values) in enumerate(drawn):
+            if marginal is None or values is None:
                 continue
-            marginal, values = output.process.draws(n_paths, rng)
-            found = output.fit.response(self.table, (values / weights).T)
-            trend = output.fit.with_coefficients(found)
-            values -= trend.evaluate(self.table).T * weights
-            away = (marginal - output.process.predicted(values)) / base.weights
-            away -= trend.evaluate(table).T
-            drawn[:, :, c] += output.scale * away
-            drawn[:, :, c] = self._bounded(drawn[:, :, c], base, c, self._tails[c])
-        return drawn
+            observed = in_sequence_order(values)
+            truth = marginal.reshape(n_paths, -1) / base.weights
+            own = self._refit(c, observed) - truth
+            errors[:, :, c] = -self.outputs[c].scale * own
+            for group, model in enumerate(deleted):
+                change = model._refit(c, observed[:, rows != group], self) - truth - own
+                expected[group, :, :, c] = self.outputs[c].scale * change
+        offsets = self.data.shifts[:, : self.dim]
+        others = [model._with_tails(model._unbounded(offsets), model._tails).j for model in deleted]
+        observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
+        return Paths(errors, observed_changes, expected)
 
-    def refitted(self, n_points: int) -> JointModel:
-        terms = max(len(output.fit.terms) for output in self.outputs)
-        if n_points < max(8, 2.5 * terms):  # fits without a choice swing between the points
-            raise NumericalError(f"{n_points} points are too few for {terms} polynomials")
-        data = self.data.first(n_points)
+    def _refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
+        """Posterior means (K, M) over x of output c at the θ of a sketch, from values (K, n)."""
+        whole, output = sketched or self, self.outputs[c]
+        assert output.process is not None
+        base, weights = whole.sketch, self.data.weights
+        trend = output.fit.with_coefficients(output.fit.response(self.table, (values / weights).T))
+        rest = values - trend.evaluate(self.table).T * weights
+        by_shift = np.stack([in_lattice_order(row, self.data.n_shifts) for row in rest])
+        offsets = whole.data.shifts[:, : self.dim]
+        mean = output.process.predicted(by_shift, offsets).reshape(len(values), -1)
+        return np.asarray(mean / base.weights + trend.evaluate(whole._theta_table(base.uniform)).T)
+
+    def without(self, group: int) -> JointModel:
+        data = self.data.without(group)
         table = ScoreTable(data.uniform, self.table.scores)
         outputs = [
             _completed(
@@ -252,7 +275,7 @@ class JointModel(ModelOfJ):
         columns = [
             np.zeros(self.n_points)
             if output.process is None
-            else output.scale * output.process.leave_one_out / self.data.weights
+            else output.scale * in_sequence_order(output.process.leave_one_out) / self.data.weights
             for output in self.outputs
         ]
         return np.stack(columns, axis=1)
@@ -306,12 +329,14 @@ class JointModel(ModelOfJ):
 
     # Means over x, first without bounds, then with them.
 
-    def _unbounded(self, offsets: Array | None) -> DenseSet:
-        """At the lattice θ, or at those of copies moved by offsets (C, d_θ): (C M, …)."""
-        moves = np.zeros((1, self.dim)) if offsets is None else offsets
-        shifts = (self.data.shift[: self.dim] + moves).T
+    def _at_design(self) -> DenseSet:
+        """Ĵ at the θ of all shifted lattices, (R m, …), without bounds."""
+        return self._unbounded(self.data.shifts[:, : self.dim])
+
+    def _unbounded(self, offsets: Array) -> DenseSet:
+        """Ĵ at the lattice θ shifted by offsets (C, d_θ): (C m, …), without bounds."""
         # Coordinate by coordinate in memory, as all that follows.
-        v = lattice_steps(self.data.vector[: self.dim], self.size)[:, None] + shifts[:, :, None]
+        v = lattice_steps(self.data.vector[: self.dim], self.size)[:, None] + offsets.T[:, :, None]
         v -= np.floor(v)
         v = v.reshape(self.dim, -1).T
         uniform = moved(self.data.periodization, v)
@@ -334,10 +359,9 @@ class JointModel(ModelOfJ):
         """At any θ (T, d_θ), or at any θ and x (T, d): (T, p), without bounds."""
         j = self._polynomials(uniform)
         weights = density(self.data.periodization, v)
-        away = v - self.data.shift[: v.shape[1]]
         for c, output in enumerate(self.outputs):
             if output.process is not None:
-                j[:, c] += output.process.at(away) / weights
+                j[:, c] += output.process.at(v) / weights
         return np.asarray(j * self._scales)
 
     @property
@@ -368,7 +392,7 @@ class JointModel(ModelOfJ):
         """One for each output that has to be positive."""
         if not any(output.positive for output in self.outputs):
             return [None] * len(self.outputs)
-        base = self._unbounded(None)
+        base = self._at_design()
         tails: list[Tail | None] = []
         for c, output in enumerate(self.outputs):
             form = None if self.original is None else self.original._tails[c]
@@ -408,7 +432,8 @@ def fit_joint(
     likelihood of the process that completes them decides.
     """
     n, dim = data.periodic.shape
-    some = min(n, _CHOICE, 1 << ((_CHOICE_NUMBERS // dim).bit_length() - 1))
+    most = min(n, _CHOICE, _CHOICE_NUMBERS // dim) // data.n_shifts
+    some = data.n_shifts << (most.bit_length() - 1)
     few = data.first(some)
     groups = [(data.dim, written[0]), (dim - data.dim, written[1])]
     scales = scale_of(data.values)
@@ -429,21 +454,19 @@ def fit_joint(
             if best is None or loss < best[0]:
                 best = loss, fit, kernel
         assert best is not None
-        _, fit, found = best
-        if found is not None and (more := min(n, _ENOUGH, 2 * _CHOICE_NUMBERS // dim)) > some:
-            rest = column[:more] - fit.evaluate(table.first(more))
-            found, _ = _kernel(data, rest * data.weights[:more], (found.order,), found)
-        outputs.append(_completed(data, table, column, float(scale), fit.terms, found))
+        outputs.append(_completed(data, table, column, float(scale), best[1].terms, best[2]))
     return JointModel(data, table, tuple(outputs))
 
 
-def _kernel(
-    data: Data, rest: Array, orders: tuple[int, ...], start: PeriodicKernel | None = None
-) -> tuple[PeriodicKernel, float]:
-    """The likeliest kernel for the values of a process at as many of the points."""
-    log2_size = rest.size.bit_length() - 1
-    lattice = rest[reversed_bits(1 << log2_size, log2_size)]
-    return fit_periodic(lattice, lattice_steps(data.vector, 1 << log2_size), orders, start)
+def _kernel(data: Data, rest: Array, orders: tuple[int, ...]) -> tuple[PeriodicKernel, float]:
+    """The likeliest kernel for the values of a process at the first points, all orders compared."""
+    lattices = in_lattice_order(rest, data.n_shifts)
+    steps = lattice_steps(data.vector, lattices.shape[1])
+    found = []
+    for order in orders:
+        kernel, _ = fit_periodic(lattices, steps, (order,))
+        found.append(refine_kernel(interpolate(kernel, data.vector, data.shifts, data.dim, rest)))
+    return min(found, key=lambda fitted: fitted[1])
 
 
 def _completed(
@@ -462,5 +485,5 @@ def _completed(
     if kernel is None:
         return _Output(scale, fit, None, None, low, positive)
     rest = (values - fit.evaluate(table)) * data.weights
-    process = interpolate(kernel, data.vector, data.dim, rest)
+    process = interpolate(kernel, data.vector, data.shifts, data.dim, rest)
     return _Output(scale, fit, kernel, process, low, positive)

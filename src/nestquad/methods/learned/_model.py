@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,38 +24,73 @@ class DenseSet:
     owner: Indices | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Posterior errors of a model, and its changes when a group of points is deleted.
+
+    Groups are independent randomizations of the points where the method has them. So the observed
+    changes show errors that depend on the points, aliasing among them, and the expected ones the
+    size that the posterior gives to them (delete-a-group jackknife: Kott 2001, The delete-a-group
+    jackknife).
+
+    Attributes
+    ----------
+    errors
+        Draws (K, M, p) of J − Ĵ at the θ of the sketch.
+    observed
+        Ĵ without group r, less Ĵ: (R, M, p).
+    expected
+        Posterior draws (R, K, M, p) of these changes.
+    """
+
+    errors: Array
+    observed: Array
+    expected: Array
+
+
 class ModelOfJ(ABC):
-    """A model of J(θ) = E[g | θ], learned from evaluations of g."""
+    """A model of J(θ) = E[g | θ], learned from evaluations of g.
+
+    Beside its methods, a model has these attributes.
+
+    Attributes
+    ----------
+    dim
+        d_θ, the number of uniforms behind θ.
+    n_points
+        Number of points of the fit.
+    cost
+        Numbers that are computed for Ĵ at one θ.
+    sketch
+        θ with Ĵ on which paths are drawn.
+    design
+        θ of the fit with Ĵ, and weights that make them a sample of their law.
+    """
 
     @property
-    @abstractmethod
     def dim(self) -> int:
-        """d_θ, the number of uniforms behind θ."""
+        raise NotImplementedError
+
+    @property
+    def n_points(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def cost(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def sketch(self) -> DenseSet:
+        raise NotImplementedError
+
+    @property
+    def design(self) -> DenseSet:
+        raise NotImplementedError
 
     @property
     def periodization(self) -> Periodization:
-        """Of x in `at`. Where its density vanishes, ĝ has a mean over x but no variance."""
+        """Periodization of x in `at`. Where its density vanishes, ĝ has no variance over x."""
         return "tent"
-
-    @property
-    @abstractmethod
-    def n_points(self) -> int:
-        """Number of points of the fit, in the unit of `refitted`."""
-
-    @property
-    @abstractmethod
-    def cost(self) -> int:
-        """Numbers that are computed for Ĵ at one θ."""
-
-    @property
-    @abstractmethod
-    def sketch(self) -> DenseSet:
-        """θ with Ĵ on which paths are drawn."""
-
-    @property
-    @abstractmethod
-    def design(self) -> DenseSet:
-        """θ of the fit with Ĵ, and weights that make them a sample of their law."""
 
     def as_function(self) -> ModelOfJ:
         """The model with one value of Ĵ for nearby θ, for people."""
@@ -67,7 +102,7 @@ class ModelOfJ(ABC):
 
     @abstractmethod
     def sd(self, uniform: Array) -> Array:
-        """Standard deviation of Ĵ there, (T, p)."""
+        """Posterior standard deviation of J there, (T, p)."""
 
     @abstractmethod
     def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
@@ -78,41 +113,33 @@ class ModelOfJ(ABC):
         """
 
     @abstractmethod
-    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
-        """Posterior draws of J at the θ of the sketch, (n_paths, M, p)."""
-
-    @abstractmethod
-    def refitted(self, n_points: int) -> ModelOfJ:
-        """The same model from the first points only, with the choices that all points made."""
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
+        """Posterior errors and delete-a-group changes at the θ of the sketch."""
 
     @abstractmethod
     def residuals(self) -> Array:
         """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
 
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
+
     def unexplained(self) -> tuple[Array, Array]:
-        """What the model leaves of g at some θ of the fit, (t[, N], p), and weights (t,)."""
+        """Residuals of g at θ of the fit, (t[, N], p), and weights (t,)."""
         return self.residuals(), self.design.weights
 
     def expected_rms(self) -> Array:
-        """The root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
+        """Root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
 
-        Here that of leave-one-out residuals, where these are of g.
+        Here the leave-one-out one, where residuals are of g.
         """
         weights, residuals = self.design.weights, self.residuals()
         scale = scale_of(residuals)
         return np.asarray(scale * np.sqrt(weights @ (residuals / scale) ** 2 / weights.sum()))
 
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
-
     def bounded(self, j: Array, uniform: Array) -> Array:
         """Other J (T, p) at uniforms (T, d_θ) of θ, clipped to the range of a mean of g."""
         return j
-
-    def alternatives(self) -> Mapping[str, Sequence[Array]]:
-        """Other Ĵ (M, p) at the θ of the sketch that are nearly as plausible, by cause."""
-        return {}
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
         """Blocks of n independently shifted lattices of θ with Ĵ, each a sample of their law."""

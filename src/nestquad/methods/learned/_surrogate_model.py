@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -23,7 +23,10 @@ from nestquad.gp import (
     near_kinds,
 )
 from nestquad.methods.learned._inner_means import InnerMeans
-from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
+
+# Groups of θ that are deleted in turn.
+_GROUPS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,26 +150,38 @@ class SurrogateModel(ModelOfJ):
         found, controls = self.mean(uniform), self.means.controls
         return found if controls is None else found + controls.at(inner, uniform)
 
-    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
-        """Draws about Ĵ from the process of larger variance."""
-        z = scores_of(self.law, self.sketch.uniform)
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
+        """Draws about Ĵ from the process of larger variance.
+
+        Conditioning on more points changes a posterior mean by as much as the covariance falls, so
+        the expected change without a group has the difference of two covariances.
+        """
+        z, base = scores_of(self.law, self.sketch.uniform), self.sketch.j
         scale = self.surrogate.scale.max()
         doubts = [np.mean((one.sd(z) / scale) ** 2) for one in (self.surrogate, self.sceptic)]
         source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
-        return np.asarray(self.sketch.j + source.paths(z, n_paths, rng) - source.mean(z))
-
-    def refitted(self, n_points: int) -> SurrogateModel:
-        trend, z = self.surrogate.kind.trend, self.surrogate.outputs[0].z
-        if n_points < max(8, 2 + trend.size(z.shape[1])):
-            raise NumericalError(f"{n_points} points are too few for {self.surrogate.kind}")
-        return replace(
-            self,
-            uniform=self.uniform[:n_points],
-            weights=self.weights[:n_points],
-            means=self.means.first(n_points),
-            surrogate=self.surrogate.refitted(n_points),
-            sceptic=self.surrogate.refitted(n_points),
+        errors = source.paths(z, n_paths, rng) - source.mean(z)
+        observed, expected = [], []
+        for group in range(_GROUPS):
+            kept = np.arange(self.n_points) % _GROUPS != group
+            if kept.sum() < max(8, 2 + self.surrogate.kind.trend.size(z.shape[1])):
+                break
+            observed.append(self.surrogate.restricted(kept).mean(z) - self.surrogate.mean(z))
+            expected.append(source.change_paths(source.restricted(kept), z, n_paths, rng))
+        shape = (-1, n_paths, *base.shape)
+        return Paths(
+            errors + self._inner_errors(z, n_paths, rng),
+            np.array(observed).reshape(-1, *base.shape),
+            np.array(expected).reshape(shape),
         )
+
+    def _inner_errors(self, z: Array, n_paths: int, rng: np.random.Generator) -> Array:
+        """Errors (K, M, p) that all θ have in common, from halving the inner points."""
+        changes = self._inner_changes(z)
+        if not changes:  # log J of fewer inner points is not defined: nothing is certain
+            changes = [self.sketch.j]
+        largest = max(changes, key=lambda change: float(np.mean(change**2)))
+        return np.asarray(rng.standard_normal((n_paths, 1, 1)) * largest)
 
     def residuals(self) -> Array:
         return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
@@ -181,12 +196,9 @@ class SurrogateModel(ModelOfJ):
         error = scale * np.sqrt(self.weights @ (deviations / scale) ** 2 / self.weights.sum())
         return np.asarray(np.hypot(self.means.noise, error))
 
-    def alternatives(self) -> Mapping[str, Sequence[Array]]:
-        """J by half as many inner points: the larger of the last two halvings counts."""
-        changes = self._inner_changes(scores_of(self.law, self.sketch.uniform))
-        if not changes:  # log J of fewer inner points is not defined: nothing is certain
-            return {"inner": [2.0 * self.sketch.j]}
-        return {"inner": [self.sketch.j + change for change in changes]}
+    def inner_changes(self) -> list[Array]:
+        """Errors (M, p) at the θ of the sketch that the inner stage may have left."""
+        return self._inner_changes(scores_of(self.law, self.sketch.uniform))
 
     def _inner_changes(self, z: Array) -> list[Array]:
         """Errors (n, p) that the inner stage may have left, from its last two halvings."""

@@ -13,10 +13,8 @@ from nestquad.regression import PolynomialFit, ScoreTable, fit_terms, total_degr
 # Ĵ counts as lost below this many of its standard deviations, if below this share of its mean.
 _LOST, _SMALL = 30.0, 0.03
 # Band of Ĵ that the continuation is fitted on, in multiples of that bound, and the relative misfit
-# at which it is accepted, or serves as an alternative.
-_KNOWN, _RIGHT, _NEARLY_RIGHT = (3.0, 300.0), 0.002, 0.015
-# Factor of the bounds for the more cautious alternative.
-_CAUTION = 10.0
+# at which it is accepted.
+_KNOWN, _RIGHT = (3.0, 300.0), 0.002
 # Fewest θ for each coefficient.
 _POINTS_PER_TERM = 5
 # Floor in standard deviations where there is no continuation.
@@ -49,26 +47,18 @@ class Tail:
     @classmethod
     def learned(cls, known: KnownMeans) -> Tail:
         """A continuation where it fits, else a floor."""
-        return cls._continuing(known, 1.0, _RIGHT) or cls(_FLOOR)
+        return cls._continuing(known, _RIGHT) or cls(_FLOOR)
 
     @classmethod
     def like(cls, other: Tail, known: KnownMeans) -> Tail:
         """Of the same form, from other means."""
-        found = None if other.quadratic is None else cls._continuing(known, 1.0, np.inf)
+        found = None if other.quadratic is None else cls._continuing(known, np.inf)
         return found or cls(_FLOOR)
 
-    def others(self, known: KnownMeans) -> tuple[Tail, Tail]:
-        """Alternative tails, nearly as plausible: their answers show the influence of the tail."""
-        if self.quadratic is None:
-            opinion = self._continuing(known, 1.0, _NEARLY_RIGHT)
-            return Tail(_CAUTION * _FLOOR), opinion or self
-        return self._continuing(known, _CAUTION, np.inf) or Tail(_FLOOR), self
-
     @classmethod
-    def _continuing(cls, known: KnownMeans, caution: float, misfit: float) -> Tail | None:
+    def _continuing(cls, known: KnownMeans, misfit: float) -> Tail | None:
         j, deviations, table = known.j, known.deviations, known.table
-        least = caution * _LOST
-        close, far = (least * bound * deviations for bound in _KNOWN)
+        close, far = (_LOST * bound * deviations for bound in _KNOWN)
         band = np.flatnonzero((j > close) & (j < far))
         terms = total_degree_terms(table.dim, 2)
         if band.size < _POINTS_PER_TERM * len(terms):
@@ -81,7 +71,7 @@ class Tail:
         mean = float(known.weights @ j / known.weights.sum())
         if quadratic.loo > misfit**2 or mean <= 0:
             return None
-        return cls(least, caution * _SMALL * mean, quadratic)
+        return cls(_LOST, _SMALL * mean, quadratic)
 
     def mended(self, j: Array, deviations: Array, table: ScoreTable, lowest: float) -> Array:
         """Ĵ (…, M) with lost values replaced, by nothing lower than `lowest`."""

@@ -209,11 +209,23 @@ class _Forecast:
         noisier = self._variance(1, shrink**-2)
         less = shrink ** (2 * np.log2(inner))
         # Half as many inner points also have more noise; only the rest of the change is bias.
-        bias = max(parts["inner"] ** 2 - noisier, 0.0)
+        bias = max(self._inner_change() ** 2 - noisier, 0.0)
         # No design lowers the error of the dense average.
         total = self._variance(outer, less) + less * bias
         error = np.sqrt(total + parts["average"] ** 2)
         return float(error * (1.0 + 0.05 * np.log2(outer)))
+
+    def _inner_change(self) -> float:
+        """Change of the final answers by the last halvings of the inner points, the largest."""
+        model, scalar = self.state.model, self.state.scalar
+        base = model.sketch
+        moved = [base.j, *(base.j + change for change in model.inner_changes())]
+        averages = [
+            call_f(self.problem, j[:, 0] if scalar else j, j, require_finite=False).mean(axis=0)
+            for j in moved
+        ]
+        changes = np.nan_to_num(np.array([one - averages[0] for one in averages]))
+        return float(np.abs(propagated(self.problem, self.state.answers, changes)).max())
 
     def _variance(self, outer: int, noise_ratio: float) -> float:
         """Variance of the answer to first order, with other noise and more design points."""

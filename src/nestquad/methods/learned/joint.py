@@ -23,8 +23,9 @@ from nestquad.regression import Regression, ridge
 
 __all__ = ["JointLattice"]
 
-# Points that a lattice may lack, whose matrix is factorized; any number of them below some size.
-_MOST_MISSING, _ANY_BELOW = 512, 2048
+# Fewest random shifts of the lattice, by whose deletion errors are calibrated; one less than twice
+# as many are used where that comes closer to the number of points asked for.
+_SHIFTS = 4
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class JointLattice(LearnedMethod[ModelOfJ]):
     Parameters
     ----------
     n_outer
-        M, the number of points; where None, the budget or the tolerance decides. From 2,048 on it
-        is a power of two, or at most 512 short of one.
+        M, the number of points; where None, the budget or the tolerance decides. It is 4 to 7
+        times a power of two: as many random shifts of a lattice.
     periodization
         How g becomes periodic. ``"cubic"`` and ``"quintic"`` slow down at the ends of each
         coordinate, so that g times the density vanishes there: best in few coordinates, as the
@@ -75,13 +76,12 @@ class JointLattice(LearnedMethod[ModelOfJ]):
         if size is not None and (
             not isinstance(size, int | np.integer)
             or size < self.fewest
-            or _usable(int(size)) != size
+            or _points(*_split(int(size))) != size
         ):
             raise InputError(
                 "n_outer",
                 repr(size),
-                f"an integer of at least {self.fewest}, and from {_ANY_BELOW} on a power of two or "
-                f"at most {_MOST_MISSING} short of one",
+                f"an integer of at least {self.fewest}: 4, 5, 6 or 7 times a power of two",
             )
         choice("periodization", self.periodization, ("auto", *PERIODIZATIONS))
         if self.orders is not None and not (
@@ -99,21 +99,24 @@ class JointLattice(LearnedMethod[ModelOfJ]):
         if last is not None:
             (grid,) = last.design.grids
             assert isinstance(grid.outer_points, PeriodicLattice)
-            most = min(grid.outer_points.max_points, _usable(goal.budget or 1 << 62))
-            larger = min(_nearest_usable(n, grid.n_outer), most)
+            n_shifts = grid.outer_points.n_shifts
+            most = min(n, goal.budget or n, grid.outer_points.max_points)
+            larger = n_shifts << max((most // n_shifts).bit_length() - 1, 0)
             return None if self.n_outer is not None else Design((replace(grid, n_outer=larger),))
-        size = self.n_outer or _usable(n)
+        expected = n if goal.budget is None or not goal.adaptive else goal.budget
+        n_shifts, _ = _split(self.n_outer or (goal.budget if goal.pilot else n) or n)
+        size = n_shifts << max(((self.n_outer or n) // n_shifts).bit_length() - 1, 0)
         if size < self.fewest:
             return None
         # A generating vector is made for its largest lattice, which takes seconds beyond these.
         dim = problem.outer_law.base_dim + problem.inner_base_dim
-        expected = size if goal.budget is None or not goal.adaptive else goal.budget
-        log2_max = min(max(expected.bit_length(), 16), 20 if dim <= 10 else 18)
+        log2_max = min(max((expected // n_shifts).bit_length(), 14), 18 if dim <= 10 else 16)
         periodization = (
             periodization_for(dim) if self.periodization == "auto" else self.periodization
         )
-        lattice = PeriodicLattice(max(log2_max, int(size).bit_length()), periodization)
-        return Design((Grid(int(size), 1, lattice, lattice, None, goal.stream, joint=True),))
+        log2_max = max(log2_max, (size // n_shifts).bit_length())
+        lattice = PeriodicLattice(log2_max, periodization, n_shifts)
+        return Design((Grid(size, 1, lattice, lattice, None, goal.stream, joint=True),))
 
     def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:
         problem = evaluations.problem
@@ -121,14 +124,16 @@ class JointLattice(LearnedMethod[ModelOfJ]):
         lattice = grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
         raw = evaluations.values(grid.n_outer)
-        n = _usable(raw.shape[0])  # time may have ended before all rows were there
+        # Time may have ended before all rows were there.
+        n = lattice.n_shifts << max((raw.shape[0] // lattice.n_shifts).bit_length() - 1, 0)
+        n = min(n, raw.shape[0])
         if n < self.fewest:
             raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
         dim = problem.outer_law.base_dim + problem.inner_base_dim
         points = lattice.periodic(grid.outer_stream, dim, n)
         data = Data(
             lattice_vector(dim, lattice.log2_max),
-            points[0],  # the first point of a shifted lattice is the shift
+            points[: lattice.n_shifts],  # the first point of a shifted lattice is the shift
             problem.outer_law.base_dim,
             lattice.periodization,
             points,
@@ -162,17 +167,15 @@ def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
         data.dim,
         stream,
         data.weights[:n],
+        data.n_shifts,
     )
 
 
-def _usable(n: int) -> int:
-    """The largest usable number of points up to n."""
-    whole = 1 << (n - 1).bit_length()
-    return n if n < _ANY_BELOW or whole - n <= _MOST_MISSING else whole // 2
+def _split(n: int) -> tuple[int, int]:
+    """Numbers of shifts and of points of each, a power of two, whose product is at most n."""
+    size = 1 << max((n // _SHIFTS).bit_length() - 1, 0)
+    return max(n // size, _SHIFTS), size
 
 
-def _nearest_usable(n: int, present: int) -> int:
-    """A usable number of points near n, and more than are present."""
-    if n < _ANY_BELOW:
-        return n
-    return max(1 << round(float(np.log2(n))), 1 << present.bit_length(), _ANY_BELOW)
+def _points(n_shifts: int, size: int) -> int:
+    return n_shifts * size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -16,7 +15,13 @@ from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
-from nestquad.methods.learned._model import DenseSet, ModelOfJ, near_values, sketch_points
+from nestquad.methods.learned._model import (
+    DenseSet,
+    ModelOfJ,
+    Paths,
+    near_values,
+    sketch_points,
+)
 from nestquad.points import Given, Stream, as_sequence
 from nestquad.points import Sequence as PointSequence
 from nestquad.problem import NestedExpectation
@@ -31,6 +36,9 @@ from nestquad.regression import (
 )
 
 __all__ = ["LSMC", "RegressionModel"]
+
+# Groups of consecutive points that are deleted in turn, as many as a lattice has shifts.
+_GROUPS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +57,9 @@ class RegressionModel(ModelOfJ):
         Randomness for standard deviations.
     weights
         Weights (n,) that make the points a sample of their law; None if all are one.
+    interleaved
+        Whether points i, i + R, … are one randomization each, as with shifts of a lattice; if not,
+        groups are blocks of consecutive points.
     """
 
     regressions: tuple[Regression, ...]
@@ -58,6 +69,7 @@ class RegressionModel(ModelOfJ):
     outer: int
     stream: Stream
     weights: Array | None = None
+    interleaved: int = 0
 
     @property
     def dim(self) -> int:
@@ -86,15 +98,12 @@ class RegressionModel(ModelOfJ):
         return self._j(self._table(uniform))
 
     def sd(self, uniform: Array) -> Array:
-        """Those of the coefficients, and what terms of higher degree would change."""
-        drawn = self._perturbed(16, self.stream.generator())
-        table = self._table(uniform)
-        columns = [
-            one.scale * (one.j(table, coefficients) / one.scale).std(axis=1)
-            for one, coefficients in zip(self.regressions, drawn, strict=True)
-        ]
+        """Coefficient error and truncation error, as in `paths`."""
+        multipliers = self.stream.generator().standard_normal((self.n_points, 16))
+        scales = np.array([one.scale for one in self.regressions])
+        drawn = self._drawn(self._table(uniform), multipliers) / scales
         more = self._raised.mean(uniform) - self.mean(uniform)
-        return np.asarray(np.hypot(np.stack(columns, axis=1), more))
+        return np.asarray(np.hypot(scales * drawn.std(axis=0), more))
 
     def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
         full = ScoreTable(np.concatenate([uniform, inner], axis=1), self.table.scores)
@@ -105,18 +114,51 @@ class RegressionModel(ModelOfJ):
             columns.append(j[:, c] + controls * (j[:, c] if one.link == "log" else one.scale))
         return np.stack(columns, axis=1)
 
-    def paths(self, n_paths: int, rng: np.random.Generator) -> Array:
-        table = self._table(self.sketch.uniform)
-        drawn = self._perturbed(n_paths, rng)
-        columns = [
-            one.j(table, coefficients).T
-            for one, coefficients in zip(self.regressions, drawn, strict=True)
-        ]
-        return self.bounded(np.stack(columns, axis=2), self.sketch.uniform)
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
+        """Errors by the wild bootstrap, and by terms of higher degree.
 
-    def refitted(self, n_points: int) -> RegressionModel:
-        table, values = self.table.first(n_points), self.values[:n_points]
-        weights = None if self.weights is None else self.weights[:n_points]
+        Coefficients are drawn under other noise (Wu 1986, Jackknife, bootstrap and other resampling
+        methods in regression analysis). The terms of one and two more degrees that residuals ask
+        for count with a random sign and size: truncation error.
+        """
+        table, base = self._table(self.sketch.uniform), self.sketch.j
+        multipliers = rng.standard_normal((self.n_points, n_paths))
+        errors = self._drawn(table, multipliers) - self._unbounded(table)
+        deleted = [self._without(rows) for rows in self._groups]
+        observed = np.array([model.mean(self.sketch.uniform) - base for model in deleted])
+        expected = [
+            model._drawn(table, multipliers[~rows]) - model._unbounded(table) - errors
+            for model, rows in zip(deleted, self._groups, strict=True)
+        ]
+        more = self._raised.mean(self.sketch.uniform) - base
+        errors = errors + rng.standard_normal((n_paths, 1, 1)) * more
+        return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected))
+
+    @property
+    def _groups(self) -> list[Any]:
+        """Rows (n,) of each group."""
+        index = np.arange(self.n_points)
+        n = self.interleaved or _GROUPS
+        number = index % n if self.interleaved else index * n // self.n_points
+        return [number == group for group in range(n)]
+
+    def _drawn(self, table: ScoreTable, multipliers: Array) -> Array:
+        """J (K, M, p) with coefficients under the noise of multipliers (n, K)."""
+        coefficients = (one.perturbed(self.table, multipliers) for one in self.regressions)
+        columns = [
+            regression.j(table, drawn).T
+            for regression, drawn in zip(self.regressions, coefficients, strict=True)
+        ]
+        return np.stack(columns, axis=2)
+
+    def _unbounded(self, table: ScoreTable) -> Array:
+        return np.stack([one.j(table) for one in self.regressions], axis=1)
+
+    def _without(self, rows: Array) -> RegressionModel:
+        """The same terms from the points of the other groups."""
+        kept = np.flatnonzero(~rows)
+        table, values = self.table.rows(kept), self.values[kept]
+        weights = None if self.weights is None else self.weights[kept]
         fewer = [
             one.refitted(y, table, weights)
             for one, y in zip(self.regressions, values.T, strict=True)
@@ -124,7 +166,7 @@ class RegressionModel(ModelOfJ):
         return replace(
             self,
             regressions=tuple(fewer),
-            uniform=self.uniform[:n_points],
+            uniform=self.uniform[kept],
             values=values,
             table=table,
             weights=weights,
@@ -136,10 +178,6 @@ class RegressionModel(ModelOfJ):
             left_out = one.fit.residuals / (1.0 - one.fit.leverage)
             columns.append(left_out * (self.design.j[:, c] if one.link == "log" else one.scale))
         return np.stack(columns, axis=1)
-
-    def alternatives(self) -> Mapping[str, Sequence[Array]]:
-        """Terms of one and two more degrees in θ, fitted to the residuals."""
-        return {"degree": [self._raised.mean(self.sketch.uniform)]}
 
     def describe(self) -> dict[str, Any]:
         notes, outputs = [], []
@@ -184,11 +222,6 @@ class RegressionModel(ModelOfJ):
     def _j(self, table: ScoreTable) -> Array:
         j = np.stack([one.j(table) for one in self.regressions], axis=1)
         return self.bounded(j, self.uniform)
-
-    def _perturbed(self, n: int, rng: np.random.Generator) -> list[Array]:
-        """Coefficients by other noise; outputs share it, and so keep their correlation."""
-        multipliers = rng.standard_normal((self.n_points, n))
-        return [one.perturbed(self.table, multipliers) for one in self.regressions]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,262 @@
+"""Discrepancy J − Ĵ given Ĵ: its mean and variance, learned from pairs of fresh draws.
+
+Two draws of x at the same θ have residuals r = g − ĝ that are independent given θ, of mean J − Ĵ:
+their mean shows the bias of Ĵ, and their product (J − Ĵ)², free of the noise of x. Both are
+Gaussian processes over normal scores of Ĵ (Kennedy and O'Hagan 2001, Bayesian calibration of
+computer models), with priors of the size of the errors that the model claims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky
+from scipy.special import ndtri
+
+from nestquad._typing import Array, Indices
+
+# Places in normal scores at which the bias is drawn; it varies on the scale of 1.
+_PLACES = 25
+# Pairs of a bin, so that its variance is known to a third; and the most bins.
+_PAIRS_A_BIN, _MOST_BINS = 16, 48
+# Widths of the Laplace priors of log(size / claimed size) of bias and variance, and the standard
+# deviation of the slope of log variance: 0.6 is a factor of ten between the median and the 99.99 %
+# quantile. Models are often wrong about themselves, now and then by orders of magnitude.
+_BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 2.0, 1.0, 0.6
+# Shapes of the unexplained variance: powers of the claimed variance, and processes about them, of
+# sizes relative to them, which vary on these scales of scores.
+_CLAIMS, _VARIANCE_SHARES, _VARIANCE_LENGTHS = (0.0, 0.5, 1.0), (0.0, 0.3, 1.0, 3.0), (0.3, 1.0)
+# Least share of the prior variance that a bin may show: products may be negative.
+_LEAST = 0.1
+
+
+class ScoredLaw(Protocol):
+    """Law of Ĵ: sorted values s (n,), normal scores z (n,) of their ranks, and the variance.
+
+    `steps` says whether J has given values, with nothing between them.
+    """
+
+    @property
+    def s(self) -> Array: ...
+
+    @property
+    def z(self) -> Array: ...
+
+    @property
+    def variance(self) -> float: ...
+
+    @property
+    def steps(self) -> bool: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Law of Ĵ over dense θ."""
+
+    s: Array
+    z: Array
+    variance: float
+    steps: bool = False
+
+    @classmethod
+    def of(cls, j: Array, weights: Array) -> Scores:
+        """Scores of Ĵ (M,) at θ that weigh (M,)."""
+        order = np.argsort(j, kind="stable")
+        share = weights[order] / weights.sum()
+        rank = np.cumsum(share) - 0.5 * share
+        s = j[order]
+        variance = float(share @ (s - share @ s) ** 2)
+        return cls(s, ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12)), variance)
+
+    def __call__(self, j: Array) -> Array:
+        """Normal scores of other values."""
+        return np.asarray(np.interp(j, self.s, self.z))
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Two residuals r = g − ĝ of a loss at m scenarios: independent given θ, of mean J − Ĵ.
+
+    `expected` are squares of errors of Ĵ that are expected beforehand. `node` says which scenario
+    it is, as several pairs may have the same; `count` says how many residuals each of a pair is the
+    mean of. Shapes: s = Ĵ (m,), r (m, 2), all others (m,).
+    """
+
+    s: Array
+    r: Array
+    weights: Array
+    expected: Array
+    node: Indices | None = None
+    count: Array | None = None
+
+    def by_scenario(self) -> Pairs:
+        """One pair for each scenario, of the means of its draws.
+
+        All draws at a scenario tell its J, which is one number: they are not a sample of others.
+        """
+        if self.node is None:
+            return self
+        node, first = np.unique(self.node, return_index=True)
+        weights: Array = np.bincount(self.node, self.weights)[node].astype(float)
+        count = np.bincount(self.node)[node].astype(float)
+        r = self.mean_of(self.r)
+        return Pairs(self.s[first], r, weights, self.expected[first], node, count)
+
+    def mean_of(self, values: Array) -> Array:
+        """Means by scenario of values (m, ·)."""
+        if self.node is None:
+            return values
+        node, group, count = np.unique(self.node, return_inverse=True, return_counts=True)
+        flat = values.reshape(len(values), -1).T
+        means = np.stack([np.bincount(group, one, len(node)) / count for one in flat], axis=1)
+        return np.asarray(means.reshape(len(node), *values.shape[1:]))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Pairs in bins of equal numbers, by the score z (m,) of their Ĵ.
+
+    `least` is a variance below which errors of Ĵ are rounding.
+    """
+
+    pairs: Pairs
+    z: Array
+    least: float
+
+    @cached_property
+    def bins(self) -> Indices:
+        n = len(self.z)
+        found = np.empty(n, dtype=np.intp)
+        count = int(np.clip(n // _PAIRS_A_BIN, 2, _MOST_BINS))
+        found[np.argsort(self.z, kind="stable")] = np.arange(n) * count // n
+        return found
+
+    def means(self, values: Array) -> Array:
+        """Weighted means of values (m,) in each bin."""
+        total = np.bincount(self.bins, self.pairs.weights)
+        return np.asarray(np.bincount(self.bins, self.pairs.weights * values) / total)
+
+    def noise(self, away: Array) -> Array:
+        """Variances of these means, from deviations (m,).
+
+        Averages over seven bins: variances of single bins would favor those with small values.
+        """
+        weights = self.pairs.weights
+        number = np.bincount(self.bins, weights) ** 2 / np.bincount(self.bins, weights**2)
+        each = self.means(away**2) * number / np.maximum(number - 1.0, 0.5)
+        smooth = np.array([each[max(k - 3, 0) : k + 4].mean() for k in range(len(each))])
+        return np.asarray(np.maximum(smooth, 1e-300) / number)
+
+    @cached_property
+    def claimed(self) -> Array:
+        """Squares of errors that the model expects: medians of three neighboring bins at a time."""
+        each, last = self.pairs.expected, int(self.bins.max())
+        near = [each[np.abs(self.bins - k) <= 1] for k in range(last + 1)]
+        return np.array([np.median(one) for one in near]) + self.least
+
+    def trust(self, v: Array) -> Array:
+        """ρ = v / (v + σ²) of the mean of a pair, which has noise of variance σ².
+
+        That of neighbors, and of the pair itself: an outlier of one draw is not in the other.
+        """
+        count = np.ones(1) if self.pairs.count is None else self.pairs.count
+        own = 0.25 * (self.pairs.r[:, 0] - self.pairs.r[:, 1]) ** 2
+        noise = np.maximum(self.means(own * count)[self.bins] / count, own)
+        return np.asarray(v / (v + noise + 1e-300))
+
+
+def draw_bias(law: ScoredLaw, seen: Evidence, n_draws: int, rng: np.random.Generator) -> Array:
+    """b at the nodes, (1 + K, n): a Gaussian process over scores, constant plus smooth.
+
+    Its size and scale are averaged over their posterior; where residuals show no bias, it vanishes.
+    The prior is of the size of the error that the model expects of itself, wherever that is.
+    """
+    mean, at = seen.pairs.r.mean(axis=1), seen.means(seen.z)
+    y, n = seen.means(mean), len(at)
+    noise = seen.noise(mean - y[seen.bins])
+    places = np.linspace(law.z[0], law.z[-1], _PLACES)
+    scale = float(np.sqrt(np.median(seen.claimed)))
+    both = np.concatenate([at, places])
+    shape = np.exp(0.5 * np.interp(both, at, np.log(seen.claimed))) / scale
+    # From next to nothing to all of what is seen.
+    sizes = np.geomspace(1e-4 * scale, max(10.0 * scale, 3.0 * float(np.abs(y).max())), 24)
+    logs, fits = [], []
+    for length in (0.7, 2.0):
+        k = 0.5 + 0.5 * np.exp(-0.5 * ((both[:, None] - both) / length) ** 2)
+        k *= shape[:, None] * shape
+        for size in sizes:
+            cov = size**2 * k
+            # Rounding of the kernel counts as noise where residuals have none.
+            observed = cov[:n, :n] + np.diag(noise + 1e-10 * size**2 * shape[:n] ** 2)
+            factor = cho_factor(observed, lower=True)
+            likelihood = -0.5 * float(y @ cho_solve(factor, y)) - np.log(np.diag(factor[0])).sum()
+            logs.append(likelihood - abs(np.log(size / scale)) / _BIAS_WIDTH)
+            gain = cho_solve(factor, cov[:n, n:]).T
+            fits.append((gain @ y, cov[n:, n:] - gain @ cov[:n, n:]))
+    chance = np.exp(np.array(logs) - max(logs))
+    chance /= chance.sum()
+    drawn = [np.tensordot(chance, [fit for fit, _ in fits], 1)[None]]
+    counts = np.bincount(rng.choice(len(chance), n_draws, p=chance))
+    for h in np.flatnonzero(counts):
+        fit, cov = fits[h]
+        jitter = 1e-9 * max(float(np.trace(cov)) / _PLACES, 1e-300) * np.eye(_PLACES)
+        root = cholesky(cov + jitter, lower=True)
+        drawn.append(fit + rng.standard_normal((counts[h], _PLACES)) @ root.T)
+    return np.stack([np.interp(law.z, places, one) for one in np.concatenate(drawn)])
+
+
+def draw_variances(
+    law: ScoredLaw, seen: Evidence, b: Array, n_draws: int, rng: np.random.Generator
+) -> Array:
+    """v at the nodes, (1 + K, n), by Bayes' rule from mean products of two residuals in bins.
+
+    The noise of x cancels in products. The prior is a Gaussian process about a multiple of
+    claimed^κ exp(slope · score), of a size that is a share τ of it: what the model claims of itself
+    counts as far as pairs confirm it. All of these are averaged over their posterior.
+    """
+    r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
+    weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]
+    at, y, claimed = seen.means(seen.z), seen.means(products), seen.claimed
+    # Without noise, products are known up to rounding.
+    sd = np.sqrt(seen.noise(products - y[seen.bins]) + (1e-6 * (np.abs(y) + claimed)) ** 2)
+    typical, middle = float(np.median(claimed)), float(np.median(at))
+    # Up to more than is seen: a model that explains nothing may claim a small error.
+    most = 3.0 * max(law.variance, float(y.max())) / typical
+    levels, shares = np.meshgrid(np.geomspace(1e-9, max(30.0, most), 240), _VARIANCE_SHARES)
+    level, share = levels.ravel()[:, None], shares.ravel()[:, None]
+    surprise = np.abs(0.5 * np.log(level[:, 0])) / _VARIANCE_WIDTH
+    # Each kind in units of the noise and along axes in which the process is independent.
+    kinds, logs = [], []
+    for kappa, slope, length in product(_CLAIMS, (-2.0, -1.0, 0.0, 1.0, 2.0), _VARIANCE_LENGTHS):
+        mean = typical * (claimed / typical) ** kappa
+        mean *= np.exp(slope * _SLOPE_WIDTH * (at - middle))
+        kernel = 0.5 + 0.5 * np.exp(-0.5 * ((at[:, None] - at) / length) ** 2)
+        size, axes = np.linalg.eigh(kernel * np.outer(mean / sd, mean / sd))
+        prior = level * (axes.T @ (mean / sd))
+        variance = (level * share) ** 2 * np.maximum(size, 0.0)
+        away = axes.T @ (y / sd) - prior
+        fits = -0.5 * (away**2 / (1.0 + variance) + np.log1p(variance)).sum(axis=1)
+        logs.append(fits - surprise - 0.5 * slope**2)
+        gain = variance / (1.0 + variance)
+        kinds.append((mean, axes, prior + gain * away, gain))
+    chance = np.exp(np.array(logs) - np.max(logs))
+    chance /= chance.sum()
+    picked = np.unravel_index(rng.choice(chance.size, n_draws, p=chance.ravel()), chance.shape)
+    fits = [sum(chance[k] @ fit @ axes.T for k, (_, axes, fit, _) in enumerate(kinds))]
+    least = [sum(chance[k] @ level * mean for k, (mean, *_) in enumerate(kinds))]
+    for k, h in zip(*picked, strict=True):
+        mean, axes, fit, gain = kinds[k]
+        fits.append(axes @ (fit[h] + np.sqrt(gain[h]) * rng.standard_normal(len(at))))
+        least.append(level[h] * mean)
+    found = np.maximum(sd * np.array(fits), _LEAST * np.array(least))
+    if law.steps:
+        # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
+        # little: v is known as well as its mean over all.
+        error = np.linalg.norm(weights * (products - weights @ products / weights.sum()))
+        unsure = min(float(error / (weights @ found[0, seen.bins])), 1.0)
+        found[1:] *= np.exp(unsure * rng.standard_normal((n_draws, 1)))
+    return np.asarray(np.exp([np.interp(law.z, at, one) for one in np.log(found)]))

@@ -1,0 +1,163 @@
+"""Evidence on learned models: pairs of fresh draws that no model was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from nestquad._scale import scale_of
+from nestquad._typing import Array
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._sensitive import pool_size, sensitive_set
+from nestquad.points import IID, Given, Stream
+
+# Most θ among which those where f is sensitive are sought.
+_POOL = 1 << 14
+# Rows at which ĝ is computed at a time.
+_ROWS = 4096
+# A score that is worse by this many standard errors refutes a model.
+_REFUTED = 2.0
+
+
+class FreshPoints(Given):
+    """θ of a check, as uniforms (m, d), with weights (m,) that make them a sample of their law."""
+
+    weights: Array
+
+    def __init__(self, points: DenseSet) -> None:
+        super().__init__(np.clip(points.uniform, 1e-15, 1.0 - 1e-15))
+        object.__setattr__(self, "weights", points.weights)
+
+
+@dataclass(frozen=True)
+class LearnedDesign(Design):
+    """Grids from which a model is learned, and after them the pairs by which it is checked."""
+
+    n_checks: int = 0
+
+    @property
+    def learning(self) -> Design:
+        return Design(self.grids[: len(self.grids) - self.n_checks])
+
+    @property
+    def checks(self) -> tuple[Grid, ...]:
+        return self.grids[len(self.grids) - self.n_checks :]
+
+    @classmethod
+    def of(cls, learning: Design, checks: tuple[Grid, ...]) -> LearnedDesign:
+        return cls((*learning.grids, *checks), len(checks))
+
+
+def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
+    """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
+    points = sensitive_set(
+        average, model, n // 2, stream.child(2), size=min(pool_size(model), _POOL)
+    )
+    return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Fresh draws: θ (m, d_θ) and x (m, 2, d_x) as uniforms, weights (m,), g (m, 2, p)."""
+
+    uniform: Array
+    weights: Array
+    inner: Array
+    values: Array
+    _residuals: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, evaluations: Evaluations, design: LearnedDesign) -> Check | None:
+        """The draws of a design that are complete; None if there are none."""
+        parts: list[tuple[Array, ...]] = []
+        for level in range(len(design.grids) - design.n_checks, len(design.grids)):
+            grid = design.grids[level]
+            assert isinstance(grid.outer_points, FreshPoints)
+            try:
+                values = evaluations.values(grid.n_outer, level)
+            except OutOfTimeError:
+                break
+            rows = len(values)
+            outer = evaluations.outer(level)
+            inner = evaluations.inner(outer.theta[:rows], (0, rows), level).uniform
+            assert outer.uniform is not None
+            assert inner is not None
+            weights = grid.outer_points.weights[:rows]
+            parts.append((outer.uniform[:rows], weights, inner, values.reshape(rows, 2, -1)))
+        if not parts:
+            return None
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return cls(*columns)
+
+    @cached_property
+    def scale(self) -> Array:
+        """The size (p,) of the values, whose squares may be out of range."""
+        return scale_of(self.values.reshape(-1, self.values.shape[2]))
+
+    @property
+    def n_draws(self) -> int:
+        return int(self.values.shape[0] * self.values.shape[1])
+
+    def residuals(self, model: ModelOfJ) -> Array:
+        """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
+        if model not in self._residuals:
+            found = np.empty_like(self.values)
+            for start in range(0, len(found), _ROWS):
+                some = slice(start, start + _ROWS)
+                for view in (0, 1):
+                    g = model.at(self.uniform[some], self.inner[some, view])
+                    found[some, view] = self.values[some, view] - g
+            self._residuals[model] = found
+        return self._residuals[model]
+
+    def surprise(self, model: ModelOfJ) -> float:
+        """Mean square of g − ĝ at the draws over the one that the model expects, at least one.
+
+        The lower limit of one standard error counts: a ratio that chance explains is no evidence.
+        Draws count equally, since half of them are where f is sensitive.
+        """
+        square = ((self.residuals(model) / self.scale) ** 2).mean(axis=1)
+        low = square.mean(axis=0) - square.std(axis=0) / np.sqrt(len(square))
+        # Rounding of values is no error.
+        least = 1e-24 * ((self.values / self.scale) ** 2).mean(axis=(0, 1)) + np.finfo(float).tiny
+        expected = np.maximum((model.expected_rms() / self.scale) ** 2, least)
+        return max(1.0, float(np.max(low / expected)))
+
+    def unexplained_share(self, model: ModelOfJ) -> float:
+        """Share of the variance of J that the model leaves unexplained, less a standard error.
+
+        Two independent x at a θ: the mean product of their residuals is that of (J − Ĵ)².
+        """
+        weights = self.weights / self.weights.sum()
+        rest = self.residuals(model) / self.scale
+        products = rest[:, 0] * rest[:, 1]
+        mean = weights @ products
+        low = np.maximum(mean - np.sqrt(weights**2 @ (products - mean) ** 2), 0.0)
+        variance = (model.sketch.j / self.scale).var(axis=0)
+        return float(np.max(low / np.maximum(low + variance, np.finfo(float).tiny)))
+
+    def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
+        """Positions of the models whose held-out score is not clearly worse than the best.
+
+        The score is the mean square error of Ĵ at the draws. Compared with a reference Ĵ_0 it is
+        the mean of (Ĵ − Ĵ_0)(Ĵ + Ĵ_0 − 2 ȳ), with the noise of ȳ reduced by the control variate
+        of the model that explains g best. Draws count equally: most are where f is sensitive.
+        """
+        if len(models) < 2:
+            return list(range(len(models)))
+        spread = (self.values / self.scale).std(axis=(0, 1))
+        scale = self.scale * np.where(spread > 0, spread, 1.0)
+        rests = [self.residuals(model) / scale for model in models]
+        best = int(np.argmin([(rest**2).mean() for rest in rests]))
+        means = [model.mean(self.uniform) / scale for model in models]
+        observed = means[best] + rests[best].mean(axis=1)
+        losses = [((mean - observed) ** 2).sum(axis=1) for mean in means]
+        first = int(np.argmin([loss.mean() for loss in losses]))
+        count = np.sqrt(len(observed))
+        excess = [loss - losses[first] for loss in losses]
+        return [k for k, e in enumerate(excess) if e.mean() <= _REFUTED * e.std() / count]
