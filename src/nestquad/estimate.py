@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import choice, number, whole
-from nestquad._clock import time_limit
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
+from nestquad.clock import time_limit
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import (
     Design,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -193,6 +193,22 @@ class Estimate:
             problem=problem.label,
             draws=draws,
             **fields,
+        )
+
+    def widened(self, std_error: float, note: str) -> Estimate:
+        """The estimate with a further independent error, and a note on its cause."""
+        before = np.asarray(self.std_error)
+        after = np.hypot(before, std_error)
+        draws = self.draws
+        if draws is not None:
+            factor = after / np.where(before > 0, before, 1.0)
+            draws = np.asarray(self.value) + factor * (draws - np.asarray(self.value))
+        notes = [*self.diagnostics.get("notes", []), note]
+        return replace(
+            self,
+            std_error=_given(after),
+            draws=draws,
+            diagnostics={**self.diagnostics, "notes": notes},
         )
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:

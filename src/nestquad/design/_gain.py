@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import number
-from nestquad._clock import OutOfTimeError
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
+from nestquad.clock import OutOfTimeError
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._learned import Learned, Population, learn, student
 from nestquad.design._proposal import NEAR_DRAWS

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nestquad._clock import tick
 from nestquad._typing import Array, ArrayLike
+from nestquad.clock import tick
 from nestquad.distributions import (
     Empirical,
     Independent,

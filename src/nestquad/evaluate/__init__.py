@@ -1,6 +1,6 @@
 """Evaluation of g: designs, chunks, executors, store. Nothing else in the library calls g."""
 
-from nestquad._clock import OutOfTimeError
+from nestquad.clock import OutOfTimeError
 from nestquad.evaluate._call import call_f, call_h
 from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import (

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nestquad._clock import tick
 from nestquad._threads import blas_threads_of_the_user
 from nestquad._typing import Array
+from nestquad.clock import tick
 from nestquad.distributions import read_only
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.problem import NestedExpectation

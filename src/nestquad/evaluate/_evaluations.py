@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nestquad._clock import OutOfTimeError
 from nestquad._typing import Array
+from nestquad.clock import OutOfTimeError
 from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import (
     Design,

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.linalg import lapack, solve_triangular
 
-from nestquad._clock import tick
 from nestquad._typing import Array
+from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
 from nestquad.gp._prior import Correlation, Trend

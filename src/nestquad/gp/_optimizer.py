@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.optimize import minimize
 
-from nestquad._clock import tick
 from nestquad._typing import Array
+from nestquad.clock import tick
 
 # Loss where there is no likelihood, such as a covariance that is not positive definite. L-BFGS-B
 # steps back from large numbers, not from infinite ones.

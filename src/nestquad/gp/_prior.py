@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from nestquad._clock import tick
 from nestquad._typing import Array
+from nestquad.clock import tick
 
 # Degrees worth telling apart, by dimension: each has a third to a half more functions.
 _DEGREES = {1: (0, 1, 2, 3, 4, 6, 8, 11, 15, 20), 2: (0, 1, 2, 3, 4, 6), 3: (0, 1, 2, 3)}

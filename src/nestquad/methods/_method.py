@@ -78,6 +78,9 @@ class Method(ABC, Generic[State]):
     averages: ClassVar[bool] = True
     """Whether answers are averages of f(J), one unit for each; quantiles of a sum are not."""
 
+    plain: ClassVar[bool] = False
+    """Whether the answer is an average of f at means of g, with nothing learned."""
+
     @abstractmethod
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[State] | None = None

@@ -11,6 +11,7 @@ import numpy as np
 
 from nestquad._checks import shown
 from nestquad.accuracy import characteristics
+from nestquad.clock import LearningCost
 from nestquad.errors import (
     InputError,
     NestquadError,
@@ -32,6 +33,7 @@ __all__ = ["Auto"]
 # The first candidate goes on alone if its half-width is this small beside the spread of f(J).
 _CONVINCING = 0.01
 Parts: TypeAlias = tuple[tuple[Method[Any], Design], ...]
+Methods: TypeAlias = tuple[Method[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,8 @@ class Auto(Method[Race]):
     Parameters
     ----------
     candidates
-        The methods to choose from, the likeliest first; None takes `JointLattice`, `CKQ` and
-        `NQMC`, without the first where g is noisy, or `NMC` and `MLMC` where a law can only be
-        sampled.
+        The methods to choose from, the likeliest first; None takes `JointLattice` and `NQMC`,
+        `CKQ` and `NQMC` where g is noisy, or `NMC` and `MLMC` where a law can only be sampled.
 
     Examples
     --------
@@ -84,7 +85,7 @@ class Auto(Method[Race]):
     >>> problem = nq.problems.finance()
     >>> est = nq.estimate(problem, budget=5000, rng=0)
     >>> bool(abs(est.value - problem.exact) < 0.01), len(est.candidates)
-    (True, 3)
+    (True, 2)
     """
 
     name: ClassVar[str] = "auto"
@@ -105,77 +106,31 @@ class Auto(Method[Race]):
             )
 
     def plan(
-        self,
-        problem: NestedExpectation,
-        goal: Goal,
-        last: Turn[Race] | None = None,
+        self, problem: NestedExpectation, goal: Goal, last: Turn[Race] | None = None
     ) -> Design | None:
         methods = self.candidates or _candidates(problem)
-        hurried = goal.hurried and self.candidates is None and has_transports(problem)
-        if last is None and hurried:
+        # Without a budget, time counts: a plain rule first, as long as it promises more.
+        by_time = goal.hurried and self.candidates is None and has_transports(problem)
+        if last is None:
+            return self._first(problem, goal, methods, by_time)
+        contest = _Contest(problem, goal, last, methods, by_time)
+        return contest.plain_turn() or contest.pilots() or contest.continued()
+
+    def _first(
+        self, problem: NestedExpectation, goal: Goal, methods: Methods, by_time: bool
+    ) -> Design | None:
+        """Pilot of the first candidate, or of a plain rule where time counts."""
+        if by_time:
             plain = NQMC().plan(problem, replace(goal, stream=goal.stream.child(41), pilot=64))
             assert plain is not None
             return Portfolio.of(((NQMC(), plain),))
-        if last is None:
-            pilot = next(_planned(problem, goal, methods, first=True), None)
-            if pilot is not None:
-                return Portfolio.of((pilot,))
-            # Too small a budget for a choice; a candidate of the user's says why it refuses.
-            only = (self.candidates or (NKQ() if has_transports(problem) else NMC(),))[0]
-            design = only.plan(problem, goal)
-            return None if design is None else Portfolio.of(((only, design),))
-        portfolio = last.design
-        assert isinstance(portfolio, Portfolio)
-        first = last.state.candidates[0]
-        plain_first = hurried and isinstance(first.method, NQMC)
-        learners = [one for one in methods if not (plain_first and one == first.method)]
-        present = [one for one in last.state.candidates if one.method in learners]
-        reason = portfolio.reason
-        if hurried and not present:
-            larger, reason = _plainly(problem, goal, last.state)
-            if larger is not None:
-                return Portfolio.of(((NQMC(), larger),), reason)
-            pilot = next(_planned(problem, goal, methods, first=True), None)
-            if pilot is not None:
-                return Portfolio.of((*portfolio.parts, pilot), reason)
-        # With time alone, what does not end in time is not begun: the plain rule has the rest.
-        alone = hurried and not goal.half_width
-        rest = (goal.seconds or 0.0) if alone else np.inf
-        if len(present) == 1:
-            pilots = _pilots(problem, goal, tuple(learners), present[0])
-            if pilots and present[0].seconds * len(pilots) <= rest:
-                parts = _checked(problem, goal, present[0], portfolio.parts, pilots)
-                return Portfolio.of(parts, reason, rest if alone else None)
-        standing = last.state.standing()
-        if not standing and last.state.candidates[0].failure:
-            raise last.state.candidates[0].failure
-        left = np.inf if goal.budget is None else goal.budget - portfolio.n_evaluations
-        if goal.seconds is not None:
-            left = min(left, goal.seconds / (_ANALYSIS + last.state.seconds))
-        standing = [one.informed(standing) for one in standing]
-        believed = credible(standing)
-        standing = [one for one in standing if one in believed or is_pilot(one, standing)]
-        target = goal.half_width or 0.0
-        if goal.adaptive and last.final:
-            return None
-        standing.sort(key=lambda one: one.needs(target) if goal.adaptive else one.promise(left))
-        best = min(one.half_width for one in believed) if alone else standing[0].half_width
-        for candidate in standing:
-            is_plain = alone and isinstance(candidate.method, NQMC)
-            more = rest / last.state.seconds if is_plain else left
-            if (alone or not goal.adaptive) and candidate.promise(more) > best:
-                continue
-            design = _continued(problem, goal, candidate, more)
-            if design is None:
-                continue
-            new = design.n_evaluations - candidate.n
-            takes = new * (last.state.seconds if is_plain else candidate.seconds / candidate.n)
-            if takes > rest:
-                continue
-            grown = {candidate.method.name: design}
-            parts = tuple((m, grown.get(m.name, d)) for m, d in portfolio.parts)
-            return Portfolio.of(parts, reason, takes if alone else None)
-        return None
+        pilot = next(_planned(problem, goal, methods, first=True), None)
+        if pilot is not None:
+            return Portfolio.of((pilot,))
+        # Too small a budget for a choice; a candidate of the user's says why it refuses.
+        only = (self.candidates or (NKQ() if has_transports(problem) else NMC(),))[0]
+        design = only.plan(problem, goal)
+        return None if design is None else Portfolio.of(((only, design),))
 
     def analyze(self, evaluations: Evaluations, last: Turn[Race] | None = None) -> Turn[Race]:
         portfolio = evaluations.design
@@ -225,61 +180,155 @@ def _candidates(problem: NestedExpectation) -> tuple[Method[Any], ...]:
     # A model of g at single points cannot tell noise from detail: with noise as large as J varies,
     # intervals of auto held in 52 of 60 runs with joint lattices and in 60 of 60 without, at half
     # the error. That is one problem (tests/methods/test_noisy.py), and the seeds that decided.
-    return (CKQ(), NQMC()) if problem.noisy else (JointLattice(), CKQ(), NQMC())
+    return (CKQ(), NQMC()) if problem.noisy else (JointLattice(), NQMC())
 
 
-def _plainly(problem: NestedExpectation, goal: Goal, state: Race) -> tuple[Design | None, str]:
-    """The next design of the plain rule, None if learning promises more; and both promises."""
-    (plain,) = state.candidates
-    if plain.turn is None or plain.turn.estimate.sample is None:
-        return None, ""
-    spread, rate = plain.turn.estimate.sample.spread, 0.8
-    if plain.n > state.start.n and 0 < plain.half_width < np.inf:
-        gain = np.log(state.start.half_width / plain.half_width)
-        rate = float(np.clip(gain / np.log(plain.n / state.start.n), 0.4, 1.0))
-    cost = f"an evaluation takes {state.seconds:.2g} s: "
-    if goal.half_width:
-        own = state.seconds * plain.needs(goal.half_width, rate)
-        other = learning_seconds(spread / goal.half_width, state.seconds)
-        reason = f"{cost}plain rules promise {own:.2g} s, learning {other:.2g} s"
-    else:
-        left = goal.seconds or 0.0
-        more = left / max(state.seconds, 1e-12)
-        own = plain.half_width * (plain.n / (plain.n + more)) ** rate
-        accuracy = learning_accuracy(left, state.seconds)
-        other = spread / accuracy if accuracy else np.inf
-        reason = f"{cost}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
-    # A plain rule that is fast at first slows down, and models do not: time enough goes to them.
-    ample = not goal.half_width and (goal.seconds or 0.0) > learning_seconds(100.0, state.seconds)
-    # Predictions from few points are poor, and a tenth of the time that learning takes at least is
-    # not much to pay for better ones.
-    early = state.seconds * plain.n < 0.1 * _OVERHEAD
-    if not early and (ample or own > other):
-        return None, reason
-    return plain.method.plan(problem, replace(goal, stream=plain.stream), plain.turn), reason
+@dataclass(frozen=True)
+class _Contest:
+    """The candidates after a turn, and the next design."""
 
+    problem: NestedExpectation
+    goal: Goal
+    last: Turn[Race]
+    methods: Methods
+    by_time: bool
 
-# Time to learn, fitted to runs on two cores: an overhead, an analysis that grows with the number of
-# evaluations, and the evaluations themselves, 1,100 for a hundredth of the spread of f(J).
-_OVERHEAD, _ANALYSIS, _EVALUATIONS, _POWER = 0.3, 1.2e-4, 1100.0, 0.45
+    @property
+    def race(self) -> Race:
+        return self.last.state
 
+    @property
+    def portfolio(self) -> Portfolio:
+        assert isinstance(self.last.design, Portfolio)
+        return self.last.design
 
-def learning_seconds(accuracy: float, seconds: float) -> float:
-    """Predicted time to learn, if f(J) varies by `accuracy` half-widths and g takes `seconds`."""
-    n = _EVALUATIONS * float((0.01 * accuracy) ** _POWER)
-    return _OVERHEAD + (_ANALYSIS + seconds) * n
+    @property
+    def present(self) -> list[Candidate]:
+        """Candidates that have been tried, without a plain rule that only fills the time."""
+        first = self.race.candidates[0]
+        filler = first.method if self.by_time and first.method.plain else None
+        wanted = [method for method in self.methods if method != filler]
+        return [candidate for candidate in self.race.candidates if candidate.method in wanted]
 
+    @property
+    def seconds_alone(self) -> bool:
+        """Whether a limit of seconds is the only goal."""
+        return self.by_time and not self.goal.half_width
 
-def learning_accuracy(time: float, seconds: float) -> float:
-    """The inverse: the accuracy to expect after that time; zero where nothing is learned by then.
+    @property
+    def rest(self) -> float:
+        """Seconds for a turn: with time alone, nothing is begun that does not end in time."""
+        return (self.goal.seconds or 0.0) if self.seconds_alone else np.inf
 
-    Examples
-    --------
-    >>> round(learning_accuracy(learning_seconds(100.0, 1e-3), 1e-3), 6)
-    100.0
-    """
-    n = max(time - _OVERHEAD, 0.0) / (_ANALYSIS + seconds)
-    return 100.0 * float((n / _EVALUATIONS) ** (1.0 / _POWER))
+    def plain_turn(self) -> Portfolio | None:
+        """The next design of the plain rule, or the first pilot once learning promises more."""
+        if not self.by_time or self.present:
+            return None
+        larger, reason = self._plain_design()
+        if larger is not None:
+            return Portfolio.of(((NQMC(), larger),), reason)
+        pilot = next(_planned(self.problem, self.goal, self.methods, first=True), None)
+        return None if pilot is None else Portfolio.of((*self.portfolio.parts, pilot), reason)
+
+    def _plain_design(self) -> tuple[Design | None, str]:
+        """The next design of the plain rule, None if learning promises more; and both promises."""
+        (plain,), goal, seconds = self.race.candidates, self.goal, self.race.seconds
+        if plain.turn is None or not plain.spread:
+            return None, ""
+        rate, cost = self._plain_rate(plain), LearningCost()
+        each = f"an evaluation takes {seconds:.2g} s: "
+        if goal.half_width:
+            own = seconds * plain.needs(goal.half_width, rate)
+            other = cost.seconds(plain.spread / goal.half_width, seconds)
+            reason = f"{each}plain rules promise {own:.2g} s, learning {other:.2g} s"
+        else:
+            left = goal.seconds or 0.0
+            more = left / max(seconds, 1e-12)
+            own = plain.half_width * (plain.n / (plain.n + more)) ** rate
+            accuracy = cost.accuracy(left, seconds)
+            other = plain.spread / accuracy if accuracy else np.inf
+            reason = (
+                f"{each}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
+            )
+        # A plain rule that is fast at first slows down, and models do not: ample time goes to them.
+        ample = not goal.half_width and (goal.seconds or 0.0) > cost.seconds(100.0, seconds)
+        # Predictions from few points are poor, and a tenth of the least time of learning is cheap.
+        early = seconds * plain.n < 0.1 * cost.overhead
+        if not early and (ample or own > other):
+            return None, reason
+        own_goal = replace(goal, stream=plain.stream)
+        return plain.method.plan(self.problem, own_goal, plain.turn), reason
+
+    def _plain_rate(self, plain: Candidate) -> float:
+        """Observed power of n at which the half-width of the plain rule falls."""
+        start = self.race.start
+        if not (plain.n > start.n and 0 < plain.half_width < np.inf):
+            return 0.8
+        gain = np.log(start.half_width / plain.half_width)
+        return float(np.clip(gain / np.log(plain.n / start.n), 0.4, 1.0))
+
+    def pilots(self) -> Portfolio | None:
+        """Pilots of the other candidates beside the first, unless that convinces."""
+        if len(self.present) != 1:
+            return None
+        (first,) = self.present
+        filler = [c.method for c in self.race.candidates if c not in self.present]
+        others = tuple(method for method in self.methods if method not in filler)
+        pilots = _pilots(self.problem, self.goal, others, first)
+        if not pilots or first.seconds * len(pilots) > self.rest:
+            return None
+        parts = _checked(self.problem, self.goal, first, self.portfolio.parts, pilots)
+        seconds = self.rest if self.seconds_alone else None
+        return Portfolio.of(parts, self.portfolio.reason, seconds)
+
+    def continued(self) -> Portfolio | None:
+        """The most promising candidate with a larger design; None if none can or needs to go on."""
+        standing = self.race.standing()
+        if not standing and self.race.candidates[0].failure:
+            raise self.race.candidates[0].failure
+        if self.goal.adaptive and self.last.final:
+            return None
+        standing = [candidate.informed(standing) for candidate in standing]
+        believed, left = credible(standing), self._left
+        standing = [one for one in standing if one in believed or is_pilot(one, standing)]
+        target = self.goal.half_width or 0.0
+        standing.sort(
+            key=lambda one: one.needs(target) if self.goal.adaptive else one.promise(left)
+        )
+        best = standing[0].half_width
+        if self.seconds_alone:
+            best = min(one.half_width for one in believed)
+        for candidate in standing:
+            grown = self._grown(candidate, best)
+            if grown is not None:
+                return grown
+        return None
+
+    @property
+    def _left(self) -> float:
+        """Evaluations that budget and seconds still allow."""
+        budget = self.goal.budget
+        left = np.inf if budget is None else budget - self.portfolio.n_evaluations
+        if self.goal.seconds is None:
+            return left
+        return min(left, self.goal.seconds / (LearningCost().analysis + self.race.seconds))
+
+    def _grown(self, candidate: Candidate, best: float) -> Portfolio | None:
+        """The portfolio with a larger design of a candidate, if that promises to pay."""
+        fills = self.seconds_alone and candidate.method.plain
+        more = self.rest / self.race.seconds if fills else self._left
+        if (self.seconds_alone or not self.goal.adaptive) and candidate.promise(more) > best:
+            return None
+        design = _continued(self.problem, self.goal, candidate, more)
+        if design is None:
+            return None
+        each = self.race.seconds if fills else candidate.seconds / candidate.n
+        seconds = (design.n_evaluations - candidate.n) * each
+        if seconds > self.rest:
+            return None
+        grown = {candidate.method.name: design}
+        parts = tuple((m, grown.get(m.name, d)) for m, d in self.portfolio.parts)
+        return Portfolio.of(parts, self.portfolio.reason, seconds if self.seconds_alone else None)
 
 
 def _pilot_size(goal: Goal, *, first: bool) -> int:
@@ -288,7 +337,7 @@ def _pilot_size(goal: Goal, *, first: bool) -> int:
         return 96 if first else 128
     least = min(512, 0.4 * goal.budget) if first else min(128, 0.13 * goal.budget)
     # Of the seconds, if they are limited, a pilot may take a tenth.
-    most = np.inf if goal.seconds is None else 0.1 * goal.seconds / _ANALYSIS
+    most = np.inf if goal.seconds is None else 0.1 * goal.seconds / LearningCost().analysis
     return int(max(min(0.04 * goal.budget, most), least))
 
 
@@ -315,7 +364,7 @@ def _pilots(
     # A budget is compared once, after the pilot; towards a tolerance the first may be there before
     # a comparison pays.
     other = first.n > _pilot_size(goal, first=True) if bounded else first.n < 512
-    if first.turn is not None and (other or first.within(_CONVINCING)):
+    if first.turn is not None and (other or first.is_within(_CONVINCING)):
         return ()
     left = np.inf
     if goal.budget is not None:
@@ -328,7 +377,7 @@ def _pilots(
             parts.append((method, design))
             left -= design.n_evaluations
     # Lattices double: just short of a power of two, pilots would cost half of the points.
-    if bounded and first.within(0.1):
+    if bounded and first.is_within(0.1):
         rest = (goal.budget or 0) - first.n
         cost = sum(design.n_evaluations for _, design in parts)
         alone, beside = (_continued(problem, goal, first, left) for left in (rest, rest - cost))

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nestquad._checks import numbers, whole
-from nestquad._clock import tick
 from nestquad._typing import Array
+from nestquad.clock import tick
 from nestquad.errors import InputError, unknown_name
 from nestquad.points._sequence import SMALLEST, Sequence, set_shifts, shifted_modulo_one
 from nestquad.points._stream import Stream

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._clock import tick
 from nestquad._typing import Array
+from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms, pieces
 from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 
-from nestquad._clock import tick
 from nestquad._typing import Array
+from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.regression._polynomials import Score, ScoreTable, Term
 

@@ -14,12 +14,12 @@ from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
-from nestquad.methods.learned import Check, DenseSet, RegressionModel
+from nestquad.methods.learned import Check, DenseSet, Pairs, RegressionModel
 from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._law import CorrectedLaw, Pairs, corrected, nodes_of
+from nestquad.risk._law import CorrectedLaw, corrected, nodes_of
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 

@@ -11,7 +11,8 @@ from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.risk._law import REPEATS, CorrectedLaw, Pairs, positive
+from nestquad.methods.learned import Pairs
+from nestquad.risk._law import REPEATS, CorrectedLaw, positive
 
 Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, float]

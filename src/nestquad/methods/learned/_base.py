@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._events import unreached_errors, unseen_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.learned._posterior import Posterior
+from nestquad.methods.learned._posterior import Calibration, PathEffects, Posterior
 from nestquad.methods.nested import NO_VARIATION
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
@@ -61,6 +61,7 @@ class Fit(Generic[M]):
     n_inner: int
     reliable: bool = True
     make_rival: Callable[[], M] | None = None
+    calibrations: dict[M, Calibration] = field(default_factory=dict, init=False)
 
     @cached_property
     def models(self) -> tuple[M, ...]:
@@ -292,7 +293,7 @@ def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> _Answer[
         if k not in kept and found:
             break
         try:
-            found.append(_answer(average, models[k], check))
+            found.append(_answer(average, models[k], check, fit.calibrations))
         except OutsideDomainError as error:  # f cannot take what the model predicts
             failure = failure or error
     if failure is not None and not found:
@@ -300,8 +301,13 @@ def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> _Answer[
     return min(found, key=lambda answer: answer.size)
 
 
-def _answer(average: DenseAverage, model: M, check: Check | None) -> _Answer[M]:
-    """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events."""
+def _answer(
+    average: DenseAverage, model: M, check: Check | None, calibrations: dict[M, Calibration]
+) -> _Answer[M]:
+    """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events.
+
+    `calibrations` keeps what does not depend on the check, for the next turn.
+    """
     base, rng = model.sketch, average.stream.child(5).generator()
     plain = harmonic_averages(average.f(base.j), base.weights, base.uniform)
 
@@ -311,9 +317,11 @@ def _answer(average: DenseAverage, model: M, check: Check | None) -> _Answer[M]:
         averages[1:] += plain[0] - plain[1:]
         return np.stack([average.final(row) for row in averages])
 
-    jumps = is_discontinuous(average.problem, base.j[:, 0] if average.scalar else base.j)
-    posterior = Posterior(model, check, rng, jumps)
-    drawn = posterior.draws(functional)
+    if model not in calibrations:
+        jumps = is_discontinuous(average.problem, base.j[:, 0] if average.scalar else base.j)
+        effects = PathEffects(model, functional, jumps)
+        calibrations[model] = effects.calibration(average.stream.child(9).generator())
+    drawn = Posterior(model, check, rng).draws(functional, calibrations[model])
     spread = float(drawn.values.std(axis=0).max())
     by_replicate = average.of(model, spread)
     answers = by_replicate.mean(axis=0)

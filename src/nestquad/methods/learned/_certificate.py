@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._clock import tick
 from nestquad._typing import Array
 from nestquad.accuracy import order_of_smoothness, propagated, size_of, takes
+from nestquad.clock import tick
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage

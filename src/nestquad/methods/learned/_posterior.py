@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -65,6 +64,10 @@ class PosteriorSettings:
 DEFAULT = PosteriorSettings()
 # Median of the square of a standard normal variable.
 _MEDIAN_SQUARE = 0.4549
+# Cells of equal probability over which errors are averaged.
+_CELLS = 24
+# Bounds of squared factors: between rounding errors and a model that knows nothing.
+_FACTORS = (1e-12, 1e6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,135 @@ class FunctionalDraws:
 
     values: Array
     rate: float
+
+
+Functional = Callable[[Array], Array]
+"""Maps J (M, p) at the sketch to answers (S, k): the answer, then others for calibration."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Errors of a functional by the paths of a model, and the posterior of their factor κ.
+
+    Attributes
+    ----------
+    effects
+        Odd part (K, k) of the change of the functional by each path.
+    log_factor, precision
+        Mean (k,) and precision of log κ² given the changes of deleted groups.
+    claimed
+        Factor (p,) of the variance that the model claims at single θ.
+    profiles
+        Variance of the error of E[J | Ĵ] as the model claims it, for each output.
+    rate
+        Power of n at which standard deviations fall, from all points to all groups but one.
+    """
+
+    effects: Array
+    log_factor: Array
+    precision: float
+    claimed: Array
+    rate: float
+    profiles: tuple[Profile, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Variance (C,) of the error of E[J | Ĵ] at places (C,) of Ĵ: errors at single θ cancel."""
+
+    places: Array
+    variance: Array
+
+    @classmethod
+    def of(cls, j: Array, weights: Array, paths: Paths, c: int) -> Profile:
+        """Mean squares of errors averaged over cells of equal probability of Ĵ (M,), output c."""
+        order = np.argsort(j, kind="stable")
+        share = np.cumsum(weights[order]) / weights.sum()
+        cell = np.empty(len(j), dtype=np.intp)
+        cell[order] = np.minimum((share * _CELLS).astype(np.intp), _CELLS - 1)
+        cell = np.unique(cell, return_inverse=True)[1]
+        total = np.bincount(cell, weights)
+
+        def averaged(errors: Array) -> Array:
+            rows = errors[..., c].reshape(-1, len(j))
+            return np.stack([np.bincount(cell, weights * row) / total for row in rows])
+
+        places = np.bincount(cell, weights * j) / total
+        claimed = np.mean(averaged(paths.errors) ** 2, axis=0)
+        if len(paths.observed) > 1:
+            observed, expected = averaged(paths.observed), averaged(paths.expected)
+            known = float(np.mean(expected**2))
+            ratio = float(np.mean(observed**2)) / known if known > 0 else 1.0
+            claimed = claimed * float(np.clip(ratio, *_FACTORS))
+        return cls(places, claimed)
+
+    def at(self, j: Array) -> Array:
+        return np.asarray(np.interp(j, self.places, self.variance))
+
+
+@dataclass(frozen=True, eq=False)
+class PathEffects:
+    """Effects of the errors of a model on a functional; `jumps` if the functional has some."""
+
+    model: ModelOfJ
+    functional: Functional
+    jumps: bool
+    settings: PosteriorSettings = DEFAULT
+
+    def calibration(self, rng: np.random.Generator) -> Calibration:
+        """Paths through the functional, calibrated by deleted groups.
+
+        The mean over groups and answers of squared observed over expected changes is a multiple of
+        a χ² variable over its degrees of freedom, so its logarithm is about normal.
+        """
+        paths, base = self.model.paths(self.settings.n_paths, rng), self.model.sketch
+        profiles = tuple(Profile.of(j, base.weights, paths, c) for c, j in enumerate(base.j.T))
+        effects = np.stack([self._odd(error)[0] for error in paths.errors])
+        groups, prior = len(paths.observed), self.settings.prior_sd**-2
+        if groups < 2:
+            none = np.zeros(effects.shape[1])
+            ones = np.ones(len(profiles))
+            return Calibration(effects, none, prior, ones, 1.0, profiles)
+        squares = np.sum([self._odd(change) ** 2 for change in paths.observed], axis=0)
+        expected = np.sum(
+            [np.mean([self._odd(c) ** 2 for c in drawn], axis=0) for drawn in paths.expected],
+            axis=0,
+        )
+        known = expected > 0
+        ratio = np.where(known, squares / np.where(known, expected, 1.0), 1.0).mean(axis=0)
+        likelihood = 0.5 * self.settings.group_dof * groups
+        log_factor = np.log(np.clip(ratio, *_FACTORS)) * likelihood / (prior + likelihood)
+        # Deleting a group adds the expected variance of the change to that of the functional.
+        variance, more = float(np.mean(effects**2)), float(expected[0].mean()) / groups
+        growth = np.log1p(more / variance) if variance > 0 else 1.0
+        rate = float(np.clip(0.5 * growth / np.log(groups / (groups - 1.0)), 0.5, 3.0))
+        claimed = _pointwise_factor(paths)
+        return Calibration(effects, log_factor, prior + likelihood, claimed, rate, profiles)
+
+    def _odd(self, error: Array) -> Array:
+        """Odd part (S, k) of the change of the functional by an error (M, p) of J."""
+        base = self.model.sketch
+        step = self._step(error) if self.jumps else 1.0
+        sides = [self.model.bounded(base.j + s * error, base.uniform) for s in (step, -step)]
+        up, down = (self.functional(side) for side in sides)
+        return np.asarray(np.nan_to_num(up - down) / (2.0 * step))
+
+    def _step(self, error: Array) -> float:
+        """Multiple of an error at which jumps of f are seen."""
+        size, spread = np.median(np.abs(error), axis=0), self.model.sketch.j.std(axis=0)
+        seen = size > 0
+        if not seen.any():
+            return 1.0
+        return max(1.0, float((self.settings.visible * spread[seen] / size[seen]).min()))
+
+
+def _pointwise_factor(paths: Paths) -> Array:
+    """Squared observed over expected changes (p,) of Ĵ at single θ, by medians over θ."""
+    observed = np.median(paths.observed**2, axis=(0, 1)) / _MEDIAN_SQUARE
+    expected = np.median((paths.expected**2).mean(axis=1), axis=(0, 1))
+    known = expected > 0
+    ratio = np.where(known, observed / np.where(known, expected, 1.0), 1.0)
+    return np.asarray(np.clip(ratio, *_FACTORS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,100 +217,35 @@ class Posterior:
         The model, and fresh pairs where there are any.
     rng
         Randomness of the draws.
-    jumps
-        Whether functionals jump where J can be.
     """
 
     model: ModelOfJ
     check: Check | None
     rng: np.random.Generator
-    jumps: bool = False
     settings: PosteriorSettings = DEFAULT
 
-    @cached_property
-    def paths(self) -> Paths:
-        return self.model.paths(self.settings.n_paths, self.rng)
-
-    @cached_property
-    def surprise(self) -> float:
-        return 1.0 if self.check is None else self.check.surprise(self.model)
-
-    def draws(self, functional: Callable[[Array], Array]) -> FunctionalDraws:
-        """Draws of a functional less its value at Ĵ.
-
-        The functional maps J (M, p) at the sketch to answers (S, k): the answer itself, then others
-        with errors of the same kind, which make the calibration more certain.
-        """
+    def draws(self, functional: Functional, calibration: Calibration) -> FunctionalDraws:
+        """Draws of a functional: a path with its factor, and a discrepancy, each."""
+        n, known = self.settings.n_draws, calibration
+        surprise = 1.0 if self.check is None else self.check.surprise(self.model)
+        logarithm = known.log_factor + self.rng.standard_normal((n, 1)) * known.precision**-0.5
+        kappa = self.rng.choice([-1.0, 1.0], size=(n, 1)) * np.exp(0.5 * logarithm)
+        path = known.effects[self.rng.integers(len(known.effects), size=n)]
         center = functional(self.model.sketch.j)[0]
-        own = np.stack([self._odd(functional, error) for error in self.paths.errors])
-        shift = np.stack([functional(j)[0] - center for j in self._discrepant()])
-        n = self.settings.n_draws
-        kappa, expected = self._factors(functional, center.size)
-        path = self.rng.integers(len(own), size=n)
-        sign = self.rng.choice([-1.0, 1.0], size=(n, 1))
-        moved = shift[self.rng.integers(len(shift), size=n)]
-        values = np.nan_to_num(moved + sign * kappa * own[path, 0])
-        return FunctionalDraws(values, _rate(own[:, 0], expected))
+        functions = self._discrepant(known, surprise)
+        shifts = np.stack([functional(j)[0] - center for j in functions])
+        shift = shifts[self.rng.integers(len(shifts), size=n)]
+        values = np.nan_to_num(shift + np.sqrt(surprise) * kappa * path)
+        return FunctionalDraws(values, known.rate)
 
-    def _odd(self, functional: Callable[[Array], Array], error: Array) -> Array:
-        """Odd part (S, k) of the change of a functional by an error (M, p) of J."""
-        base = self.model.sketch
-        step = self._step(error) if self.jumps else 1.0
-        sides = [self.model.bounded(base.j + s * error, base.uniform) for s in (step, -step)]
-        up, down = (functional(side) for side in sides)
-        return np.asarray(np.nan_to_num(up - down) / (2.0 * step))
-
-    def _step(self, error: Array) -> float:
-        """Multiple of an error at which jumps of f are seen."""
-        size, spread = np.median(np.abs(error), axis=0), self.model.sketch.j.std(axis=0)
-        seen = size > 0
-        if not seen.any():
-            return 1.0
-        return max(1.0, float((self.settings.visible * spread[seen] / size[seen]).min()))
-
-    def _factors(self, functional: Callable[[Array], Array], k: int) -> tuple[Array, list[Array]]:
-        """Draws (K, k) of κ given the changes of deleted groups, and variances expected of these.
-
-        The mean over groups and answers of squared observed over expected changes is a multiple of
-        a χ² variable over its degrees of freedom, so its logarithm is about normal.
-        """
-        groups, prior = len(self.paths.observed), self.settings.prior_sd**-2
-        mean, precision, expected = np.zeros(k), prior, []
-        if groups > 1:
-            observed = [self._odd(functional, change) for change in self.paths.observed]
-            expected = [
-                np.mean([self._odd(functional, change) ** 2 for change in changes], axis=0)
-                for changes in self.paths.expected
-            ]
-            total = np.sum(expected, axis=0)
-            squares = np.sum(np.square(observed), axis=0)
-            known = total > 0
-            ratio = np.where(known, squares / np.where(known, total, 1.0), 1.0).mean(axis=0)
-            likelihood = 0.5 * self.settings.group_dof * groups
-            precision = prior + likelihood
-            mean = np.log(np.clip(ratio, 1e-12, 1e6)) * likelihood / precision
-        normal = self.rng.standard_normal((self.settings.n_draws, 1))
-        logarithm = mean + normal / np.sqrt(precision)
-        return np.exp(0.5 * logarithm) * np.sqrt(self.surprise), expected
-
-    @cached_property
-    def _claimed(self) -> Array:
-        """Factor (p,) of the variance that the model claims at single θ, from deleted groups."""
-        if len(self.paths.observed) < 2:
-            return np.full(self.model.sketch.j.shape[1], self.surprise)
-        observed = np.median(self.paths.observed**2, axis=(0, 1)) / _MEDIAN_SQUARE
-        expected = np.median((self.paths.expected**2).mean(axis=1), axis=(0, 1))
-        ratio = np.where(expected > 0, observed / np.where(expected > 0, expected, 1.0), 1.0)
-        return np.asarray(np.clip(ratio, 1e-12, 1e6) * self.surprise)
-
-    def _discrepant(self) -> Array:
-        """Draws (K, M, p) of Ĵ + b(Ĵ) + √v(Ĵ) ε."""
+    def _discrepant(self, known: Calibration, surprise: float) -> Array:
+        """Draws (K, M, p) of Ĵ + b(Ĵ) + √v(Ĵ) ε; claims are wrong by the factor `surprise`."""
         base, n = self.model.sketch, self.settings.n_discrepancies
         if self.check is None:
             return base.j[None]
         check = self.check
         r, s = check.residuals(self.model), self.model.mean(check.uniform)
-        claims = self.model.sd(check.uniform) ** 2 * self._claimed
+        claims = self.model.sd(check.uniform) ** 2 * known.claimed * surprise
         drawn = np.repeat(base.j[None], n, axis=0)
         normal = self.rng.standard_normal((n, *base.j.shape)) @ _correlation(r).T
         values = check.values.reshape(-1, base.j.shape[1])
@@ -186,10 +253,13 @@ class Posterior:
         high = np.maximum(base.j.max(axis=0), values.max(axis=0))
         for c in np.flatnonzero(np.ptp(base.j, axis=0) > 0):
             law = Scores.of(base.j[:, c], base.weights)
-            pairs = Pairs(s[:, c], r[:, :, c], check.weights, claims[:, c])
-            seen = Evidence(pairs, law(pairs.s), max(1e-12 * law.variance, 1e-300))
-            b = draw_bias(law, seen, n, self.rng)
-            v = draw_variances(law, seen, b[0], n, self.rng)
+            least, z = max(1e-12 * law.variance, 1e-300), law(s[:, c])
+            in_common = surprise * known.profiles[c].at(s[:, c])
+            pairs = [
+                Pairs(s[:, c], r[:, :, c], check.weights, one) for one in (in_common, claims[:, c])
+            ]
+            b = draw_bias(law, Evidence(pairs[0], z, least), n, self.rng)
+            v = draw_variances(law, Evidence(pairs[1], z, least), b[0], n, self.rng)
             order = np.argsort(np.argsort(base.j[:, c], kind="stable"), kind="stable")
             drawn[:, :, c] += b[1:, order] + np.sqrt(v[1:, order]) * normal[:, :, c]
         drawn = np.clip(drawn, low, high)
@@ -207,15 +277,3 @@ def _correlation(residuals: Array) -> Array:
         return np.eye(len(sizes))
     values, vectors = np.linalg.eigh(covariance / np.outer(sizes, sizes))
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-def _rate(own: Array, expected: list[Array]) -> float:
-    """Power of n at which standard deviations fall, from all points to all groups but one.
-
-    Deleting a group adds the expected variance of the change to that of the functional.
-    """
-    variance, n = float(np.mean(own**2)), len(expected)
-    if n < 2 or not variance > 0:
-        return 1.0
-    more = float(np.mean([one[0] for one in expected]))
-    return float(np.clip(0.5 * np.log1p(more / variance) / np.log(n / (n - 1.0)), 0.5, 3.0))

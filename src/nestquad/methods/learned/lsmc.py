@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nestquad._checks import choice
 from nestquad._scale import scale_of
@@ -135,7 +136,7 @@ class RegressionModel(ModelOfJ):
         return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected))
 
     @property
-    def _groups(self) -> list[Any]:
+    def _groups(self) -> list[NDArray[np.bool_]]:
         """Rows (n,) of each group."""
         index = np.arange(self.n_points)
         n = self.interleaved or _GROUPS
@@ -154,7 +155,7 @@ class RegressionModel(ModelOfJ):
     def _unbounded(self, table: ScoreTable) -> Array:
         return np.stack([one.j(table) for one in self.regressions], axis=1)
 
-    def _without(self, rows: Array) -> RegressionModel:
+    def _without(self, rows: NDArray[np.bool_]) -> RegressionModel:
         """The same terms from the points of the other groups."""
         kept = np.flatnonzero(~rows)
         table, values = self.table.rows(kept), self.values[kept]

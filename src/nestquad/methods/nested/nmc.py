@@ -29,6 +29,7 @@ class NMC(NestedRule):
     8000
     """
 
+    plain: ClassVar[bool] = True
     name: ClassVar[str] = "nmc"
     outer_points: str | Sequence = "iid"
     inner_points: str | Sequence = "iid"

@@ -30,6 +30,7 @@ class NQMC(NestedRule):
     (64, 64)
     """
 
+    plain: ClassVar[bool] = True
     name: ClassVar[str] = "nqmc"
     outer_points: str | Sequence = "sobol"
     inner_points: str | Sequence = "sobol"
