@@ -23,10 +23,10 @@ from nestquad._typing import Array, Indices
 _PLACES = 25
 # Pairs of a bin, so that its variance is known to a third; and the most bins.
 _PAIRS_A_BIN, _MOST_BINS = 16, 48
-# Widths of the Laplace priors of log(size / claimed size) of bias and variance, and the standard
-# deviation of the slope of log variance: 0.6 is a factor of ten between the median and the 99.99 %
-# quantile. Models are often wrong about themselves, now and then by orders of magnitude.
-_BIAS_WIDTH, _VARIANCE_WIDTH, _SLOPE_WIDTH = 2.0, 1.0, 0.6
+# Scale of the Laplace prior of log(size / claimed size) of the variance, and the standard deviation
+# of the slope of log variance: 0.6 is a factor of ten between the median and the 99.99 % quantile.
+# Models are often wrong about themselves, now and then by orders of magnitude.
+_VARIANCE_WIDTH, _SLOPE_WIDTH = 1.0, 0.6
 # Shapes of the unexplained variance: powers of the claimed variance, and processes about them, of
 # sizes relative to them, which vary on these scales of scores.
 _CLAIMS, _VARIANCE_SHARES, _VARIANCE_LENGTHS = (0.0, 0.5, 1.0), (0.0, 0.3, 1.0, 3.0), (0.3, 1.0)
@@ -169,11 +169,14 @@ class Evidence:
         return np.asarray(v / (v + noise + 1e-300))
 
 
-def draw_bias(law: ScoredLaw, seen: Evidence, n_draws: int, rng: np.random.Generator) -> Array:
+def draw_bias(
+    law: ScoredLaw, seen: Evidence, n_draws: int, rng: np.random.Generator, width: float = 2.0
+) -> Array:
     """b at the nodes, (1 + K, n): a Gaussian process over scores, constant plus smooth.
 
     Its size and scale are averaged over their posterior; where residuals show no bias, it vanishes.
-    The prior is of the size of the error that the model expects of itself, wherever that is.
+    The prior is of the size of the error that the model expects of itself, wherever that is:
+    log(size / claimed size) has a Laplace distribution with scale `width`.
     """
     mean, at = seen.pairs.r.mean(axis=1), seen.means(seen.z)
     y, n = seen.means(mean), len(at)
@@ -194,7 +197,7 @@ def draw_bias(law: ScoredLaw, seen: Evidence, n_draws: int, rng: np.random.Gener
             observed = cov[:n, :n] + np.diag(noise + 1e-10 * size**2 * shape[:n] ** 2)
             factor = cho_factor(observed, lower=True)
             likelihood = -0.5 * float(y @ cho_solve(factor, y)) - np.log(np.diag(factor[0])).sum()
-            logs.append(likelihood - abs(np.log(size / scale)) / _BIAS_WIDTH)
+            logs.append(likelihood - abs(np.log(size / scale)) / width)
             gain = cho_solve(factor, cov[:n, n:]).T
             fits.append((gain @ y, cov[n:, n:] - gain @ cov[:n, n:]))
     chance = np.exp(np.array(logs) - max(logs))

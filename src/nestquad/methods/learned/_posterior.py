@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.methods.learned._discrepancy import (
@@ -28,6 +29,7 @@ from nestquad.methods.learned._discrepancy import (
 )
 from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._model import ModelOfJ, Paths
+from nestquad.methods.nested import effective_number
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class PosteriorSettings:
         error by orders of magnitude.
     group_dof
         Degrees of freedom that a deleted group adds to what is known of κ².
+    bias_width
+        Scale of the Laplace prior of log(bias / claimed bias): calibrated claims are right within a
+        factor of three or so.
     visible
         Step for an f with jumps, as a share of the standard deviation of J: smaller errors would
         carry none of a few hundred θ across a jump.
@@ -58,6 +63,7 @@ class PosteriorSettings:
     n_draws: int = 1024
     prior_sd: float = 3.0
     group_dof: float = 1.0
+    bias_width: float = 1.0
     visible: float = 0.1
 
 
@@ -236,7 +242,15 @@ class Posterior:
         shifts = np.stack([functional(j)[0] - center for j in functions])
         shift = shifts[self.rng.integers(len(shifts), size=n)]
         values = np.nan_to_num(shift + np.sqrt(surprise) * kappa * path)
-        return FunctionalDraws(values, known.rate)
+        return FunctionalDraws(self._student() * values, known.rate)
+
+    def _student(self) -> float:
+        """Student's factor for the number of pairs that carry the variance of the residuals."""
+        if self.check is None:
+            return 1.0
+        mean = self.check.residuals(self.model).mean(axis=1)
+        number = float(effective_number(mean - mean.mean(axis=0)).min())
+        return float(stdtrit(max(number - 1.0, 2.0), 0.975) / stdtrit(np.inf, 0.975))
 
     def _discrepant(self, known: Calibration, surprise: float) -> Array:
         """Draws (K, M, p) of Ĵ + b(Ĵ) + √v(Ĵ) ε; claims are wrong by the factor `surprise`."""
@@ -258,7 +272,8 @@ class Posterior:
             pairs = [
                 Pairs(s[:, c], r[:, :, c], check.weights, one) for one in (in_common, claims[:, c])
             ]
-            b = draw_bias(law, Evidence(pairs[0], z, least), n, self.rng)
+            width = self.settings.bias_width
+            b = draw_bias(law, Evidence(pairs[0], z, least), n, self.rng, width)
             v = draw_variances(law, Evidence(pairs[1], z, least), b[0], n, self.rng)
             order = np.argsort(np.argsort(base.j[:, c], kind="stable"), kind="stable")
             drawn[:, :, c] += b[1:, order] + np.sqrt(v[1:, order]) * normal[:, :, c]

@@ -3,6 +3,7 @@
 from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
 from nestquad.methods.nested._events import (
     NO_VARIATION,
+    effective_number,
     few_event_errors,
     floor_directions,
     rare_event_errors,
@@ -45,6 +46,7 @@ __all__ = [
     "WeightedRule",
     "cancellation",
     "describe_rules",
+    "effective_number",
     "few_event_errors",
     "floor_directions",
     "interpolation_variance",
