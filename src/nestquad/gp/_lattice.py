@@ -233,14 +233,19 @@ class LatticeProcess:
 
     def marginal(self, offsets: Array) -> Array:
         """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m)."""
-        return self._marginal(self._fitted[0], self._fitted[1], offsets)
+        return self._convolved(self._fitted[0], self._fitted[1], offsets)
 
-    def _marginal(self, mean: Any, dual: Array, offsets: Array) -> Array:
-        """Marginal means for duals (…, R, m): (…, C, m)."""
-        steps, of_dual = self.steps[: self.n_theta, None, :], rfft(dual)
+    def interpolated(self, offsets: Array) -> Array:
+        """Posterior mean at the lattice, shifted by each of (C, d): (C, m)."""
+        return self._convolved(self._fitted[0], self._fitted[1], offsets)
+
+    def _convolved(self, mean: Any, dual: Array, offsets: Array) -> Array:
+        """Means at shifted lattices in the leading coordinates, for duals (…, R, m): (…, C, m)."""
+        dims = offsets.shape[1]
+        steps, of_dual = self.steps[:dims, None, :], rfft(dual)
         out = np.empty((*dual.shape[:-2], len(offsets), self.size))
         for c, offset in enumerate(offsets):
-            apart = (offset - self.shifts[:, : self.n_theta]).T[:, :, None]
+            apart = (offset - self.shifts[:, :dims]).T[:, :, None]
             transform = rfft(self.kernel(steps + apart))
             out[..., c, :] = irfft((of_dual * transform).sum(axis=-2), n=self.size)
         return np.asarray(out + np.asarray(mean)[..., None, None])
@@ -282,7 +287,7 @@ class LatticeProcess:
     def predicted(self, values: Array, offsets: Array) -> Array:
         """`marginal` for other values (K, R, m): (K, C, m)."""
         mean, dual = self._solve(values)
-        return self._marginal(mean, dual, offsets)
+        return self._convolved(mean, dual, offsets)
 
     @cached_property
     def spread(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array, Indices
-from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.learned import BinnedResiduals, Evidence, Pairs, draw_bias, draw_variances
 from nestquad.methods.nested import few_event_errors
 
 # Nodes of the law of Ĵ, evenly in normal scores of its ranks: neighbors are 0.005 standard
@@ -278,7 +278,7 @@ def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> Corr
     law, pairs = replace(law, pairs=pairs), pairs.by_scenario()
     least = max(1e-12 * law.variance, 1e-300)
     seen = Evidence(pairs, np.interp(pairs.s, law.s, law.z), least)
-    b = draw_bias(law, seen, DRAWS, rng)
+    b = draw_bias(law, BinnedResiduals.of_pairs(seen), DRAWS, rng)
     v = draw_variances(law, seen, b[0], DRAWS, rng)
     if not law.steps:
         return replace(law, b=b, v=v, shape=_shape(law, seen, b, v, rng))

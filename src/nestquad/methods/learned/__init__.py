@@ -2,7 +2,13 @@
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import Certificate, model_of
-from nestquad.methods.learned._discrepancy import Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.learned._discrepancy import (
+    BinnedResiduals,
+    Evidence,
+    Pairs,
+    draw_bias,
+    draw_variances,
+)
 from nestquad.methods.learned._evidence import Check, LearnedDesign
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
@@ -13,6 +19,7 @@ from nestquad.methods.learned.lsmc import LSMC, RegressionModel
 __all__ = [
     "CKQ",
     "LSMC",
+    "BinnedResiduals",
     "Certificate",
     "Check",
     "DenseSet",

@@ -169,8 +169,62 @@ class Evidence:
         return np.asarray(v / (v + noise + 1e-300))
 
 
+@dataclass(frozen=True, eq=False)
+class BinnedResiduals:
+    """Mean residuals y of bins at scores z, their variances, and claimed squares of J − Ĵ: (B,)."""
+
+    z: Array
+    y: Array
+    noise: Array
+    claimed: Array
+
+    @classmethod
+    def of_pairs(cls, seen: Evidence) -> BinnedResiduals:
+        mean = seen.pairs.r.mean(axis=1)
+        y = seen.means(mean)
+        return cls(seen.means(seen.z), y, seen.noise(mean - y[seen.bins]), seen.claimed)
+
+    @classmethod
+    def of_groups(
+        cls, z: Array, residuals: Array, weights: Array, group: Indices, claimed: Array
+    ) -> BinnedResiduals:
+        """Bins of held-out residuals (n,), whose groups are independent randomizations.
+
+        Variances are those between groups, averaged over seven bins.
+        """
+        n, groups = len(z), int(group.max()) + 1
+        count = int(np.clip(n // (_PAIRS_A_BIN * groups), 2, _MOST_BINS))
+        bins = np.empty(n, dtype=np.intp)
+        bins[np.argsort(z, kind="stable")] = np.arange(n) * count // n
+        total = np.bincount(bins, weights)
+
+        def means(values: Array) -> Array:
+            return np.asarray(np.bincount(bins, weights * values) / total)
+
+        cell = bins * groups + group
+        mass = np.bincount(cell, weights, count * groups).reshape(count, groups)
+        sums = np.bincount(cell, weights * residuals, count * groups).reshape(count, groups)
+        y = means(residuals)
+        # Deviations of the ratio estimator Σ w r / Σ w by group.
+        away = (sums - y[:, None] * mass) / total[:, None]
+        each = (away**2).sum(axis=1) * groups / (groups - 1.0)
+        noise = np.array([each[max(k - 3, 0) : k + 4].mean() for k in range(count)])
+        return cls(means(z), y, np.maximum(noise, 1e-300), means(claimed))
+
+    def with_others(self, other: BinnedResiduals) -> BinnedResiduals:
+        mine, theirs = ((one.z, one.y, one.noise, one.claimed) for one in (self, other))
+        order = np.argsort(np.concatenate([self.z, other.z]), kind="stable")
+        return BinnedResiduals(
+            *(np.concatenate(both)[order] for both in zip(mine, theirs, strict=True))
+        )
+
+
 def draw_bias(
-    law: ScoredLaw, seen: Evidence, n_draws: int, rng: np.random.Generator, width: float = 2.0
+    law: ScoredLaw,
+    seen: BinnedResiduals,
+    n_draws: int,
+    rng: np.random.Generator,
+    width: float = 2.0,
 ) -> Array:
     """b at the nodes, (1 + K, n): a Gaussian process over scores, constant plus smooth.
 
@@ -178,9 +232,7 @@ def draw_bias(
     The prior is of the size of the error that the model expects of itself, wherever that is:
     log(size / claimed size) has a Laplace distribution with scale `width`.
     """
-    mean, at = seen.pairs.r.mean(axis=1), seen.means(seen.z)
-    y, n = seen.means(mean), len(at)
-    noise = seen.noise(mean - y[seen.bins])
+    at, y, noise, n = seen.z, seen.y, seen.noise, len(seen.z)
     places = np.linspace(law.z[0], law.z[-1], _PLACES)
     scale = float(np.sqrt(np.median(seen.claimed)))
     both = np.concatenate([at, places])

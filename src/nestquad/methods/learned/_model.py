@@ -25,13 +25,31 @@ class DenseSet:
 
 
 @dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Residuals at the points of each group by the model without that group: cross-fitting.
+
+    No point has a part in its own prediction (Chernozhukov and others 2018, Double/debiased machine
+    learning). Groups are independent randomizations of the points where the method has them, so
+    that the spread of their means shows errors that depend on the points, aliasing among them.
+
+    Shapes
+    ------
+    j (n, p): Ĵ at θ by the model without the group; residuals (n, p), of mean J − Ĵ given θ;
+    weights (n,) that make the points a sample of their law; group (n,), numbers from 0.
+    """
+
+    j: Array
+    residuals: Array
+    weights: Array
+    group: Indices
+
+
+@dataclass(frozen=True, eq=False)
 class Paths:
     """Posterior errors of a model, and its changes when a group of points is deleted.
 
-    Groups are independent randomizations of the points where the method has them. So the observed
-    changes show errors that depend on the points, aliasing among them, and the expected ones the
-    size that the posterior gives to them (delete-a-group jackknife: Kott 2001, The delete-a-group
-    jackknife).
+    The observed changes, beside the size that the posterior gives to them, calibrate the errors
+    (delete-a-group jackknife: Kott 2001, The delete-a-group jackknife).
 
     Attributes
     ----------
@@ -41,11 +59,14 @@ class Paths:
         Ĵ without group r, less Ĵ: (R, M, p).
     expected
         Posterior draws (R, K, M, p) of these changes.
+    held_out
+        Cross-fitted residuals; None where there are too few points for groups.
     """
 
     errors: Array
     observed: Array
     expected: Array
+    held_out: HeldOut | None = None
 
 
 class ModelOfJ(ABC):

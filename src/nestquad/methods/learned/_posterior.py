@@ -14,13 +14,14 @@ part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learn
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._typing import Array
 from nestquad.methods.learned._discrepancy import (
+    BinnedResiduals,
     Evidence,
     Pairs,
     Scores,
@@ -28,7 +29,7 @@ from nestquad.methods.learned._discrepancy import (
     draw_variances,
 )
 from nestquad.methods.learned._evidence import Check
-from nestquad.methods.learned._model import ModelOfJ, Paths
+from nestquad.methods.learned._model import HeldOut, ModelOfJ, Paths
 from nestquad.methods.nested import effective_number
 
 
@@ -70,8 +71,11 @@ class PosteriorSettings:
 DEFAULT = PosteriorSettings()
 # Median of the square of a standard normal variable.
 _MEDIAN_SQUARE = 0.4549
-# Cells of equal probability over which errors are averaged.
-_CELLS = 24
+# Cells of normal scores over which errors are averaged reach that far: a bias varies on the scale
+# of 1, and errors of opposite sign within a cell cancel in any functional.
+_REACH = 2.0
+# Cells for each unit of normal scores in which errors of one output are averaged out.
+_FINE = 4.0
 # Bounds of squared factors: between rounding errors and a model that knows nothing.
 _FACTORS = (1e-12, 1e6)
 
@@ -102,6 +106,8 @@ class Calibration:
         Factor (p,) of the variance that the model claims at single θ.
     profiles
         Variance of the error of E[J | Ĵ] as the model claims it, for each output.
+    held_out
+        Cross-fitted residuals.
     rate
         Power of n at which standard deviations fall, from all points to all groups but one.
     """
@@ -112,6 +118,7 @@ class Calibration:
     claimed: Array
     rate: float
     profiles: tuple[Profile, ...] = ()
+    held_out: HeldOut | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +130,9 @@ class Profile:
 
     @classmethod
     def of(cls, j: Array, weights: Array, paths: Paths, c: int) -> Profile:
-        """Mean squares of errors averaged over cells of equal probability of Ĵ (M,), output c."""
-        order = np.argsort(j, kind="stable")
-        share = np.cumsum(weights[order]) / weights.sum()
-        cell = np.empty(len(j), dtype=np.intp)
-        cell[order] = np.minimum((share * _CELLS).astype(np.intp), _CELLS - 1)
-        cell = np.unique(cell, return_inverse=True)[1]
+        """Mean squares of errors averaged over cells of unit width in normal scores of Ĵ (M,)."""
+        score = Scores.of(j, weights)(j)
+        cell = np.unique(np.clip(np.round(score), -_REACH, _REACH), return_inverse=True)[1]
         total = np.bincount(cell, weights)
 
         def averaged(errors: Array) -> Array:
@@ -165,12 +169,13 @@ class PathEffects:
         """
         paths, base = self.model.paths(self.settings.n_paths, rng), self.model.sketch
         profiles = tuple(Profile.of(j, base.weights, paths, c) for c, j in enumerate(base.j.T))
-        effects = np.stack([self._odd(error)[0] for error in paths.errors])
+        rest = _without_profiles(paths.errors, base.j, base.weights)
+        effects = np.stack([self._odd(error)[0] for error in rest])
         groups, prior = len(paths.observed), self.settings.prior_sd**-2
         if groups < 2:
             none = np.zeros(effects.shape[1])
             ones = np.ones(len(profiles))
-            return Calibration(effects, none, prior, ones, 1.0, profiles)
+            return Calibration(effects, none, prior, ones, 1.0, profiles, paths.held_out)
         squares = np.sum([self._odd(change) ** 2 for change in paths.observed], axis=0)
         expected = np.sum(
             [np.mean([self._odd(c) ** 2 for c in drawn], axis=0) for drawn in paths.expected],
@@ -185,7 +190,9 @@ class PathEffects:
         growth = np.log1p(more / variance) if variance > 0 else 1.0
         rate = float(np.clip(0.5 * growth / np.log(groups / (groups - 1.0)), 0.5, 3.0))
         claimed = _pointwise_factor(paths)
-        return Calibration(effects, log_factor, prior + likelihood, claimed, rate, profiles)
+        return Calibration(
+            effects, log_factor, prior + likelihood, claimed, rate, profiles, paths.held_out
+        )
 
     def _odd(self, error: Array) -> Array:
         """Odd part (S, k) of the change of the functional by an error (M, p) of J."""
@@ -202,6 +209,23 @@ class PathEffects:
         if not seen.any():
             return 1.0
         return max(1.0, float((self.settings.visible * spread[seen] / size[seen]).min()))
+
+
+def _without_profiles(errors: Array, j: Array, weights: Array) -> Array:
+    """Errors (K, M, p) less E[error | Ĵ], the part that held-out residuals and pairs know better.
+
+    For a single output the rest has no effect of first order, and is left out.
+    """
+    if j.shape[1] == 1:
+        return np.zeros_like(errors)
+    rest = errors.copy()
+    for c, column in enumerate(j.T):
+        score = Scores.of(column, weights)(column)
+        cell = np.unique(np.round(_FINE * np.clip(score, -3.0, 3.0)), return_inverse=True)[1]
+        total = np.bincount(cell, weights)
+        for error in rest[:, :, c]:
+            error -= (np.bincount(cell, weights * error) / total)[cell]
+    return rest
 
 
 def _pointwise_factor(paths: Paths) -> Array:
@@ -268,13 +292,20 @@ class Posterior:
         for c in np.flatnonzero(np.ptp(base.j, axis=0) > 0):
             law = Scores.of(base.j[:, c], base.weights)
             least, z = max(1e-12 * law.variance, 1e-300), law(s[:, c])
-            in_common = surprise * known.profiles[c].at(s[:, c])
-            pairs = [
-                Pairs(s[:, c], r[:, :, c], check.weights, one) for one in (in_common, claims[:, c])
-            ]
-            width = self.settings.bias_width
-            b = draw_bias(law, Evidence(pairs[0], z, least), n, self.rng, width)
-            v = draw_variances(law, Evidence(pairs[1], z, least), b[0], n, self.rng)
+            profile = replace(known.profiles[c], variance=surprise * known.profiles[c].variance)
+            common = Pairs(s[:, c], r[:, :, c], check.weights, profile.at(s[:, c]))
+            seen = BinnedResiduals.of_pairs(Evidence(common, z, least))
+            if known.held_out is not None:
+                out = known.held_out
+                j = out.j[:, c]
+                seen = seen.with_others(
+                    BinnedResiduals.of_groups(
+                        law(j), out.residuals[:, c], out.weights, out.group, profile.at(j) + least
+                    )
+                )
+            b = draw_bias(law, seen, n, self.rng, self.settings.bias_width)
+            pairs = Pairs(s[:, c], r[:, :, c], check.weights, claims[:, c])
+            v = draw_variances(law, Evidence(pairs, z, least), b[0], n, self.rng)
             order = np.argsort(np.argsort(base.j[:, c], kind="stable"), kind="stable")
             drawn[:, :, c] += b[1:, order] + np.sqrt(v[1:, order]) * normal[:, :, c]
         drawn = np.clip(drawn, low, high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -18,6 +19,7 @@ from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
 from nestquad.methods.learned._model import (
     DenseSet,
+    HeldOut,
     ModelOfJ,
     Paths,
     near_values,
@@ -133,7 +135,18 @@ class RegressionModel(ModelOfJ):
         ]
         more = self._raised.mean(self.sketch.uniform) - base
         errors = errors + rng.standard_normal((n_paths, 1, 1)) * more
-        return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected))
+        held_out = self._held_out(deleted)
+        return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected), held_out)
+
+    def _held_out(self, deleted: Sequence[RegressionModel]) -> HeldOut:
+        """Residuals of each group by the regression on the other groups."""
+        j, residuals = np.empty_like(self.values), np.empty_like(self.values)
+        group = np.zeros(self.n_points, dtype=np.intp)
+        for number, (model, rows) in enumerate(zip(deleted, self._groups, strict=True)):
+            theta, inner = self.uniform[rows, : self.dim], self.uniform[rows, self.dim :]
+            j[rows], group[rows] = model.mean(theta), number
+            residuals[rows] = self.values[rows] - model.at(theta, inner)
+        return HeldOut(j, residuals, self.design.weights, group)
 
     @property
     def _groups(self) -> list[NDArray[np.bool_]]:
