@@ -14,13 +14,15 @@ from itertools import product
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky
+from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky
 from scipy.special import ndtri
 
 from nestquad._typing import Array, Indices
 
 # Places in normal scores at which the bias is drawn; it varies on the scale of 1.
 _PLACES = 25
+# Scores of the outermost bins of held-out residuals.
+_REACH = 3.0
 # Pairs of a bin, so that its variance is known to a third; and the most bins.
 _PAIRS_A_BIN, _MOST_BINS = 16, 48
 # Scale of the Laplace prior of log(size / claimed size) of the variance, and the standard deviation
@@ -171,7 +173,10 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class BinnedResiduals:
-    """Mean residuals y of bins at scores z, their variances, and claimed squares of J − Ĵ: (B,)."""
+    """Mean residuals y (B,) of bins at scores z (B,), and their covariance (B, B).
+
+    `claimed` (B,) are squares of J − Ĵ that are expected beforehand.
+    """
 
     z: Array
     y: Array
@@ -182,41 +187,46 @@ class BinnedResiduals:
     def of_pairs(cls, seen: Evidence) -> BinnedResiduals:
         mean = seen.pairs.r.mean(axis=1)
         y = seen.means(mean)
-        return cls(seen.means(seen.z), y, seen.noise(mean - y[seen.bins]), seen.claimed)
+        noise = np.diag(seen.noise(mean - y[seen.bins]))
+        return cls(seen.means(seen.z), y, noise, seen.claimed)
 
     @classmethod
     def of_groups(
         cls, z: Array, residuals: Array, weights: Array, group: Indices, claimed: Array
     ) -> BinnedResiduals:
-        """Bins of held-out residuals (n,), whose groups are independent randomizations.
+        """Bins of unit width of held-out residuals (n,) in groups that are independent.
 
-        Variances are those between groups, averaged over seven bins.
+        Their covariance is that between groups, half of it without correlations: aliasing moves
+        neighboring bins together, and few groups do not show all correlations. It is multiplied as
+        the variance of Student's t, for as many degrees of freedom as there are groups less one.
         """
-        n, groups = len(z), int(group.max()) + 1
-        count = int(np.clip(n // (_PAIRS_A_BIN * groups), 2, _MOST_BINS))
-        bins = np.empty(n, dtype=np.intp)
-        bins[np.argsort(z, kind="stable")] = np.arange(n) * count // n
-        total = np.bincount(bins, weights)
+        cell = np.unique(np.clip(np.round(z), -_REACH, _REACH), return_inverse=True)[1]
+        count, groups = int(cell.max()) + 1, int(group.max()) + 1
+        total = np.bincount(cell, weights)
 
         def means(values: Array) -> Array:
-            return np.asarray(np.bincount(bins, weights * values) / total)
+            return np.asarray(np.bincount(cell, weights * values) / total)
 
-        cell = bins * groups + group
-        mass = np.bincount(cell, weights, count * groups).reshape(count, groups)
-        sums = np.bincount(cell, weights * residuals, count * groups).reshape(count, groups)
+        both = cell * groups + group
+        mass = np.bincount(both, weights, count * groups).reshape(count, groups)
+        sums = np.bincount(both, weights * residuals, count * groups).reshape(count, groups)
         y = means(residuals)
         # Deviations of the ratio estimator Σ w r / Σ w by group.
         away = (sums - y[:, None] * mass) / total[:, None]
-        each = (away**2).sum(axis=1) * groups / (groups - 1.0)
-        noise = np.array([each[max(k - 3, 0) : k + 4].mean() for k in range(count)])
-        return cls(means(z), y, np.maximum(noise, 1e-300), means(claimed))
+        freedom = groups - 1.0
+        covariance = away @ away.T * groups / freedom * freedom / max(freedom - 2.0, 1.0)
+        noise = 0.5 * (covariance + np.diag(np.maximum(np.diag(covariance), 1e-300)))
+        return cls(means(z), y, noise, means(claimed))
 
     def with_others(self, other: BinnedResiduals) -> BinnedResiduals:
-        mine, theirs = ((one.z, one.y, one.noise, one.claimed) for one in (self, other))
+        """Both sets of bins, whose noise is independent."""
         order = np.argsort(np.concatenate([self.z, other.z]), kind="stable")
-        return BinnedResiduals(
-            *(np.concatenate(both)[order] for both in zip(mine, theirs, strict=True))
+        noise = block_diag(self.noise, other.noise)[np.ix_(order, order)]
+        y, claimed = (
+            np.concatenate([getattr(self, name), getattr(other, name)])[order]
+            for name in ("y", "claimed")
         )
+        return BinnedResiduals(np.concatenate([self.z, other.z])[order], y, noise, claimed)
 
 
 def draw_bias(
@@ -246,7 +256,8 @@ def draw_bias(
         for size in sizes:
             cov = size**2 * k
             # Rounding of the kernel counts as noise where residuals have none.
-            observed = cov[:n, :n] + np.diag(noise + 1e-10 * size**2 * shape[:n] ** 2)
+            observed = cov[:n, :n] + noise + np.diag(1e-10 * np.diag(cov)[:n])
+            observed += 1e-12 * float(np.diag(observed).max()) * np.eye(n)
             factor = cho_factor(observed, lower=True)
             likelihood = -0.5 * float(y @ cho_solve(factor, y)) - np.log(np.diag(factor[0])).sum()
             logs.append(likelihood - abs(np.log(size / scale)) / width)

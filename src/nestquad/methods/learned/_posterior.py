@@ -74,8 +74,6 @@ _MEDIAN_SQUARE = 0.4549
 # Cells of normal scores over which errors are averaged reach that far: a bias varies on the scale
 # of 1, and errors of opposite sign within a cell cancel in any functional.
 _REACH = 2.0
-# Cells for each unit of normal scores in which errors of one output are averaged out.
-_FINE = 4.0
 # Bounds of squared factors: between rounding errors and a model that knows nothing.
 _FACTORS = (1e-12, 1e6)
 
@@ -169,8 +167,7 @@ class PathEffects:
         """
         paths, base = self.model.paths(self.settings.n_paths, rng), self.model.sketch
         profiles = tuple(Profile.of(j, base.weights, paths, c) for c, j in enumerate(base.j.T))
-        rest = _without_profiles(paths.errors, base.j, base.weights)
-        effects = np.stack([self._odd(error)[0] for error in rest])
+        effects = np.stack([self._odd(error)[0] for error in paths.errors])
         groups, prior = len(paths.observed), self.settings.prior_sd**-2
         if groups < 2:
             none = np.zeros(effects.shape[1])
@@ -209,23 +206,6 @@ class PathEffects:
         if not seen.any():
             return 1.0
         return max(1.0, float((self.settings.visible * spread[seen] / size[seen]).min()))
-
-
-def _without_profiles(errors: Array, j: Array, weights: Array) -> Array:
-    """Errors (K, M, p) less E[error | Ĵ], the part that held-out residuals and pairs know better.
-
-    For a single output the rest has no effect of first order, and is left out.
-    """
-    if j.shape[1] == 1:
-        return np.zeros_like(errors)
-    rest = errors.copy()
-    for c, column in enumerate(j.T):
-        score = Scores.of(column, weights)(column)
-        cell = np.unique(np.round(_FINE * np.clip(score, -3.0, 3.0)), return_inverse=True)[1]
-        total = np.bincount(cell, weights)
-        for error in rest[:, :, c]:
-            error -= (np.bincount(cell, weights * error) / total)[cell]
-    return rest
 
 
 def _pointwise_factor(paths: Paths) -> Array:
