@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.accuracy import order_of_smoothness, step_size, takes
+from nestquad.accuracy import is_discontinuous, order_of_smoothness, takes
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,15 @@ def test_order_of_smoothness_of_a_maximum_and_of_a_logarithm():
     assert order_of_smoothness(log, positive, logarithmic=True) == 2
 
 
-def test_a_step_across_a_jump_is_a_tenth_of_the_spread():
-    j = np.linspace(-1.0, 1.0, 101)[:, None]
-    deviations = 1e-6 * np.random.default_rng(0).standard_normal((20, 101, 1))
-    step = step_size(j, deviations)
-    size = np.sqrt(np.mean((step * deviations) ** 2))
-    assert size == pytest.approx(0.1 * j.std(), rel=0.2)
-    assert step_size(j, 1e3 * j[None]) == 1.0  # what is large enough stays as it is
+def test_jumps_are_noticed_a_little_beyond_what_j_is():
+    def problem(f):
+        return nq.NestedExpectation(nq.Normal(), nq.Normal(), lambda x, theta: x[..., 0], f)
+
+    j = np.linspace(-1.0, 1.0, 101)
+    assert is_discontinuous(problem(lambda v: (v > 0.3) + 0.0), j)
+    assert is_discontinuous(problem(lambda v: (v > 1.5) + 0.0), j)
+    assert not is_discontinuous(problem(lambda v: np.maximum(v - 0.3, 0.0)), j)
+    assert not is_discontinuous(problem(np.log), np.exp(j))
 
 
 def test_a_logarithm_takes_positive_numbers_only():

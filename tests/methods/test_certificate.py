@@ -63,7 +63,7 @@ class Shifted(ModelOfJ):
 
     dim, n_points, cost = 1, 8, 1024
     sketch = design = None
-    paths = refitted = describe = None
+    paths = describe = None
 
     def mean(self, uniform):
         return self.tilt * ndtri(uniform) + self.off

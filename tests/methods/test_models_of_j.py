@@ -1,4 +1,4 @@
-"""The protocol that models of J share: means, control variates, paths, refits, replicates."""
+"""The protocol that models of J share: means, control variates, paths, groups, replicates."""
 
 import numpy as np
 import pytest
@@ -58,18 +58,32 @@ def test_the_control_variate_explains_g(model):
 def test_paths_scatter_about_the_mean_by_the_standard_deviation(model):
     paths = model.paths(200, np.random.default_rng(3))
     sketch = model.sketch
-    assert paths.shape == (200, *sketch.j.shape)
-    scatter = np.median(np.sqrt(np.mean((paths - sketch.j) ** 2, axis=0)), axis=0)
+    assert paths.errors.shape == (200, *sketch.j.shape)
+    scatter = np.median(np.sqrt(np.mean(paths.errors**2, axis=0)), axis=0)
     claimed = np.median(model.sd(sketch.uniform), axis=0)
     assert (scatter <= 3 * claimed + 1e-8).all()
     assert (claimed <= 10 * scatter + 1e-3).all()
 
 
-def test_a_refit_on_all_points_changes_nothing(model):
-    again = model.refitted(model.n_points)
-    u = np.random.default_rng(4).random((50, 2))
-    np.testing.assert_allclose(again.mean(u), model.mean(u), rtol=1e-6, atol=1e-8)
-    assert model.refitted(model.n_points // 2).n_points == model.n_points // 2
+def test_deleted_groups_change_the_model_as_their_shapes_say(model):
+    paths = model.paths(20, np.random.default_rng(3))
+    groups, shape = len(paths.observed), model.sketch.j.shape
+    assert groups >= 4
+    assert paths.observed.shape == (groups, *shape)
+    assert paths.expected.shape == (groups, 20, *shape)
+    # Three quarters of the points, or more, make nearly the same model.
+    assert np.sqrt(np.mean(paths.observed**2)) < 0.2
+
+
+def test_held_out_residuals_are_those_of_other_groups(model):
+    held_out = model.paths(4, np.random.default_rng(3)).held_out
+    n = len(model.design.j)
+    assert held_out.residuals.shape == held_out.j.shape == (n, 2)
+    assert np.bincount(held_out.group).min() > 0.1 * n
+    # Ĵ without a group is near Ĵ, and residuals have mean zero where the model is right.
+    assert np.median(np.abs(held_out.j - model.design.j)) < 0.05
+    weights = held_out.weights / held_out.weights.sum()
+    assert np.abs(weights @ held_out.residuals).max() < 0.05
 
 
 def test_residuals_belong_to_the_design(model):

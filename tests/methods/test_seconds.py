@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import nestquad as nq
-from nestquad.methods.auto import learning_accuracy, learning_seconds
+from nestquad.clock import LearningCost
 
 PROBLEM = nq.problems.finance()
 LEARNED = ("joint", "ckq", "mlkq")
@@ -62,11 +62,11 @@ def test_time_that_a_rule_needs_is_what_it_promises():
     """The forecast of learning and its inverse."""
     for seconds in (0.0, 1e-6, 1e-2):
         for accuracy in (10.0, 100.0, 1e4):
-            found = learning_accuracy(learning_seconds(accuracy, seconds), seconds)
+            found = LearningCost().accuracy(LearningCost().seconds(accuracy, seconds), seconds)
             assert found == pytest.approx(accuracy)
-        assert learning_accuracy(0.0, seconds) == 0.0
-    assert learning_seconds(100.0, 1.0) > learning_seconds(100.0, 0.0)
-    assert learning_seconds(1000.0, 0.0) > learning_seconds(100.0, 0.0)
+        assert LearningCost().accuracy(0.0, seconds) == 0.0
+    assert LearningCost().seconds(100.0, 1.0) > LearningCost().seconds(100.0, 0.0)
+    assert LearningCost().seconds(1000.0, 0.0) > LearningCost().seconds(100.0, 0.0)
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.0])

@@ -30,8 +30,9 @@ from nestquad.result import Estimate
 
 __all__ = ["Auto"]
 
-# The first candidate goes on alone if its half-width is this small beside the spread of f(J).
-_CONVINCING = 0.01
+# The first candidate goes on alone if its half-width is this small beside the spread of f(J), without
+# fresh draws that check it.
+_CONVINCING = 0.001
 Parts: TypeAlias = tuple[tuple[Method[Any], Design], ...]
 Methods: TypeAlias = tuple[Method[Any], ...]
 
@@ -345,9 +346,12 @@ def _planned(
     problem: NestedExpectation, goal: Goal, methods: tuple[Method[Any], ...], *, first: bool
 ) -> Iterator[tuple[Method[Any], Design]]:
     """Pilots of the methods that apply."""
-    size = _pilot_size(goal, first=first)
+    size, budget = _pilot_size(goal, first=first), goal.budget
+    if first and budget is not None and not goal.adaptive:
+        # Sizes that are powers of two times a number that is chosen now leave room for the others.
+        budget -= (len(methods) - 1) * _pilot_size(goal, first=False)
     for i, method in enumerate(methods):
-        own = Goal(goal.stream.child(40, i), goal.budget, adaptive=True, pilot=size)
+        own = Goal(goal.stream.child(40, i), budget, adaptive=True, pilot=size)
         try:
             design = method.plan(problem, own)
         except (InputError, UnsupportedError):

@@ -117,6 +117,7 @@ class Calibration:
     rate: float
     profiles: tuple[Profile, ...] = ()
     held_out: HeldOut | None = None
+    n_groups: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +189,7 @@ class PathEffects:
         rate = float(np.clip(0.5 * growth / np.log(groups / (groups - 1.0)), 0.5, 3.0))
         claimed = _pointwise_factor(paths)
         return Calibration(
-            effects, log_factor, prior + likelihood, claimed, rate, profiles, paths.held_out
+            effects, log_factor, prior + likelihood, claimed, rate, profiles, paths.held_out, groups
         )
 
     def _odd(self, error: Array) -> Array:
@@ -246,15 +247,19 @@ class Posterior:
         shifts = np.stack([functional(j)[0] - center for j in functions])
         shift = shifts[self.rng.integers(len(shifts), size=n)]
         values = np.nan_to_num(shift + np.sqrt(surprise) * kappa * path)
-        return FunctionalDraws(self._student() * values, known.rate)
+        return FunctionalDraws(self._student(known.n_groups) * values, known.rate)
 
-    def _student(self) -> float:
-        """Student's factor for the number of pairs that carry the variance of the residuals."""
-        if self.check is None:
-            return 1.0
-        mean = self.check.residuals(self.model).mean(axis=1)
-        number = float(effective_number(mean - mean.mean(axis=0)).min())
-        return float(stdtrit(max(number - 1.0, 2.0), 0.975) / stdtrit(np.inf, 0.975))
+    def _student(self, groups: int) -> float:
+        """Student's factor for the number of groups, and of pairs that carry the variance.
+
+        Each deleted group shows several answers, which count as two degrees of freedom.
+        """
+        freedom = 2.0 * (groups - 1.0) if groups > 1 else np.inf
+        if self.check is not None:
+            mean = self.check.residuals(self.model).mean(axis=1)
+            number = float(effective_number(mean - mean.mean(axis=0)).min())
+            freedom = min(freedom, max(number - 1.0, 2.0))
+        return float(stdtrit(freedom, 0.975) / stdtrit(np.inf, 0.975))
 
     def _discrepant(self, known: Calibration, surprise: float) -> Array:
         """Draws (K, M, p) of Ĵ + b(Ĵ) + √v(Ĵ) ε; claims are wrong by the factor `surprise`."""

@@ -1,4 +1,4 @@
-"""Checks by fresh draws: errors of models made by hand are found, and nothing else is."""
+"""Posterior of J: errors of models made by hand are found and covered, and nothing else is."""
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -13,8 +13,10 @@ from nestquad.estimate import Loop
 from nestquad.evaluate import Design, Evaluations, Evaluator
 from nestquad.methods import Goal, as_method
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._check import Check, Examination, LearnedDesign, check_grid
-from nestquad.methods.learned._model import DenseSet, ModelOfJ, sketch_points
+from nestquad.methods.learned._events import unreached_errors
+from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
+from nestquad.methods.learned._model import DenseSet, HeldOut, ModelOfJ, Paths, sketch_points
+from nestquad.methods.learned._posterior import PathEffects, Posterior
 from nestquad.points import Stream
 from nestquad.result import NORMAL_95
 
@@ -51,13 +53,19 @@ def linear(f):
 
 
 class Hand(ModelOfJ):
-    """Ĵ = a + b θ₁ + c θ₂ with a claimed error, and with or without g's dependence on x."""
+    """Ĵ = a + b θ₁ + c θ₂ with a claimed error, and with or without g's dependence on x.
+
+    Its paths are random multiples of θ₁ and θ₂ of the claimed size. `deleted` is the size of the
+    changes of the slope of θ₁ by four deleted groups, where the paths expect `claimed`. `n_held`
+    points of four groups are held out, with residuals of the true error.
+    """
 
     dim, n_points, cost = 2, 64, 4
-    sketch = design = paths = refitted = describe = residuals = None
+    sketch = design = None
 
-    def __init__(self, a=0.0, b=1.0, c=0.5, claimed=0.01, knows_x=True):
+    def __init__(self, a=0.0, b=1.0, c=0.5, claimed=0.01, knows_x=True, deleted=None, n_held=0):
         self.a, self.b, self.c, self.claimed, self.knows_x = a, b, c, claimed, knows_x
+        self.deleted, self.n_held = deleted, n_held
         uniform = sketch_points(2, 2048)
         self.sketch = DenseSet(uniform, np.ones(2048), self.mean(uniform))
 
@@ -71,6 +79,33 @@ class Hand(ModelOfJ):
     def at(self, uniform, inner, *, cautious=False):
         return self.mean(uniform) + (NOISE * ndtri(inner) if self.knows_x else 0.0)
 
+    def paths(self, n_paths, rng):
+        z = ndtri(self.sketch.uniform)
+
+        def slopes(*shape):
+            return self.claimed * (rng.standard_normal((*shape, 2)) @ z.T / np.sqrt(2.0))[..., None]
+
+        observed, expected = np.zeros((0, 2048, 1)), np.zeros((0, n_paths, 2048, 1))
+        if self.deleted is not None:
+            changes = self.deleted * rng.standard_normal((4, 2)) / np.sqrt(2.0)
+            observed, expected = (changes @ z.T)[..., None], slopes(4, n_paths)
+        return Paths(slopes(n_paths), observed, expected, self._held_out(rng))
+
+    def _held_out(self, rng):
+        if not self.n_held:
+            return None
+        uniform = rng.random((self.n_held, 2))
+        error = linear_j(uniform) - self.mean(uniform)
+        noise = 0.0 if self.knows_x else NOISE * rng.standard_normal((self.n_held, 1))
+        group = np.arange(self.n_held) % 4
+        return HeldOut(self.mean(uniform), error + noise, np.ones(self.n_held), group)
+
+    def residuals(self):
+        raise NotImplementedError
+
+    def describe(self):
+        return {"notes": []}
+
     def expected_rms(self):
         return np.array([np.hypot(self.claimed, 0.0 if self.knows_x else NOISE)])
 
@@ -80,26 +115,34 @@ class Hand(ModelOfJ):
         return np.array([self.a, self.b - 1.0, self.c - 0.5])
 
     def error(self, f):
-        """Of the answer: E f(Ĵ) − E f(J)."""
+        """Error of the answer: E f(Ĵ) − E f(J)."""
         return expected(f, self.a, np.hypot(self.b, self.c)) - expected(f, 0.0, np.hypot(1, 0.5))
 
 
-Hand.__abstractmethods__ = frozenset()
+def linear_j(uniform):
+    return ndtri(uniform) @ np.array([[1.0], [0.5]])
 
 
-def checked(f, model, seed=0, n=400, problem=None):
-    """A check of n evaluations where f is sensitive as the model sees it, and the confrontation."""
+def check_of(f, model, seed=0, n=400, problem=None):
+    """A check of n evaluations, where f is sensitive as the model sees it, and the average."""
     problem = problem or linear(f)
     stream = Stream.from_rng(seed)
     average = DenseAverage(problem, True, stream)
     design = LearnedDesign.of(Design(()), (check_grid(average, model, n, stream.child(7)),))
-    check = Check.of(Evaluations(Evaluator(problem, keep=True), design), design)
-    answers = average.f(model.sketch.j).mean(axis=0)
-    return check, Examination(check, model, average, answers)
+    return Check.of(Evaluations(Evaluator(problem, keep=True), design), design), average
 
 
-def verdict(f, model, seed=0, n=400):
-    return checked(f, model, seed, n)[1].verdict()
+def draws_of(f, model, seed=0, n=400, check=True):
+    """Draws of E f(J) less E f(Ĵ)."""
+    fresh, average = check_of(f, model, seed, n)
+    rng = np.random.default_rng(seed)
+
+    def functional(j):
+        return average.f(j).mean(axis=0)[None]
+
+    effects = PathEffects(model, functional, jumps=f is exceeds)
+    posterior = Posterior(model, fresh if check else None, rng)
+    return posterior.draws(functional, effects.calibration(rng)).values[:, 0]
 
 
 FUNCTIONS = [square, excess, exceeds]
@@ -112,62 +155,57 @@ WRONG = {
 
 
 @pytest.mark.parametrize("f", FUNCTIONS)
-@pytest.mark.parametrize("claimed", [0.0, 0.01])
-def test_an_exact_model_is_not_widened(f, claimed):
+def test_an_exact_model_that_claims_no_error_has_none(f):
     for seed in range(5):
-        found = verdict(f, Hand(claimed=claimed), seed)
-        assert found.factor == 1.0
-        assert found.share == 0.0
-        assert size_of(found.parts["check"]) < 1e-9
-        assert size_of(found.parts["events"]) < 1e-9
+        assert np.abs(draws_of(f, Hand(claimed=0.0), seed)).max() < 1e-5
+        check, _ = check_of(f, Hand(claimed=0.0), seed)
+        assert check.surprise(Hand(claimed=0.01)) == 1.0
+        assert check.unexplained_share(Hand()) == 0.0
 
 
 @pytest.mark.parametrize("f", FUNCTIONS)
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("knows_x", [True, False])
-def test_the_effect_of_an_error_is_found(f, wrong, knows_x):
-    """The correction that residuals ask for is the error of the answer, but for noise."""
+def test_fresh_pairs_find_an_error_of_the_answer(f, wrong, knows_x):
+    """The model claims a hundredth; the interval of the draws has its true error all the same."""
     model = Hand(**WRONG[wrong], knows_x=knows_x)
-    effects, spreads = zip(
-        *(checked(f, model, seed)[1]._effects() for seed in range(12)), strict=True
-    )
-    effects, spreads = np.array(effects)[:, 0], np.array(spreads)[:, 0]
-    exact = -model.error(f)
-    assert abs(effects.mean() - exact) < 4.0 * effects.std() / np.sqrt(12) + 0.02 * abs(exact)
-    # The bootstrap knows the noise of the draws. The 2,048 θ at which the effect is felt have a
-    # sampling error too: the slope of f, up to three here, times the error of J, over √2048.
-    felt = 3.0 / np.sqrt(2048) * np.linalg.norm(model.off)
-    assert np.mean(np.abs(effects - exact) < 2.0 * np.hypot(spreads, felt)) >= 0.75
+    exact, covered, centers = -model.error(f), [], []
+    for seed in range(12):
+        low, middle, high = np.quantile(draws_of(f, model, seed), [0.025, 0.5, 0.975])
+        covered.append(low - 0.01 <= exact <= high + 0.01)
+        centers.append(middle)
+    assert np.mean(covered) >= 0.75
+    if knows_x:  # noise of x does not hide the error
+        assert np.median(centers) == pytest.approx(exact, abs=0.35 * abs(exact) + 0.02)
 
 
 @pytest.mark.parametrize("f", FUNCTIONS)
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_bar_is_widened_by_the_error_of_the_answer(f, wrong):
-    model = Hand(**WRONG[wrong])
-    sizes = [size_of(verdict(f, model, seed).parts["check"]) for seed in range(12)]
-    error = abs(model.error(f))
-    # With the factor 1 + share, the part of the variance of J that is surely unexplained.
-    assert 0.7 * error < np.median(sizes) < 2.5 * error + 0.02
-    # The truth is in the interval that these parts alone make.
-    assert np.mean(np.array(sizes) * NORMAL_95 > error) >= 0.8
+def test_held_out_residuals_sharpen_what_pairs_say_of_a_bias(f):
+    pairs, both = (
+        [draws_of(f, Hand(a=0.05, knows_x=False, n_held=n), seed, n=64).std() for seed in range(6)]
+        for n in (0, 4096)
+    )
+    assert np.median(both) < 0.7 * np.median(pairs)
+
+
+@pytest.mark.parametrize("deleted", [0.001, 0.01, 0.1])
+def test_deleted_groups_calibrate_the_paths(deleted):
+    """Draws without pairs have the size of the observed changes, whatever the paths claim."""
+    sizes = [
+        draws_of(square, Hand(claimed=0.01, deleted=deleted), seed, check=False).std()
+        for seed in range(20)
+    ]
+    # E (Ĵ + e)² changes by 2 E[Ĵ e] = 2 (b e₁ + c e₂), e of variance deleted²/2 each.
+    exact = 2.0 * deleted * np.sqrt((1.0 + 0.25) / 2.0)
+    # Four groups know a logarithm of a variance to about 0.7.
+    assert 0.4 * exact < np.median(sizes) < 2.5 * exact
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_factor_is_that_of_the_errors_to_the_expected_ones(wrong):
+def test_surprise_is_the_ratio_of_squared_errors_to_the_expected_ones(wrong):
     model = Hand(**WRONG[wrong], claimed=0.05)
-    found = [verdict(square, model, seed).factor for seed in range(12)]
-    assert np.median(found) == pytest.approx(np.linalg.norm(model.off) / 0.05, rel=0.25)
-
-
-def test_claims_that_are_kept_widen_nothing():
-    """An error of the size that the model itself expects."""
-    model = Hand(a=0.05, claimed=0.06)
-    for f in FUNCTIONS:
-        for seed in range(5):
-            found = verdict(f, model, seed)
-            assert found.factor == 1.0
-            # Nothing surprising: no more than the known effect itself.
-            assert size_of(found.parts["check"]) <= 1.1 * abs(model.error(f)) + 0.003
+    found = [check_of(square, model, seed)[0].surprise(model) for seed in range(12)]
+    assert np.median(found) == pytest.approx((np.linalg.norm(model.off) / 0.05) ** 2, rel=0.4)
 
 
 # Of two models, the better one is kept.
@@ -177,7 +215,7 @@ def test_claims_that_are_kept_widen_nothing():
 @pytest.mark.parametrize("f", [square, exceeds])
 def test_the_better_model_is_kept(f, knows_x):
     good, bad = Hand(a=0.05, knows_x=knows_x), Hand(a=0.1, c=0.0, knows_x=knows_x)
-    kept = [checked(f, good, seed, 200)[0].unrefuted([good, bad]) for seed in range(40)]
+    kept = [check_of(f, good, seed, 200)[0].unrefuted([good, bad]) for seed in range(40)]
     assert np.mean([0 in k for k in kept]) >= 0.95
     assert np.mean([1 in k for k in kept]) <= 0.1
 
@@ -187,10 +225,10 @@ def test_equal_models_are_both_kept():
     # Errors along (1, ½) and across it: mirror images for draws that depend on J alone.
     along, across = 0.2 * np.array([[1.0, 0.5], [-0.5, 1.0]]) / np.hypot(1.0, 0.5)
     left, right = (Hand(b=1.0 + e[0], c=0.5 + e[1]) for e in (along + across, along - across))
-    kept = [checked(square, model, seed, 200)[0].unrefuted([left, right]) for seed in range(60)]
+    kept = [check_of(square, model, seed, 200)[0].unrefuted([left, right]) for seed in range(60)]
     # Scores differ by more than 1.5 standard errors in 13 % of all cases.
     assert np.mean([len(k) == 2 for k in kept]) >= 0.7
-    check, _ = checked(square, model)
+    check, _ = check_of(square, model)
     assert check.unrefuted([model]) == [0]
     assert check.unrefuted([left, left, left]) == [0, 1, 2]
 
@@ -198,12 +236,12 @@ def test_equal_models_are_both_kept():
 def test_a_control_variate_of_one_model_serves_all():
     """Noise in x is explained by one model, and the score is that of Ĵ alone."""
     blunt, sharp = Hand(a=0.02, knows_x=False), Hand(c=0.35, knows_x=True)
-    kept = [checked(square, blunt, seed, 200)[0].unrefuted([blunt, sharp]) for seed in range(20)]
+    kept = [check_of(square, blunt, seed, 200)[0].unrefuted([blunt, sharp]) for seed in range(20)]
     assert np.mean([k == [0] for k in kept]) >= 0.9
 
 
 def test_scores_do_not_depend_on_units():
-    check, _ = checked(square, Hand())
+    check, _ = check_of(square, Hand())
     large = Check(check.uniform, check.weights, check.inner, 1e200 * check.values)
 
     class Large(Hand):
@@ -222,17 +260,15 @@ def test_scores_do_not_depend_on_units():
 
 def test_noise_in_x_is_no_error_of_j_and_roughness_in_theta_is():
     blind, rough = Hand(claimed=0.1, knows_x=False), Hand(c=0.0, claimed=0.5)
-    noise = [verdict(square, blind, seed) for seed in range(20)]
-    structure = [verdict(square, rough, seed) for seed in range(20)]
     # Both leave residuals with a standard deviation of 0.5, as both expect.
-    for found in (noise, structure):
-        assert np.median([one.ratio for one in found]) == pytest.approx(1.0, abs=0.35)
-    assert np.median([one.share for one in noise]) < 0.01
+    shares = []
+    for model in (blind, rough):
+        checks = [check_of(square, model, seed)[0] for seed in range(20)]
+        assert np.median([check.surprise(model) for check in checks]) < 1.3
+        shares.append(np.median([check.unexplained_share(model) for check in checks]))
+    assert shares[0] < 0.01
     # Of Var J = 5/4, ¼ is left; less a standard error.
-    assert np.median([one.share for one in structure]) == pytest.approx(0.2, abs=0.05)
-    parts = [np.median([size_of(o.parts["check"]) for o in found]) for found in (noise, structure)]
-    assert parts[1] > 4.0 * parts[0]
-    assert parts[1] > 0.8 * abs(rough.error(square))
+    assert shares[1] == pytest.approx(0.2, abs=0.05)
 
 
 # Events that nothing has reached.
@@ -242,8 +278,14 @@ def never(limit):
     return lambda j: (j > limit) + 0.0
 
 
+def events_of(f, model, seed=0, n=400, problem=None):
+    check, average = check_of(f, model, seed, n, problem)
+    answers = average.f(model.sketch.j).mean(axis=0)
+    return NORMAL_95 * size_of(unreached_errors(model, check, average, answers))
+
+
 @pytest.mark.parametrize("n", [200, 1000])
-def test_an_event_within_reach_of_the_errors_is_bounded_by_three_over_m(n):
+def test_an_event_within_reach_of_the_errors_is_bounded_by_three_over_n(n):
     """Ĵ = θ₁/10 has never exceeded 1.5, and its error has a standard deviation of 0.5."""
     f, model = never(1.5), Hand(b=0.1, c=0.0)
     problem = nq.NestedExpectation(
@@ -252,19 +294,18 @@ def test_an_event_within_reach_of_the_errors_is_bounded_by_three_over_m(n):
         lambda x, theta: 0.1 * theta[..., 0] + 0.5 * theta[..., 1] + x[..., 0],
         f,
     )
-    m = n // 2
     exact = ndtr(-1.5 / np.hypot(0.1, 0.5))
     for seed in range(5):
-        _, examination = checked(f, model, seed, n, problem)
-        half = NORMAL_95 * size_of(examination.verdict().parts["events"])
-        assert half == pytest.approx(3.0 / m, rel=0.3)
+        half = events_of(f, model, seed, n, problem)
+        # All points count: those of the fit, and those of the pairs.
+        assert half == pytest.approx(3.0 / (n // 2 + model.n_points), rel=0.3)
         assert half > exact
 
 
 @pytest.mark.parametrize("limit", [6.0, 60.0])
 def test_an_event_far_beyond_the_errors_is_hardly_possible(limit):
     f = never(limit)
-    sizes = {c: size_of(verdict(f, Hand(c=c)).parts["events"]) for c in (0.5, 0.49, 0.3)}
+    sizes = {c: events_of(f, Hand(c=c)) / NORMAL_95 for c in (0.5, 0.49, 0.3)}
     # J itself may reach so far, by Cantelli's inequality; errors add to that.
     assert 0.0 < sizes[0.5] < 1.1 / limit**2
     assert sizes[0.49] < 1.1 * sizes[0.3]
@@ -272,7 +313,7 @@ def test_an_event_far_beyond_the_errors_is_hardly_possible(limit):
 
 
 def test_frequent_events_need_no_bound():
-    assert size_of(verdict(exceeds, Hand(c=0.0)).parts["events"]) == 0.0
+    assert events_of(exceeds, Hand(c=0.0)) == 0.0
 
 
 # Fresh draws of the methods themselves.
