@@ -30,8 +30,8 @@ from nestquad.result import Estimate
 
 __all__ = ["Auto"]
 
-# The first candidate goes on alone if its half-width is this small beside the spread of f(J), without
-# fresh draws that check it.
+# The first candidate goes on alone, with no fresh draws that check it, if its half-width is this
+# small beside the spread of f(J).
 _CONVINCING = 0.001
 Parts: TypeAlias = tuple[tuple[Method[Any], Design], ...]
 Methods: TypeAlias = tuple[Method[Any], ...]

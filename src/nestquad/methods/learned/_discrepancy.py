@@ -14,7 +14,7 @@ from itertools import product
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky
+from scipy.linalg import block_diag, cho_factor, cho_solve
 from scipy.special import ndtri
 
 from nestquad._typing import Array, Indices
@@ -269,8 +269,8 @@ def draw_bias(
     counts = np.bincount(rng.choice(len(chance), n_draws, p=chance))
     for h in np.flatnonzero(counts):
         fit, cov = fits[h]
-        jitter = 1e-9 * max(float(np.trace(cov)) / _PLACES, 1e-300) * np.eye(_PLACES)
-        root = cholesky(cov + jitter, lower=True)
+        values, vectors = np.linalg.eigh(cov)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
         drawn.append(fit + rng.standard_normal((counts[h], _PLACES)) @ root.T)
     return np.stack([np.interp(law.z, places, one) for one in np.concatenate(drawn)])
 
