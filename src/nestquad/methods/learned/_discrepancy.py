@@ -255,8 +255,8 @@ def draw_bias(
         k *= shape[:, None] * shape
         for size in sizes:
             cov = size**2 * k
-            # A bias is known to a thousandth of its size at best: kernels are nearly singular.
-            observed = cov[:n, :n] + noise + np.diag(1e-6 * np.diag(cov)[:n])
+            # A bias is known to a hundredth of its size at best: kernels are nearly singular.
+            observed = cov[:n, :n] + noise + np.diag(1e-4 * np.diag(cov)[:n])
             factor = cho_factor(observed, lower=True)
             likelihood = -0.5 * float(y @ cho_solve(factor, y)) - np.log(np.diag(factor[0])).sum()
             logs.append(likelihood - abs(np.log(size / scale)) / width)

@@ -47,8 +47,8 @@ class PosteriorSettings:
         Draws of a functional, each a path, a discrepancy and a calibration factor: the 97.5 %
         quantile is then known to 5 % of a standard deviation.
     prior_sd
-        Standard deviation of log κ² before deleted groups are seen. Models are wrong about their
-        error by orders of magnitude.
+        Standard deviation of log κ² before deleted groups are seen: models are wrong about their
+        error by orders of magnitude. It is one where there are too few points for groups.
     group_dof
         Degrees of freedom that a deleted group adds to what is known of κ².
     bias_width
@@ -173,7 +173,7 @@ class PathEffects:
         if groups < 2:
             none = np.zeros(effects.shape[1])
             ones = np.ones(len(profiles))
-            return Calibration(effects, none, prior, ones, 1.0, profiles, paths.held_out)
+            return Calibration(effects, none, 1.0, ones, 1.0, profiles, paths.held_out)
         squares = np.sum([self._odd(change) ** 2 for change in paths.observed], axis=0)
         expected = np.sum(
             [np.mean([self._odd(c) ** 2 for c in drawn], axis=0) for drawn in paths.expected],
