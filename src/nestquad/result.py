@@ -103,6 +103,8 @@ class Estimate:
     dof
         Degrees of freedom of the error: the shape of its law, Student's t, at levels other than
         95 %.
+    draws
+        Posterior draws of the answer, (K,) or (K, q), of methods that learn J; None otherwise.
     certified
         With ``certify=True``, an answer of its own from fresh independent draws, whose interval
         does not depend on the model's opinion of itself; otherwise None.
@@ -126,6 +128,7 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     dof: float = np.inf
     certified: Estimate | None = None
+    draws: Array | None = field(default=None, repr=False)
 
     @classmethod
     def from_directions(
@@ -236,8 +239,27 @@ class Estimate:
 
         return plot_estimate(self, ax)
 
+    def to_xarray(self) -> Any:
+        """Labeled ``xarray.Dataset``; needs the extra ``labels``.
+
+        Variables: value, std_error and interval95 (with dimension ``answer`` if there are
+        several), exact, covariance, draws (``draw``), and theta, j, f at the points of `sample`.
+        """
+        from nestquad._labels import labeled_estimate
+
+        return labeled_estimate(self)
+
+    def to_inference_data(self) -> Any:
+        """ArviZ ``InferenceData`` of the posterior draws (group ``posterior``, one chain).
+
+        Needs the extra ``labels``. Raises `UnsupportedError` for an estimate without draws.
+        """
+        from nestquad._labels import inference_data
+
+        return inference_data(self)
+
     def to_dict(self) -> dict[str, Any]:
-        """All but the sample, as plain Python objects."""
+        """All but the sample and the draws, as plain Python objects."""
         low, high = self.interval()
         return {
             "problem": self.problem,
