@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad import allocate
-from nestquad.plots import End, label_ends, new_axes, title
+from nestquad.plots import End, MethodStyle, label_ends, new_axes, title
 from studies.paper.applications import nested_sizes
 from studies.paper.curves import Cost
 from studies.paper.figures import look
@@ -65,7 +65,8 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             drawing=Drawing(
                 "rates",
                 "Evaluations of g until the mean error is below the given part of the answer. "
-                "Hollow markers are extrapolated.",
+                "Hollow markers are extrapolated; triangles with ≤ are bounds, where the smallest "
+                "run was enough.",
                 lambda: _draw(costs),
             ),
             verdicts=tuple(
@@ -125,6 +126,11 @@ def ranking(problem: str, delta: float, costs: dict[str, Cost], name: str = "NKQ
     return Verdict(claim, "smallest exponent", words, status, reason)
 
 
+def dashes(style: MethodStyle) -> dict[str, object]:
+    """A line without markers in the look of a method."""
+    return {"color": style.color, "linestyle": style.dashes, "linewidth": 1.3}
+
+
 def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
     figure, axes = new_axes(8.0, 3.8 * len(PROBLEMS), rows=len(PROBLEMS))
     for ax, problem in zip(axes, PROBLEMS, strict=True):
@@ -136,19 +142,20 @@ def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
             known = {d: c for d, c in costs[problem, label].items() if c.evaluations < 1e16}
             if not known:
                 continue
-            deltas, needed = list(known), [c.evaluations for c in known.values()]
-            ax.plot(deltas, needed, color=style.color, linestyle=style.dashes, linewidth=1.3)
+            # Where the smallest run was enough, its size is a bound: a mark, and no line.
+            line = {d: c.evaluations for d, c in known.items() if c.how != "at most"}
+            ax.plot(*zip(*line.items(), strict=True), **dashes(style)) if line else None
             for delta, cost in known.items():
+                marker = "v" if cost.how == "at most" else style.marker
                 face = "white" if cost.how == "extrapolated" else style.color
-                ax.plot(
-                    delta,
-                    cost.evaluations,
-                    style.marker,
-                    color=style.color,
-                    markerfacecolor=face,
-                    markersize=6,
-                )
-            ends.append(End(needed[-1], label, style.color))
+                look_ = {"color": style.color, "markerfacecolor": face, "markersize": 6}
+                ax.plot(delta, cost.evaluations, marker, **look_)
+                if cost.how == "at most":
+                    place = {"xytext": (0, -11), "textcoords": "offset points", "ha": "center"}
+                    ax.annotate("≤", (delta, cost.evaluations), color=style.color, **place)
+            last = known[min(known)]
+            name = f"{label} ≤ {count(last.evaluations)}" if last.how == "at most" else label
+            ends.append(End(last.evaluations, name, style.color, min(known)))
         ax.set_xticks(DELTAS, [f"{d:g}" for d in DELTAS])
         ax.minorticks_off()
         ax.invert_xaxis()
