@@ -6,7 +6,7 @@ import numpy as np
 
 from nestquad import allocate
 from nestquad.plots import End, MethodStyle, label_ends, new_axes, title
-from studies.paper.applications import nested_sizes
+from studies.paper.applications import qmc_sizes
 from studies.paper.curves import Cost
 from studies.paper.figures import look
 from studies.paper.multilevel import COMPARED, PROBLEMS, comparison_tasks
@@ -30,7 +30,7 @@ _THEORY = {"NMC": "3 or 4", "NQMC": "2.5", "MLMC": "2"}
 def _tasks(effort: Effort) -> list[Task]:
     """Those of the comparison, and NKQ with QMC points where that has none."""
     reps = effort.pick(tiny=2, quick=36, full=100)
-    qmc = cells("synthetic", "nkq-qmc N=T", nested_sizes("health", effort), reps)
+    qmc = cells("synthetic", "nkq-qmc N=T", qmc_sizes("synthetic", effort), reps)
     return [*comparison_tasks(effort), *qmc]
 
 
