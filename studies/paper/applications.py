@@ -268,11 +268,10 @@ def _readings(runs: Runs, standardized: Curve) -> Finding:
         title="Which variables?",
         text=(
             "The paper names closed-form embeddings of Gaussian and Matérn-1/2 kernels under "
-            "normal laws. It does not say whether the 17 variables, which have different units, were "
-            "standardized before one lengthscale was chosen for all of them, and a Matérn kernel "
-            "has no closed form under the correlated θ. The lines above have standardized "
-            "variables in both stages (normal/normal), which is the most favorable reading of "
-            "these for independent points and agrees with the errors of the released code. "
+            "normal laws. It does not say whether the 17 variables, which have different units, "
+            "were standardized before one lengthscale was chosen for all of them, and a Matérn "
+            "kernel has no closed form under the correlated θ. The lines above have standardized "
+            "variables in both stages (normal/normal), as the errors of the released code suggest. "
             "“Native” is the letter: kernels on x and θ themselves, the Matérn embedding by "
             "quadrature to 1e-12. "
             f"With N = T = {sizes[-1]} the smallest mean error is that of {best}."

@@ -216,7 +216,7 @@ def test_full_covariance_against_a_rule_in_the_plane():
 
 
 @pytest.mark.parametrize("order", [0.5, 1.5, 2.5])
-@pytest.mark.parametrize("lengthscale", [1e-3, 0.03, 0.5, 3.0, 1e3])
+@pytest.mark.parametrize("lengthscale", [1e-3, 0.5, 1e3])
 @pytest.mark.parametrize("correlation", [-0.95, 0.6])
 def test_matern_kernel_under_two_correlated_normals(order, lengthscale, correlation):
     """Against adaptive quadrature of the conditional integral over the other coordinate."""
