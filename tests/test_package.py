@@ -68,6 +68,16 @@ def test_functions_keep_their_names_when_modules_are_imported(first):
     assert out.stdout.strip() == "True"
 
 
+def test_the_package_travels_by_name():
+    """A lambda that uses ``nq`` goes to worker processes with the module in its globals."""
+    import pickle
+
+    cloudpickle = pytest.importorskip("cloudpickle")
+    assert pickle.loads(pickle.dumps(nq)) is nq
+    law = cloudpickle.loads(cloudpickle.dumps(lambda theta: nq.Normal(theta, 1.0)))
+    assert isinstance(law(np.zeros((1, 1))), nq.Normal)
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(AttributeError, match="no attribute 'estimat'"):
         _ = nq.estimat

@@ -170,6 +170,10 @@ class _Package(_ModuleType):
             value = getattr(value, name)
         super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[_Any, tuple[str]]:
+        """By name, as other modules travel with a function to another process."""
+        return _importlib.import_module, (self.__name__,)
+
 
 def __getattr__(name: str) -> _Any:
     if name in _SUBPACKAGES:

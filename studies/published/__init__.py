@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from studies.published.case import Case, Printed
+from studies.published.problem import Printed, PublishedProblem
 
-__all__ = ["Case", "Printed", "cases"]
+__all__ = ["PublishedProblem", "Printed", "cases"]
 
 
 @lru_cache
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, PublishedProblem]:
     """All cases by name, in the order of the page."""
     from studies.published import decisions, information, risk, stages
 

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.stats import qmc
 
 import nestquad as nq
-from studies.published.case import Case, Printed
+from studies.published.problem import Printed, PublishedProblem
 
 _SOURCE = (
     "Giles and Goda, Decision-making under uncertainty: using MLMC for efficient estimation of "
@@ -45,11 +45,11 @@ def _case(
     truth: tuple[float, float],
     printed: tuple[tuple[float, float, float], ...],
     budgets: tuple[int, ...] = (1_000, 10_000, 100_000),
-) -> Case:
-    """Case whose printed rows are (target RMSE, multilevel, nested) evaluations."""
+) -> PublishedProblem:
+    """PublishedProblem whose printed rows are (target RMSE, multilevel, nested) evaluations."""
     rows = [Printed("multilevel Monte Carlo", mlmc, error) for error, mlmc, _ in printed]
     rows += [Printed("nested Monte Carlo", nested, error) for error, _, nested in printed]
-    return Case(
+    return PublishedProblem(
         name=problem.label.replace(" ", "-"),
         title=title,
         source=_SOURCE,
@@ -64,7 +64,7 @@ def _case(
     )
 
 
-def _two_options() -> Case:
+def _two_options() -> PublishedProblem:
     problem = _problem(
         nq.Normal(), nq.Normal(), lambda x, theta: x[..., 0] + theta[..., 0], "two options"
     )
@@ -125,7 +125,7 @@ def chemotherapy_difference(x: np.ndarray, theta: np.ndarray) -> np.ndarray:
     return fewer * side_effects - (420.0 - 110.0)
 
 
-def _chemotherapy() -> Case:
+def _chemotherapy() -> PublishedProblem:
     problem = _problem(_CHEMO_OUTER, _CHEMO_INNER, chemotherapy_difference, "chemotherapy")
     return _case(
         problem,
@@ -228,7 +228,7 @@ def pain_difference(x: np.ndarray, theta: np.ndarray) -> np.ndarray:
     return ours - _pain_benefit(old, theta, 2.63 + theta[..., 0])
 
 
-def _pain() -> Case:
+def _pain() -> PublishedProblem:
     problem = _problem(_PAIN_OUTER, _PAIN_INNER, pain_difference, "chronic pain")
     return _case(
         problem,
@@ -285,6 +285,6 @@ CHEMOTHERAPY = (5.0504, 0.0025)
 CHRONIC_PAIN = (113.865, 0.055)
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedProblem]:
     """All cases of this module."""
     return [_two_options(), _chemotherapy(), _pain()]

@@ -11,7 +11,7 @@ from scipy.stats import qmc
 
 import nestquad as nq
 from nestquad import design
-from studies.published.case import Case, Printed
+from studies.published.problem import Printed, PublishedProblem
 from studies.quadrature import normal_nodes
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -30,7 +30,7 @@ _PRIOR = np.array([[2.0, -1.0], [-1.0, 2.0]])
 _NOISE = 0.1 * np.eye(3) - 0.05 * (np.eye(3, k=1) + np.eye(3, k=-1))
 
 
-def _linear() -> Case:
+def _linear() -> PublishedProblem:
     root, precision = np.linalg.cholesky(_NOISE), np.linalg.inv(_NOISE)
     constant = -0.5 * (np.linalg.slogdet(_NOISE)[1] + 3 * _LOG_2PI)
 
@@ -49,7 +49,7 @@ def _linear() -> Case:
         name="linear",
     )
     inside = np.eye(3) + np.linalg.solve(_NOISE, _DESIGN @ _PRIOR @ _DESIGN.T)
-    return Case(
+    return PublishedProblem(
         name="linear-gain",
         title="Linear experiment",
         source=_GODA,
@@ -85,7 +85,7 @@ def logistic_gain(nodes: int = 160) -> float:
     return float(inside - xlogy(evidence, evidence).sum())
 
 
-def _logistic() -> Case:
+def _logistic() -> PublishedProblem:
     def logit(theta: np.ndarray, d: np.ndarray) -> np.ndarray:
         return theta[..., :1] + 1.5 * theta[..., 1:2] * d
 
@@ -100,7 +100,7 @@ def _logistic() -> Case:
         noise=nq.Uniform(np.zeros(5), 1.0),
         name="logistic",
     )
-    return Case(
+    return PublishedProblem(
         name="logistic-gain",
         title="Logistic regression",
         source=(
@@ -193,7 +193,7 @@ def _posterior(z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 PHARMACOKINETIC = (3.7956, 0.0004)
 
 
-def _pharmacokinetic() -> Case:
+def _pharmacokinetic() -> PublishedProblem:
     def simulate(theta: np.ndarray, e: np.ndarray, d: np.ndarray) -> np.ndarray:
         mean = concentration(theta, d)
         return mean + _spread(mean) * e
@@ -205,7 +205,7 @@ def _pharmacokinetic() -> Case:
         noise=nq.Normal(np.zeros(15)),
         name="pharmacokinetics",
     )
-    return Case(
+    return PublishedProblem(
         name="drug-gain",
         title="Pharmacokinetics with 15 blood samples",
         source=_GODA,
@@ -225,6 +225,6 @@ def _pharmacokinetic() -> Case:
     )
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedProblem]:
     """All cases of this module."""
     return [_linear(), _logistic(), _pharmacokinetic()]

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 import nestquad as nq
 from nestquad import risk
 from studies.published.black_scholes import call_value, prices, put_value
-from studies.published.case import Case, Printed, Solver
+from studies.published.problem import Printed, PublishedProblem, Solver
 from studies.quadrature import increasing_root, legendre, normal_density
 
 # Life insurance: arXiv 2510.18995.
@@ -58,11 +58,11 @@ def insurance_mean(theta: np.ndarray) -> np.ndarray:
     return -_OFFSET - stock + (1 - _SURRENDER) * reserve * paid
 
 
-def _insurance() -> Case:
+def _insurance() -> PublishedProblem:
     problem = nq.NestedExpectation(
         nq.Normal(), nq.Normal(np.zeros(_YEARS - 1)), insurance_loss, name="life insurance"
     )
-    return Case(
+    return PublishedProblem(
         name="insurance",
         title="Life insurance: value at risk 99.5 % of own funds (SCR)",
         source=(
@@ -136,7 +136,7 @@ def calls_exact(assets: int, log2_n: int = 20, seed: int = 0) -> float:
 CALLS_20_EXACT, CALLS_20_ERROR = 63.4995, 0.0102
 
 
-def _calls(assets: int) -> Case:
+def _calls(assets: int) -> PublishedProblem:
     problem, _ = _call_book(assets)
     several = assets > 1
     printed = {
@@ -152,7 +152,7 @@ def _calls(assets: int) -> Case:
             Printed("nested Monte Carlo", 1.02e7, 0.0169),
         ),
     }[assets]
-    return Case(
+    return PublishedProblem(
         name=f"calls-{assets}",
         title=f"Calls on {assets} asset{'s' if several else ''}: value at risk 90 %",
         source=(
@@ -202,7 +202,7 @@ def straddle_exceedance(limit: float) -> float:
     return float(ndtr(lower) + ndtr(-upper))
 
 
-def _straddle() -> Case:
+def _straddle() -> PublishedProblem:
     rng = np.random.default_rng(200813087)
     drift, sd = (0.05 - 0.3**2 / 2) * _TAU, 0.3 * math.sqrt(_TAU)
     scenarios = 100.0 * np.exp(drift + sd * rng.normal(size=(_SCENARIOS, 1)))
@@ -215,7 +215,7 @@ def _straddle() -> Case:
         name="straddle",
     )
     excess = np.maximum(straddle_mean(scenarios[:, 0]) - _LIMIT, 0.0)
-    return Case(
+    return PublishedProblem(
         name="straddle",
         title="Straddle at 1,000 given scenarios: mean excess over 49",
         source=(
@@ -242,8 +242,8 @@ def _straddle() -> Case:
     )
 
 
-def _option(name: str, measure: str, exact: float, solve: Solver) -> Case:
-    return Case(
+def _option(name: str, measure: str, exact: float, solve: Solver) -> PublishedProblem:
+    return PublishedProblem(
         name=name,
         title=f"½ (Y² − 1): {measure}",
         source=(
@@ -264,7 +264,7 @@ def _option(name: str, measure: str, exact: float, solve: Solver) -> Case:
     )
 
 
-def _options() -> tuple[Case, Case]:
+def _options() -> tuple[PublishedProblem, PublishedProblem]:
     problem = nq.NestedExpectation(
         nq.Normal(),
         nq.Normal(),
@@ -295,7 +295,7 @@ def put_loss_exceedance(limit: float) -> float:
     return float(ndtr(-increasing_root(above, np.zeros(1))[0]))
 
 
-def _put(limit: float, tail: str) -> Case:
+def _put(limit: float, tail: str) -> PublishedProblem:
     now = float(put_value(100.0, time=0.25, **_PUT))
     discount = math.exp(-0.03 * (0.25 - _WEEK))
     problem = nq.NestedExpectation(
@@ -304,7 +304,7 @@ def _put(limit: float, tail: str) -> Case:
         lambda x, theta: now - discount * np.maximum(95.0 - x[..., 0], 0.0) + 0.0 * theta[..., 0],
         name="put",
     )
-    return Case(
+    return PublishedProblem(
         name=f"put-{tail}",
         title=f"A put: probability of a loss above {limit}",
         source=(
@@ -344,7 +344,7 @@ def nested_error(evaluations: float, level: float, noise: float = _NOISE) -> flo
     return float(np.sqrt(((spread - 1) * z) ** 2 + variance).min())
 
 
-def _gordy() -> Case:
+def _gordy() -> PublishedProblem:
     problem = nq.NestedExpectation(
         nq.Normal(),
         nq.Normal(),
@@ -352,7 +352,7 @@ def _gordy() -> Case:
         name="Gaussian book",
     )
     level = 0.99
-    return Case(
+    return PublishedProblem(
         name="gaussian",
         title="Gaussian book: value at risk 99 %",
         source="Gordy and Juneja, Nested simulation in portfolio risk measurement (2010)",
@@ -393,7 +393,7 @@ def _estimate(problem: nq.NestedExpectation) -> Solver:
     return lambda budget, seed: nq.estimate(problem, budget=budget, rng=seed)
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedProblem]:
     """All cases of this module."""
     return [
         _insurance(),

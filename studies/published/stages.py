@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import nestquad as nq
-from studies.published.case import Case, Printed
+from studies.published.problem import Printed, PublishedProblem
 
 
-def _three_stages() -> Case:
+def _three_stages() -> PublishedProblem:
     """E sin(y₀ + E[sin(y₁ − E[y₂ | y₁]) | y₀]), whose two inner expectations are zero."""
     repeated: Any = nq.RepeatedExpectation  # type: ignore[attr-defined, unused-ignore]
     problem = repeated(
@@ -27,7 +27,7 @@ def _three_stages() -> Case:
         ),
         name="three stages",
     )
-    return Case(
+    return PublishedProblem(
         name="three-stages",
         title="Three stages",
         source=(
@@ -48,6 +48,6 @@ def _three_stages() -> Case:
     )
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedProblem]:
     """The case of this module, if the installed version has more than two levels."""
     return [_three_stages()] if hasattr(nq, "RepeatedExpectation") else []

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import nestquad as nq
-from studies.published import Case, Printed, cases
+from studies.published import Printed, PublishedProblem, cases
 from studies.runner.collect import Progress, collect, say
 from studies.runner.ledger import Ledger, Outcome, Run, Task
 from studies.runner.page import markdown_table, plain_markdown, slug
@@ -26,7 +26,7 @@ _ENOUGH_RUNS, _SIGNIFICANCE = 20, 0.01
 
 
 @dataclass(frozen=True)
-class Row:
+class BudgetErrors:
     """Our runs of a case at one budget."""
 
     evaluations: float
@@ -39,7 +39,7 @@ class Row:
     failed: int = 0
 
     @classmethod
-    def of(cls, case: Case, runs: Sequence[Run]) -> Row:
+    def of(cls, case: PublishedProblem, runs: Sequence[Run]) -> BudgetErrors:
         """Root-mean-square error with the standard error of its delta method, and coverage."""
         kept = [run for run in runs if not run.failed]
         errors = np.array([run.value - case.exact for run in kept]) / case.scale
@@ -127,7 +127,7 @@ def report(
     return page
 
 
-def page_text(chosen: Iterable[Case], runs: Sequence[Run], command: str) -> str:
+def page_text(chosen: Iterable[PublishedProblem], runs: Sequence[Run], command: str) -> str:
     """The page: losses first, then a section for each problem."""
     tables = {case.name: _rows(case, runs) for case in chosen}
     shown = [case for case in cases().values() if tables.get(case.name)]
@@ -149,12 +149,12 @@ def page_text(chosen: Iterable[Case], runs: Sequence[Run], command: str) -> str:
     return "\n".join(parts)
 
 
-def _rows(case: Case, runs: Sequence[Run]) -> list[Row]:
+def _rows(case: PublishedProblem, runs: Sequence[Run]) -> list[BudgetErrors]:
     own = [[r for r in runs if (r.problem, r.goal) == (case.name, n)] for n in case.budgets]
-    return [Row.of(case, some) for some in own if some]
+    return [BudgetErrors.of(case, some) for some in own if some]
 
 
-def _losses(case: Case, rows: Sequence[Row]) -> list[str]:
+def _losses(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> list[str]:
     """Printed errors that ours exceed at no fewer evaluations, poor coverage, and failures."""
     found = []
     for printed in case.printed:
@@ -178,7 +178,7 @@ def _losses(case: Case, rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def _summary(case: Case, rows: Sequence[Row]) -> dict[str, object]:
+def _summary(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> dict[str, object]:
     """One line for a case: our cheapest and best rows beside the printed row they are next to."""
     best = min(rows, key=lambda row: row.error)
     line: dict[str, object] = {
@@ -205,7 +205,7 @@ def _summary(case: Case, rows: Sequence[Row]) -> dict[str, object]:
     return line
 
 
-def comparable(rows: Sequence[Row], printed: Printed) -> Row | None:
+def comparable(rows: Sequence[BudgetErrors], printed: Printed) -> BudgetErrors | None:
     """Our row with the most evaluations that are not more than the printed ones."""
     if printed.error is None or not math.isfinite(printed.evaluations):
         return None
@@ -213,7 +213,7 @@ def comparable(rows: Sequence[Row], printed: Printed) -> Row | None:
     return max(allowed, key=lambda row: row.evaluations) if allowed else None
 
 
-def _section(case: Case, rows: Sequence[Row]) -> str:
+def _section(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> str:
     lines = [
         {
             "method": printed.method,
@@ -252,7 +252,7 @@ def _section(case: Case, rows: Sequence[Row]) -> str:
     return "\n".join([*parts, markdown_table(Table(case.name, "", heads, tuple(lines))).lstrip()])
 
 
-def _error(case: Case, error: float | None) -> str:
+def _error(case: PublishedProblem, error: float | None) -> str:
     if error is None or not math.isfinite(error):
         return "–"
     return f"{number(100 * error)} %" if case.unit == "relative" else number(error)

@@ -10,8 +10,8 @@ from scipy import stats
 from scipy.integrate import quad
 
 from studies.published import cases, decisions, information, risk
-from studies.published.case import Case, Printed
-from studies.published.study import Row, comparable, page_text, run_task
+from studies.published.problem import Printed, PublishedProblem
+from studies.published.study import BudgetErrors, comparable, page_text, run_task
 from studies.runner.ledger import Outcome, Run, Task
 
 
@@ -157,7 +157,7 @@ def test_a_case_runs(name):
     assert outcome.error == pytest.approx(abs(outcome.value - cases()[name].exact))
 
 
-def _runs(case: Case, budget: int, errors, half=1.0):
+def _runs(case: PublishedProblem, budget: int, errors, half=1.0):
     for seed, error in enumerate(errors):
         outcome = Outcome(
             abs(error),
@@ -173,12 +173,12 @@ def _runs(case: Case, budget: int, errors, half=1.0):
 def test_rows_have_root_mean_square_errors():
     case = cases()["insurance"]
     errors = np.random.default_rng(5).normal(0, 2.0, size=400)
-    row = Row.of(case, list(_runs(case, 1_000, errors, half=1.96 * 2)))
+    row = BudgetErrors.of(case, list(_runs(case, 1_000, errors, half=1.96 * 2)))
     assert row.error == pytest.approx(math.sqrt((errors**2).mean()))
     # The standard error of a root-mean-square of n normal errors is σ / √(2n).
     assert row.error_se == pytest.approx(2 / math.sqrt(800), rel=0.2)
     assert not row.undercovers
-    assert Row.of(case, list(_runs(case, 1_000, errors, half=2.0))).undercovers
+    assert BudgetErrors.of(case, list(_runs(case, 1_000, errors, half=2.0))).undercovers
 
 
 def test_page_says_first_where_we_lose():
@@ -195,7 +195,7 @@ def test_page_says_first_where_we_lose():
 
 
 def test_comparable_rows_have_no_more_evaluations():
-    rows = [Row(n, 1.0, 0.1, 1.0, 1.0, 2.0, 20) for n in (1_000, 10_000)]
+    rows = [BudgetErrors(n, 1.0, 0.1, 1.0, 1.0, 2.0, 20) for n in (1_000, 10_000)]
     assert comparable(rows, Printed("a", 5_000, 1.0)).evaluations == 1_000
     assert comparable(rows, Printed("a", 500, 1.0)) is None
     assert comparable(rows, Printed("a", math.nan)) is None

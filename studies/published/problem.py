@@ -28,7 +28,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Case:
+class PublishedProblem:
     """A problem from the literature with all parameters.
 
     Attributes
