@@ -65,8 +65,8 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             drawing=Drawing(
                 "rates",
                 "Evaluations of g until the mean error is below the given part of the answer. "
-                "Hollow markers are extrapolated; triangles with ≤ are bounds, where the smallest "
-                "run was enough.",
+                "Hollow markers are extrapolated; arrows are upper bounds, where the smallest run "
+                "was enough.",
                 lambda: _draw(costs),
             ),
             verdicts=tuple(
@@ -146,13 +146,14 @@ def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
             line = {d: c.evaluations for d, c in known.items() if c.how != "at most"}
             ax.plot(*zip(*line.items(), strict=True), **dashes(style)) if line else None
             for delta, cost in known.items():
-                marker = "v" if cost.how == "at most" else style.marker
-                face = "white" if cost.how == "extrapolated" else style.color
-                look_ = {"color": style.color, "markerfacecolor": face, "markersize": 6}
-                ax.plot(delta, cost.evaluations, marker, **look_)
-                if cost.how == "at most":
-                    place = {"xytext": (0, -11), "textcoords": "offset points", "ha": "center"}
-                    ax.annotate("≤", (delta, cost.evaluations), color=style.color, **place)
+                bound = cost.how == "at most"
+                look_ = {
+                    "color": style.color,
+                    "markerfacecolor": "white" if cost.how == "extrapolated" else style.color,
+                    "markersize": 9 if bound else 6,
+                }
+                marker = r"$\downarrow$" if bound else style.marker
+                ax.plot(delta, cost.evaluations, marker=marker, **look_)
             last = known[min(known)]
             name = f"{label} ≤ {count(last.evaluations)}" if last.how == "at most" else label
             ends.append(End(last.evaluations, name, style.color, min(known)))
