@@ -78,7 +78,9 @@ class Units:
         final, f = _set(self.final), _set(self.f)
         with np.errstate(all="ignore"):
             value, error = (_times(one, final) for one in (estimate.value, estimate.std_error))
-            covariance, sample = estimate.covariance, estimate.sample
+            covariance, sample, draws = estimate.covariance, estimate.sample, estimate.draws
+            if draws is not None:
+                draws = draws * (final[0] if draws.ndim == 1 else final)
             if covariance is not None:
                 covariance = covariance * final * final[:, None]
             if sample is not None:
@@ -104,6 +106,7 @@ class Units:
             std_error=error,
             covariance=covariance,
             sample=sample,
+            draws=draws,
             diagnostics=diagnostics,
             candidates={name: self.natural(one) for name, one in estimate.candidates.items()},
             certified=None if certified is None else self.natural(certified),
