@@ -1,7 +1,7 @@
 """Nested expectations with few evaluations and honest error bars.
 
 Public names are imported on first use (PEP 562), so that ``import nestquad`` takes a fraction of
-a second. ``nq.voi``, ``nq.risk``, ``nq.design`` and ``nq.botorch`` need no import of their own.
+a second. ``nq.voi``, ``nq.risk``, ``nq.design`` and ``nq.botorch`` are imported in the same way.
 
 >>> import nestquad as nq
 >>> problem = nq.problems.finance()

@@ -50,7 +50,7 @@ def log_turn(turn: int, estimate: Estimate, seconds: float) -> None:
 
 
 def log_answer(estimate: Estimate) -> None:
-    """End of an estimation: the one-line summary, and warnings at their own level."""
+    """End of an estimation: its summary in a line, and warnings at their own level."""
     if _ESTIMATE.isEnabledFor(logging.INFO):
         _ESTIMATE.info("%s", estimate)
     for text in estimate.warnings:

@@ -21,7 +21,7 @@ from nestquad.kernels import Kernel
 __all__ = ["KQMaxValueEntropy"]
 
 _STEPS = 60  # of bisection: the width of the bracket falls by 2⁶⁰
-_FAR = 8.0  # standard deviations beyond which a candidate decides nothing
+_FAR = 8.0  # standard deviations: half-width of the bracket around a candidate's mean
 
 
 class KQMaxValueEntropy(AcquisitionFunction):  # type: ignore[misc, unused-ignore]
@@ -48,14 +48,14 @@ class KQMaxValueEntropy(AcquisitionFunction):  # type: ignore[misc, unused-ignor
     Attributes
     ----------
     values, weights
-        Values of f* and their weights, (N,); those sum to one.
+        Values of f* and their weights, (N,); the weights sum to one.
     rule
         The `NormalRule` behind the weights.
 
     Notes
     -----
     Information about f at z is measured, not about a noisy observation of it; with noise the two
-    rank points alike where noise is small beside σ(z). Cost: O(M N) once, O(N) for each point.
+    rank points alike where noise is small compared with σ(z). Cost: O(M N) once, O(N) for each point.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Embedding of a Matérn kernel under a correlated normal law of two coordinates.
 
 The product kernel has no closed form in elementary functions there. Given the first coordinate the
-second one is normal, and its integral is the closed form of one coordinate; what is left is one
-integral over a line. Gauss–Legendre panels end at the kinks of the integrand and follow the scales
+second one is normal, and its integral is the closed form of one coordinate; one integral over a
+line remains. Gauss–Legendre panels end at the kinks of the integrand and follow the scales
 of kernel and law, so that the rule is exact to about 1e-12 at any lengthscale.
 """
 

@@ -93,8 +93,8 @@ class NKQ(NestedRule):
         * For the health experiment it names closed-form embeddings under normal laws, and not
           whether variables were standardized first. One lengthscale for 17 variables of different
           units is far worse without (`python -m studies paper health` has all readings), and the
-          errors of the released code are those of standardized variables.
-        * Its Matérn kernels are isotropic, with s = ν + d/2. Those of nestquad are products over
+          errors of the released code agree with standardized variables.
+        * Its Matérn kernels are isotropic, with s = ν + d/2. Kernels of nestquad are products over
           coordinates, with ν = s − ½ in each; for d = 1 they are the same.
         * A Gaussian kernel has no finite s, and the schedule no limit but zero. The smallest ridge
           that keeps the weights tame (`Jitter`) takes its place.
