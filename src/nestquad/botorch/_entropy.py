@@ -55,7 +55,9 @@ class KQMaxValueEntropy(AcquisitionFunction):  # type: ignore[misc, unused-ignor
     Notes
     -----
     Information about f at z is measured, not about a noisy observation of it; with noise the two
-    rank points alike where noise is small compared with σ(z). Cost: O(M N) once, O(N) for each point.
+    rank points alike where noise is small compared with σ(z).
+
+    Cost: O(M N) once, O(N) for each point.
 
     Examples
     --------
