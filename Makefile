@@ -7,7 +7,14 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo reproduce test test-slow lint bench docs dist clean
+# The edit loop: rooms with closed forms, the front door's results, and the house itself.
+FAST := $(addprefix tests/,kernels embeddings rules points distributions problems gp regression \
+	plots test_package.py test_logging.py test_release.py evaluate/test_arrays.py \
+	front/test_front_result.py front/test_front_labels.py front/test_front_compare.py \
+	docs/test_docs_links.py docs/test_docs_search.py methods/test_estimators_by_hand.py \
+	studies/test_runner.py)
+
+.PHONY: demo reproduce test test-fast test-slow lint bench docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/nestquad demo --out demo-output
@@ -17,6 +24,10 @@ reproduce: $(VENV)/.demo
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 -q
+
+test-fast: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n 2 -q $(FAST)
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 -q -m slow
@@ -31,6 +42,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m studies families --out docs
 	$(BIN)/python -m studies seconds --out docs --jobs 1
 	$(BIN)/python -m studies risk --out docs
+	$(BIN)/python -m studies published --out docs --runs 20
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

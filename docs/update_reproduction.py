@@ -41,6 +41,21 @@ marks what the paper does not claim: it is measured without a verdict, and not c
 runs with seed {seed} ([run them yourself](#run-it-yourself)): {runs:,} runs, {took} of CPU
 time.{more}
 
+“As published” is `nq.NKQ.as_published(problem)`. The paper leaves some choices open, or they
+cannot be followed to the letter:
+
+* Its Matérn kernels are isotropic with s = ν + d/2; ours are products over coordinates with
+  ν = s − ½ in each. For one coordinate they are the same.
+* A Gaussian kernel has no finite s, and the schedule of λ no limit but zero: the smallest ridge
+  that keeps the weights tame takes its place. For s ≥ 0.6 the schedule is followed as printed.
+* Health names closed-form embeddings under normal laws, and not whether variables were
+  standardized; all readings are [below](#which-variables).
+* Methods with Sobol points, the rival NQMC included, have powers of two.
+
+Of the point sets that the paper mentions for kernel quadrature, determinantal point processes and
+fully symmetric sets are not implemented. Importance sampling is a change of the law, and adaptive
+designs are those of `ckq` and `joint`.
+
 """
 TAIL = """
 ## Run it yourself

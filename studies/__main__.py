@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -69,6 +70,15 @@ Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data
 finished runs are skipped; --fresh runs them again.
 """
 
+_PUBLISHED = """\
+examples:
+  python -m studies published --runs 20
+  python -m studies published --runs 2 --only insurance,calls-1 --out results
+
+Every run is kept in DIR/data/published_runs.csv.gz and finished runs are skipped; the page has the
+problems that the command names.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -112,6 +122,9 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(
             "risk", help="risk measures on random books, beside rivals", epilog=_RISK, **how
         )
+    )
+    _published_options(
+        commands.add_parser("published", help="problems of other papers", epilog=_PUBLISHED, **how)
     )
     faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
     faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
@@ -397,6 +410,26 @@ def _risk(args: argparse.Namespace) -> int:
     from studies.risk import families, study
 
     return _drawn(args, families(), study)
+
+
+def _published_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.add_argument("--only", metavar="NAME[,NAME]", help="only these problems (default all)")
+    parser.add_argument("--runs", type=int, default=20, metavar="N", help="of each (default 20)")
+    parser.add_argument("--most", type=float, default=math.inf, metavar="N", help="largest budget")
+    parser.set_defaults(run=_published)
+
+
+def _published(args: argparse.Namespace) -> int:
+    from studies.published import cases
+    from studies.published.study import report
+
+    if args.runs < 1 or args.jobs < 0:
+        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+    names = _known("--only", args.only, tuple(cases())) or tuple(cases())
+    how = {"fresh": args.fresh, "most": args.most, "command": args.line}
+    report(names, args.runs, Path(args.out), args.jobs, **how)
+    return 0
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -17,7 +19,7 @@ HEAVY = ("threadpoolctl", "matplotlib", "pandas", "scipy.stats", "torch", "IPyth
 
 def test_import_needs_numpy_and_scipy_only():
     code = (
-        "import sys, nestquad; "
+        "import sys, nestquad; nestquad.estimate; "
         "print([m for m in sys.modules if m.split('.')[0] not in sys.stdlib_module_names])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -25,6 +27,61 @@ def test_import_needs_numpy_and_scipy_only():
     assert "nestquad.estimate" in modules
     for name in HEAVY:
         assert name not in modules, f"import nestquad pulls in {name}"
+
+
+def test_names_are_imported_on_first_use():
+    code = (
+        "import sys, nestquad; "
+        "print([m for m in ('numpy', 'scipy', 'nestquad.methods') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_lazy_names_are_those_of_type_checkers():
+    """The imports for type checkers and the table for the interpreter name the same objects."""
+    tree = ast.parse(inspect.getsource(nq))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        name.name: node.module.removeprefix("nestquad").lstrip(".")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    packages = {name for name, module in typed.items() if not module}
+    assert packages == set(nq._SUBPACKAGES)
+    assert {n: m for n, m in typed.items() if m} == nq._MODULE_OF
+    assert set(nq.__all__) == {*nq._MODULE_OF, "problems"}
+    for name, home in nq._MODULE_OF.items():
+        module = sys.modules[f"nestquad.{home}"] if getattr(nq, name) is not None else None
+        assert getattr(module, name) is getattr(nq, name)
+
+
+@pytest.mark.parametrize("first", ["nestquad.compare", "nestquad.plan", "nestquad.estimate"])
+def test_functions_keep_their_names_when_modules_are_imported(first):
+    code = (
+        f"import {first}, nestquad as nq; "
+        "print(all(callable(getattr(nq, n)) for n in "
+        "('estimate', 'compare', 'plan', 'conditional', 'expectation')))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "True"
+
+
+def test_the_package_travels_by_name():
+    """A lambda that uses ``nq`` goes to worker processes with the module in its globals."""
+    import pickle
+
+    cloudpickle = pytest.importorskip("cloudpickle")
+    assert pickle.loads(pickle.dumps(nq)) is nq
+    law = cloudpickle.loads(cloudpickle.dumps(lambda theta: nq.Normal(theta, 1.0)))
+    assert isinstance(law(np.zeros((1, 1))), nq.Normal)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(AttributeError, match="no attribute 'estimat'"):
+        _ = nq.estimat
+    assert {"estimate", "risk", "NKQ"} <= set(dir(nq))
 
 
 def test_estimates_need_no_more():

@@ -1,4 +1,7 @@
-"""Progress bars in the terminal and in notebooks, with a running estimate."""
+"""Progress bars in the terminal and in notebooks, with a running estimate.
+
+Written here instead of taken from tqdm, since it has to work with numpy and scipy alone.
+"""
 
 from __future__ import annotations
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import number, shown
+from nestquad._frames import columns_of, new_frame
 from nestquad._notebook import grid
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
-from nestquad.errors import InputError, NestquadError, UnsupportedError, optional_module
+from nestquad.errors import InputError, NestquadError, UnsupportedError
 from nestquad.estimate import as_budget, estimate
 from nestquad.evaluate import Span, grid_points
 from nestquad.methods import METHODS, Goal, Method, as_method
@@ -72,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of methods; print it, or take it to pandas, JSON or a plot."""
+    """A table of methods; print it, or take it to a data frame, JSON or a plot."""
 
     problem: str
     exact: float | None
@@ -100,10 +101,15 @@ class Comparison:
     def _repr_html_(self) -> str:
         return grid(self.title, COLUMNS, (row.cells for row in self.rows))
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        pandas = optional_module("pandas", "Comparison.to_frame", "frames")
-        return pandas.DataFrame([asdict(row) for row in self.rows])
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Data frame of the rows; needs the extra ``frames``.
+
+        Parameters
+        ----------
+        library
+            ``"pandas"``, ``"polars"``, ``"pyarrow"`` or any other that narwhals knows.
+        """
+        return new_frame(columns_of([asdict(row) for row in self.rows]), library)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -16,6 +16,7 @@ import numpy as np
 
 from nestquad._checks import shown
 from nestquad._files import check_size, new_file, text_table
+from nestquad._frames import frame_columns, is_frame, new_frame
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, settled, validated
@@ -86,13 +87,17 @@ class Plan:
                 x = np.broadcast_to(points.x, (*span.shape, points.x.shape[-1]))
                 yield np.repeat(theta, span.shape[1], axis=0), x.reshape(span.size, -1)
 
-    def to_frame(self) -> Any:
-        """The points as a pandas DataFrame with columns `columns`; needs the extra ``frames``."""
-        pandas = optional_module("pandas", "A DataFrame of points", "frames")
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Data frame of the points with columns `columns`; needs the extra ``frames``.
+
+        Parameters
+        ----------
+        library
+            ``"pandas"``, ``"polars"``, ``"pyarrow"`` or any other that narwhals knows.
+        """
         points = np.concatenate([np.concatenate(block, axis=1) for block in self.blocks()])
-        frame = pandas.DataFrame(points, columns=self.columns[1:])
-        frame.insert(0, "id", self.ids)
-        return frame
+        numbers = zip(self.columns[1:], points.T, strict=True)
+        return new_frame({"id": self.ids, **dict(numbers)}, library)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the points as CSV, with all digits, however many there are."""
@@ -106,8 +111,8 @@ class Plan:
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the points as Parquet; needs the extra ``parquet``."""
-        optional_module("pyarrow", "Writing Parquet files", "parquet")
-        self.to_frame().to_parquet(new_file(path), index=False)
+        parquet = optional_module("pyarrow.parquet", "Writing Parquet files", "parquet")
+        parquet.write_table(self.to_frame("pyarrow"), new_file(path))
 
     def next(self, values: Any) -> Plan | None:
         """The points that the method asks for once it has seen these values; None if it is done.
@@ -204,8 +209,9 @@ def analyze(plan: Plan, values: Any) -> Estimate:
         From :func:`nestquad.plan`, or ``plan.next``.
     values
         In any order of rows: a table with a column ``id`` and one column for each output of g (a
-        DataFrame, or the path of a CSV or Parquet file), a mapping or Series from ids to values,
-        or an array (n,) or (n, p) in the order of the plan.
+        data frame of pandas, polars, pyarrow or any library that narwhals knows, or the path of a
+        CSV or Parquet file), a mapping or Series from ids to values, or an array (n,) or (n, p) in
+        the order of the plan.
 
     Returns
     -------
@@ -348,7 +354,7 @@ def value_rows(values: Any) -> ValueRows:
         return values
     if isinstance(values, str | os.PathLike):
         return _from_file(Path(values))
-    if hasattr(values, "columns") and hasattr(values, "to_numpy"):
+    if is_frame(values):
         return _from_frame(values)
     if isinstance(values, Mapping):
         ids = [str(key) for key in values]
@@ -447,26 +453,24 @@ def _numbers(raw: Any, ids: Sequence[str] | None) -> Array:
     raise InputError("values", "rows of different lengths", "as many numbers in each row")
 
 
-def _from_frame(frame: Any) -> ValueRows:
-    if "id" not in frame.columns:
-        if frame.index.name != "id":
-            given = f"a table with columns {', '.join(map(str, frame.columns))}"
-            raise InputError("values", given, "a column 'id' with the ids of the plan")
-        frame = frame.reset_index()
-    names = _value_columns([str(name) for name in frame.columns])
-    ids = [str(one) for one in frame["id"]]
-    return ValueRows(ids, _numbers(frame[names].to_numpy(), ids))
+def _from_frame(given: Any) -> ValueRows:
+    if getattr(getattr(given, "index", None), "name", None) == "id":  # of pandas
+        given = given.reset_index()
+    columns = frame_columns(given)
+    if "id" not in columns:
+        names = f"a table with columns {', '.join(columns)}"
+        raise InputError("values", names, "a column 'id' with the ids of the plan")
+    ids = [str(one) for one in columns["id"].to_list()]
+    outputs = [columns[name].to_numpy() for name in _value_columns(list(columns))]
+    return ValueRows(ids, _numbers(np.stack(outputs, axis=-1), ids))
 
 
 def _from_file(path: Path) -> ValueRows:
     if path.suffix == ".parquet":
         check_size(path, "values")
-        pandas, _ = (
-            optional_module(name, "Reading Parquet files", "parquet")
-            for name in ("pandas", "pyarrow")
-        )
+        parquet = optional_module("pyarrow.parquet", "Reading Parquet files", "parquet")
         try:
-            return _from_frame(pandas.read_parquet(path))
+            return _from_frame(parquet.read_table(path))
         except (ValueError, OSError) as error:
             if isinstance(error, InputError):
                 raise

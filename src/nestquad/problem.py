@@ -7,15 +7,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import numbers, shown
+from nestquad._checks import choice, numbers, shown
 from nestquad._notebook import pairs
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
-from nestquad.errors import EvaluationError, InputError, NestquadError
+from nestquad.errors import EvaluationError, InputError, MissingExtraError, NestquadError
 
 __all__ = ["NestedExpectation", "best_and_each", "value_of_information"]
 
@@ -61,6 +62,10 @@ class NestedExpectation:
         True for a g that is random by itself: two calls at the same point differ, independently,
         by noise of mean zero. ``"auto"`` then leaves out models of g at single points, and a store
         compares averages instead of values.
+    arrays
+        The library whose arrays g takes: ``"numpy"``, ``"jax"`` or ``"torch"`` (extras of the same
+        names). Points share memory with them on a CPU, so g must not write to them; JAX runs with
+        64-bit numbers enabled during the call. f and `combine` take NumPy arrays.
 
     Examples
     --------
@@ -88,6 +93,7 @@ class NestedExpectation:
     smoothness: Smoothness | None = None
     vectorized: bool = True
     noisy: bool = False
+    arrays: str = "numpy"
 
     def __post_init__(self) -> None:
         for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
@@ -96,6 +102,9 @@ class NestedExpectation:
         for argument, flag in (("vectorized", self.vectorized), ("noisy", self.noisy)):
             if not isinstance(flag, bool):
                 raise InputError(argument, repr(flag), "True or False")
+        choice("arrays", self.arrays, ("numpy", "jax", "torch"))
+        if find_spec(self.arrays) is None:  # importing it is left to the first call of g
+            raise MissingExtraError(f"arrays={self.arrays!r}", self.arrays)
         if self.exact is not None:
             numbers("exact", self.exact, "a number, several of them, or None")
         if self.name is not None and not isinstance(self.name, str):
@@ -131,10 +140,11 @@ class NestedExpectation:
             x = f"{_short(inner)}: {_coordinates(inner.dim)}{given}"
         except NestquadError as error:
             x = str(error)
+        given_g = _signature(self.g) + ("" if self.vectorized else ", one point at a time")
         rows = {
             "θ": theta,
             "x": x,
-            "g(x, θ)": f"{_signature(self.g)}{'' if self.vectorized else ', one point at a time'}",
+            "g(x, θ)": given_g + ("" if self.arrays == "numpy" else f", {self.arrays} arrays"),
             "f(J)": "identity" if self.f is None else _signature(self.f),
             "combine": "" if self.combine is None else _signature(self.combine),
             "exact": "" if self.exact is None else f"{np.asarray(self.exact)}",

@@ -290,8 +290,27 @@ class Estimate:
 
         return plot_estimate(self, ax)
 
+    def to_xarray(self) -> Any:
+        """Labeled ``xarray.Dataset``; needs the extra ``labels``.
+
+        Variables: value, std_error and interval95 (with dimension ``answer`` if there are
+        several), exact, covariance, draws (``draw``), and theta, j, f at the points of `sample`.
+        """
+        from nestquad._labels import labeled_estimate
+
+        return labeled_estimate(self)
+
+    def to_inference_data(self) -> Any:
+        """ArviZ ``InferenceData`` of the posterior draws (group ``posterior``, one chain).
+
+        Needs the extra ``labels``. Raises `UnsupportedError` for an estimate without draws.
+        """
+        from nestquad._labels import inference_data
+
+        return inference_data(self)
+
     def to_dict(self) -> dict[str, Any]:
-        """All but the sample, as plain Python objects."""
+        """All but the sample and the draws, as plain Python objects."""
         low, high = self.interval()
         return {
             "problem": self.problem,

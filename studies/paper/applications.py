@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
 from studies.runner.ledger import Outcome, Run, Task, cells
-from studies.runner.result import Drawing, Finding, Verdict
+from studies.runner.result import Drawing, Finding, Table, Verdict, columns
 from studies.runner.text import number
 
 # What the paper's figure compares, and ours.
@@ -44,6 +45,24 @@ def nested_sizes(problem: str, effort: Effort) -> tuple[int, ...]:
     )
 
 
+def qmc_sizes(problem: str, effort: Effort) -> tuple[int, ...]:
+    """n of N = T = n for Sobol points, which are balanced at powers of two alone."""
+    return effort.pick(
+        tiny=(4, 8, 16),
+        quick=(8, 16, 32, 64, 128),
+        full=(8, 16, 32, 64, 128, 256),
+    )
+
+
+def nqmc_sizes(problem: str, effort: Effort) -> tuple[int, ...]:
+    """n of N = n, T = n², both powers of two: the rival at its best sizes."""
+    return effort.pick(
+        tiny=(2, 4, 8),
+        quick=(8, 16, 32, 64) if problem == "health" else (4, 8, 16, 32, 64, 128),
+        full=(4, 8, 16, 32, 64, 128),
+    )
+
+
 def application_tasks(problem: str, effort: Effort) -> list[Task]:
     """The runs behind the paper's figure, which other parts use as well."""
     reps = effort.pick(tiny=3, quick=36, full=100)
@@ -64,8 +83,10 @@ def application_tasks(problem: str, effort: Effort) -> list[Task]:
     )
     few = effort.pick(tiny=1, quick=6 if problem == "health" else 12, full=100)
     return [
-        *cells(problem, ("nkq N=T", "nkq-qmc N=T"), nested_sizes(problem, effort), fewer),
-        *cells(problem, ("nmc N=√T", "nqmc N=√T"), means, reps),
+        *cells(problem, "nkq N=T", nested_sizes(problem, effort), fewer),
+        *cells(problem, "nkq-qmc N=T", qmc_sizes(problem, effort), fewer),
+        *cells(problem, "nmc N=√T", means, reps),
+        *cells(problem, "nqmc N=√T", nqmc_sizes(problem, effort), reps),
         *cells(problem, ("mlmc antithetic", "mlmc plain"), budgets, reps),
         *cells(problem, "auto", ours, few),
     ]
@@ -85,8 +106,26 @@ def _health_tasks(effort: Effort) -> list[Task]:
     reps = effort.pick(tiny=2, quick=36, full=100)
     return [
         *application_tasks("health", effort),
-        *cells("health", "nkq-qmc shared", nested_sizes("health", effort), reps),
+        *cells("health", "nkq-qmc shared", qmc_sizes("health", effort), reps),
+        *cells("health", tuple(_READINGS), nested_sizes("health", effort)[:4], reps),
     ]
+
+
+# Readings of "closed-form KME under a Gaussian distribution": spaces of the inner and outer kernel.
+_READINGS = {
+    "nkq native/native": ("native", "native"),
+    "nkq native/normal": ("native", "normal"),
+    "nkq native/uniform": ("native", "uniform"),
+    "nkq uniform/uniform": ("uniform", "uniform"),
+}
+
+
+def _reading(task: Task, rng: np.random.SeedSequence) -> Outcome:
+    """NKQ as published, with kernels on other variables than the standardized ones."""
+    inner, outer = _READINGS[task.method]
+    spaces: dict[str, Any] = {"inner_space": inner, "outer_space": outer}
+    method: NKQ = published_nkq(problem_named(task.problem), task.size, task.size, **spaces)
+    return run_method(task, rng, method)
 
 
 def _shared(task: Task, rng: np.random.SeedSequence) -> Outcome:
@@ -206,8 +245,45 @@ def _health(runs: Runs, effort: Effort) -> list[Finding]:
                     {**curves, "NKQ, QMC, one outer kernel": shared},
                 ),
             ),
-        )
+        ),
+        _readings(runs, curves["NKQ, i.i.d."]),
     ]
+
+
+def _readings(runs: Runs, standardized: Curve) -> Finding:
+    """Errors of all readings of the paper's choice of variables."""
+    curves = {name.removeprefix("nkq "): runs.curve("health", name) for name in _READINGS}
+    curves = {"normal/normal": standardized, **curves}
+    sizes = [round(cost**0.5) for cost in curves["native/native"].costs]
+    rows = tuple(
+        {"reading": name, **{f"n{n}": curve.at(float(n * n)) for n in sizes}}
+        for name, curve in curves.items()
+    )
+    heads = columns(
+        "reading = kernel inside/outside; "
+        + "; ".join(f"n{n} = N = T = {n}: error".replace("N = T", "N = T") for n in sizes)
+    )
+    best = min(curves, key=lambda name: float(curves[name].at(float(sizes[-1] ** 2))))
+    return Finding(
+        title="Which variables?",
+        text=(
+            "The paper names closed-form embeddings of Gaussian and Matérn-1/2 kernels under "
+            "normal laws. It does not say whether the 17 variables, which have different units, "
+            "were standardized before one lengthscale was chosen for all of them, and a Matérn "
+            "kernel has no closed form under the correlated θ. The lines above have standardized "
+            "variables in both stages (normal/normal), as the errors of the released code suggest. "
+            "“Native” is the letter: kernels on x and θ themselves, the Matérn embedding by "
+            "quadrature to 1e-12. "
+            f"With N = T = {sizes[-1]} the smallest mean error is that of {best}."
+        ),
+        notes=tuple(
+            f"{name}: " + ", ".join(f"{number(float(row[f'n{n}']))} at N = T = {n}" for n in sizes)
+            for name, row in zip(curves, rows, strict=True)
+        ),
+        tables=(
+            Table("health_readings", "Mean |error| of NKQ (i.i.d.) by variables.", heads, rows),
+        ),
+    )
 
 
 def _against(truth: float) -> Callable[[Run], float]:
@@ -292,7 +368,8 @@ PARTS = (
             "levels 0 to 5 with antithetic differences, as in the appendix; the plain ones of the "
             "main text and of the released code are drawn beside. NQMC here has a scrambled "
             "sequence for each θ, and is better than the paper's, whose code draws inner points "
-            "that are i.i.d. within a θ."
+            "that are i.i.d. within a θ. Sobol points are balanced at powers of two: NQMC has "
+            "N = 4, 8, …, 128 with T = N², and NKQ (QMC) N = T = 8, 16, …, 128."
         ),
         tasks=_finance_tasks,
         analyze=_finance,
@@ -305,12 +382,19 @@ PARTS = (
         about=(
             "EVPPI of two response probabilities, 17 other parameters inside. NKQ as published "
             "has a Gaussian kernel inside and Matérn-1/2 (for the maximum) and Gaussian kernels "
-            "(for the means) outside, on standardised variables, N = T; NMC and NQMC N = √T. The "
+            "(for the means) outside, on standardized variables, N = T; NMC and NQMC N = √T, all "
+            "methods with Sobol points at powers of two. The "
             "errors of the maximum and of the means are not alike under two kernels; under one, "
             "Matérn-1/2 for both, a part of them cancels in the difference."
         ),
         tasks=_health_tasks,
         analyze=_health,
-        series=(Series("nkq-qmc shared", "NKQ (QMC), one outer kernel", _shared),),
+        series=(
+            Series("nkq-qmc shared", "NKQ (QMC), one outer kernel", _shared),
+            *(
+                Series(name, name, _reading, lambda n: 0.03 + 1e-6 * n**2.85, "nkq N=T")
+                for name in _READINGS
+            ),
+        ),
     ),
 )

@@ -235,7 +235,7 @@ def _draw_health(runs: Runs, levels: dict[str, float]) -> Figure:
         ax.plot(x, [v.mean() for v in values], **style.line, markersize=5, linewidth=1.4)
         low, high = ([np.quantile(v, q) for v in values] for q in (0.25, 0.75))
         ax.fill_between(x, low, high, color=style.color, alpha=0.13, linewidth=0)
-        offset = 6 if values[0].mean() > min(levels.values()) else -14
+        offset = 6 if values[0].mean() > 0.95 * min(levels.values()) else -14
         ax.annotate(
             label,
             (x[0], values[0].mean()),

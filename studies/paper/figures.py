@@ -71,7 +71,8 @@ def draw_lines(
         text = label
         if exponents and len(curve.costs) > 2:
             text += f"  $r={curve.exponent.value:.2f}$"
-        ends.append(End(float(curve.means[-1]), text, style.color))
+        end = float(curve.costs[-1])
+        ends.append(End(float(curve.means[-1]), text, style.color, end))
     return ends
 
 

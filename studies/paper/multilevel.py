@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from studies.paper import verdicts
-from studies.paper.applications import MLMC_BUDGETS, application_tasks, nested_sizes
+from studies.paper.applications import (
+    MLMC_BUDGETS,
+    application_tasks,
+    nested_sizes,
+    nqmc_sizes,
+)
 from studies.paper.curves import Curve, curve_rows
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs
@@ -37,7 +42,8 @@ def comparison_tasks(effort: Effort) -> list[Task]:
             means = effort.pick(
                 tiny=(4, 6, 9), quick=(5, 10, 18, 32, 56, 100), full=(5, 10, 18, 32, 56, 100)
             )
-            tasks += cells(problem, ("nmc N=√T", "nqmc N=√T"), means, reps)
+            tasks += cells(problem, "nmc N=√T", means, reps)
+            tasks += cells(problem, "nqmc N=√T", nqmc_sizes(problem, effort), reps)
             levels = ("mlmc antithetic", "mlmc plain")
             tasks += cells(problem, levels, MLMC_BUDGETS[effort.name], reps)
             tasks += cells(problem, "auto", budgets, effort.pick(tiny=1, quick=10, full=100))

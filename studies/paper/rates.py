@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad import allocate
-from nestquad.plots import End, label_ends, new_axes, title
-from studies.paper.applications import nested_sizes
+from nestquad.plots import End, MethodStyle, label_ends, new_axes, title
+from studies.paper.applications import qmc_sizes
 from studies.paper.curves import Cost
 from studies.paper.figures import look
 from studies.paper.multilevel import COMPARED, PROBLEMS, comparison_tasks
@@ -30,7 +30,7 @@ _THEORY = {"NMC": "3 or 4", "NQMC": "2.5", "MLMC": "2"}
 def _tasks(effort: Effort) -> list[Task]:
     """Those of the comparison, and NKQ with QMC points where that has none."""
     reps = effort.pick(tiny=2, quick=36, full=100)
-    qmc = cells("synthetic", "nkq-qmc N=T", nested_sizes("health", effort), reps)
+    qmc = cells("synthetic", "nkq-qmc N=T", qmc_sizes("synthetic", effort), reps)
     return [*comparison_tasks(effort), *qmc]
 
 
@@ -65,7 +65,8 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             drawing=Drawing(
                 "rates",
                 "Evaluations of g until the mean error is below the given part of the answer. "
-                "Hollow markers are extrapolated.",
+                "Hollow markers are extrapolated; arrows are upper bounds, where the smallest run "
+                "was enough.",
                 lambda: _draw(costs),
             ),
             verdicts=tuple(
@@ -125,6 +126,11 @@ def ranking(problem: str, delta: float, costs: dict[str, Cost], name: str = "NKQ
     return Verdict(claim, "smallest exponent", words, status, reason)
 
 
+def dashes(style: MethodStyle) -> dict[str, object]:
+    """A line without markers in the look of a method."""
+    return {"color": style.color, "linestyle": style.dashes, "linewidth": 1.3}
+
+
 def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
     figure, axes = new_axes(8.0, 3.8 * len(PROBLEMS), rows=len(PROBLEMS))
     for ax, problem in zip(axes, PROBLEMS, strict=True):
@@ -136,19 +142,21 @@ def _draw(costs: dict[tuple[str, str], dict[float, Cost]]) -> Figure:
             known = {d: c for d, c in costs[problem, label].items() if c.evaluations < 1e16}
             if not known:
                 continue
-            deltas, needed = list(known), [c.evaluations for c in known.values()]
-            ax.plot(deltas, needed, color=style.color, linestyle=style.dashes, linewidth=1.3)
+            # Where the smallest run was enough, its size is a bound: a mark, and no line.
+            line = {d: c.evaluations for d, c in known.items() if c.how != "at most"}
+            ax.plot(*zip(*line.items(), strict=True), **dashes(style)) if line else None
             for delta, cost in known.items():
-                face = "white" if cost.how == "extrapolated" else style.color
-                ax.plot(
-                    delta,
-                    cost.evaluations,
-                    style.marker,
-                    color=style.color,
-                    markerfacecolor=face,
-                    markersize=6,
-                )
-            ends.append(End(needed[-1], label, style.color))
+                bound = cost.how == "at most"
+                look_ = {
+                    "color": style.color,
+                    "markerfacecolor": "white" if cost.how == "extrapolated" else style.color,
+                    "markersize": 9 if bound else 6,
+                }
+                marker = r"$\downarrow$" if bound else style.marker
+                ax.plot(delta, cost.evaluations, marker=marker, **look_)
+            last = known[min(known)]
+            name = f"{label} ≤ {count(last.evaluations)}" if last.how == "at most" else label
+            ends.append(End(last.evaluations, name, style.color, min(known)))
         ax.set_xticks(DELTAS, [f"{d:g}" for d in DELTAS])
         ax.minorticks_off()
         ax.invert_xaxis()

@@ -43,13 +43,7 @@ def run_method(
 
 
 def published_nkq(problem: NestedExpectation, n_outer: int, n_inner: int, **how: Any) -> NKQ:
-    """The paper's NKQ on one of its problems.
-
-    Health is the one with laws that are not uniform under the kernel: the paper uses the closed
-    forms of normal laws, which for a Matérn kernel exist after standardising the variables.
-    """
-    if problem.label == "health":
-        how = {"inner_space": "normal", "outer_space": "normal", **how}
+    """NKQ as published on one of the paper's problems."""
     return NKQ.as_published(problem, n_outer=n_outer, n_inner=n_inner, **how)
 
 

@@ -67,7 +67,7 @@ STUDY = Study(
     name="published",
     title="NKQ at the paper's sizes",
     about="""
-`nq.NKQ.as_published(problem)` is the paper to the letter: i.i.d. points of its own for each θ (or
+`nq.NKQ.as_published(problem)` is the configuration of the paper: i.i.d. points for each θ (or
 Sobol points, the variant that it calls QMC), lengthscales by the median heuristic, scheduled λ,
 kernels by smoothness (Matérn-3/2 on synthetic, Matérn-1/2 on finance). Beside it the default
 `nq.NKQ()`. Means over i.i.d. points rest on four times as many seeds. Coverage is the share of runs

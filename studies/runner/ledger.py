@@ -1,14 +1,17 @@
-"""Ledger of runs in a CSV file; finished runs are skipped."""
+"""Ledger of runs in a CSV file, compressed if its name ends with .gz; finished runs are skipped."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
+import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TextIO
 
 import nestquad as nq
 
@@ -125,7 +128,7 @@ class Ledger:
             self.tidy()  # leaves out a line that was cut short by an interruption
             self._open = True
         self.runs[run.task] = run
-        with self.path.open("a", newline="", encoding="utf-8") as file:
+        with _open_text(self.path, self.path, "a") as file:
             csv.writer(file).writerow(_row(run))
 
     def drop(self, unwanted: Callable[[Run], bool] = lambda run: True) -> None:
@@ -147,11 +150,22 @@ class Ledger:
             self.runs.values(), key=lambda run: (run.goal, run.problem, run.method, run.seed)
         )
         draft = self.path.with_suffix(".new")
-        with draft.open("w", newline="", encoding="utf-8") as file:
+        with _open_text(draft, self.path, "w") as file:
             writer = csv.writer(file)
             writer.writerow(_COLUMNS)
             writer.writerows(map(_row, [*self.others, *ordered]))
         draft.replace(self.path)
+
+
+def _open_text(path: Path, named: Path, mode: str) -> TextIO:
+    """Text of a file, through gzip where the name of the ledger asks for it.
+
+    The time of writing stays out of the header: the same runs make the same bytes.
+    """
+    if named.suffix != ".gz":
+        return path.open(mode, newline="", encoding="utf-8")
+    binary = gzip.GzipFile(path, f"{mode}b", mtime=0)
+    return io.TextIOWrapper(binary, newline="", encoding="utf-8")
 
 
 def _row(run: Run) -> list[object]:
@@ -159,8 +173,8 @@ def _row(run: Run) -> list[object]:
 
 
 def _read(path: Path) -> Iterator[Run]:
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
+    with _open_text(path, path, "r") as file:
+        for row in csv.DictReader(_until_cut(file)):
             if None in row or None in row.values():
                 continue
             known = {name: text for name, text in row.items() if name in _COLUMNS}
@@ -169,6 +183,14 @@ def _read(path: Path) -> Iterator[Run]:
                 for name, text in known.items()
             }
             yield Run(**values)
+
+
+def _until_cut(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of a file, up to where an interruption cut a compressed one short."""
+    try:
+        yield from lines
+    except EOFError:
+        return
 
 
 # Parts of the library that draw, write and parse: they change no number.

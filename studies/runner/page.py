@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -109,7 +110,7 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
 
 def markdown_page(head: str, sections: Sequence[Section], words: Words) -> str:
     """A page with all verdicts first, and then the sections."""
-    link = {section.name: f"[{section.name}](#{_anchor(section.title)})" for section in sections}
+    link = {section.name: f"[{section.name}](#{slug(section.title)})" for section in sections}
     rows = [[link[s.name], *words.cells(v)] for s in sections for v in s.verdicts]
     table = _lines([["study", *words.head], ["---"] * 5, *rows])
     return f"{head}{table}\n\n" + "\n".join(markdown_section(s, words) for s in sections)
@@ -154,9 +155,16 @@ def _lines(rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _anchor(title: str) -> str:
-    """What Markdown makes of a heading."""
-    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+def slug(title: str) -> str:
+    """Anchor of a heading, as Markdown's table of contents makes it.
+
+    Examples
+    --------
+    >>> slug("Calls on 20 assets: value at risk 90 %")
+    'calls-on-20-assets-value-at-risk-90'
+    """
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode("ascii")
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
 
 
 # HTML. Words and signs, not colors alone: the page has to survive a printer.

@@ -51,6 +51,26 @@ def test_runs_come_back_as_they_were_written(tmp_path):
     assert [one.failed for one in again.values() if one.seed == 4] == [True]
 
 
+def test_a_compressed_ledger_is_the_same_bytes_again(tmp_path):
+    """Runs written one by one, cut short, and tidied: what is complete stays."""
+    first, second = (tmp_path / name / "runs.csv.gz" for name in "ab")
+    for path in (first, second):
+        ledger = Ledger(path)
+        for seed in (2, 0, 1):
+            ledger.append(run(seed=seed))
+        ledger.tidy()
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes()[:2] == b"\x1f\x8b"
+    again = Ledger(first)
+    again.append(run(seed=3))
+    assert len(Ledger(first).runs) == 4
+    first.write_bytes(first.read_bytes()[:-6])  # an interruption
+    kept = Ledger(first)
+    assert {task.seed for task in kept.runs} >= {0, 1, 2}
+    kept.append(run(seed=4))
+    assert len(Ledger(first).runs) == len(kept.runs)
+
+
 def test_runs_of_another_version_stay_and_do_not_count(tmp_path):
     ledger = Ledger(tmp_path / "runs.csv")
     ledger.append(run(version="0.0.0"))

@@ -1,4 +1,4 @@
-"""Kernel quadrature inside BoTorch: a sampler with weights, and look-ahead on top of it."""
+"""Kernel quadrature inside BoTorch: a sampler with weights, look-ahead, and entropy search."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ try:
 except ImportError as error:
     raise MissingExtraError("nestquad.botorch", "botorch") from error
 
+from nestquad.botorch._entropy import KQMaxValueEntropy
 from nestquad.botorch._lookahead import NestedLookaheadEI
 from nestquad.botorch._sampler import KQNormalSampler, with_kq
 from nestquad.botorch._weights import NormalRule, normal_rule
 
-__all__ = ["KQNormalSampler", "NestedLookaheadEI", "NormalRule", "normal_rule", "with_kq"]
+__all__ = [
+    "KQMaxValueEntropy",
+    "KQNormalSampler",
+    "NestedLookaheadEI",
+    "NormalRule",
+    "normal_rule",
+    "with_kq",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -38,6 +38,7 @@ _FORMS: dict[tuple[type, type], ClosedForm] = {}
 
 _WITHOUT_FACTORS = [
     ("Gaussian", "Normal with full covariance"),
+    ("Matern", "Normal of two correlated coordinates"),
     ("Stein", "any law whose density vanishes at its border"),
     ("any kernel", "Empirical"),
 ]

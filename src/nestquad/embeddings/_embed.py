@@ -18,8 +18,18 @@ from nestquad.distributions import (
     standard_deviation,
 )
 from nestquad.embeddings._closed_forms import closed_form, correlated_embedding, unsupported
+from nestquad.embeddings._pair import pair_embedding
 from nestquad.errors import InputError
-from nestquad.kernels import Coordinatewise, Gaussian, Kernel, ProductKernel, Scaled, Stein, Sum
+from nestquad.kernels import (
+    Coordinatewise,
+    Gaussian,
+    Kernel,
+    Matern,
+    ProductKernel,
+    Scaled,
+    Stein,
+    Sum,
+)
 from nestquad.kernels._kernel import accumulated, as_nodes
 
 
@@ -86,10 +96,19 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
         return _stein(kernel, law, x)
     if isinstance(kernel, Gaussian) and isinstance(law, Normal) and _is_correlated(law):
         return correlated_embedding(kernel, law, x)
+    if type(kernel) is Matern and isinstance(law, Normal) and _is_correlated_pair(law):
+        return _pair(kernel, law, x)
     if isinstance(kernel, Coordinatewise):
         # `combine` is linear in each factor, so the integral of independent factors goes through.
         return kernel.combine(_factors(kernel, law, x))
     raise unsupported(kernel, law)
+
+
+def _pair(kernel: Matern, law: Normal, x: Array | None) -> Array:
+    """Matérn kernel under two correlated normals, at nodes (..., N, 2)."""
+    if x is None:
+        return pair_embedding(kernel, law, None)
+    return pair_embedding(kernel, law, x.reshape(-1, 2)).reshape(x.shape[:-1])
 
 
 def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Array]:
@@ -196,6 +215,15 @@ def _marginals(law: Law) -> list[Law]:
     if isinstance(law, Empirical):
         return [Empirical(law.samples[..., c], law.weights) for c in columns]
     return [law]
+
+
+def _is_correlated_pair(law: Normal) -> bool:
+    """Whether a law has two dependent coordinates of positive spread, and no batch axis."""
+    if law.batch is not None or law.cov is None or law.loc.shape[-1] != 2:
+        return False
+    spread = np.diagonal(law.cov)
+    limit = (1.0 - 1e-12) * np.sqrt(spread.prod())
+    return bool((spread > 0).all() and 0 < abs(law.cov[0, 1]) < limit)
 
 
 def _is_correlated(law: Law) -> bool:

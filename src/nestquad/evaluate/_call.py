@@ -13,6 +13,7 @@ from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.distributions import read_only
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
+from nestquad.evaluate._arrays import call_in_library
 from nestquad.problem import NestedExpectation
 
 # How a function ends in failure; Ctrl-C is no failure.
@@ -24,12 +25,12 @@ class CountedG:
     """The g of a problem, and the number of points that it got: also where it is called again."""
 
     def __init__(self, problem: NestedExpectation) -> None:
-        self._g, self.n_points = problem.g, 0
+        self._g, self._library, self.n_points = problem.g, problem.arrays, 0
 
     def __call__(self, x: Array, theta: Array) -> Any:
         self.n_points += 1 if x.ndim == 1 else max(len(x), len(theta)) * x.shape[1]
         assert self._g is not None
-        return self._g(x, theta)
+        return call_in_library(self._library, self._g, x, theta)
 
 
 @blas_threads_of_the_user()

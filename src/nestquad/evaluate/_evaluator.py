@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from nestquad._checks import shown
+from nestquad._log import log_points
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
 from nestquad.evaluate._chunks import (
@@ -129,6 +130,7 @@ class Evaluator:
         to be stored, consists of several jobs whose values come here.
         """
         task = Task(self.given, grid, rule, self.chunk_points, self.retries)
+        before, reused = self.n_evaluations, self.n_reused
         if self._workers is not None and self._workers.separate:
             if self._by_value:
                 task.send_by_value()
@@ -149,6 +151,8 @@ class Evaluator:
             if filled == tile.size:
                 yield tile, task.reduce(buffer, tile)
                 buffer = None
+        done, stored = self.n_evaluations - before, self.n_reused - reused
+        log_points(self, grid, span, done, stored)
 
     def _jobs(self, task: Task, span: Span) -> Iterator[Job]:
         whole_rows = None if task.rule is None else task.rule.whole_rows

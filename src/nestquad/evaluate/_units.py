@@ -78,15 +78,14 @@ class Units:
         final, f = _set(self.final), _set(self.f)
         with np.errstate(all="ignore"):
             value, error = (_times(one, final) for one in (estimate.value, estimate.std_error))
-            covariance, sample = estimate.covariance, estimate.sample
+            covariance, sample, draws = estimate.covariance, estimate.sample, estimate.draws
+            if draws is not None:
+                draws = draws * (final[0] if draws.ndim == 1 else final)
             if covariance is not None:
                 covariance = covariance * final * final[:, None]
             if sample is not None:
                 j = _times(sample.j, _set(self.j))
                 sample = replace(sample, j=j, f=sample.f * f)
-            draws = estimate.draws
-            if draws is not None:
-                draws = draws * (final[0] if draws.ndim == 1 else final)
             diagnostics = dict(estimate.diagnostics)
             if "answers" in diagnostics:
                 diagnostics["answers"] = np.asarray(diagnostics["answers"]) * f

@@ -61,7 +61,10 @@ Regularization: TypeAlias = Jitter | Schedule | float
 
 
 def scheduled_lambda(lambda0: float, n: int, smoothness: float, dim: int) -> float:
-    """The theorem's regularisation for N nodes; 0 for infinite smoothness.
+    """Regularization of theorem 1 for N nodes; 0 for infinite smoothness.
+
+    It is at most λ_0 for s ≥ 0.6: (log N)^(2s+2) / N^(2s) has its maximum (1 + 1/s)^(2s+2)
+    e^(−2s−2) at log N = 1 + 1/s.
 
     Examples
     --------
@@ -75,8 +78,7 @@ def scheduled_lambda(lambda0: float, n: int, smoothness: float, dim: int) -> flo
         - 2.0 * smoothness / dim * np.log(n)
         + (2.0 * smoothness + 2.0) / dim * np.log(np.log(n))
     )
-    # The schedule is asymptotic: for small N in high dimension it would exceed the kernel itself.
-    return float(min(np.exp(log_lambda), lambda0))
+    return float(np.exp(log_lambda))
 
 
 def regularized(

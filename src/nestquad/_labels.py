@@ -1,0 +1,83 @@
+"""Estimates as labeled arrays of xarray, and their posterior draws as InferenceData of ArviZ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad.errors import UnsupportedError, optional_module
+
+if TYPE_CHECKING:
+    from nestquad.result import Estimate
+
+__all__ = ["inference_data", "labeled_estimate"]
+
+
+def labeled_estimate(estimate: Estimate) -> Any:
+    """``xarray.Dataset`` of an estimate; needs the extra ``labels``."""
+    xarray = optional_module("xarray", "Estimate.to_xarray", "labels")
+    own = ("answer",) if np.ndim(estimate.value) else ()
+    low, high = estimate.interval()
+    variables: dict[str, Any] = {
+        "value": (own, np.asarray(estimate.value)),
+        "std_error": (own, np.asarray(estimate.std_error)),
+        "interval95": (("bound", *own), np.stack([low, high])),
+    }
+    coordinates: dict[str, Any] = {"bound": ["low", "high"]}
+    if own:
+        coordinates["answer"] = np.arange(np.size(estimate.value))
+    if estimate.exact is not None:
+        variables["exact"] = (own, np.broadcast_to(estimate.exact, np.shape(estimate.value)))
+    if estimate.covariance is not None:
+        variables["covariance"] = (("answer", "other_answer"), estimate.covariance)
+        coordinates["other_answer"] = coordinates["answer"]
+    if estimate.draws is not None:
+        variables["draws"] = (("draw", *own), _draws(estimate))
+        coordinates["draw"] = np.arange(len(estimate.draws))
+    if estimate.sample is not None:
+        sample = estimate.sample
+        j = sample.j.reshape(len(sample.theta), -1)
+        variables["theta"] = (("point", "coordinate"), sample.theta)
+        variables["j"] = (("point", "output"), j)
+        variables["f"] = (("point", "expectation"), sample.f)
+    return xarray.Dataset(variables, coordinates, _attributes(estimate))
+
+
+def inference_data(estimate: Estimate) -> Any:
+    """InferenceData (a DataTree from ArviZ 1.0 on) of the draws; needs the extra ``labels``."""
+    if estimate.draws is None:
+        raise UnsupportedError(
+            f"An estimate by {estimate.method!r} has no posterior draws: its error bar is a "
+            "standard error. Methods that learn J have draws; to_xarray() labels the others."
+        )
+    arviz = optional_module("arviz", "Estimate.to_inference_data", "labels")
+    values = _draws(estimate)[None]  # one chain: draws are independent
+    dims = {"value": ["answer"]} if values.ndim == 3 else {}
+    coords = {"answer": np.arange(values.shape[-1])} if values.ndim == 3 else {}
+    if hasattr(arviz, "InferenceData"):  # before ArviZ 1.0
+        tree = arviz.from_dict(posterior={"value": values}, dims=dims, coords=coords)
+    else:
+        tree = arviz.from_dict({"posterior": {"value": values}}, dims=dims, coords=coords)
+    tree["posterior"].attrs.update(_attributes(estimate))
+    return tree
+
+
+def _draws(estimate: Estimate) -> Any:
+    """Draws (K,) of one answer or (K, q) of several."""
+    draws = np.asarray(estimate.draws, dtype=float)
+    return draws.reshape(len(draws), *np.shape(estimate.value))
+
+
+def _attributes(estimate: Estimate) -> dict[str, Any]:
+    """Facts of an estimate that netCDF can store."""
+    return {
+        "problem": estimate.problem,
+        "method": estimate.method,
+        "status": estimate.status,
+        "n_evaluations": estimate.n_evaluations,
+        "n_outer": estimate.n_outer,
+        "n_inner": estimate.n_inner,
+        "seconds": estimate.seconds,
+        "created_by": "nestquad",
+    }

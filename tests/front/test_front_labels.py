@@ -1,0 +1,123 @@
+"""Estimates as labeled arrays, and tables as frames of any library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import nestquad as nq
+
+
+@pytest.fixture
+def several():
+    draws = np.random.default_rng(0).normal([1.0, 2.0], [0.1, 0.2], size=(500, 2))
+    return nq.Estimate(
+        draws.mean(axis=0),
+        draws.std(axis=0),
+        100,
+        10,
+        10,
+        "joint",
+        covariance=np.cov(draws.T),
+        problem="pair",
+        exact=np.array([1.0, 2.0]),
+        draws=draws,
+    )
+
+
+def test_dataset_has_the_numbers_of_the_estimate(several):
+    pytest.importorskip("xarray")
+    data = several.to_xarray()
+    np.testing.assert_array_equal(data["value"], several.value)
+    low, high = several.interval()
+    np.testing.assert_array_equal(data["interval95"].sel(bound="high"), high)
+    np.testing.assert_array_equal(data["interval95"].sel(bound="low"), low)
+    assert data["draws"].dims == ("draw", "answer")
+    np.testing.assert_array_equal(np.diag(data["covariance"]), np.diag(several.covariance))
+    assert data.attrs["problem"] == "pair"
+
+
+def test_dataset_of_one_answer_and_its_sample():
+    pytest.importorskip("xarray")
+    found = nq.estimate(nq.problems.synthetic(), method=nq.NKQ(n_outer=16, n_inner=16), rng=0)
+    data = found.to_xarray()
+    assert data["value"].ndim == 0
+    assert data.sizes["point"] == 16
+    np.testing.assert_array_equal(data["theta"], found.sample.theta)
+    assert float(data["exact"]) == found.exact
+
+
+def test_draws_as_inference_data(several):
+    arviz = pytest.importorskip("arviz")
+    data = several.to_inference_data()
+    assert data["posterior"]["value"].dims == ("chain", "draw", "answer")
+    np.testing.assert_array_equal(data["posterior"]["value"].values[0], several.draws)
+    single = replace(
+        several,
+        value=1.0,
+        std_error=0.1,
+        covariance=None,
+        exact=None,
+        draws=several.draws[:, 0],
+    )
+    posterior = single.to_inference_data()["posterior"]
+    assert posterior["value"].dims == ("chain", "draw")
+    mean = arviz.summary(single.to_inference_data(), kind="stats", round_to="none")["mean"]
+    np.testing.assert_allclose(mean.iloc[0], several.draws[:, 0].mean())
+    with pytest.raises(nq.UnsupportedError, match="no posterior draws"):
+        replace(single, draws=None).to_inference_data()
+
+
+def test_draws_are_in_the_units_of_the_value(several):
+    """Methods see values in units of their own, powers of two; draws come back with the value."""
+    from nestquad.evaluate._units import Units
+
+    units = Units(True)
+    units.final, units.f, units.j = np.array([2.0**600, 2.0**-600]), np.ones(2), np.ones(1)
+    found = units.natural(several)
+    np.testing.assert_array_equal(found.draws, several.draws * units.final)
+    np.testing.assert_array_equal(found.value, several.value * units.final)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_points_and_values_in_any_library(library):
+    pytest.importorskip(library)
+    import narwhals as nw
+
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), f=lambda j: j**2, exact=13 / 12)
+    points = nq.plan(problem, budget=256, method="nkq", rng=0)
+    frame = points.to_frame(library)
+    assert type(frame).__module__.split(".")[0] == library
+    opened = nw.from_native(frame)
+    values = opened["x_1"].to_numpy() + opened["theta_1"].to_numpy()
+    given = opened.with_columns(nw.new_series("value", values, backend=library))
+    again = given.select("id", "value").sort("value", descending=True).to_native()
+    assert abs(nq.analyze(points, again).value - problem.exact) < 1e-3
+    assert nq.analyze(points, again).value == nq.analyze(points, values).value
+
+
+def test_lazy_frames_are_collected():
+    polars = pytest.importorskip("polars")
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), f=lambda j: j**2)
+    points = nq.plan(problem, budget=64, method="nqmc", rng=0)
+    lazy = points.to_frame("polars").lazy().with_columns(value=polars.col("x_1"))
+    plain = points.to_frame()["x_1"].to_numpy()
+    assert nq.analyze(points, lazy).value == nq.analyze(points, plain).value
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_comparison_as_a_frame(library):
+    pytest.importorskip(library)
+    table = nq.compare(nq.problems.synthetic(), budget=64, methods=["nmc"], replicates=2, rng=0)
+    frame = table.to_frame(library)
+    assert type(frame).__module__.split(".")[0] == library
+    assert list(frame["method"]) == ["nmc"]
+    assert float(next(iter(frame["rmse"]))) == table.rows[0].rmse
+
+
+def test_unknown_library():
+    table = nq.compare(nq.problems.synthetic(), budget=64, methods=["nmc"], replicates=1, rng=0)
+    with pytest.raises(nq.InputError, match="library"):
+        table.to_frame("spreadsheet")

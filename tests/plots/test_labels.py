@@ -1,0 +1,51 @@
+"""Labels of curves: beside the end where there is room, and connected to it where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from nestquad.plots import End, label_ends, new_axes
+
+
+def drawn(curves):
+    """Axes with curves of (x, y), and the labels by text."""
+    _, (ax,) = new_axes(6.0, 4.0)
+    for x, y in curves.values():
+        ax.plot(x, y)
+    label_ends(ax, [End(y[-1], name, "k", x[-1]) for name, (x, y) in curves.items()])
+    return ax, {text.get_text(): text for text in ax.texts}
+
+
+def leaders(ax):
+    return [line for line in ax.get_lines() if line.get_transform() == ax.transAxes]
+
+
+def test_a_curve_that_ends_early_has_its_label_at_its_end():
+    ax, texts = drawn({"short": ([0, 3], [5, 5]), "long": ([0, 10], [0, 0])})
+    x, y = texts["short"].get_position()
+    end_x, end_y = (ax.transData + ax.transAxes.inverted()).transform((3, 5))
+    assert end_x < x < end_x + 0.05
+    assert y == pytest.approx(end_y)
+    assert texts["long"].get_position()[0] > 1  # it ends where the axes end
+    assert not leaders(ax)
+
+
+def test_a_label_that_would_cover_a_curve_goes_outside_with_a_line():
+    curves = {"short": ([0, 3], [5, 5]), "long": ([0, 10], [5.05, 5.05]), "low": ([0, 10], [0, 0])}
+    ax, texts = drawn(curves)
+    assert texts["short"].get_position()[0] > 1
+    (line,) = leaders(ax)
+    start = (ax.transData + ax.transAxes.inverted()).transform((3, 5))
+    assert line.get_xydata()[0] == pytest.approx(start)
+    assert line.get_xydata()[1][1] == pytest.approx(texts["short"].get_position()[1])
+
+
+def test_labels_without_an_end_stand_right_of_the_axes():
+    _, (ax,) = new_axes(6.0, 4.0)
+    ax.plot([0, 1], [0, 1])
+    label_ends(ax, [End(0.5, "level", "k"), End(0.5, "other", "k")])
+    heights = [text.get_position()[1] for text in ax.texts]
+    assert all(text.get_position()[0] > 1 for text in ax.texts)
+    assert abs(heights[0] - heights[1]) > 0.02
