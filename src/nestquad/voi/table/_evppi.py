@@ -340,9 +340,9 @@ def _answer(
     errors = observed - held_out
     surprises = errors[rows, choice] - errors[rows, other]
     missed = unseen
-    if second_gain > value and ahead.mean() > max(_AHEAD * _mean_se(ahead), least_miss):
+    if second is not None and _decides(observed, held_out, second, ahead, least_miss):
         flags = (*flags, Flag.MISSED)
-        value, se = second_gain, max(se, second_se)
+        value, se = max(second_gain, 0.0), max(se, second_se)
         # Trees are a lower bound as well; EVPI is the limit of what they missed.
         default_gains = observed.max(axis=1) - observed[:, default]
         missed = max(float(default_gains.mean()) - value, 0.0)
@@ -367,6 +367,20 @@ def _answer(
         0.0 if x < least else x for x in (value, se, 0.0 if Flag.NOTHING in flags else lower, upper)
     )
     return Answer(value, se, lower, upper, flags)
+
+
+def _decides(
+    observed: Array, held_out: Array, second: Array, ahead: Array, least_miss: float
+) -> bool:
+    """Whether the second regression replaces the first: it wins in held-out rows, beyond chance.
+
+    It wins by its decisions (`ahead`, gains row by row), or by its predictions of net benefit
+    where its decisions gain more as well.
+    """
+    if ahead.mean() <= least_miss:
+        return False
+    closer = (np.square(observed - held_out) - np.square(observed - second)).sum(axis=1)
+    return any(bool(won.mean() > _AHEAD * _mean_se(won)) for won in (ahead, closer))
 
 
 def _mean_se(values: Array) -> float:
