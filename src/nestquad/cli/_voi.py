@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nestquad as nq
 from nestquad.cli._arguments import Command, add_output, new_file, number, progress, wrote
-from nestquad.result import NORMAL_95
 from nestquad.voi.report import (
     Analysis,
     Audience,
@@ -19,6 +19,7 @@ from nestquad.voi.report import (
     money,
     percent,
     save_voi_figures,
+    span,
     write_voi_document,
     write_voi_report,
     write_voi_workbook,
@@ -80,7 +81,8 @@ def add_voi(command: Command) -> None:
         type=_names,
         default=[],
         metavar="A,B",
-        help="a group of parameters; may be given again for others (singles are always there)",
+        help="a group of parameters; may be given again for others (singles are always there); "
+        "a name with a comma goes in quotes: '\"drug, day\",p'",
     )
     parser.add_argument(
         "--per-year", type=_amount, metavar="N", help="people a year, for values of a population"
@@ -212,7 +214,7 @@ _DESIGNS = (
 
 
 def _design(text: str, ratio: list[float] | None) -> Design:
-    kind, *rest = text.split(":")
+    kind, *rest = _parts(text, ":")
     pars, rest = _names(rest[0]) if rest else [], [part.strip() for part in rest[1:]]
     try:
         if pars and kind == "binary" and not rest:
@@ -238,14 +240,17 @@ def _design(text: str, ratio: list[float] | None) -> Design:
 
 
 def _print(analysis: Analysis, args: argparse.Namespace) -> None:
-    def cash(value: float) -> str:
-        return money(value, args.currency)
+    def cash(value: float, half: float = 0.0) -> str:
+        return money(value, args.currency, half)
+
+    def half_width(row: Any, low: str = "lower", high: str = "upper") -> float:
+        return float(getattr(row, high) - getattr(row, low)) / 2
 
     audience = analysis.audience
     for row in analysis.incremental.itertuples():
         print(
             f"{row.option} against {row.against} at {cash(row.wtp)}: incremental net benefit "
-            f"{cash(row.inb)} ± {cash(NORMAL_95 * row.se)} (95 %), better in "
+            f"{cash(row.inb, half_width(row))} ± {cash(half_width(row), half_width(row))} (95 %), better in "
             f"{percent(row.probability)} of draws"
         )
     for row in analysis.evpi.itertuples():
@@ -253,13 +258,13 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
             ""
             if audience is None
             else (
-                f", {cash(row.population)} or {row.population_effects:,.4g} "
-                f"{args.effect} for {audience.size:,.0f} people (discounted)"
+                f", {cash(row.population, half_width(row) * audience.size)} or "
+                f"{row.population_effects:,.3g} {args.effect} for {audience.size:,.0f} people (discounted)"
             )
         )
         print(
-            f"EVPI at {cash(row.wtp)}: {cash(row.evpi)} per person "
-            f"(95 % {cash(row.lower)} to {cash(row.upper)}){everybody}"
+            f"EVPI at {cash(row.wtp)}: {cash(row.evpi, half_width(row))} per person "
+            f"(95 % {span(row.lower, row.upper, args.currency)}){everybody}"
         )
     for heading, table in (("parameter", analysis.singles), ("group", analysis.groups)):
         if len(table):
@@ -270,14 +275,19 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
     several = values["design"].nunique() > 1
     print()
     for _, row in values.iterrows():
-        net = f", ENBS {cash(row.enbs)}{' (best)' * row.optimal}" if "enbs" in row else ""
+        net = ""
+        if "enbs" in row:
+            worth = cash(row.enbs, half_width(row, "enbs_lower", "enbs_upper"))
+            net = f", ENBS {worth}{' (best)' * row.optimal}"
         of = f"{row.design}, " if several else ""
         print(
             f"EVSI of {of}{row.n:,} in each arm at {cash(row.wtp)}: "
-            f"{cash(row.evsi)} ± {cash(NORMAL_95 * row.se)} per person{net}"
+            f"{cash(row.evsi, half_width(row))} "
+            f"(95 % {span(row.lower, row.upper, args.currency)}) per person{net}"
         )
     for _, row in () if analysis.best_sizes is None else analysis.best_sizes.iterrows():
-        found = f"best size {row.n:,} in each arm, ENBS {cash(row.enbs)}"
+        worth = cash(row.enbs, half_width(row, "enbs_lower", "enbs_upper"))
+        found = f"best size {row.n:,} in each arm, ENBS {worth}"
         near = f"; within 5 % of it: {row.near_from:,} to {row.near_to:,}"
         said = f"{found}{near}" if row.n else "no size pays"
         print(f"{row.design} at {cash(row.wtp)}: {said}" + f" ({row.notes})" * bool(row.notes))
@@ -324,4 +334,15 @@ def _sizes(text: str) -> list[int]:
 
 
 def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return [name for part in _parts(text, ",") if (name := part.strip().strip('"').strip())]
+
+
+def _parts(text: str, mark: str) -> list[str]:
+    """Parts of a text between marks that are not inside quotes.
+
+    Examples
+    --------
+    >>> _parts('binary:"cost: drug, day",p', ":")
+    ['binary', '"cost: drug, day",p']
+    """
+    return re.split(rf'{mark}(?=(?:[^"]*"[^"]*")*[^"]*$)', text)

@@ -1,7 +1,7 @@
 """Analysis of tables: results, figures and report."""
 
 from nestquad.voi.report._analysis import Analysis, Audience, Study, analyze
-from nestquad.voi.report._content import money, percent
+from nestquad.voi.report._content import money, percent, span
 from nestquad.voi.report._figures import (
     plot_ceac,
     plot_enbs,
@@ -35,6 +35,7 @@ __all__ = [
     "plot_plane",
     "plot_rank",
     "save_voi_figures",
+    "span",
     "write_voi_document",
     "write_voi_report",
     "write_voi_workbook",

@@ -93,19 +93,39 @@ class PageEnd:
 Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
 
 
-def money(value: float, currency: str = "") -> str:
-    """An amount of money, rounded for reading; a dash where there is none (NaN).
+def money(value: float, currency: str = "", half: float = 0.0) -> str:
+    """An amount of money with the digits that its 95 % half-width supports; a dash for NaN.
 
     Examples
     --------
     >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123), money(float("nan"))
     ('£1,234,568', '−£12.3', '0.0123', '–')
+    >>> money(145_950_507, "£", 3e6), money(1046.8, "£", 31.0), money(22.46, "£", 4.0)
+    ('£146m', '£1,050', '£22')
     """
     if np.isnan(value):
         return "–"
     size = abs(value)
-    text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
-    return f"{'−' if value < 0 and float(text.replace(',', '')) else ''}{currency}{text}"
+    if half > 0 and size > 0:
+        # One digit more than the leading one of the half-width where that is 1; at least one digit.
+        unit = 10.0 ** np.floor(np.log10(min(half / 2, size)))
+        size = round(size / unit) * unit
+        scale, letter = next((s for s in _SCALES if size >= s[0] and unit >= s[0] / 1e3), (1.0, ""))
+        text = f"{size / scale:,.{max(0, round(np.log10(scale / unit)))}f}{letter}"
+    else:
+        text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
+    negative = value < 0 and any(digit in "123456789" for digit in text)
+    return f"{'−' if negative else ''}{currency}{text}"
+
+
+def span(low: float, high: float, currency: str = "") -> str:
+    """Both ends of an interval, with the digits that its width supports."""
+    half = (high - low) / 2
+    ends = (0.0 if abs(x) < half / 20 else x for x in (low, high))
+    return " to ".join(money(x, currency, half) for x in ends)
+
+
+_SCALES = ((1e9, "bn"), (1e6, "m"))
 
 
 def percent(share: float) -> str:
@@ -140,11 +160,15 @@ class Content:
         yield from self.checklist()
         yield from self.provenance()
 
-    def money(self, value: float) -> str:
-        return money(value, self.currency)
+    def money(self, value: float, half: float = 0.0) -> str:
+        return money(value, self.currency, half)
+
+    def value(self, row: Any, name: str, low: str = "lower", high: str = "upper") -> str:
+        """A value of a row, with the digits that its interval supports."""
+        return self.money(row[name], (row[high] - row[low]) / 2)
 
     def interval(self, row: Any, low: str = "lower", high: str = "upper") -> str:
-        return f"{self.money(row[low])} to {self.money(row[high])}"
+        return span(row[low], row[high], self.currency)
 
     def _first(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows at the first willingness to pay."""
@@ -154,16 +178,15 @@ class Content:
         """The answers on one page, and what limits them."""
         data = self.data
         evpi = data.evpi.iloc[0]
-        yield Answer(f"EVPI {self.money(evpi.evpi)} per person")
+        yield Answer(f"EVPI {self.value(evpi, 'evpi')} per person")
         yield Text(f"95 % interval {self.interval(evpi)}{self.at}.")
         rows = [["Best option today", self._best_today()]]
-        limit = f"{self.money(evpi.evpi)} ({self.interval(evpi)})"
+        limit = f"{self.value(evpi, 'evpi')} ({self.interval(evpi)})"
         rows.append(["Knowing everything (EVPI), per person", limit])
         if self.whom:
-            gained = (
-                f", or {money(evpi.population_effects)} {self.effect}" if self.has_effects else ""
-            )
-            said = f"{self.money(evpi.population)}{gained}; research that costs more cannot pay"
+            everybody, *gained = self._population(evpi)
+            more = f", or {gained[0]} {self.effect}" if gained else ""
+            said = f"{everybody}{more}; research that costs more cannot pay"
             rows.append([f"Knowing everything, for {self.whom} ({self.discount})", said])
         for what, table in (("parameters", data.singles), ("groups", data.groups)):
             if len(table):
@@ -202,14 +225,15 @@ class Content:
         return self._gain(table.loc[option])
 
     def _gain(self, row: Any) -> str:
-        return f"{self.money(row.inb)} ± {self.money(NORMAL_95 * row.se)}"
+        half = NORMAL_95 * row.se
+        return f"{self.money(row.inb, half)} ± {self.money(half, half)}"
 
     def _leading(self, table: pd.DataFrame) -> str:
         seen = table[~table["flags"].str.contains("not distinguishable")].head(3)
         if not len(seen):
             return "none is worth knowing by itself, as far as these draws tell"
         return "; ".join(
-            f"{r.pars} {self.money(r.evppi)} ({percent(r['evppi/evpi'])} of EVPI)"
+            f"{r.pars} {self.value(r, 'evppi')} ({percent(r['evppi/evpi'])} of EVPI)"
             for _, r in seen.iterrows()
         )
 
@@ -220,7 +244,7 @@ class Content:
         years = f"results after {best.years:g} years; " if best.years else ""
         return (
             f"best size {best.n:,} in each arm, {years}expected net benefit "
-            f"{self.money(best.enbs)} ({self.interval(best, 'enbs_lower', 'enbs_upper')})"
+            f"{self.value(best, 'enbs', *_NET)} ({self.interval(best, *_NET)})"
             + (f"; sizes within 5 % of it: {near}" if near else "")
             + self._after(best.notes)
         )
@@ -322,7 +346,7 @@ class Content:
         yield Heading("Value of perfect information")
         head = ["willingness to pay", "EVPI per person", "95 % interval"]
         rows = [
-            [self.money(r.wtp), self.money(r.evpi), self.interval(r), *self._population(r)]
+            [self.money(r.wtp), self.value(r, "evpi"), self.interval(r), *self._population(r)]
             for _, r in self.data.evpi.iterrows()
         ]
         yield Table([*head, *self._population_head()], rows)
@@ -332,8 +356,11 @@ class Content:
         return ["population", *effects] if self.whom else []
 
     def _population(self, row: Any) -> list[str]:
-        effects = [money(row.population_effects)] if self.whom and self.has_effects else []
-        return [self.money(row.population), *effects] if self.whom else []
+        if not self.whom:
+            return []
+        half = (row.population_upper - row.population_lower) / 2
+        effects = [money(row.population_effects, "", half / row.wtp)] if row.wtp > 0 else []
+        return [self.money(row.population, half), *(effects if self.has_effects else [])]
 
     def partial(self) -> Iterator[Block]:
         """EVPPI of parameters and groups."""
@@ -363,7 +390,7 @@ class Content:
             [
                 r.pars,
                 *([self.money(r.wtp)] if several else []),
-                self.money(r.evppi),
+                self.value(r, "evppi"),
                 self.interval(r),
                 percent(r["evppi/evpi"]),
                 r["flags"],
@@ -420,9 +447,11 @@ class Content:
         head += ["results after", "population", "cost", "ENBS"] if net else []
         rows = []
         for _, r in table.iterrows():
-            row = [f"{r.n:,.0f} in each arm", self.money(r.evsi), self.interval(r)]
+            row = [f"{r.n:,.0f} in each arm", self.value(r, "evsi"), self.interval(r)]
             if net:
-                row += [f"{r.years:g} years", *map(self.money, (r.population_evsi, r.cost, r.enbs))]
+                half = (r.enbs_upper - r.enbs_lower) / 2
+                row += [f"{r.years:g} years", self.money(r.population_evsi, half)]
+                row += [self.money(r.cost), self.money(r.enbs, half)]
             rows.append([*row, r["flags"]])
         return _without_empty_flags(Table([*head, "flags"], rows))
 
@@ -431,10 +460,10 @@ class Content:
         yield Heading("Table for a submission")
         evpi = self.data.evpi.iloc[0]
         head = ["Information about", "Per person (95 % CI)", "% of EVPI", *self._population_head()]
-        rows = [self._line("All parameters (EVPI)", evpi.evpi, evpi, 1.0)]
+        rows = [self._line("All parameters (EVPI)", "evpi", evpi, 1.0)]
         for table in (self.data.groups, self.data.singles):
             rows += [
-                self._line(r.pars, r.evppi, r, r["evppi/evpi"])
+                self._line(r.pars, "evppi", r, r["evppi/evpi"])
                 for _, r in self._first(table).iterrows()
                 if not r["flags"].startswith("constant column")
             ]
@@ -446,11 +475,11 @@ class Content:
             "*: not distinguishable from 0. Parameters that do not vary are left out.",
         )
 
-    def _line(self, name: str, value: float, row: Any, share: float) -> list[str]:
+    def _line(self, name: str, column: str, row: Any, share: float) -> list[str]:
         star = "*" if "not distinguishable" in str(row.get("flags", "")) else ""
         return [
             name,
-            f"{self.money(value)}{star} ({self.interval(row)})",
+            f"{self.value(row, column)}{star} ({self.interval(row)})",
             percent(share).removesuffix(" %"),
             *self._population(row),
         ]
@@ -477,6 +506,7 @@ class Content:
         data = self.data
         n, p = data.outputs.n_rows, data.n_parameters
         largest = float((NORMAL_95 * self._first(data.singles).se).max())
+        error = NORMAL_95 * float(data.evpi.se.iloc[0])
         grid = data.evpi_curve["wtp"]
         swept = f"curves from {self.money(grid.min())} to {self.money(grid.max())}"
         trials = "; ".join(dict.fromkeys(data.evsi["design"])) if data.evsi is not None else ""
@@ -492,8 +522,8 @@ class Content:
             ["Structural uncertainty described, and included where possible", open_],
             [
                 "Probabilistic analysis with enough draws",
-                f"{n:,} draws; EVPI ± {self.money(NORMAL_95 * data.evpi.se.iloc[0])}, EVPPI of "
-                f"single parameters ± {self.money(largest)} at most",
+                f"{n:,} draws; EVPI ± {self.money(error, error)}, EVPPI of single parameters "
+                f"± {self.money(largest, largest)} at most",
             ],
             [
                 "A method of EVPPI that fits the model, with its error",
@@ -540,6 +570,9 @@ class Content:
         rows += [["Software", _software()], ["Seed", str(data.seed)]]
         rows.append(["Computing time", f"{data.seconds:.1f} s"])
         yield Table(["", "words"], rows)
+
+
+_NET = ("enbs_lower", "enbs_upper")
 
 
 def _without_empty_flags(table: Table) -> Table:

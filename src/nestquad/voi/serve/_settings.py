@@ -26,6 +26,17 @@ _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
 }  # fmt: skip
 _DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
+# Advice for fields whose unit is not money.
+_EXAMPLES = {
+    "standard deviation": "2.5, in the unit of the measurement, or the name of a parameter",
+    "observation": "1, in the unit of time of the rate",
+    "follow-up": "2, in the unit of time of the hazard",
+    "discount": "0.035 for 3.5 % a year",
+    "years": "10",
+    "people a year": "4000",
+    "duration": "2 (years)",
+    "duration each": "0.01 (years)",
+}
 # More than all the money and people there are.
 _MOST = 1e15
 # Amounts of some hundreds and more, as a rule: three digits after a point are rather thousands.
@@ -161,7 +172,10 @@ def amount(name: str, given: Any) -> float:
     if meant and (typed or not _is_number(text)):
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {meant}?")
     if not _is_number(text) or not 0 <= float(text) < _MOST:
-        raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
+        advice = f"For instance {_EXAMPLES.get(name, '20000')}."
+        raise InputError(
+            name, repr(text) if text else "nothing", "a number that is not negative", advice
+        )
     return float(text)
 
 

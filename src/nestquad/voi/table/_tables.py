@@ -7,8 +7,9 @@ cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,8 @@ _SUMMARY_WORDS = re.compile(
     re.IGNORECASE,
 )
 _MOST_SUMMARIES = 10
+# Names of columns in an error; more are no help.
+_MOST_LISTED = 30
 # A column of nothing but bad cells needs no more examples.
 _MOST_PROBLEMS = 100
 # Words in the names of columns that hold costs, or effects; letters beside the names of options.
@@ -226,6 +229,22 @@ def aligned(
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
     return moved, notes, target
+
+
+def unknown_column(argument: str, given: str, known: Iterable[str]) -> InputError:
+    """Error for a name that no column has, with the nearest name as it is written.
+
+    Examples
+    --------
+    >>> print(unknown_column("pars", "rrA", ["rr_A", "cost"]))
+    pars: got 'rrA'; expected one of 'rr_A', 'cost'. Did you mean 'rr_A'?
+    """
+    names = list(known)
+    plain = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
+    near = get_close_matches(re.sub(r"[\W_]+", "", given).casefold(), plain, n=1, cutoff=0.4)
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + ", …" * (len(names) > _MOST_LISTED)
+    advice = f"Did you mean {plain[near[0]]!r}?" if near else ""
+    return InputError(argument, repr(given), f"one of {listed}", advice)
 
 
 def check_rows(counts: Mapping[str, int]) -> None:
