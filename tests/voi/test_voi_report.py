@@ -140,7 +140,7 @@ def download(page, name):
 
 
 def test_downloads_inside_the_page(page):
-    sheets = pd.read_excel(download(page, "tables.xlsx"), sheet_name=None)
+    sheets = pd.read_excel(download(page, "tables.xlsx"), sheet_name=None, engine="calamine")
     assert {"about", "psa", "incremental", "icers", "singles", "groups", "enbs"} <= set(sheets)
     costs, effects = (pd.read_csv(page.parent / f"{name}.csv") for name in "ce")
     exact = voi.incremental((costs, effects, [1e4, 2e4]))

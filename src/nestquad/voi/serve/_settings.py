@@ -18,7 +18,7 @@ from nestquad.voi.table import (
     study_sizes,
 )
 from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
-from nestquad.voi.table._tables import label as one_line
+from nestquad.voi.table._sheets import one_line
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
 _STEPS = 40

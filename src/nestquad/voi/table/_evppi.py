@@ -17,7 +17,7 @@ from nestquad.result import NORMAL_95
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
 from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
-from nestquad.voi.table._tables import label as as_label
+from nestquad.voi.table._sheets import one_line
 from nestquad.voi.table._tables import pandas, unknown_column
 
 if TYPE_CHECKING:
@@ -490,7 +490,7 @@ def parameter_sets(
     if isinstance(pars, str):
         return {pars: _members(pars, names)}
     if isinstance(pars, Mapping):
-        sets = {as_label(name): _members(one, names) for name, one in pars.items()}
+        sets = {one_line(name): _members(one, names) for name, one in pars.items()}
     else:
         several = list(pars) if np.iterable(pars) else []
         if several and all(isinstance(one, str) for one in several):

@@ -77,7 +77,7 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
 
 
 def _check_workbook(name: str, data: bytes) -> None:
-    expected = "a .csv file, or an .xlsx workbook with --workbook"
+    expected = "a .csv file or an .xlsx workbook"
     with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_archive(name, archive)
         rectangles = _Rectangles(name)

@@ -6,11 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNIT = r"[£$€¥]|[A-Z]{3}"
 _GROUPING = " '’\u00a0\u202f"
@@ -102,6 +106,17 @@ def is_float(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_quantity(column: pd.Series[Any]) -> Any:
+    """Whether cells are meant as numbers: in any format, or errors and formulas of a workbook."""
+    if column.dtype.kind in "fiub":
+        return column.notna().to_numpy()
+    cells = column.to_numpy(dtype=object)
+    found = np.array([isinstance(x, float | int) and x == x for x in cells], dtype=bool)
+    for i in np.flatnonzero([isinstance(cell, str) for cell in cells]):
+        found[i] = cells[i][:1] in ("#", "=") or _matched(cells[i]) is not None
+    return found
 
 
 def read_sizes(text: str) -> list[int]:
