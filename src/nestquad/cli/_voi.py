@@ -61,7 +61,21 @@ def add_voi(command: Command) -> None:
     for kind in KINDS:
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
-        "--workbook", metavar="FILE.xlsx", help="instead: sheets parameters, costs and effects"
+        "--workbook",
+        metavar="FILE.xlsx",
+        help="instead: sheets parameters, costs and effects, or one sheet with all columns",
+    )
+    parser.add_argument(
+        "--columns",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=ROLE",
+        help="of one sheet: input, 'cost of X', 'effect of X' or ignored (others are guessed; "
+        "--preview shows them)",
+    )
+    parser.add_argument(
+        "--as-given", action="store_true", help="accept costs and effects that look swapped"
     )
     parser.add_argument(
         "--wtp",
@@ -149,6 +163,10 @@ def _run(args: argparse.Namespace) -> int:
     if args.preview:
         print(json.dumps(seen.to_dict(), indent=2) if args.json else seen)
         return 2 if seen.problems else 0
+    if seen.problems and seen.problems[0].table == "costs and effects":
+        asked = seen.problems[0].error
+        advice = "Are they swapped? Exchange them; if they are right, add --as-given."
+        raise nq.InputError(asked.argument, asked.given, asked.expected, advice)
     if not [k for some in args.wtp for k in some]:
         raise nq.InputError("--wtp", "nothing", "a willingness to pay, as --wtp 20000")
     outputs = seen.outputs([k for some in args.wtp for k in some])
@@ -193,9 +211,17 @@ def _tables(args: argparse.Namespace) -> Preview:
             " and ".join(options) or "no tables",
             "--parameters, --costs and --effects, or --workbook alone",
         )
-    if args.workbook:
-        return preview(args.workbook)
-    return preview(*(getattr(args, name) for name in KINDS))
+    roles = {}
+    for text in args.columns:
+        name, mark, role = text.rpartition("=")
+        if not mark:
+            raise nq.InputError("--columns", repr(text), "NAME=ROLE, as 'total A=cost of A'")
+        roles[name.strip()] = role.strip()
+    if roles and not args.workbook:
+        raise nq.InputError("--columns", "three tables", "--workbook with one sheet")
+    sources = [args.workbook] if args.workbook else [getattr(args, name) for name in KINDS]
+    known = {"wtp": [k for some in args.wtp for k in some] or None, "as_given": args.as_given}
+    return preview(*sources, columns=roles or None, **known)
 
 
 def _audience(args: argparse.Namespace) -> Audience | None:
@@ -250,7 +276,8 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
     for row in analysis.incremental.itertuples():
         print(
             f"{row.option} against {row.against} at {cash(row.wtp)}: incremental net benefit "
-            f"{cash(row.inb, half_width(row))} ± {cash(half_width(row), half_width(row))} (95 %), better in "
+            f"{cash(row.inb, half_width(row))} ± {cash(half_width(row), half_width(row))} (95 %), "
+            "better in "
             f"{percent(row.probability)} of draws"
         )
     for row in analysis.evpi.itertuples():
@@ -259,7 +286,8 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
             if audience is None
             else (
                 f", {cash(row.population, half_width(row) * audience.size)} or "
-                f"{row.population_effects:,.3g} {args.effect} for {audience.size:,.0f} people (discounted)"
+                f"{row.population_effects:,.3g} {args.effect} for {audience.size:,.0f} people "
+                "(discounted)"
             )
         )
         print(

@@ -30,6 +30,7 @@ from nestquad.voi.table._tables import (
     clean,
     matched_options,
     pandas,
+    without_summaries,
 )
 
 if TYPE_CHECKING:
@@ -244,8 +245,8 @@ def preview(
         problems.append(Problem(error.argument, error))
     if wtp is None and not as_given and not problems:
         names_of = [list(map(str, frames[kind].columns)) for kind in ("costs", "effects")]
-        if error := swapped_names(*names_of):
-            problems.append(Problem(error.argument, error))
+        if doubt := swapped_names(*names_of):
+            problems.append(Problem(doubt.argument, doubt))
     return Preview(
         **frames,
         options=options,
@@ -281,14 +282,13 @@ def _clean_together(
     """Tables of a workbook with a sheet for each, or of one table with all columns."""
     if isinstance(source, tuple) and _is_workbook(*source):
         name, sheets = "workbook", _sheets(*source)
-        by_kind = None if columns else _sheets_by_kind(list(sheets))
-        if by_kind:
+        regions = {s: _on_sheet(source[1], s, cells) for s, cells in sheets.items()}
+        if by_kind := None if columns else _sheets_by_kind(regions):
             return {
-                kind: _cleaned(f"sheet {sheet!r}", kind, _on_sheet(source[1], sheet, sheets[sheet]))
+                kind: _cleaned(f"sheet {sheet!r}", kind, regions[sheet])
                 for kind, sheet in by_kind.items()
             }, ()
-        regions = {s: _on_sheet(source[1], s, cells) for s, cells in sheets.items() if cells.size}
-        region = _joined(regions, columns)
+        region = _joined(regions)
     elif isinstance(source, tuple):
         name = f"table ({source[0]})"
         check_table(name, source[1])
@@ -299,7 +299,10 @@ def _clean_together(
         name, frame = "table", pandas().DataFrame(source).reset_index(drop=True)
         frame.columns = [one_line(c) for c in frame.columns]
         region = Region(frame, np.arange(len(frame)) + 1, 0, {})
-    guessed = guess_roles(region.frame)
+    frame, rows, left_out = without_summaries(region.frame, region)
+    lines, notes = region.lines[rows], (*region.notes, *left_out)
+    region = replace(region, frame=frame, lines=lines, notes=notes)
+    guessed = guess_roles(frame)
     try:
         roles, tables = with_roles(region.frame, columns)
     except InputError as error:
@@ -331,7 +334,7 @@ def _sources(roles: Mapping[str, str], kind: str, table: pd.DataFrame) -> list[s
     return [c for c, role in roles.items() if role.startswith(f"{word} of ")]
 
 
-def _joined(regions: Mapping[str, Region], columns: Mapping[str, str] | None) -> Region:
+def _joined(regions: Mapping[str, Region]) -> Region:
     """The largest table of a workbook, with columns of other sheets that have as many draws."""
     if not regions:
         raise InputError("workbook", "no table", "a header and one row for each draw")
@@ -507,7 +510,7 @@ def _sheets(file: str, data: bytes) -> dict[str, pd.DataFrame]:
 def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
     """The table of a sheet; where cells are empty, errors and formulas in them are read as well."""
     if cells.empty:
-        raise InputError(f"sheet {sheet!r}", "no rows", "a header and one row for each draw")
+        return Region(cells, np.arange(0), 0, {})
     region = find_table(cells, lettered=True)
     if region.frame.size and not region.frame.isna().any(axis=None):
         return region
@@ -560,14 +563,15 @@ def _fitting(kind: str, names: Sequence[str]) -> list[str]:
     return []
 
 
-def _sheets_by_kind(names: list[str]) -> dict[str, str] | None:
-    """The sheet of each kind of table; None where sheets do not say."""
-    found: dict[str, str] = {}
+def _sheets_by_kind(regions: Mapping[str, Region]) -> dict[str, str] | None:
+    """The sheet of each kind of table, by names or in their order; None where neither tells."""
+    names, found = list(regions), dict[str, str]()
     for kind in ("costs", "effects", "parameters"):
-        found |= {
-            kind: sheet for sheet in _fitting(kind, [n for n in names if n not in found.values()])
-        }
-    if not found and len(names) == len(KINDS):
+        free = [name for name in names if name not in found.values()]
+        for sheet in _fitting(kind, free):
+            found[kind] = sheet
+    counts = {len(region.frame) for region in regions.values()}
+    if not found and len(names) == len(KINDS) and len(counts) == 1:
         return dict(zip(KINDS, names, strict=True))
     return found if len(found) == len(KINDS) else None
 

@@ -106,7 +106,7 @@ class Outputs:
             )
         _check_distinct(frames)
         if len(frames) > 1 and not self.as_given:
-            _check_swapped(*frames.values(), _wtp(self.wtp))
+            _check_swapped(frames["costs"], frames["effects"], _wtp(self.wtp))
         width = widths.popitem()[1]
         options = _names(self.options)
         if not options:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import shown
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.errors import optional_module
 from nestquad.voi.table._numbers import is_float, is_quantity
 
@@ -50,7 +50,7 @@ class Region:
     """
 
     frame: pd.DataFrame
-    lines: Array
+    lines: Indices
     header: int
     letters: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     draws = rows[within & ~repeated]
     blank = int(last - first + 1 - np.sum((rows >= first) & (rows <= last)))
     outside = filled.copy()
-    outside[np.ix_(np.concatenate((draws, rows[repeated])), kept)] = False
+    outside[np.ix_(np.concatenate((draws, rows[repeated])), np.array(kept, dtype=int))] = False
     above = top.notna().to_numpy(copy=True)
     above[header, [j for j in kept if j < top.shape[1]]] = False
     if _is_super_header(top, header):
@@ -237,7 +237,7 @@ def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
 
 def _floats(column: pd.Series[Any]) -> Array:
     if column.dtype.kind in "fiub":
-        return column.to_numpy(dtype=float)
+        return np.asarray(column, dtype=float)
     numbers = [float(str(x)) if is_float(str(x)) else np.nan for x in column]
     return np.array(numbers)
 

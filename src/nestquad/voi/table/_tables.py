@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import shown
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._numbers import is_float, read_numbers
 from nestquad.voi.table._sheets import Region, one_line, summary_rows
@@ -124,11 +124,8 @@ def clean(
                 f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
                 "A thousand draws or more give useful answers.",
             )
-        rows = np.arange(len(frame))
-        if summaries := summary_rows(frame):
-            rows = np.array([i for i in rows if i not in summaries])
-            frame = _dropped(frame, rows)
-            notes.append(_left_out(summaries, region))
+        frame, rows, left_out = without_summaries(frame, region)
+        notes += left_out
         frame = _without_row_names(argument, frame, kind, notes)
         _check_names(argument, frame)
     except InputError as error:
@@ -362,8 +359,8 @@ def kind_of_name(name: str) -> str:
 
     Examples
     --------
-    >>> [kind_of_name(one) for one in ("discounted_cost", "totalQALYs", "cost_effect", "price", "cycle")]
-    ['costs', 'effects', '', '', '']
+    >>> [kind_of_name(one) for one in ("discounted_cost", "totalQALYs", "cost_effect", "cycle")]
+    ['costs', 'effects', '', '']
     """
     words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
     found = [k for k, word in _WORDS.items() if any(re.fullmatch(word, one) for one in words)]
@@ -435,22 +432,23 @@ def _without_row_names(
     return frame
 
 
-def _dropped(frame: pd.DataFrame, rows: Array) -> pd.DataFrame:
-    """Some rows of a table, which counts them anew where it has no names of rows."""
+def without_summaries(
+    frame: pd.DataFrame, region: Region | None
+) -> tuple[pd.DataFrame, Indices, list[str]]:
+    """Draws alone, their rows, and a note on rows of means and totals."""
+    summaries = summary_rows(frame)
+    rows = np.array([i for i in range(len(frame)) if i not in summaries], dtype=np.intp)
+    if not summaries:
+        return frame, rows, []
     kept = frame.iloc[rows].copy()
     for name in kept.columns:
         values = pandas().to_numeric(kept[name], errors="coerce")
         if values.notna().all():  # its only text was the label
             kept[name] = values
-    return kept.reset_index(drop=True) if _is_default(frame.index) else kept
-
-
-def _left_out(summaries: Mapping[int, str], region: Region | None) -> str:
-    def place(row: int) -> str:
-        return f"row {row + 1:,}" if region is None else f"line {region.lines[row]:,}"
-
-    told = ", ".join(f"{place(row)} ({word})" for row, word in summaries.items())
-    return f"rows that summarize the draws are left out: {told}"
+    kept = kept.reset_index(drop=True) if _is_default(frame.index) else kept
+    places = [f"row {i + 1:,}" if region is None else f"line {region.lines[i]:,}" for i in summaries]
+    told = ", ".join(f"{at} ({w})" for at, w in zip(places, summaries.values(), strict=True))
+    return kept, rows, [f"rows that summarize the draws are left out: {told}"]
 
 
 @dataclass(frozen=True)
