@@ -51,11 +51,17 @@ _LEADING = 10
 
 @dataclass(frozen=True)
 class Audience:
-    """Whom the decision is for: people a year, years of relevance, discount rate of a year."""
+    """Population of the decision: people a year, years of relevance, discount rate of a year.
 
-    per_year: float
+    `prevalence` people face the decision already, and `uptake` is the share in whom it is
+    implemented. People a year and uptake are numbers, or one for each year, as in `people`.
+    """
+
+    per_year: Any
     horizon: float
     discount: float = DISCOUNT
+    prevalence: float = 0.0
+    uptake: Any = 1.0
 
     def __post_init__(self) -> None:
         _ = self.size  # refuses what is no number

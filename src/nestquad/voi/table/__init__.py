@@ -31,6 +31,7 @@ from nestquad.voi.table._population import (
     population,
     require,
 )
+from nestquad.voi.table._scope import convergence, implementation, scenarios, subgroups
 from nestquad.voi.table._second_opinion import has_trees
 from nestquad.voi.table._tables import Problem, pandas
 
@@ -53,6 +54,7 @@ __all__ = [
     "as_outputs",
     "best_sizes",
     "ceac",
+    "convergence",
     "enbs",
     "evpi",
     "evppi",
@@ -60,6 +62,7 @@ __all__ = [
     "expected_loss",
     "has_trees",
     "icers",
+    "implementation",
     "incremental",
     "input_table",
     "pandas",
@@ -71,6 +74,8 @@ __all__ = [
     "read_csv",
     "read_workbook",
     "require",
+    "scenarios",
     "study_sizes",
+    "subgroups",
     "wtp_grid",
 ]

@@ -446,7 +446,9 @@ def without_summaries(
         if values.notna().all():  # its only text was the label
             kept[name] = values
     kept = kept.reset_index(drop=True) if _is_default(frame.index) else kept
-    places = [f"row {i + 1:,}" if region is None else f"line {region.lines[i]:,}" for i in summaries]
+    places = [
+        f"row {i + 1:,}" if region is None else f"line {region.lines[i]:,}" for i in summaries
+    ]
     told = ", ".join(f"{at} ({w})" for at, w in zip(places, summaries.values(), strict=True))
     return kept, rows, [f"rows that summarize the draws are left out: {told}"]
 
