@@ -4,6 +4,7 @@ from nestquad.voi.report._analysis import Analysis, Audience, Study, analyze
 from nestquad.voi.report._content import money, percent, span
 from nestquad.voi.report._figures import (
     plot_ceac,
+    plot_convergence,
     plot_enbs,
     plot_evpi,
     plot_evsi,
@@ -27,6 +28,7 @@ __all__ = [
     "money",
     "percent",
     "plot_ceac",
+    "plot_convergence",
     "plot_enbs",
     "plot_evpi",
     "plot_evsi",

@@ -23,6 +23,7 @@ from nestquad.voi.table import (
     as_design,
     as_outputs,
     best_sizes,
+    convergence,
     design_names,
     enbs,
     evpi,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CURVE, _FINE_CURVE = 13, 101
+# Sets whose convergence is shown: curves that a figure tells apart.
+_CONVERGENCE_SETS = 3
 # Rows in a notebook; the tables have all of them.
 _LEADING = 10
 
@@ -137,6 +140,7 @@ class Analysis:
     evsi_curve: pd.DataFrame | None = None
     enbs: pd.DataFrame | None = None
     best_sizes: pd.DataFrame | None = None
+    convergence: pd.DataFrame | None = None
     studies: tuple[Study, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -144,9 +148,14 @@ class Analysis:
     seconds: float = 0.0
 
     @property
+    def study_names(self) -> list[str]:
+        """A different name for each study, as in the tables."""
+        return design_names([study.design for study in self.studies])
+
+    @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table by its name, those of a workbook."""
-        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes"
+        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes convergence"
         curves = "evpi_curve evppi_curve evsi_curve"
         found = {name: getattr(self, name) for name in f"{names} {curves}".split()}
         return {name: table for name, table in found.items() if table is not None and len(table)}
@@ -174,6 +183,7 @@ class Analysis:
             "groups": self.groups,
             "evsi": self.evsi if self.enbs is None else self.enbs,
             "best_sizes": self.best_sizes,
+            "convergence": self.convergence,
         }
         return {
             "n_rows": self.outputs.n_rows,
@@ -245,13 +255,15 @@ def analyze(
     # A group of one parameter is a single already.
     given = {label: of for label, of in given.items() if sets.get(label) != of}
     check_groups(given, sets)
-    how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
+    how: dict[str, Any] = {"rng": rng, "answers": {} if answers is None else answers}
     titles = design_names([s.design for s in studies])
     parts = [
-        evsi(wide, inputs, s.design, s.sizes, **how).assign(design=title)
+        evsi(
+            wide, inputs, s.design, s.sizes, progress=_step(progress, f"EVSI of {title}, "), **how
+        ).assign(design=title)
         for s, title in zip(studies, titles, strict=True)
     ]
-    table = evppi(wide, inputs, {**sets, **given}, **how)
+    table = evppi(wide, inputs, {**sets, **given}, progress=_step(progress, "EVPPI of "), **how)
     single = table["pars"].isin(list(sets))
 
     def at(values: pd.DataFrame) -> pd.Series[bool]:
@@ -284,12 +296,45 @@ def analyze(
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
         enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
         best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
+        convergence=_convergence(wide, asked[0], inputs, table, {**sets, **given}, how),
         studies=studies,
         files=tuple(listed("files", files, "files with their checksums")),
         notes=told if notes is None else tuple(map(str, listed("notes", notes, "texts"))),
         seed=rng,
         seconds=time.perf_counter() - started,
     )
+
+
+def _step(progress: ProgressLike, words: str) -> ProgressLike:
+    """Progress whose messages name the step."""
+    if not callable(progress):
+        return progress
+    return lambda done, total, message: progress(
+        done, total, f"{words}{message}" if message else ""
+    )
+
+
+def _convergence(
+    outputs: Outputs,
+    wtp: float,
+    inputs: pd.DataFrame,
+    evppi: pd.DataFrame,
+    sets: Mapping[str, tuple[str, ...]],
+    how: Mapping[str, Any],
+) -> pd.DataFrame:
+    """EVPI, and EVPPI of the leading sets, over draws at the first willingness to pay."""
+    place = 0 if outputs.net_benefit is not None else outputs.wtps.index(wtp)
+    first = evppi if outputs.net_benefit is not None else evppi[evppi["wtp"] == wtp]
+    seen = first[~first["flags"].str.contains("not distinguishable")]
+    leading = seen.nlargest(_CONVERGENCE_SETS, "evppi")["pars"]
+    pars = {label: list(sets[label]) for label in leading}
+    answers = how["answers"]
+    for members in (sets[label] for label in leading):  # those of all draws are there
+        key = ("first", str(outputs.n_rows), f"{wtp:.12g}", *members)
+        if key not in answers:
+            answers[key] = [answers[members][place]]
+    one = outputs if outputs.net_benefit is not None else outputs.at(wtp)
+    return convergence(one, inputs, pars or None, **how)
 
 
 def check_groups(labels: Iterable[str], parameters: Collection[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,6 +18,7 @@ from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._figures import (
     plot_ceac,
+    plot_convergence,
     plot_enbs,
     plot_evpi,
     plot_evsi,
@@ -24,7 +27,7 @@ from nestquad.voi.report._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.table import FLAG_WORDS, has_trees, incremental
+from nestquad.voi.table import ENOUGH, FLAG_WORDS, has_trees, incremental
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +93,7 @@ class PageEnd:
     pass
 
 
+TITLE = "Value of information"
 Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
 
 
@@ -136,18 +140,34 @@ def percent(share: float) -> str:
 class Content:
     """Blocks of a report: one page of summary, then details."""
 
-    def __init__(self, analysis: Analysis, currency: str = "£", effect: str = "QALYs") -> None:
+    def __init__(
+        self, analysis: Analysis, currency: str = "£", effect: str = "QALYs", title: str = TITLE
+    ) -> None:
         instance("analysis", analysis, Analysis, "what voi.analyze returned")
-        self.data, self.currency, self.effect = analysis, currency, effect
+        self.data, self.currency, self.effect, self.title = analysis, currency, effect, title
         self.wtp = analysis.outputs.wtps[0]
         self.has_effects = analysis.outputs.net_benefit is None
         self.at = f" at a willingness to pay of {self.money(self.wtp)}" if self.has_effects else ""
         self.whom = self.discount = ""
         if (audience := analysis.audience) is not None:
-            self.whom = f"{audience.per_year:,.0f} people a year over {audience.horizon:g} years"
+            self.whom = f"{_listed(audience.per_year, ',.0f')} people a year over "
+            self.whom += f"{audience.horizon:g} years"
+            if audience.prevalence:
+                self.whom += f" and {audience.prevalence:,.0f} now"
+            if np.any(np.asarray(audience.uptake) != 1):
+                self.whom += f" with an uptake of {_listed(audience.uptake, 'g')}"
             self.discount = f"discounted at {100 * audience.discount:g} % a year"
 
+    @property
+    def first_line(self) -> str:
+        """The willingness to pay of all values, for the first line of every file."""
+        if not self.has_effects:
+            return "Net benefits as given, at one willingness to pay"
+        unit = self.effect.removesuffix("s")
+        return f"Values at a willingness to pay of {self.money(self.wtp)} per {unit}"
+
     def blocks(self) -> Iterator[Block]:
+        yield Text(f"{self.first_line}.")
         yield from self.summary()
         yield PageEnd()
         yield from self.decision()
@@ -155,6 +175,7 @@ class Content:
         yield from self.partial()
         if self.data.evsi is not None:
             yield from self.studies(self.data.evsi)
+        yield from self.convergence()
         yield from self.submission()
         yield from self.methods()
         yield from self.checklist()
@@ -488,69 +509,82 @@ class Content:
         """Text of a methods section, and references."""
         from nestquad import __version__
 
-        text = _METHODS.format(
-            n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
-        )
-        text += _BOOST_METHODS if has_trees() else ""
-        if self.data.evsi is not None:
-            text += _EVSI_METHODS
+        n, p = f"{self.data.outputs.n_rows:,}", self.data.n_parameters
+        text = words()["methods"].format(n=n, p=p, version=__version__)
+        text += words()["boost"] if has_trees() else ""
+        text += words()["evsi"] if self.data.evsi is not None else ""
         if self.whom:
-            text += f"Values for the population are for {self.whom}, {self.discount}."
+            text += f" Values for the population are for {self.whom}, {self.discount}."
         yield Heading("Methods")
         yield Text(" ".join(text.split()))
-        cited = _REFERENCES if self.data.evsi is not None else _REFERENCES[:-1]
-        yield Bullets(cited, numbered=True)
+        cited = words()["references"]
+        yield Bullets(cited if self.data.evsi is not None else cited[:-1], numbered=True)
 
     def checklist(self) -> Iterator[Block]:
-        """Good practice, as far as the analysis can answer for itself."""
-        data = self.data
-        n, p = data.outputs.n_rows, data.n_parameters
+        """Good practice and reporting, as far as the analysis can answer for itself."""
+        values = self._facts()
+        for key, heading in (
+            ("ispor", "Checklist of good practice"),
+            ("cheers", "Checklist of reporting (CHEERS-VOI)"),
+        ):
+            yield Heading(heading)
+            rows = [[item, answer.format(**values)] for item, answer in words()[key]["rows"]]
+            yield Table(["", "words"], rows, words()[key]["caption"])
+
+    def _facts(self) -> dict[str, Any]:
+        """Answers to the items of the checklists."""
+        data, grid = self.data, self.data.evpi_curve["wtp"]
         largest = float((NORMAL_95 * self._first(data.singles).se).max())
         error = NORMAL_95 * float(data.evpi.se.iloc[0])
-        grid = data.evpi_curve["wtp"]
+        designs = "; ".join(dict.fromkeys(data.evsi["design"])) if data.evsi is not None else ""
         swept = f"curves from {self.money(grid.min())} to {self.money(grid.max())}"
-        trials = "; ".join(dict.fromkeys(data.evsi["design"])) if data.evsi is not None else ""
-        horizon = (
-            f"{self.whom}, {self.discount}" if self.whom else "no population given: per person only"
+        return {
+            "title": self.title,
+            "open": "to be answered by the analyst",
+            "n": f"{data.outputs.n_rows:,}",
+            "p": data.n_parameters,
+            "groups": data.groups["pars"].nunique(),
+            "options": ", ".join(data.outputs.options),
+            "enough": f"{data.outputs.n_rows:,} draws; EVPI ± {self.money(error, error)}, EVPPI of "
+            f"single parameters ± {self.money(largest, largest)} at most; {self._verdict()}",
+            "studies": f"regression on summaries of simulated data: {designs}"
+            if designs
+            else "no study",
+            "population": f"{self.whom}, {self.discount}"
+            if self.whom
+            else "no population given: per person only",
+            "costs": "; ".join(map(self._study_costs, data.studies)) or "no study",
+            "range": f"{self.first_line}; {swept}" if self.has_effects else self.first_line,
+            "software": _software(),
+            "seed": data.seed,
+        }
+
+    def _verdict(self) -> str:
+        """Whether there are enough draws."""
+        table = self.data.convergence
+        if table is None:
+            return "convergence not computed"
+        last = table[table.n == table.n.max()]
+        if last.enough.all():
+            return f"enough: half-widths are below {percent(ENOUGH)} of EVPI"
+        short = last.loc[last.needed.idxmax()]
+        return (
+            f"too few for half-widths of {percent(ENOUGH)} of EVPI: {short.pars} needs about "
+            f"{float(f'{short.needed:.2g}'):,.0f}"
         )
-        open_ = "to be answered by the analyst"
-        rows = [
-            [
-                "Uncertainty of parameters as distributions, with their dependence",
-                f"{p} parameters in {n:,} joint draws; {open_}: the choice of distributions",
-            ],
-            ["Structural uncertainty described, and included where possible", open_],
-            [
-                "Probabilistic analysis with enough draws",
-                f"{n:,} draws; EVPI ± {self.money(error, error)}, EVPPI of single parameters "
-                f"± {self.money(largest, largest)} at most",
-            ],
-            [
-                "A method of EVPPI that fits the model, with its error",
-                "regression, cross-validated; standard errors, intervals and flags with each "
-                "number",
-            ],
-            [
-                "A method of EVSI that fits the study",
-                f"regression on summaries of simulated data: {trials}" if trials else "no study",
-            ],
-            ["Population, time horizon and discounting stated", horizon],
-            [
-                "Costs and duration of the research in its net benefit",
-                "; ".join(map(self._study_costs, data.studies)) if data.studies else "no study",
-            ],
-            [
-                "Results for the willingness to pay of the decision, and a range",
-                swept if self.has_effects else "net benefits at one willingness to pay",
-            ],
-            ["Software, version and seed", f"{_software()}; seed {data.seed}"],
-        ]
-        yield Heading("Checklist of good practice")
-        yield Table(
-            ["", "words"],
-            rows,
-            "After the recommendations of ISPOR’s task force on value of information (reports 1 "
-            "and 2, Value in Health 2020; 23: 139–150 and 277–286), in our words.",
+
+    def convergence(self) -> Iterator[Block]:
+        """EVPI and EVPPI over draws."""
+        table = self.data.convergence
+        if table is None or table.n.nunique() < 2:
+            return
+        yield Heading("Are there enough draws?")
+        verdict = self._verdict()
+        yield Text(f"{verdict[0].upper()}{verdict[1:]}.")
+        yield Drawing(
+            "convergence",
+            partial(plot_convergence, table),
+            "EVPI, and EVPPI of the leading sets, from the first draws alone, with 95 % intervals.",
         )
 
     def _study_costs(self, study: Any) -> str:
@@ -582,42 +616,16 @@ def _without_empty_flags(table: Table) -> Table:
     return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)
 
 
+def _listed(values: Any, form: str) -> str:
+    """A number, or one for each year."""
+    return ", ".join(format(x, form) for x in np.atleast_1d(np.asarray(values, dtype=float)))
+
+
+@cache
+def words() -> Any:
+    """Texts of methods, checklists and headers."""
+    return tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+
+
 def _software() -> str:
     return versions("numpy", "scipy", "pandas", "scikit-learn")
-
-
-_METHODS = """\
-Values of information were estimated from {n} draws of a probabilistic sensitivity analysis with
-{p} parameters by nestquad {version}. The expected value of perfect information (EVPI) is the mean
-over draws of the largest net benefit, less the largest mean net benefit. The expected value of
-partial perfect information (EVPPI) is by nonparametric regression [1, 2]: conditional means of
-incremental costs and effects given the parameters of interest were estimated by Gaussian-process
-regression with noise on cubic-spline eigenfunctions of each parameter and products of them (an
-ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
-the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
-intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
-tells values that cannot be distinguished from zero, and fits that held-out draws contradict;
-correlated residuals of neighboring draws tell fits that have missed something. \
-"""
-_BOOST_METHODS = """\
-Sets of parameters were checked by gradient-boosted trees [5] fitted to other draws: what deciding
-by them gains in held-out draws is a lower bound, which replaces the estimate where it is
-significantly larger. """
-_EVSI_METHODS = """\
-The expected value of sample information (EVSI) is by the same regression on summaries of one
-simulated data set for each draw [6]; the expected net benefit of sampling (ENBS) is its value for
-the population that is treated after the results, less the costs of the study. """
-_REFERENCES = (
-    "Strong M, Oakley JE, Brennan A. Estimating multiparameter partial expected value of perfect "
-    "information from a probabilistic sensitivity analysis sample: a nonparametric regression "
-    "approach. Medical Decision Making 2014; 34: 311–326.",
-    "Heath A, Manolopoulou I, Baio G. A review of methods for analysis of the expected value of "
-    "information. Medical Decision Making 2017; 37: 747–758.",
-    "Wahba G. Spline models for observational data. Philadelphia: SIAM, 1990.",
-    "Rubin DB. The Bayesian bootstrap. Annals of Statistics 1981; 9: 130–134.",
-    "Friedman JH. Greedy function approximation: a gradient boosting machine. Annals of "
-    "Statistics 2001; 29: 1189–1232.",
-    "Strong M, Oakley JE, Brennan A, Breeze P. Estimating the expected value of sample information "
-    "using the probabilistic sensitivity analysis sample: a fast, nonparametric regression-based "
-    "method. Medical Decision Making 2015; 35: 570–583.",
-)

@@ -344,6 +344,38 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     return _titled(ax, _participants(ax), "expected net benefit of sampling (band: 95 %)", heading)
 
 
+def plot_convergence(convergence: pd.DataFrame, ax: Any = None) -> Any:
+    """Draw EVPI and EVPPI over the number of draws, with 95 % intervals.
+
+    Parameters
+    ----------
+    convergence
+        A table of `convergence`.
+    ax
+        Axes to draw on; None makes a figure with pyplot.
+    """
+    columns = ("pars", "n", "value", "lower", "upper", "enough")
+    require("convergence", convergence, columns, "voi.convergence")
+    ax = axes_or_new(ax)
+    names = list(dict.fromkeys(convergence["pars"]))
+    ends = []
+    for name, look in zip(names, series_styles(len(names)), strict=True):
+        part = convergence[convergence["pars"] == name]
+        ax.fill_between(part.n, part.lower, part.upper, color=look.color, alpha=0.15, linewidth=0)
+        ax.plot(part.n, part.value, **look.line, markersize=4, linewidth=1.5)
+        ends.append(End(float(part.value.iloc[-1]), short(name, _LONGEST), look.color))
+    ax.set_ylim(bottom=0.0)
+    ax.set_xscale("log")
+    sizes = np.unique(convergence["n"])
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    ax.minorticks_off()
+    label_ends(ax, ends)
+    _money(ax.yaxis)
+    enough = bool(convergence[convergence["n"] == sizes[-1]]["enough"].all())
+    heading = f"{sizes[-1]:,} draws are {'enough' if enough else 'too few'}"
+    return _titled(ax, "draws (log scale)", "value per person (band: 95 %)", heading)
+
+
 def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> list[End]:
     """Curves over participants with bands, one for each willingness to pay, and their labels."""
     ends = []

@@ -15,6 +15,7 @@ from nestquad.errors import MissingExtraError, optional_module
 from nestquad.pages import bullets, footer, grid, paragraphs, picture, write_page
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._content import (
+    TITLE,
     Answer,
     Block,
     Bullets,
@@ -24,10 +25,9 @@ from nestquad.voi.report._content import (
     PageEnd,
     Table,
     Text,
+    words,
 )
 from nestquad.voi.table import pandas
-
-_HEADING = "Value of information"
 
 
 def write_voi_report(
@@ -37,6 +37,7 @@ def write_voi_report(
     title: str | None = None,
     currency: str = "£",
     effect: str = "QALYs",
+    author: str = "",
     command: str | None = None,
 ) -> Path:
     """Write an analysis as one self-contained HTML page.
@@ -51,6 +52,8 @@ def write_voi_report(
         The heading.
     currency, effect
         Signs or words for money and effects.
+    author
+        Name of the author, for the page and the Word document.
     command
         The command that made the results, to be shown.
 
@@ -60,10 +63,12 @@ def write_voi_report(
         The file written. Without matplotlib it has no figures, and says so. The workbook and the
         Word document are inside it as downloads, where their packages are installed.
     """
-    heading = title or _HEADING
-    blocks = list(Content(analysis, currency, effect).blocks())
-    sections = [f"<h1>{escape(heading)}</h1>", *map(_html, blocks)]
-    sections += [_downloads(analysis, blocks, heading), footer(command)]
+    heading = title or TITLE
+    content = Content(analysis, currency, effect, heading)
+    blocks = list(content.blocks())
+    by = [paragraphs([author])] if author else []
+    sections = [f"<h1>{escape(heading)}</h1>", *map(_html, blocks[:1]), *by]
+    sections += [*map(_html, blocks[1:]), _downloads(content, blocks, author), footer(command)]
     return write_page(path, heading, sections)
 
 
@@ -88,12 +93,12 @@ def _html(block: Block) -> str:
             return '<div class="page-end"></div>'
 
 
-def _downloads(analysis: Analysis, blocks: Sequence[Block], heading: str) -> str:
+def _downloads(content: Content, blocks: Sequence[Block], author: str) -> str:
     """Links to the files that are inside the page; those that cannot be made are left out."""
     made: list[str] = []
     for name, kind, write in (
-        ("tables.xlsx", "spreadsheetml.sheet", partial(_workbook, analysis)),
-        ("submission.docx", "wordprocessingml.document", partial(_document, heading)),
+        ("tables.xlsx", "spreadsheetml.sheet", partial(_workbook, content)),
+        ("submission.docx", "wordprocessingml.document", partial(_document, content.title, author)),
     ):
         try:
             data = base64.b64encode(write(blocks)).decode("ascii")
@@ -108,28 +113,55 @@ def _downloads(analysis: Analysis, blocks: Sequence[Block], heading: str) -> str
     )
 
 
-def write_voi_workbook(path: str | Path, analysis: Analysis) -> Path:
-    """Write every table of an analysis as a sheet of an Excel workbook."""
-    new_file(path).write_bytes(_workbook(analysis, list(Content(analysis).blocks())))
+def write_voi_workbook(
+    path: str | Path, analysis: Analysis, *, currency: str = "£", effect: str = "QALYs"
+) -> Path:
+    """Write every table of an analysis as a sheet of an Excel workbook, with words as headers."""
+    content = Content(analysis, currency, effect)
+    new_file(path).write_bytes(_workbook(content, list(content.blocks())))
     return Path(path)
 
 
-def _workbook(analysis: Analysis, blocks: Sequence[Block]) -> bytes:
+def _workbook(content: Content, blocks: Sequence[Block]) -> bytes:
     optional_module("openpyxl", "Writing a workbook", "voi")
     about = next(block for block in reversed(blocks) if isinstance(block, Table))
-    sheets = {"about": pandas().DataFrame(about.rows, columns=["what", "value"]), **analysis.tables}
+    sheets = {"about": pandas().DataFrame(about.rows, columns=[content.first_line, ""])}
     buffer = io.BytesIO()
     with pandas().ExcelWriter(buffer, engine="openpyxl") as writer:
-        for name, table in sheets.items():
-            table.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
-            for cell in (one for row in writer.sheets[name] for one in row):
+        for name, table in {**sheets, **content.data.tables}.items():
+            heads = {**words()["heads"], **({"n": "Draws"} if name == "convergence" else {})}
+            shown = table.rename(columns=heads)
+            shown.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
+            sheet = writer.sheets[name]
+            for cell in (one for row in sheet for one in row):
                 if cell.data_type == "f":  # a name such as =A1 is a name
                     cell.data_type = "s"
             for j, column in enumerate(table.columns):
-                longest = max([len(str(column)), *(len(str(x)) for x in table[column].head(50))])
-                letter = writer.sheets[name].cell(1, j + 1).column_letter
-                writer.sheets[name].column_dimensions[letter].width = min(longest, 60) + 2
+                form = _number_format(str(column), table[column])
+                for cell in sheet[sheet.cell(1, j + 1).column_letter][1:]:
+                    cell.number_format = form
+                longest = max([len(str(shown.columns[j])), *(len(_text(x)) for x in table[column])])
+                width = min(longest, _WIDEST) + 2
+                sheet.column_dimensions[sheet.cell(1, j + 1).column_letter].width = width
     return buffer.getvalue()
+
+
+# Characters of the widest column; longer texts go on beyond it.
+_WIDEST = 60
+
+
+def _text(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def _number_format(name: str, column: Any) -> str:
+    """Excel’s format of a column: shares in per cent, money without pence, small numbers whole."""
+    if column.dtype.kind not in "fiu":
+        return "General"
+    if "/" in name or name in ("probability", "relative"):
+        return "0.0%"
+    largest = float(column.abs().max())
+    return "#,##0" if largest >= 100 or column.dtype.kind in "iu" else "0.0000"
 
 
 def write_voi_document(
@@ -139,23 +171,32 @@ def write_voi_document(
     title: str | None = None,
     currency: str = "£",
     effect: str = "QALYs",
+    author: str = "",
 ) -> Path:
     """Write the report as a Word document, with tables and figures that can be edited and moved.
 
     Parameters are those of `write_voi_report`. Needs the extra ``word``.
     """
-    blocks = list(Content(analysis, currency, effect).blocks())
-    new_file(path).write_bytes(_document(title or _HEADING, blocks))
+    blocks = list(Content(analysis, currency, effect, title or TITLE).blocks())
+    new_file(path).write_bytes(_document(title or TITLE, author, blocks))
     return Path(path)
 
 
-def _document(heading: str, blocks: Sequence[Block]) -> bytes:
+def _document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
     docx = optional_module("docx", "A Word document", "word")
+    optional_module("docx.enum.text", "A Word document", "word")
     document = docx.Document()
     page, cm = document.sections[0], docx.shared.Cm
     page.page_width, page.page_height = cm(21.0), cm(29.7)
     page.left_margin = page.right_margin = cm(2.5)
+    document.core_properties.title, document.core_properties.author = heading, author
     document.add_heading(heading, 0)
+    if author:
+        document.add_paragraph(author, "Subtitle")
+    foot = page.footer.paragraphs[0]
+    foot.alignment = docx.enum.text.WD_ALIGN_PARAGRAPH.CENTER
+    _add_field(foot, "PAGE", "1")
+    counts = {"Table": 0, "Figure": 0}
     for block in blocks:
         match block:
             case Heading(text) | Answer(text):
@@ -167,7 +208,7 @@ def _document(heading: str, blocks: Sequence[Block]) -> bytes:
                     document.add_paragraph(one, "List Number" if numbered else "List Bullet")
             case Table(head, rows, caption):
                 if caption:
-                    said = document.add_paragraph(caption, "Caption")
+                    said = _add_caption(document, "Table", caption, counts)
                     said.paragraph_format.keep_with_next = True
                 _add_table(document, head, rows)
             case Drawing(_, _, caption):
@@ -178,12 +219,35 @@ def _document(heading: str, blocks: Sequence[Block]) -> bytes:
                     continue
                 drawn._inline.docPr.set("descr", caption)  # for readers who do not see it
                 document.paragraphs[-1].paragraph_format.keep_with_next = True
-                document.add_paragraph(caption, "Caption")
+                _add_caption(document, "Figure", caption, counts)
             case PageEnd():
                 document.add_page_break()
     buffer = io.BytesIO()
     document.save(buffer)
     return buffer.getvalue()
+
+
+def _add_caption(document: Any, word: str, text: str, counts: dict[str, int]) -> Any:
+    """A caption with a number that Word keeps in order, for its list of tables or figures."""
+    counts[word] += 1
+    said = document.add_paragraph(f"{word} ", "Caption")
+    _add_field(said, f"SEQ {word} \\* ARABIC", str(counts[word]))
+    said.add_run(f". {text}")
+    return said
+
+
+def _add_field(paragraph: Any, code: str, shown: str) -> None:
+    """A field of Word: its code, and the text that it shows until it is updated."""
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    field = OxmlElement("w:fldSimple")
+    field.set(qn("w:instr"), code)
+    run, text = OxmlElement("w:r"), OxmlElement("w:t")
+    text.text = shown
+    run.append(text)
+    field.append(run)
+    paragraph._p.append(field)
 
 
 def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,10 +19,9 @@ import numpy as np
 from nestquad.errors import InputError
 from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
-from nestquad.voi.serve._settings import Settings
+from nestquad.voi.serve._settings import Settings, amount
 from nestquad.voi.serve._work import (
     ANSWERS,
-    REPORTS,
     RESULTS,
     SEEN,
     SETTINGS,
@@ -29,10 +29,11 @@ from nestquad.voi.serve._work import (
     compute,
     load_settings,
     read,
+    write,
     write_json,
 )
 from nestquad.voi.table import KINDS
-from nestquad.voi.table._limits import check_archive, check_size, is_zip, unpacking
+from nestquad.voi.table._limits import check_archive, check_size, unpacking
 
 MOST_ANALYSES = 50
 SAVED = "analysis.nestquad.zip"
@@ -57,6 +58,7 @@ class Work:
         self.job: Job | None = None
         # Two tabs may show the same analysis.
         self._lock = threading.RLock()
+        self._writing = threading.Lock()
 
     @property
     def settings(self) -> Settings:
@@ -72,20 +74,42 @@ class Work:
     def change(self, given: Mapping[str, Any]) -> None:
         """Compute with other settings; another match or range concerns the tables themselves."""
         with self._lock:
+            if given.get("swap") is True:
+                self._swap()
             before, after, seen = self.settings, self.settings.changed(given), self.seen()
             several = [label for label, members in after.groups.items() if members != (label,)]
             check_groups(several, (seen or {}).get("parameters", ()))
-            reading = (before.match, before.curve) != (after.match, after.curve)
-            self.start(after, reading=reading or seen is None)
+            reads = [(s.match, s.columns, s.as_given, s.curve) for s in (before, after)]
+            again = reads[0] != reads[1] or seen is None or given.get("swap") is True
+            self.start(after, reading=again)
+
+    def _swap(self) -> None:
+        """Exchange costs and effects: their files, or the roles of their columns."""
+        self._stop()
+        settings, seen = self.settings, self.seen() or {}
+        if roles := {column["name"]: column["role"] for column in seen.get("columns", ())}:
+            other = {"cost": "effect", "effect": "cost"}
+            for name, role in roles.items():
+                word, mark, option = role.partition(" of ")
+                roles[name] = f"{other[word]}{mark}{option}" if word in other else role
+            settings = replace(settings, columns=roles)
+        else:
+            costs, effects = (self.folder / kind for kind in ("costs", "effects"))
+            costs.rename(self.folder / "other")
+            effects.rename(costs)
+            (self.folder / "other").rename(effects)
+            names = dict(settings.files)
+            names["costs"], names["effects"] = names["effects"], names["costs"]
+            settings = replace(settings, files=names)
+        write_json(self.folder / SETTINGS, settings.to_dict())
 
     def start(self, settings: Settings, *, reading: bool) -> None:
         """Start reading or computing; what runs is cancelled."""
         with self._lock:
             self._stop()
             write_json(self.folder / SETTINGS, settings.to_dict())
-            if reading:  # results and reports are those of another range or match
-                for name in (SEEN, RESULTS, *REPORTS):
-                    (self.folder / name).unlink(missing_ok=True)
+            for name in (SEEN, RESULTS) if reading else ():  # of another range or match
+                (self.folder / name).unlink(missing_ok=True)
             what, function = ("Reading", read) if reading else ("Computing", compute)
             self.job = Job(what, function, self.folder)
 
@@ -113,22 +137,28 @@ class Work:
             "error": None if job is None or job.running else job.error,
             "stamp": [path.stat().st_mtime_ns if path.is_file() else 0 for path in files],
             "settings": self.settings.to_dict(),
-            "files": {name: word for name, word in DOWNLOADS.items() if self._has(name)},
+            "files": DOWNLOADS if (self.folder / RESULTS).is_file() else {SAVED: DOWNLOADS[SAVED]},
         }
 
-    def download(self, name: str) -> Path | None:
-        """A file to download, where there is one; nothing else of the folder can be had."""
-        if name not in DOWNLOADS or not self._has(name):
+    def download(self, name: str, wtp: str | None = None) -> Path | None:
+        """A file, made now at a willingness to pay; no other file of the folder can be had."""
+        if name not in DOWNLOADS or not (name == SAVED or self.results()):
             return None
         if name == SAVED:
             with zipfile.ZipFile(self.folder / SAVED, "w", zipfile.ZIP_DEFLATED) as archive:
                 for part in _PORTABLE:
                     if (self.folder / part).is_file():
                         archive.write(self.folder / part, part)
+            return self.folder / name
+        at = self.settings.wtp if wtp is None else amount("wtp", wtp)
+        if at not in self.settings.curve:
+            raise InputError("wtp", f"{at:g}", "a position of the slider")
+        with self._writing:
+            writer = Job("Writing", write, self.folder, name, at)
+            writer.wait()
+        if writer.error:
+            raise InputError(name, writer.error, "a file that can be written")
         return self.folder / name
-
-    def _has(self, name: str) -> bool:
-        return name == SAVED or (self.folder / name).is_file()
 
     def _stop(self) -> None:
         if self.job is not None and self.job.running:
@@ -158,13 +188,13 @@ class Workspace:
         """A new analysis of files by kind, each a name and its content; or one that was saved."""
         if "saved" in files:
             return self._saved(files["saved"][1])
-        if list(files) == ["parameters"] and is_zip(files["parameters"][1]):
+        if list(files) == ["parameters"]:  # one table or workbook with everything
             files = {"workbook": files["parameters"]}
         if sorted(files) not in (["workbook"], sorted(KINDS)):
             raise InputError(
                 "upload",
                 " and ".join(files) or "no file",
-                "parameters, costs and effects, or one workbook with all three",
+                "one workbook, or parameters, costs and effects",
             )
         names = {kind: Path(name).name[-100:] for kind, (name, _) in files.items()}
         settings = Settings.of({**given, "files": names})

@@ -31,12 +31,13 @@ from nestquad.voi.table._population import (
     population,
     require,
 )
-from nestquad.voi.table._scope import convergence, implementation, scenarios, subgroups
+from nestquad.voi.table._scope import ENOUGH, convergence, implementation, scenarios, subgroups
 from nestquad.voi.table._second_opinion import has_trees
 from nestquad.voi.table._tables import Problem, pandas
 
 __all__ = [
     "DISCOUNT",
+    "ENOUGH",
     "FLAG_WORDS",
     "KINDS",
     "BinaryTrial",

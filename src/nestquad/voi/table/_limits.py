@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, BinaryIO
+from typing import IO
 from xml.parsers import expat
 
 from nestquad.errors import InputError
@@ -23,13 +23,6 @@ _CHUNK = 1 << 20
 _SEPARATORS = (b",", b";", b"\t", b" ")
 _REFERENCE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _ADVICE = "100,000 draws are plenty: keep the first rows of each table."
-
-
-def is_zip(file: BinaryIO) -> bool:
-    """Whether a file is a zip archive, as .xlsx files are."""
-    start = file.read(2)
-    file.seek(0)
-    return start == b"PK"
 
 
 def check_size(name: str, size: int) -> None:

@@ -312,7 +312,7 @@ def convergence(
     for label, members in {"EVPI": (), **sets}.items():
         for m in sizes:
             part = _first_rows(known, m)
-            key = members if m == n else ("first", str(m), *members)
+            key = ("first", str(m), f"{known.wtps[0]:.12g}", *members)
             if not members:
                 answer = perfect(part)[0]
             elif key in kept:
