@@ -296,7 +296,7 @@ def analyze(
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
         enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
         best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
-        convergence=_convergence(wide, asked[0], inputs, table, {**sets, **given}, how),
+        convergence=convergence(wide, inputs, _leading(table[single], sets) or None, **how),
         studies=studies,
         files=tuple(listed("files", files, "files with their checksums")),
         notes=told if notes is None else tuple(map(str, listed("notes", notes, "texts"))),
@@ -314,27 +314,11 @@ def _step(progress: ProgressLike, words: str) -> ProgressLike:
     )
 
 
-def _convergence(
-    outputs: Outputs,
-    wtp: float,
-    inputs: pd.DataFrame,
-    evppi: pd.DataFrame,
-    sets: Mapping[str, tuple[str, ...]],
-    how: Mapping[str, Any],
-) -> pd.DataFrame:
-    """EVPI, and EVPPI of the leading sets, over draws at the first willingness to pay."""
-    place = 0 if outputs.net_benefit is not None else outputs.wtps.index(wtp)
-    first = evppi if outputs.net_benefit is not None else evppi[evppi["wtp"] == wtp]
-    seen = first[~first["flags"].str.contains("not distinguishable")]
-    leading = seen.nlargest(_CONVERGENCE_SETS, "evppi")["pars"]
-    pars = {label: list(sets[label]) for label in leading}
-    answers = how["answers"]
-    for members in (sets[label] for label in leading):  # those of all draws are there
-        key = ("first", str(outputs.n_rows), f"{wtp:.12g}", *members)
-        if key not in answers:
-            answers[key] = [answers[members][place]]
-    one = outputs if outputs.net_benefit is not None else outputs.at(wtp)
-    return convergence(one, inputs, pars or None, **how)
+def _leading(evppi: pd.DataFrame, sets: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    """Sets whose convergence is shown: most valuable at any willingness to pay."""
+    seen = evppi[~evppi["flags"].str.contains("not distinguishable")]
+    peaks = seen.groupby("pars")["evppi"].max().nlargest(_CONVERGENCE_SETS)
+    return {str(label): list(sets[str(label)]) for label in peaks.index}
 
 
 def check_groups(labels: Iterable[str], parameters: Collection[str]) -> None:

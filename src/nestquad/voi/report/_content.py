@@ -561,9 +561,9 @@ class Content:
 
     def _verdict(self) -> str:
         """Whether there are enough draws."""
-        table = self.data.convergence
-        if table is None:
+        if self.data.convergence is None:
             return "convergence not computed"
+        table = self._first(self.data.convergence)
         last = table[table.n == table.n.max()]
         if last.enough.all():
             return f"enough: half-widths are below {percent(ENOUGH)} of EVPI"
@@ -575,9 +575,9 @@ class Content:
 
     def convergence(self) -> Iterator[Block]:
         """EVPI and EVPPI over draws."""
-        table = self.data.convergence
-        if table is None or table.n.nunique() < 2:
+        if self.data.convergence is None or self.data.convergence.n.nunique() < 2:
             return
+        table = self._first(self.data.convergence)
         yield Heading("Are there enough draws?")
         verdict = self._verdict()
         yield Text(f"{verdict[0].upper()}{verdict[1:]}.")

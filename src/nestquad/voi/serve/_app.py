@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nestquad.errors import InputError, NestquadError
 from nestquad.voi.serve._jobs import preload
 from nestquad.voi.serve._pages import STATIC, analysis_page, message_page, start_page
-from nestquad.voi.serve._workspace import Work, Workspace, example
+from nestquad.voi.serve._workspace import SAVED, Work, Workspace, example
 from nestquad.voi.table._limits import MOST_BYTES
 
 HOST = "127.0.0.1"
@@ -213,7 +213,7 @@ class _Routes:
         shown = path.suffix == ".html" and "download" not in request.query_params
         own = {"content-security-policy": _REPORT_POLICY} if path.suffix == ".html" else None
         stem, suffix = name.split(".", 1)
-        named = f"{stem}-{wtp}.{suffix}" if wtp else name
+        named = f"{stem}-{wtp}.{suffix}" if wtp and path.name != SAVED else name
         return FileResponse(path, filename=None if shown else named, headers=own)
 
     def _work(self, request: Request) -> Work:

@@ -100,7 +100,7 @@ class Settings:
             discount=amount("discount", given.get("discount", DISCOUNT)),
             prevalence=_optional("people now", given.get("prevalence")) or 0.0,
             uptake=_by_year("uptake", given.get("uptake")) or cls.uptake,
-            studies=tuple(map(_study, given.get("studies") or ())),
+            studies=_distinct([_study(one) for one in given.get("studies") or ()]),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,8 +117,7 @@ class Settings:
         changes["groups"] = self._regrouped(given.get("groups") or {})
         removed = given.get("remove_study")
         changes["studies"] = [one for i, one in enumerate(self.studies) if i != removed]
-        if given.get("study") and _study(given["study"]) not in changes["studies"]:
-            changes["studies"].append(given["study"])
+        changes["studies"] += [given["study"]] if given.get("study") else []
         new = Settings.of({**self.to_dict(), **changes})
         new.audience(), new.the_studies()  # refused now, not by the job
         return new
@@ -204,6 +203,10 @@ def _is_number(text: str) -> bool:
 
 def _optional(name: str, given: Any) -> float | None:
     return None if given is None or given == "" else amount(name, given)
+
+
+def _distinct(studies: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    return tuple(one for i, one in enumerate(studies) if one not in studies[:i])
 
 
 def _by_year(name: str, given: Any) -> tuple[float, ...]:

@@ -248,7 +248,13 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
         "sets": sets,
         "people": None if audience is None else audience.size,
     }
-    content["convergence"] = plain(analysis.convergence.to_dict("records"))
+    assert analysis.convergence is not None
+    content["convergence"] = [
+        {"pars": pars, "n": n, "needed": part["needed"].tolist(), **_columns(part, "value")}
+        for (pars, n), part in analysis.convergence.sort_values("wtp", kind="stable").groupby(
+            ["pars", "n"], sort=False
+        )
+    ]
     content["studies"] = []
     parts = analysis.evsi_curve
     for study, name in zip(analysis.studies, analysis.study_names, strict=True):

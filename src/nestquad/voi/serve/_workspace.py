@@ -188,8 +188,10 @@ class Workspace:
         """A new analysis of files by kind, each a name and its content; or one that was saved."""
         if "saved" in files:
             return self._saved(files["saved"][1])
-        if list(files) == ["parameters"]:  # one table or workbook with everything
-            files = {"workbook": files["parameters"]}
+        if list(files) == ["parameters"]:
+            start = files["parameters"][1].read(2)
+            files["parameters"][1].seek(0)
+            files = {"workbook": files["parameters"]} if start == b"PK" else files
         if sorted(files) not in (["workbook"], sorted(KINDS)):
             raise InputError(
                 "upload",

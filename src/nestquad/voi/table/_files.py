@@ -234,6 +234,9 @@ def preview(
             frames |= moved
             notes += rows_moved
         if "costs" in readable and "effects" in readable:
+            both = (list(map(str, frames[kind].columns)) for kind in ("costs", "effects"))
+            if not as_given and (doubt := swapped_names(*both)):
+                raise doubt
             _, names, note = matched_options(frames["costs"], frames["effects"])
             options = tuple(names)
             notes += [note] if note else []
@@ -243,10 +246,6 @@ def preview(
                 _ = Outputs(frames["costs"], frames["effects"], k, as_given=asked)
     except InputError as error:
         problems.append(Problem(error.argument, error))
-    if wtp is None and not as_given and not problems:
-        names_of = [list(map(str, frames[kind].columns)) for kind in ("costs", "effects")]
-        if doubt := swapped_names(*names_of):
-            problems.append(Problem(doubt.argument, doubt))
     return Preview(
         **frames,
         options=options,

@@ -253,7 +253,8 @@ def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> No
     apart, exchanged = (abs(np.log10(k * b / a)) for a, b in (sizes, sizes[::-1]))
     means = [float(np.abs(table.to_numpy()).mean()) for table in (costs, effects)]
     if apart > _APART and exchanged < apart - _NEARER and means[1] > means[0]:
-        raise _swapped(f"costs near {means[0]:,.3g} and effects near {means[1]:,.3g}")
+        near = [f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in means]
+        raise _swapped(f"costs near {near[0]} and effects near {near[1]}")
 
 
 def _names(options: Any) -> tuple[str, ...]:

@@ -282,13 +282,13 @@ def convergence(
     Parameters
     ----------
     outputs, inputs, pars, rng, answers
-        As in `evppi`, at the first willingness to pay; without `pars`, EVPI alone.
+        As in `evppi`; without `pars`, EVPI alone.
 
     Returns
     -------
     DataFrame
-        A row for each set (“EVPI” first) and number of draws, which doubles: pars, n, wtp, value,
-        se, lower, upper, relative (half-width over EVPI), needed (draws for a half-width of 5 % of
+        A row for each set (“EVPI” first), number of draws, which doubles, and willingness to pay:
+        pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI), needed (draws for a half-width of 5 % of
         EVPI) and enough (whether all draws are).
 
     Examples
@@ -300,34 +300,28 @@ def convergence(
     ([500, 1000, 2000, 4000, 8000], True)
     """
     known = as_outputs(outputs)
-    if known.net_benefit is None:
-        known = known.at(known.wtps[0])
     n = known.n_rows
     sizes = [n >> k for k in range(_HALVINGS, -1, -1) if n >> k >= _FEWEST or k == 0]
     kept = kept_answers(answers)
     frame = None if pars is None else input_table(known, inputs)
     sets = {} if frame is None else parameter_sets(pars, frame.columns, frame.attrs["categories"])
-    ceiling = perfect(known)[0].value
+    ceiling = perfect(known)
     rows = []
     for label, members in {"EVPI": (), **sets}.items():
         for m in sizes:
             part = _first_rows(known, m)
-            key = ("first", str(m), f"{known.wtps[0]:.12g}", *members)
-            if not members:
-                answer = perfect(part)[0]
-            elif key in kept:
-                answer = kept[key][0]
-            else:
-                assert frame is not None
+            key = members if m == n else ("first", str(m), *members)
+            if frame is not None and members and key not in kept:
                 columns = frame[list(members)].iloc[:m]
                 kept[key] = value_of_knowing(part, columns, generator(rng), check=m == n)
-                answer = kept[key][0]
-            half = (answer.upper - answer.lower) / 2
-            relative = half / ceiling if ceiling > 0 else 0.0
-            rows.append({"pars": label, "n": m, "wtp": known.wtps[0], "value": answer.value,
-                         "se": answer.se, "lower": answer.lower, "upper": answer.upper,
-                         "relative": relative, "needed": int(np.ceil(m * (relative / ENOUGH) ** 2)),
-                         "enough": relative <= ENOUGH})  # fmt: skip
+            found = kept[key] if members else perfect(part)
+            for k, answer, limit in zip(known.wtps, found, ceiling, strict=True):
+                half = (answer.upper - answer.lower) / 2
+                relative = half / limit.value if limit.value > 0 else 0.0
+                row = {"pars": label, "n": m, "wtp": k, "value": answer.value, "se": answer.se}
+                row |= {"lower": answer.lower, "upper": answer.upper, "relative": relative}
+                needed = int(np.ceil(m * (relative / ENOUGH) ** 2))
+                rows.append({**row, "needed": needed, "enough": relative <= ENOUGH})
     return pandas().DataFrame(rows)
 
 
