@@ -134,6 +134,7 @@ def test_upload_slider_group_study_report_and_downloads(page, tmp_path):
     idle(page)
     page.click("#show-report")
     report = page.frame_locator("#report")
+    report.locator("h2").first.wait_for()
     assert "EVPI" in report.locator("body").inner_text()
     for name, start in (
         ("report.html", b"<!DOCTYPE html>"),

@@ -153,6 +153,8 @@ def add_voi(command: Command) -> None:
         suffix = {"excel": "TABLES.xlsx", "word": "SUBMISSION.docx"}[name]
         parser.add_argument(f"--{name}", type=new_file, metavar=suffix, help=what)
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="figures as SVG and PNG")
+    parser.add_argument("--tables", type=Path, metavar="FOLDER", help="every table as .csv")
+    parser.add_argument("--author", default="", metavar="NAME", help="of the report")
     add_output(parser)
     parser.set_defaults(seed=0)  # the same tables give the same numbers
 
@@ -192,13 +194,21 @@ def _run(args: argparse.Namespace) -> int:
         _print(analysis, args)
     words = {"title": args.title, "currency": args.currency, "effect": args.effect}
     if args.report:
-        wrote(args, write_voi_report(args.report, analysis, **words, command=args.line))
+        written = write_voi_report(
+            args.report, analysis, **words, author=args.author, command=args.line
+        )
+        wrote(args, written)
     if args.word:
-        wrote(args, write_voi_document(args.word, analysis, **words))
+        wrote(args, write_voi_document(args.word, analysis, **words, author=args.author))
     if args.excel:
-        wrote(args, write_voi_workbook(args.excel, analysis))
+        signs = {"currency": args.currency, "effect": args.effect}
+        wrote(args, write_voi_workbook(args.excel, analysis, **signs))
     for path in save_voi_figures(args.figures, analysis) if args.figures else ():
         wrote(args, path)
+    for name, table in analysis.tables.items() if args.tables else ():
+        args.tables.mkdir(parents=True, exist_ok=True)
+        table.to_csv(args.tables / f"{name}.csv", index=False)
+        wrote(args, args.tables / f"{name}.csv")
     return 0
 
 
