@@ -21,24 +21,8 @@ from nestquad.voi.report._report import (
 )
 
 __all__ = [
-    "Analysis",
-    "Audience",
-    "Study",
-    "analyze",
-    "money",
-    "percent",
-    "plot_ceac",
-    "plot_convergence",
-    "plot_enbs",
-    "plot_evpi",
-    "plot_evsi",
-    "plot_frontier",
-    "plot_loss",
-    "plot_plane",
-    "plot_rank",
-    "save_voi_figures",
-    "span",
-    "write_voi_document",
-    "write_voi_report",
-    "write_voi_workbook",
-]
+    "Analysis", "Audience", "Study", "analyze", "money", "percent", "plot_ceac",
+    "plot_convergence", "plot_enbs", "plot_evpi", "plot_evsi", "plot_frontier", "plot_loss",
+    "plot_plane", "plot_rank", "save_voi_figures", "span", "write_voi_document",
+    "write_voi_report", "write_voi_workbook",
+]  # fmt: skip

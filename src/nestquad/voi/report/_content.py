@@ -27,7 +27,7 @@ from nestquad.voi.report._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.table import ENOUGH, FLAG_WORDS, has_trees, incremental
+from nestquad.voi.table import ENOUGH, has_trees, incremental
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,15 +98,7 @@ Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
 
 
 def money(value: float, currency: str = "", half: float = 0.0) -> str:
-    """An amount of money with the digits that its 95 % half-width supports; a dash for NaN.
-
-    Examples
-    --------
-    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123), money(float("nan"))
-    ('£1,234,568', '−£12.3', '0.0123', '–')
-    >>> money(145_950_507, "£", 3e6), money(1046.8, "£", 31.0), money(22.46, "£", 4.0)
-    ('£146m', '£1,050', '£22')
-    """
+    """An amount of money with the digits that its 95 % half-width supports; a dash for NaN."""
     if np.isnan(value):
         return "–"
     size = abs(value)
@@ -277,18 +269,18 @@ class Content:
     def _caveats(self) -> Iterator[str]:
         data = self.data
         tables = [data.singles, data.groups, *([] if data.evsi is None else [data.evsi])]
-        for words, meaning in FLAG_WORDS.items():
-            if words in ("constant column", "repeats", "not distinguishable from 0"):
+        for flag, meaning in words()["flags"].items():
+            if flag in ("constant column", "repeats", "not distinguishable from 0"):
                 continue
             flagged = [
                 str(row["pars"] if "pars" in row else f"n = {row['n']}")
                 for table in tables
                 for _, row in self._first(table).iterrows()
-                if words in row["flags"]
+                if flag in row["flags"]
             ]
             if flagged:
                 names = ", ".join(flagged[:4]) + (", …" if len(flagged) > 4 else "")
-                yield f"{words} ({len(flagged)}: {names}): {meaning}"
+                yield f"{flag} ({len(flagged)}: {names}): {meaning}"
 
     def decision(self) -> Iterator[Block]:
         """Means, increments, dominance and acceptability."""
@@ -399,10 +391,10 @@ class Content:
             )
             yield self._ranked(table, what)
         flags = " ".join([*self.data.singles["flags"], *self.data.groups["flags"]])
-        words = [f"{k}: {v}" for k, v in FLAG_WORDS.items() if k in flags]
-        if words:
+        told = [f"{k}: {v}" for k, v in words()["flags"].items() if k in flags]
+        if told:
             yield Text("Flags:")
-            yield Bullets(words)
+            yield Bullets(told)
 
     def _ranked(self, table: pd.DataFrame, what: str) -> Table:
         several = len(self.data.outputs.wtps) > 1

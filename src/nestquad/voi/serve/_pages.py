@@ -63,5 +63,7 @@ def _templates() -> Any:
     from jinja2 import Environment, FileSystemLoader
 
     found = Environment(loader=FileSystemLoader(STATIC), autoescape=True, trim_blocks=True)
-    found.filters["short"] = lambda x: "–" if x is None else format(x, ",.0f" if abs(x) >= 1e4 else ",.5g")
+    found.filters["short"] = lambda x: (
+        "–" if x is None else format(x, ",.0f" if abs(x) >= 1e4 else ",.5g")
+    )
     return found

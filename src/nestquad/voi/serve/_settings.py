@@ -141,13 +141,7 @@ class Settings:
 
     @property
     def curve(self) -> list[float]:
-        """Positions of the slider: round numbers up to twice the center, and the center itself.
-
-        Examples
-        --------
-        >>> Settings(20_000.0).curve[:3], len(Settings(20_000.0).curve)
-        ([0.0, 1000.0, 2000.0], 41)
-        """
+        """Positions of the slider: round numbers up to twice the center, and the center itself."""
         center = self.wtp if self.center is None else self.center
         top = 2.0 * center or 50_000.0
         power = 10.0 ** math.floor(math.log10(top / _STEPS))

@@ -18,7 +18,7 @@ from nestquad.voi.table._designs import (
     as_design,
     design_names,
 )
-from nestquad.voi.table._evppi import FLAG_WORDS, evpi, evppi, parameter_sets
+from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
 from nestquad.voi.table._evsi import evsi, study_sizes
 from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
@@ -36,47 +36,11 @@ from nestquad.voi.table._second_opinion import has_trees
 from nestquad.voi.table._tables import Problem, pandas
 
 __all__ = [
-    "DISCOUNT",
-    "ENOUGH",
-    "FLAG_WORDS",
-    "KINDS",
-    "BinaryTrial",
-    "Combined",
-    "CountTrial",
-    "Design",
-    "NormalTrial",
-    "Outputs",
-    "Preview",
-    "Problem",
-    "SurvivalTrial",
-    "amount",
-    "as_design",
-    "design_names",
-    "as_outputs",
-    "best_sizes",
-    "ceac",
-    "convergence",
-    "enbs",
-    "evpi",
-    "evppi",
-    "evsi",
-    "expected_loss",
-    "has_trees",
-    "icers",
-    "implementation",
-    "incremental",
-    "input_table",
-    "pandas",
-    "parameter_sets",
-    "people",
-    "population",
-    "preview",
-    "psa_summary",
-    "read_csv",
-    "read_workbook",
-    "require",
-    "scenarios",
-    "study_sizes",
-    "subgroups",
-    "wtp_grid",
-]
+    "DISCOUNT", "ENOUGH", "KINDS", "BinaryTrial", "Combined", "CountTrial",
+    "Design", "NormalTrial", "Outputs", "Preview", "Problem", "SurvivalTrial", "amount",
+    "as_design", "design_names", "as_outputs", "best_sizes", "ceac", "convergence", "enbs",
+    "evpi", "evppi", "evsi", "expected_loss", "has_trees", "icers", "implementation",
+    "incremental", "input_table", "pandas", "parameter_sets", "people", "population", "preview",
+    "psa_summary", "read_csv", "read_workbook", "require", "scenarios", "study_sizes",
+    "subgroups", "wtp_grid",
+]  # fmt: skip

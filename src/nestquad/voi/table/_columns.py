@@ -10,7 +10,13 @@ import numpy as np
 
 from nestquad._checks import shown
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import kind_of_name, numbers_rows, plain_names, unknown_column
+from nestquad.voi.table._tables import (
+    kind_of_name,
+    numbers_rows,
+    pandas,
+    plain_names,
+    unknown_column,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +37,6 @@ def guess_roles(frame: pd.DataFrame) -> dict[str, str]:
     A cost and an effect of the same option make a pair; of several costs with one name the nearest
     to the effect is its own. Columns that number the draws, and results such as net benefits, are
     ignored; all others are inputs.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> names = ["Iteration", "p", "cost_A", "Total cost A", "Total cost B", "QALY A", "QALY B"]
-    >>> frame = pd.DataFrame({name: [3.0 + j, 1.0, 2.5] for j, name in enumerate(names)})
-    >>> list(guess_roles(frame.assign(Iteration=[1, 2, 3])).values())
-    ['ignored', 'input', 'input', 'cost of A', 'cost of B', 'effect of A', 'effect of B']
     """
     names = [str(name) for name in frame.columns]
     roles = dict.fromkeys(names, INPUT)
@@ -110,12 +108,6 @@ def with_roles(
 
 def ranges(frame: pd.DataFrame) -> list[list[float | None]]:
     """Least, mean and largest number of each column; None where it has none."""
-    found = []
-    for name in frame.columns:
-        column = frame[name]
-        numbers = column[column.map(lambda x: isinstance(x, int | float | np.number))]
-        values = numbers.to_numpy(dtype=float)
-        values = values[np.isfinite(values)]
-        ends = (values.min(), values.mean(), values.max()) if values.size else (None,) * 3
-        found.append([None if x is None else float(x) for x in ends])
-    return found
+    numbers = frame.apply(pandas().to_numeric, errors="coerce")
+    ends = numbers.where(np.isfinite(numbers)).agg(["min", "mean", "max"])
+    return [[float(x) if x == x else None for x in ends.iloc[:, j]] for j in range(frame.shape[1])]

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 def psa_summary(outputs: Any) -> pd.DataFrame:
     """Means of each option with standard errors, and its probability of being the best.
 
-    Parameters
-    ----------
-    outputs
-        As in `evpi`.
-
     Returns
     -------
     DataFrame
@@ -63,8 +58,6 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    outputs
-        As in `evpi`.
     reference
         The option to compare with; default: the first.
 
@@ -99,11 +92,11 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
             gain = benefits[:, d] - benefits[:, base]
             better = float(np.mean(gain > 0) + np.mean(gain == 0) / 2)
             size = float(np.abs(benefits).mean())
-            rows.append({**row, **_mean("inb", gain, size), "probability": better})
+            rows.append({**row, **mean_row("inb", gain, size), "probability": better})
     return pandas().DataFrame(rows)
 
 
-def _mean(name: str, values: Array, size: float) -> dict[str, float]:
+def mean_row(name: str, values: Array, size: float) -> dict[str, float]:
     """A mean with standard error and 95 % interval; `size` is that of the numbers subtracted."""
     mean, se = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
     se = 0.0 if se < 1e-12 * size else se  # a constant difference leaves rounding errors
@@ -172,8 +165,6 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    outputs
-        As in `evpi`.
     wtp
         Values of willingness to pay instead of those of the outputs.
 
@@ -197,7 +188,11 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
         losses = benefits.max(axis=1, keepdims=True) - benefits
         for option, loss in zip(known.options, losses.T, strict=True):
             rows.append(
-                {"wtp": k, "option": option, **_mean("loss", loss, float(np.abs(benefits).mean()))}
+                {
+                    "wtp": k,
+                    "option": option,
+                    **mean_row("loss", loss, float(np.abs(benefits).mean())),
+                }
             )
     return pandas().DataFrame(rows)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False)
 class _Trial:
-    """A trial with an arm for each of its parameters."""
+    """A trial with an arm for each of its parameters; `ratio` has their sizes relative to n."""
 
     pars: tuple[str, ...]
     ratio: tuple[float, ...]
@@ -83,8 +83,6 @@ class BinaryTrial(_Trial):
     ----------
     pars
         The parameter that is the probability of an event; several for several arms.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
 
     Examples
     --------
@@ -118,8 +116,6 @@ class NormalTrial(_Trial):
     sd
         Standard deviation between people: a number, or the name of a parameter; one for each
         arm, or one for all.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
 
     Examples
     --------
@@ -166,8 +162,6 @@ class CountTrial(_Trial):
         The parameter that is the rate of events of a person in a unit of time; several for arms.
     time
         Observation of each person.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
 
     Examples
     --------
@@ -214,8 +208,6 @@ class SurvivalTrial(_Trial):
         Time of observation of each person, in the unit of time of the rate.
     shape
         The Weibull shape, a number; 1 is the exponential.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
 
     Examples
     --------
@@ -352,15 +344,7 @@ def as_design(design: Any) -> Design:
 
 
 def design_names(designs: Sequence[Design]) -> list[str]:
-    """A different name for each design: with its detail or a number where names are the same.
-
-    Examples
-    --------
-    >>> design_names([NormalTrial("a", 1.0), NormalTrial("a", 5.0), BinaryTrial("p")])
-    ['normal trial of a (sd 1)', 'normal trial of a (sd 5)', 'binary trial of p']
-    >>> design_names([BinaryTrial("p"), BinaryTrial("p")])
-    ['binary trial of p', 'binary trial of p, no. 2']
-    """
+    """A different name for each design: with its detail or a number where names are the same."""
     names = [one.name for one in designs]
     names = [
         f"{name} ({one.detail})" if names.count(name) > 1 and one.detail else name

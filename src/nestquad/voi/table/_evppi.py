@@ -51,24 +51,6 @@ class Flag:
     DUPLICATE = "column {} repeats {}"
 
 
-FLAG_WORDS = {
-    "not distinguishable from 0": "deciding by these parameters gained nothing in held-out draws "
-    "beyond what chance does; the value may well be zero.",
-    "misfit:": "held-out draws contradict the regression; shown is what deciding by it gained in "
-    "them, which is rather too low than too high.",
-    "interactions": "trees found what the splines have no columns for; shown is what deciding by "
-    "both gained in held-out draws, a lower bound, and the interval reaches up to EVPI.",
-    "neighbors": "draws with nearly the same values of these parameters agree beyond what was "
-    "fitted; the interval is widened by the most that this can be worth.",
-    "too few rows": "more draws are needed for a number to rely on.",
-    "above EVPI": "knowing part cannot be worth more than knowing all; the excess is noise.",
-    "below its member": "knowing more cannot be worth less; the difference is noise.",
-    "constant column": "a parameter that does not vary has no value of information.",
-    "repeats": "the column tells nothing that the other does not.",
-}
-"""Meaning of each flag, by the words that it contains."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """A value of information at one willingness to pay."""
@@ -388,15 +370,7 @@ def _mean_se(values: Array) -> float:
 
 
 def columns_to_use(known: pd.DataFrame) -> tuple[list[str], dict[str, str]]:
-    """Informative columns, without constants and copies, and flags for the others.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [2.0, 4.0, 8.0], "c": [5.0, 5.0, 5.0]})
-    >>> columns_to_use(table)
-    (['a'], {'b': 'column b repeats a', 'c': 'constant column c'})
-    """
+    """Informative columns, without constants and copies, and flags for the others."""
     names = [str(name) for name in known.columns]
     values = known.to_numpy(dtype=float)
     centered = values - values.mean(axis=0)
@@ -463,19 +437,6 @@ def parameter_sets(
 
     A category is known or not known as a whole: it stands for all its indicators, and each of them
     for the category.
-
-    Examples
-    --------
-    >>> parameter_sets(["a", "b"], "abc")
-    {'a + b': ('a', 'b')}
-    >>> parameter_sets([["a", "b"], "c"], "abc")
-    {'a + b': ('a', 'b'), 'c': ('c',)}
-    >>> parameter_sets({"costs": ["a", "b"]}, "abc")
-    {'costs': ('a', 'b')}
-    >>> list(parameter_sets("all singles", "abc"))
-    ['a', 'b', 'c']
-    >>> parameter_sets("b2", ["a", "b1", "b2"], {"b": ("b1", "b2")})
-    {'b': ('b1', 'b2')}
     """
     names = list(known)
     if categories:

@@ -223,8 +223,9 @@ def preview(
     else:
         found = {kind: _clean(kind, source) for kind, source in given.items()}
     frames = {kind: found[kind].frame for kind in KINDS}
-    notes = [f"{kind}: {note}" for kind in KINDS for note in found[kind].notes]
-    notes = list(dict.fromkeys(notes)) if not roles else list(_told_once(found))
+    # Parts of one table share its notes.
+    told = [(f"{kind}: " if not roles else "") + x for kind in KINDS for x in found[kind].notes]
+    notes = list(dict.fromkeys(told))
     problems = [problem for kind in KINDS for problem in found[kind].problems]
     options: tuple[str, ...] = ()
     readable = {kind: frames[kind] for kind in KINDS if frames[kind].size}
@@ -255,16 +256,6 @@ def preview(
         columns=roles,
         as_given=as_given,
     )
-
-
-def _told_once(found: Mapping[str, Cleaned]) -> Iterator[str]:
-    """Notes on one table, which its three parts share."""
-    seen: set[str] = set()
-    for kind in KINDS:
-        for note in found[kind].notes:
-            if note not in seen:
-                seen.add(note)
-                yield note
 
 
 def _clean(kind: str, source: Any) -> Cleaned:
@@ -394,7 +385,7 @@ def _parsed(name: str, data: bytes) -> tuple[Region, str]:
     split = list(_cells(lines, separator))
     width = max(map(len, split), default=0)
     top = pd.DataFrame([[*row, *[None] * (width - len(row))] for row in split], dtype=object)
-    above = find_header(top) if width else 0
+    above = find_header(top)[0] if width else 0
     decimal = "," if separator != "," and any("," in line for line in lines[above + 1 :]) else "."
     options = {"sep": separator, "encoding": encoding, "header": None, "skip_blank_lines": False}
     options |= _RAW
@@ -414,8 +405,6 @@ def _parsed(name: str, data: bytes) -> tuple[Region, str]:
         ) from None
     except UnicodeDecodeError:
         raise InputError(name, "a file that is not text", "a .csv file") from None
-    except MemoryError:
-        raise _too_large(name, data) from None
     # Between commas, a number with a comma makes one cell too many as well.
     numbered = separator == r"\s+" or bool(np.array_equal(frame[0], np.arange(len(frame)) + 1))
     if frame.shape[1] == len(split[above]) + 1 and numbered:
@@ -495,7 +484,7 @@ def _sheets(file: str, data: bytes) -> dict[str, pd.DataFrame]:
             io.BytesIO(data), sheet_name=None, header=None, engine="calamine", **_RAW
         )
     except MemoryError:
-        raise _too_large("workbook", data) from None
+        raise
     except Exception as error:  # calamine has no common error of its own
         raise InputError(
             "workbook",
@@ -608,12 +597,3 @@ def _cleaned(name: str, kind: str, region: Region, decimal: str = "") -> Cleaned
     if found.frame.size:
         found.frame.attrs["notes"] = (*region.notes, *found.notes)
     return found
-
-
-def _too_large(name: str, data: bytes) -> InputError:
-    return InputError(
-        name,
-        f"a file of {len(data) / 1e9:.1f} GB, more than fits into memory",
-        "a smaller one",
-        "100,000 draws are plenty: keep the first ones of each file.",
-    )

@@ -11,6 +11,7 @@ from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._decision import mean_row
 from nestquad.voi.table._evppi import (
     Answer,
     evpi,
@@ -195,11 +196,8 @@ def subgroups(
             share * (b[:, b.mean(axis=0).argmax()] - b[:, best])
             for share, b in zip(w, benefits, strict=True)
         )
-        value, se = float(np.mean(gain)), float(np.std(gain, ddof=1) / np.sqrt(common.n_rows))
-        half = NORMAL_95 * se
-        today.append({"pars": "current information", "wtp": wtp, "decision": "stratified",
-                      "share": 1.0, "value": value, "se": se, "lower": max(value - half, 0.0),
-                      "upper": value + half, "flags": ""})  # fmt: skip
+        row = {"pars": "current information", "wtp": wtp, "decision": "stratified", "share": 1.0}
+        today.append({**row, **_mean_row(np.asarray(gain)), "flags": ""})
     order = ["pars", "wtp", "decision", "share", *numbers, "flags"]
     return pandas().concat([*parts, pandas().DataFrame(today)], ignore_index=True)[order]
 
@@ -234,8 +232,6 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
 
     Parameters
     ----------
-    outputs
-        As in `evpi`.
     shares
         Share of people who get each option in current practice; they add up to 1.
 
@@ -262,11 +258,14 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
         best = int(benefits.mean(axis=0).argmax())
         gain = benefits[:, best] - benefits @ w
-        value, se = float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(known.n_rows))
-        half = NORMAL_95 * se
-        rows.append({"wtp": k, "best": known.options[best], "value": value, "se": se,
-                     "lower": max(value - half, 0.0), "upper": value + half})  # fmt: skip
+        rows.append({"wtp": k, "best": known.options[best], **_mean_row(gain)})
     return pandas().DataFrame(rows)
+
+
+def _mean_row(gain: Array) -> dict[str, float]:
+    """Mean of a gain that is not negative, with standard error and 95 % interval."""
+    row = mean_row("value", gain, float(np.abs(gain).mean()))
+    return {**row, "lower": max(row["lower"], 0.0)}
 
 
 def convergence(
@@ -288,8 +287,8 @@ def convergence(
     -------
     DataFrame
         A row for each set (“EVPI” first), number of draws, which doubles, and willingness to pay:
-        pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI), needed (draws for a half-width of 5 % of
-        EVPI) and enough (whether all draws are).
+        pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI), needed (draws for a
+        half-width of 5 % of EVPI) and enough (whether all draws are).
 
     Examples
     --------

@@ -61,25 +61,9 @@ def find_table(cells: pd.DataFrame, *, lettered: bool = False) -> Region:
 
     The header is the row with most names above the longest run of draws. Cells outside the table,
     blank rows and repeated headers are left out and noted.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> columns = ["Results", None, "A", 1, 3, None, 5], [None, None, "B", 2, 4, None, 6]
-    >>> cells = pd.DataFrame([*columns, [None, None, None, "a note", None, None, None]]).T
-    >>> region = find_table(cells, lettered=True)
-    >>> region.frame.values.tolist(), region.lines.tolist(), region.letters
-    ([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [4, 5, 7], {'A': 'A', 'B': 'B'})
-    >>> region.notes
-    ("outside the table: 'Results' (A1), 'a note' (C4)", '1 blank row left out')
     """
-    header, stop = _header(cells)
+    header, stop = find_header(cells)
     return table_below(cells.iloc[: header + 1], cells.iloc[header + 1 : stop], lettered=lettered)
-
-
-def find_header(cells: pd.DataFrame) -> int:
-    """Number of the row that names the columns of the largest table, from 0."""
-    return _header(cells)[0]
 
 
 def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = False) -> Region:
@@ -123,7 +107,7 @@ def _masks(cells: pd.DataFrame) -> tuple[Any, Any, Any, float]:
     return filled, numeric, counts >= fewest, fewest
 
 
-def _header(cells: pd.DataFrame) -> tuple[int, int]:
+def find_header(cells: pd.DataFrame) -> tuple[int, int]:
     """Row of the header of the longest run of draws, and the row where the next table begins."""
     filled, numeric, body, typical = _masks(cells)
     texts = filled & ~numeric
@@ -195,20 +179,13 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
 
     They are known by a label, or by their numbers: a row whose cells are the means, sums or
     standard deviations of the rows before or after it begins a block of summaries.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> summary_rows(pd.DataFrame({"a": [1.0, 2.0, 6.0, 3.0], "b": [2.0, 0.0, 1.0, 1.0]}))
-    {3: 'mean'}
     """
     n = len(frame)
     rows = {i: word for i, word in _labelled(frame) if 0 <= i < n}
     draws = np.array([i for i in range(n) if i not in rows])
-    numbers = optional_module("pandas", "Value of information", "voi").DataFrame(
-        {j: _floats(frame.iloc[:, j]) for j in range(frame.shape[1])}
-    )
-    values = numbers.to_numpy(dtype=float)[draws]
+    to_numeric = optional_module("pandas", "Value of information", "voi").to_numeric
+    cells = [to_numeric(frame.iloc[:, j], errors="coerce") for j in range(frame.shape[1])]
+    values = np.column_stack([np.asarray(column, dtype=float) for column in cells])[draws]
     for reverse in (False, True):
         ordered = values[::-1] if reverse else values
         for count in range(min(_MOST_SUMMARIES, len(ordered) - 3), 0, -1):
@@ -233,13 +210,6 @@ def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
             unlabelled = column.isna().mean() > 0.5 or 2 * others > len(ends)
             if _SUMMARY_WORDS.fullmatch(word) and (unlabelled or (column == word).sum() == 1):
                 yield i, word
-
-
-def _floats(column: pd.Series[Any]) -> Array:
-    if column.dtype.kind in "fiub":
-        return np.asarray(column, dtype=float)
-    numbers = [float(str(x)) if is_float(str(x)) else np.nan for x in column]
-    return np.array(numbers)
 
 
 def _statistic(draws: Array, row: Array) -> str:

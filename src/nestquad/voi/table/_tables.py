@@ -229,13 +229,7 @@ def aligned(
 
 
 def unknown_column(argument: str, given: str, known: Iterable[str]) -> InputError:
-    """Error for a name that no column has, with the nearest name as it is written.
-
-    Examples
-    --------
-    >>> print(unknown_column("pars", "rrA", ["rr_A", "cost"]))
-    pars: got 'rrA'; expected one of 'rr_A', 'cost'. Did you mean 'rr_A'?
-    """
+    """Error for a name that no column has, with the nearest name as it is written."""
     names = list(known)
     plain = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
     near = get_close_matches(re.sub(r"[\W_]+", "", given).casefold(), plain, n=1, cutoff=0.4)
@@ -355,13 +349,7 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
 
 
 def kind_of_name(name: str) -> str:
-    """Whether a column holds costs or effects, by the words of its name; "" where it says neither.
-
-    Examples
-    --------
-    >>> [kind_of_name(one) for one in ("discounted_cost", "totalQALYs", "cost_effect", "cycle")]
-    ['costs', 'effects', '', '']
-    """
+    """Whether a column holds costs or effects, by words of its name; "" where it says neither."""
     words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
     found = [k for k, word in _WORDS.items() if any(re.fullmatch(word, one) for one in words)]
     return found[0] if len(found) == 1 else ""
