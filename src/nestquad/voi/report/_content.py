@@ -183,6 +183,11 @@ class Content:
     def interval(self, row: Any, low: str = "lower", high: str = "upper") -> str:
         return span(row[low], row[high], self.currency)
 
+    def _figure(self, name: str, draw: Any, *args: Any, height: float = 3.5, **kw: Any) -> Drawing:
+        """A figure, with the caption of its kind."""
+        caption = words()["captions"][name.rstrip("-0123456789")]
+        return Drawing(name, partial(draw, *args, **kw), caption, height)
+
     def _first(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows at the first willingness to pay."""
         return table if np.isnan(self.wtp) else table[table["wtp"] == self.wtp]
@@ -215,12 +220,7 @@ class Content:
             yield Text("How the input was read:")
             yield Bullets([f"{note}." for note in data.notes])
         if self.has_effects:
-            yield Drawing(
-                "evpi",
-                partial(plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp),
-                "Value of perfect information by willingness to pay; the dashed line is the one "
-                "reported.",
-            )
+            yield self._figure("evpi", plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp)
 
     def _best_today(self) -> str:
         table = self._first(self.data.psa)
@@ -314,23 +314,9 @@ class Content:
         )
         if data.icers is not None:
             yield from self._ratios(data.icers)
-            yield Drawing(
-                "plane",
-                partial(plot_plane, outputs),
-                "Incremental costs and effects of each draw, and their means. Draws below the "
-                "dashed line favor the option.",
-            )
-            yield Drawing(
-                "ceac",
-                partial(plot_ceac, outputs),
-                "Acceptability: how likely each option is the best, by willingness to pay; the "
-                "wide band is the frontier and follows the option that is best on average.",
-            )
-            yield Drawing(
-                "loss",
-                partial(plot_loss, outputs),
-                "Expected loss of each option; the lowest curve is EVPI.",
-            )
+            yield self._figure("plane", plot_plane, outputs)
+            yield self._figure("ceac", plot_ceac, outputs)
+            yield self._figure("loss", plot_loss, outputs)
 
     def _ratios(self, table: pd.DataFrame) -> Iterator[Block]:
         rows = [
@@ -346,11 +332,7 @@ class Content:
         head = ["option", "more cost", f"more {self.effect}", "ICER", "words"]
         yield Table(head, rows, "By mean cost; each against the one before it on the frontier.")
         if len(table) > 2:
-            yield Drawing(
-                "frontier",
-                partial(plot_frontier, self.data.outputs),
-                "Mean costs and effects, and the efficiency frontier.",
-            )
+            yield self._figure("frontier", plot_frontier, self.data.outputs)
 
     def perfect(self) -> Iterator[Block]:
         """EVPI by willingness to pay."""
@@ -383,10 +365,11 @@ class Content:
                 continue
             yield Heading("Single parameters" if what == "parameter" else "Groups of parameters")
             first = self._first(table)
-            yield Drawing(
+            yield self._figure(
                 f"{what}s",
-                partial(plot_rank, first, evpi=evpi),
-                f"EVPPI of {what}s, with 95 % intervals. Hollow bars cannot be told from 0.",
+                plot_rank,
+                first,
+                evpi=evpi,
                 height=max(2.0, 0.9 + 0.22 * min(len(first), 20)),
             )
             yield self._ranked(table, what)
@@ -426,32 +409,20 @@ class Content:
                 text = self._best_size(best)
                 said += f" {text[0].upper()}{text[1:]}."
             yield Text(said)
-            yield Drawing(
-                f"evsi-{index}",
-                partial(plot_evsi, values),
-                "EVSI per person by size of the study, with 95 % intervals.",
-            )
+            yield self._figure(f"evsi-{index}", plot_evsi, values)
             if net is not None:
-                yield Drawing(
-                    f"enbs-{index}",
-                    partial(plot_enbs, net),
-                    "Expected net benefit of sampling: value for the population that is left when "
-                    "results are there, less costs of the study.",
-                )
+                yield self._figure(f"enbs-{index}", plot_enbs, net)
             yield self._sizes(values if net is None else net)
             if self.has_effects and data.evsi_curve is not None:
                 swept = data.evsi_curve[data.evsi_curve["design"] == design]
                 curves = swept.assign(pars=[f"n = {n:,}" for n in swept.n], evppi=swept.evsi)
-                yield Drawing(
+                yield self._figure(
                     f"evsi-wtp-{index}",
-                    partial(
-                        plot_evpi,
-                        data.evpi_curve,
-                        curves,
-                        mark=self.wtp,
-                        heading="Value of the study by willingness to pay",
-                    ),
-                    "EVSI by willingness to pay, for each size, below EVPI.",
+                    plot_evpi,
+                    data.evpi_curve,
+                    curves,
+                    mark=self.wtp,
+                    heading="Value of the study by willingness to pay",
                 )
 
     def _sizes(self, table: pd.DataFrame) -> Table:
@@ -573,11 +544,7 @@ class Content:
         yield Heading("Are there enough draws?")
         verdict = self._verdict()
         yield Text(f"{verdict[0].upper()}{verdict[1:]}.")
-        yield Drawing(
-            "convergence",
-            partial(plot_convergence, table),
-            "EVPI, and EVPPI of the leading sets, from the first draws alone, with 95 % intervals.",
-        )
+        yield self._figure("convergence", plot_convergence, table)
 
     def _study_costs(self, study: Any) -> str:
         years = {study.years(int(n)) for n in study.sizes}

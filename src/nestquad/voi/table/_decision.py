@@ -24,14 +24,6 @@ def psa_summary(outputs: Any) -> pd.DataFrame:
     DataFrame
         A row for each willingness to pay and option: wtp, option, cost, effect (where given),
         net_benefit, se, and probability of being the best.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gain = np.random.default_rng(0).normal(1.0, 1.0, size=1000)
-    >>> table = psa_summary(np.column_stack((0 * gain, gain)))
-    >>> bool(0.8 < table.probability[1] < 0.9)
-    True
     """
     known = as_outputs(outputs)
     rows = []
@@ -67,15 +59,6 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
         A row for each willingness to pay and other option: wtp, option, against, cost, effect
         (increments, where given), inb, se, lower, upper (95 %), and the probability of being
         better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> common = rng.normal(0.0, 1000.0, 500)
-    >>> table = incremental(np.column_stack((common, common + rng.normal(2.0, 1.0, 500))))
-    >>> bool(abs(table.inb[0] - 2.0) < 3 * table.se[0] < 0.2)
-    True
     """
     known = as_outputs(outputs)
     base = known.reference(reference)
@@ -114,17 +97,6 @@ def icers(outputs: Any) -> pd.DataFrame:
         ``"dominated"`` by a cheaper option that is as good, or ``"extendedly dominated"`` by a
         mixture of two); and for those on the frontier incremental_cost, incremental_effect and
         icer against the one before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one = np.ones((30, 1))
-    >>> costs, effects = one * [0.0, 10.0, 20.0, 30.0], one * [1.0, 0.9, 1.1, 2.0]
-    >>> table = icers((costs, effects, 1.0))
-    >>> table.status.tolist()
-    ['frontier', 'dominated', 'extendedly dominated', 'frontier']
-    >>> float(table.icer[3])
-    30.0
     """
     known = _with_effects(outputs)
     pairs = zip(known.costs.T, known.effects.T, strict=True)
@@ -172,14 +144,6 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     -------
     DataFrame
         A row for each willingness to pay and option: wtp, option, loss, se, lower, upper.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nestquad import voi
-    >>> benefits = np.random.default_rng(0).normal([0.0, 1.0], 1.0, size=(100, 2))
-    >>> bool(expected_loss(benefits).loss.min() == voi.evpi(benefits).evpi[0])
-    True
     """
     known = as_outputs(outputs)
     known = known if wtp is None else known.at(wtp)
@@ -221,14 +185,6 @@ def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     DataFrame
         A row for each willingness to pay and option: wtp, option, probability of being the best,
         and frontier, true for the option with the largest mean net benefit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> table = ceac((rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), 1.0), wtp=[0.0, 1.0])
-    >>> table.groupby("wtp").probability.sum().tolist()
-    [1.0, 1.0]
     """
     known = _with_effects(outputs)
     swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)

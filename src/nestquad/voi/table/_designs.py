@@ -83,14 +83,6 @@ class BinaryTrial(_Trial):
     ----------
     pars
         The parameter that is the probability of an event; several for several arms.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> trial = BinaryTrial(["p1", "p2"])
-    >>> inputs = pd.DataFrame({"p1": [0.0, 1.0], "p2": [1.0, 0.0]})
-    >>> trial.summaries(inputs, 10, np.random.default_rng(0)).tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
     """
 
     kind = "binary"
@@ -116,11 +108,6 @@ class NormalTrial(_Trial):
     sd
         Standard deviation between people: a number, or the name of a parameter; one for each
         arm, or one for all.
-
-    Examples
-    --------
-    >>> NormalTrial("effect", sd=2.0).name
-    'normal trial of effect'
     """
 
     sd: tuple[float | str, ...]
@@ -162,11 +149,6 @@ class CountTrial(_Trial):
         The parameter that is the rate of events of a person in a unit of time; several for arms.
     time
         Observation of each person.
-
-    Examples
-    --------
-    >>> CountTrial(["relapses_old", "relapses_new"], time=2.0).participants(50)
-    100
     """
 
     time: float
@@ -208,15 +190,6 @@ class SurvivalTrial(_Trial):
         Time of observation of each person, in the unit of time of the rate.
     shape
         The Weibull shape, a number; 1 is the exponential.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> trial = SurvivalTrial("hazard", follow_up=2.0)
-    >>> inputs = pd.DataFrame({"hazard": [0.5] * 4})
-    >>> events, time = trial.summaries(inputs, 10_000, np.random.default_rng(0)).T
-    >>> bool(np.allclose(events, 1 - np.exp(-1), atol=0.02))
-    True
     """
 
     follow_up: float
@@ -260,12 +233,6 @@ class Combined:
     ----------
     *designs
         Trials, or functions as in `evsi`; each has n people in each of its arms.
-
-    Examples
-    --------
-    >>> both = Combined(BinaryTrial("p"), NormalTrial("u", sd=0.2))
-    >>> both.name, both.participants(100)
-    ('binary trial of p with normal trial of u', 200)
     """
 
     designs: tuple[Any, ...]

@@ -49,17 +49,6 @@ def people(
         People who face the decision already; they are treated at the start.
     uptake
         Share of people in whom the decision is implemented; a number, or one for each year.
-
-    Examples
-    --------
-    >>> people(1000, 3, discount=0.0)
-    3000.0
-    >>> round(people(1000, 2, discount=0.035), 3)
-    1966.184
-    >>> people(1000, 3, discount=0.0, start=0.5)
-    2500.0
-    >>> people([1000, 800], 3, discount=0.0, prevalence=5000, uptake=[0.5, 1.0])
-    4600.0
     """
     for name, value in (("horizon", horizon), ("start", start), ("prevalence", prevalence)):
         amount(name, value)
@@ -130,11 +119,6 @@ def population(
         A table with the columns population, population_lower, population_upper (in money) and
         population_effects (in units of effect, such as quality-adjusted years of life; where
         willingness to pay is known) added; a number for a number.
-
-    Examples
-    --------
-    >>> float(population(2.5, per_year=1000, horizon=4, discount=0.0))
-    10000.0
     """
     whom: Any = {"discount": discount, "prevalence": prevalence, "uptake": uptake}
     count = people(per_year, horizon, start=start, **whom)
@@ -234,15 +218,6 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
         A row for each design and willingness to pay: design, wtp, n (0 where no size pays),
         enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the best),
         years, and notes, for instance that the best size is the largest tried.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"design": "trial", "n": [10, 50, 100], "participants": [20, 100, 200],
-    ...                       "wtp": 1.0, "evsi": [1.0, 1.4, 1.5], "lower": 0.9, "upper": 2.0})
-    >>> found = best_sizes(enbs(table, per_year=1000, horizon=1, cost_per_participant=1))
-    >>> found[["n", "near_from", "near_to"]].values.tolist()
-    [[50, 50, 100]]
     """
     require("values", values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
     rows = []

@@ -239,13 +239,6 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     -------
     DataFrame
         A row for each willingness to pay: wtp, best, value (per person), se, lower, upper.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> benefit = np.ones((30, 1)) * [0.0, 10.0]
-    >>> float(implementation(benefit, {"option 1": 0.3, "option 2": 0.7}).value[0])
-    3.0
     """
     known = as_outputs(outputs)
     for name in shares:
@@ -289,14 +282,6 @@ def convergence(
         A row for each set (“EVPI” first), number of draws, which doubles, and willingness to pay:
         pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI), needed (draws for a
         half-width of 5 % of EVPI) and enough (whether all draws are).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gain = np.random.default_rng(0).normal(0.0, 1.0, 8_000)
-    >>> table = convergence(np.column_stack((0 * gain, gain)))
-    >>> table.n.tolist(), bool(table.enough.iloc[-1])
-    ([500, 1000, 2000, 4000, 8000], True)
     """
     known = as_outputs(outputs)
     n = known.n_rows
