@@ -99,7 +99,22 @@ def add_voi(command: Command) -> None:
         "a name with a comma goes in quotes: '\"drug, day\",p'",
     )
     parser.add_argument(
-        "--per-year", type=_amount, metavar="N", help="people a year, for values of a population"
+        "--per-year",
+        type=_amount,
+        nargs="+",
+        metavar="N",
+        help="people a year, for values of a population; a number, or one for each year",
+    )
+    parser.add_argument(
+        "--prevalence", type=_amount, default=0.0, metavar="N", help="people now (default 0)"
+    )
+    parser.add_argument(
+        "--uptake",
+        type=number,
+        nargs="+",
+        default=[1.0],
+        metavar="S",
+        help="share in whom the decision is implemented, or one for each year (default 1)",
     )
     parser.add_argument(
         "--horizon", type=number, metavar="Y", help="years of relevance, with --per-year"
@@ -240,7 +255,9 @@ def _audience(args: argparse.Namespace) -> Audience | None:
     if len(missing) == 1:
         other = next(name for name in given if name not in missing)
         raise nq.InputError(other, f"{other} without {missing[0]}", "both, or neither")
-    return None if missing else Audience(args.per_year, args.horizon, args.discount)
+    if missing:
+        return None
+    return Audience(args.per_year, args.horizon, args.discount, args.prevalence, args.uptake)
 
 
 _DESIGNS = (

@@ -148,8 +148,9 @@ def evppi(
     fit to the other rows gained in them. Sets of several parameters are checked by boosted trees
     (extra ``boost``): where deciding by them gains significantly more in held-out rows (flag
     “interactions”), that gain is the estimate. Where residuals of neighboring rows agree (flag
-    “neighbors”), the interval is widened by what the fit may have missed. It joins that of
-    posterior draws under Bayesian-bootstrap weights with ± 1.96 standard errors.
+    “neighbors”), the interval is widened by what the fit may have missed. The standard error is
+    that of the influence of rows on the estimate; intervals that reach 0 join the quantiles of
+    posterior draws under Bayesian-bootstrap weights.
 
     Cost: O(n·p²) for each set, with p from 21 columns (one parameter) to about 400 (ten).
 
@@ -249,10 +250,33 @@ def value_of_knowing(
             seconds[:] = outputs.combined(found)
     return [
         _answer(
-            observed[w], fitted[w], held_out[w], means[w], drawn[w], seconds[w], unseen[w], flags
+            observed[w],
+            fitted[w],
+            held_out[w],
+            means[w],
+            drawn[w],
+            _sampling_error(outputs, regression, k, observed[w], fitted[w]),
+            seconds[w],
+            unseen[w],
+            flags,
         )
-        for w in range(len(observed))
+        for w, k in enumerate(outputs.wtps)
     ]
+
+
+def _sampling_error(
+    outputs: Outputs, regression: Regression, wtp: float, observed: Array, fitted: Array
+) -> float:
+    """Standard error of the estimate by the influence of each row on it (delta method).
+
+    A row counts by its own gain, and by what its residual does to fits where the choice changes.
+    """
+    default = int(observed.mean(axis=0).argmax())
+    changed = np.zeros_like(fitted)
+    changed[np.arange(len(fitted)), fitted.argmax(axis=1)] = 1.0
+    changed[:, default] -= 1.0
+    gains = fitted.max(axis=1) - fitted[:, default]
+    return _mean_se(gains + regression.influence(outputs.weights(wtp, changed)))
 
 
 def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
@@ -288,21 +312,24 @@ def _answer(
     held_out: Array,
     held_out_means: Array,
     drawn: Array,
+    se: float,
     second: Array | None,
     unseen: float,
     flags: tuple[str, ...],
 ) -> Answer:
     """EVPPI from net benefits (n, D), observed and expected, and from posterior draws (k,).
 
-    `second` are those expected by a second opinion, from other rows; `unseen` is the most that
-    residuals of neighbors show to be missed.
+    `se` is the standard error by the delta method, `second` are net benefits expected by the second
+    regression from other rows, and `unseen` is the most that residuals of neighbors show missing.
     """
     rows = np.arange(len(observed))
     default = int(observed.mean(axis=0).argmax())
     value = max(float(fitted.max(axis=1).mean() - fitted.mean(axis=0).max()), 0.0)
     choice = fitted.argmax(axis=1)
     own_gains = observed[rows, choice] - observed[:, default]
-    se = max(float(drawn.std()), _mean_se(own_gains))
+    # The delta method holds where its interval does not reach 0; elsewhere the draws do.
+    exact = value > NORMAL_95 * se
+    se = se if exact else max(se, float(drawn.std()))
     # Without noise in the table the smallest error stands out: it also has to matter.
     least_miss = _MATTERS * se
     unseen = unseen if unseen > least_miss else 0.0
@@ -337,12 +364,13 @@ def _answer(
         flags = (*flags, Flag.UNSEEN)
     half = NORMAL_95 * se
     low, high = np.quantile(drawn, (0.025, 0.975))
-    if Flag.MISSED in flags:
+    if Flag.MISSED in flags or exact:
         low, high = value, value
     lower, upper = min(value - half, float(low)), max(value + half + missed, float(high))
     upper = max(upper, second_gain + half) if second_gain > value else upper
-    # A fit too smooth to show all of the value chose better than it knew.
-    upper = max(upper, float(own_gains.mean()) + half)
+    # A fit too smooth to show all of the value gains more in its own rows, beyond their noise.
+    if own_gains.mean() - value > _mean_se(own_gains):
+        upper = max(upper, float(own_gains.mean()) + half)
     # Where no draw changes the choice, differences of means leave rounding errors.
     least = 1e-9 * float(np.abs(observed).mean())
     value, se, lower, upper = (

@@ -188,6 +188,12 @@ class Outputs:
             tables.append(table.T)
         return tables
 
+    def weights(self, wtp: float, options: Array) -> Array:
+        """Weights (n, q) of increments in a sum of net benefits with weights (n, D) of options."""
+        if self.net_benefit is not None:
+            return options[:, 1:]
+        return np.column_stack((-options[:, 1:], wtp * options[:, 1:]))
+
     def net_benefits(self) -> Array:
         """Net benefits (W, n, D), for each willingness to pay."""
         if self.net_benefit is not None:

@@ -79,6 +79,27 @@ class Regression:
             for one in values.reshape(part.shape[1], q, -1):
                 yield one.T + means
 
+    @cached_property
+    def _factors(self) -> list[tuple[Indices, Array, Array]]:
+        return [_factorized(self.basis.gram, one.prior, one.noise) for one in self.fits]
+
+    def influence(self, weights: Array) -> Array:
+        """Effect (n,) of the residual of each row on the mean of weights (n, q) × fitted means.
+
+        The fit is linear in the outputs given its scales: a row moves the mean by its residual
+        times what the smoother makes of the weights there.
+        """
+        total = np.zeros(len(self.outputs))
+        residuals = self.outputs - self.fitted
+        for j, (active, r, factor) in enumerate(self._factors):
+            smoothed = np.full(len(total), weights[:, j].mean())
+            if active.size:
+                columns = self.basis.columns[:, active]
+                right = r * (columns.T @ weights[:, j]) / self.fits[j].noise
+                smoothed += columns @ (r * cho_solve((factor, True), right, check_finite=False))
+            total += smoothed * residuals[:, j]
+        return total
+
 
 def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
     """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
