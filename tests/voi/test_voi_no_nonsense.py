@@ -13,7 +13,7 @@ import pytest
 import nestquad as nq
 from nestquad import voi
 from nestquad.cli import main
-from nestquad.voi.report import money, span
+from nestquad.pages import money, span
 
 N = 400
 RNG = np.random.default_rng(7)
@@ -232,7 +232,7 @@ def test_files_are_at_the_position_of_the_slider_and_say_so(client):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("survival", "2, in the unit of time of the hazard"), ("normal", "in the unit of the measurem"),
+    [("survival", "2, in the unit of time of the hazard"), ("normal", "in the unit of the measure"),
      ("count", "1, in the unit of time of the rate")],
 )  # fmt: skip
 def test_an_empty_detail_is_asked_for_in_its_unit(client, kind, words):

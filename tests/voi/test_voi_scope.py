@@ -120,7 +120,9 @@ def test_incidence_prevalence_and_uptake_by_year():
     found = voi.people([100, 200, 300], 5, discount=rate, uptake=[0.2, 0.6], prevalence=1000)
     assert found == pytest.approx(by_hand + 0.2 * 1000)
     # From year 1.5 on: half of the second year, and the pool in the second year.
-    later = voi.people([100, 200, 300], 5, discount=rate, uptake=[0.2, 0.6], prevalence=1000, start=1.5)
+    later = voi.people(
+        [100, 200, 300], 5, discount=rate, uptake=[0.2, 0.6], prevalence=1000, start=1.5
+    )
     rest = 0.6 * (100 / 1.05 + 300 * (1.05**-2 + 1.05**-3 + 1.05**-4)) + 0.6 * 1000 / 1.05
     assert later == pytest.approx(rest)
     assert voi.people([100, 200], 5, start=5, prevalence=9) == 0.0

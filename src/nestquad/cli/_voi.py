@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import nestquad as nq
 from nestquad.cli._arguments import Command, add_output, new_file, number, progress, wrote
+from nestquad.pages import money, percent, span
 from nestquad.voi.report import (
     Analysis,
     Audience,
     Study,
     analyze,
-    money,
-    percent,
     save_voi_figures,
-    span,
     write_voi_document,
     write_voi_report,
     write_voi_workbook,

@@ -173,18 +173,18 @@ class Analysis:
 
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
-        tables = {
-            "psa": self.psa,
-            "incremental": self.incremental,
-            "icers": self.icers,
-            "loss": self.loss,
-            "evpi": self.evpi,
-            "evppi": self.singles,
-            "groups": self.groups,
-            "evsi": self.evsi if self.enbs is None else self.enbs,
-            "best_sizes": self.best_sizes,
-            "convergence": self.convergence,
-        }
+        same = [
+            "psa",
+            "incremental",
+            "icers",
+            "loss",
+            "evpi",
+            "groups",
+            "best_sizes",
+            "convergence",
+        ]
+        tables = {name: getattr(self, name) for name in same} | {"evppi": self.singles}
+        tables["evsi"] = self.evsi if self.enbs is None else self.enbs
         return {
             "n_rows": self.outputs.n_rows,
             "n_parameters": self.n_parameters,

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._checks import instance
-from nestquad.pages import versions
-from nestquad.plots import new_axes, to_png, to_svg
+from nestquad.pages import (
+    Answer,
+    Block,
+    Bullets,
+    Drawing,
+    Heading,
+    PageEnd,
+    Table,
+    Text,
+    money,
+    percent,
+    span,
+    versions,
+)
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._figures import (
@@ -33,100 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Heading:
-    text: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The headline."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Text:
-    text: str
-
-
-@dataclass(frozen=True)
-class Bullets:
-    items: Sequence[str]
-    numbered: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure: `name` is that of its file, `draw` takes the axes."""
-
-    name: str
-    draw: Callable[[Any], Any]
-    caption: str
-    height: float = 3.5
-
-    @cached_property
-    def png(self) -> bytes:
-        """Drawn once, for every file that shows it."""
-        return to_png(self._figure)
-
-    @cached_property
-    def svg(self) -> bytes:
-        return to_svg(self._figure)
-
-    @cached_property
-    def _figure(self) -> Any:
-        figure, (ax,) = new_axes(5.6, self.height)
-        self.draw(ax)
-        return figure
-
-
-@dataclass(frozen=True)
-class PageEnd:
-    pass
-
-
 TITLE = "Value of information"
-Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
-
-
-def money(value: float, currency: str = "", half: float = 0.0) -> str:
-    """An amount of money with the digits that its 95 % half-width supports; a dash for NaN."""
-    if np.isnan(value):
-        return "–"
-    size = abs(value)
-    if half > 0 and size > 0:
-        # One digit more than the leading one of the half-width where that is 1; at least one digit.
-        unit = 10.0 ** np.floor(np.log10(min(half / 2, size)))
-        size = round(size / unit) * unit
-        scale, letter = next((s for s in _SCALES if size >= s[0] and unit >= s[0] / 1e3), (1.0, ""))
-        text = f"{size / scale:,.{max(0, round(np.log10(scale / unit)))}f}{letter}"
-    else:
-        text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
-    negative = value < 0 and any(digit in "123456789" for digit in text)
-    return f"{'−' if negative else ''}{currency}{text}"
-
-
-def span(low: float, high: float, currency: str = "") -> str:
-    """Both ends of an interval, with the digits that its width supports."""
-    half = (high - low) / 2
-    ends = (0.0 if abs(x) < half / 20 else x for x in (low, high))
-    return " to ".join(money(x, currency, half) for x in ends)
-
-
-_SCALES = ((1e9, "bn"), (1e6, "m"))
-
-
-def percent(share: float) -> str:
-    """A share in per cent, without decimals; a dash where there is none (NaN)."""
-    return "–" if np.isnan(share) else f"{100 * share:.0f} %"
 
 
 class Content:

@@ -80,7 +80,10 @@ class Settings:
 
     @classmethod
     def _of(cls, given: Mapping[str, Any]) -> Settings:
-        wtp = amount("wtp", given.get("wtp"))
+        wtp, studies = (
+            amount("wtp", given.get("wtp")),
+            [*map(_study, given.get("studies") or ())],
+        )
         center = _optional("center", given.get("center"))
         return cls(
             wtp=wtp,
@@ -100,7 +103,7 @@ class Settings:
             discount=amount("discount", given.get("discount", DISCOUNT)),
             prevalence=_optional("people now", given.get("prevalence")) or 0.0,
             uptake=_by_year("uptake", given.get("uptake")) or cls.uptake,
-            studies=_distinct([_study(one) for one in given.get("studies") or ()]),
+            studies=tuple(one for i, one in enumerate(studies) if one not in studies[:i]),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,10 +200,6 @@ def _is_number(text: str) -> bool:
 
 def _optional(name: str, given: Any) -> float | None:
     return None if given is None or given == "" else amount(name, given)
-
-
-def _distinct(studies: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    return tuple(one for i, one in enumerate(studies) if one not in studies[:i])
 
 
 def _by_year(name: str, given: Any) -> tuple[float, ...]:

@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from nestquad.errors import InputError
 from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
+from nestquad.voi.serve._pages import STATIC
 from nestquad.voi.serve._settings import Settings, amount
 from nestquad.voi.serve._work import (
     ANSWERS,
@@ -47,7 +46,6 @@ DOWNLOADS = {
 # Names and numbers of groups and a study: some kilobytes.
 _MOST_SETTINGS = 1_000_000
 _PORTABLE = (SETTINGS, ANSWERS, *UPLOADS)
-_EXAMPLE_DRAWS = 2_000
 
 
 class Work:
@@ -255,27 +253,7 @@ class Workspace:
 
 
 def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
-    """Files and settings to try the page on, as an upload has them: a new drug and usual care."""
-    rng = np.random.default_rng(1)
-    p_old, p_new = rng.beta(40, 60, _EXAMPLE_DRAWS), rng.beta(14, 16, _EXAMPLE_DRAWS)
-    u_well, u_ill = rng.beta(16, 4, _EXAMPLE_DRAWS), rng.beta(10, 10, _EXAMPLE_DRAWS)
-    c_ill, c_side = rng.gamma(20, 150, _EXAMPLE_DRAWS), rng.gamma(4, 50, _EXAMPLE_DRAWS)
-    parameters = {
-        "p_old": p_old, "p_new": p_new, "u_well": u_well,
-        "u_ill": u_ill, "c_ill": c_ill, "c_side": c_side,
-    }  # fmt: skip
-    costs = {"usual care": (1 - p_old) * c_ill, "drug": 500 + c_side + (1 - p_new) * c_ill}
-    effects = {
-        name: p * u_well + (1 - p) * u_ill for name, p in zip(costs, (p_old, p_new), strict=True)
-    }
-    tables = {"parameters": parameters, "costs": costs, "effects": effects}
-    files = {kind: (f"{kind}.csv", _csv(table)) for kind, table in tables.items()}
-    return files, {"wtp": 20_000, "title": "Example: a new drug against usual care"}
-
-
-def _csv(table: dict[str, Any]) -> BinaryIO:
-    file = io.BytesIO()
-    header = ",".join(table)
-    np.savetxt(file, np.column_stack(list(table.values())), "%.8g", ",", header=header, comments="")
-    file.seek(0)
-    return file
+    """File and settings to try the page on, as an upload has them: a new drug and usual care."""
+    file = io.BytesIO((STATIC / "example.csv").read_bytes())
+    settings = {"wtp": 20_000, "title": "Example: a new drug against usual care"}
+    return {"workbook": ("example.csv", file)}, settings

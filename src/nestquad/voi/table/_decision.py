@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 def psa_summary(outputs: Any) -> pd.DataFrame:
     """Means of each option with standard errors, and its probability of being the best.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, cost, effect (where given),
-        net_benefit, se, and probability of being the best.
+    Returns a table with a row for each willingness to pay and option: wtp, option, cost, effect
+    (where given), net_benefit, se, and probability of being the best.
     """
     known = as_outputs(outputs)
     rows = []
@@ -53,12 +50,9 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     reference
         The option to compare with; default: the first.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and other option: wtp, option, against, cost, effect
-        (increments, where given), inb, se, lower, upper (95 %), and the probability of being
-        better.
+    Returns a table with a row for each willingness to pay and other option: wtp, option, against,
+    cost, effect (increments, where given), inb, se, lower, upper (95 %), and the probability of
+    being better.
     """
     known = as_outputs(outputs)
     base = known.reference(reference)
@@ -90,13 +84,10 @@ def mean_row(name: str, values: Array, size: float) -> dict[str, float]:
 def icers(outputs: Any) -> pd.DataFrame:
     """Incremental cost-effectiveness ratios, dominance and the efficiency frontier.
 
-    Returns
-    -------
-    DataFrame
-        Options by increasing mean cost: option, cost, effect, status (``"frontier"``,
-        ``"dominated"`` by a cheaper option that is as good, or ``"extendedly dominated"`` by a
-        mixture of two); and for those on the frontier incremental_cost, incremental_effect and
-        icer against the one before.
+    Returns a table of options by increasing mean cost: option, cost, effect, status
+    (``"frontier"``, ``"dominated"`` by a cheaper option that is as good, or ``"extendedly
+    dominated"`` by a mixture of two); and for those on the frontier incremental_cost,
+    incremental_effect and icer against the one before.
     """
     known = _with_effects(outputs)
     pairs = zip(known.costs.T, known.effects.T, strict=True)
@@ -140,10 +131,8 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay instead of those of the outputs.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, loss, se, lower, upper.
+    Returns a table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
+    upper.
     """
     known = as_outputs(outputs)
     known = known if wtp is None else known.at(wtp)
@@ -180,11 +169,8 @@ def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay; default: from 0 to twice the largest of the outputs.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, probability of being the best,
-        and frontier, true for the option with the largest mean net benefit.
+    Returns a table with a row for each willingness to pay and option: wtp, option, probability of
+    being the best, and frontier, true for the option with the largest mean net benefit.
     """
     known = _with_effects(outputs)
     swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)

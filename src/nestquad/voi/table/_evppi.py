@@ -83,10 +83,8 @@ def evpi(outputs: Any) -> pd.DataFrame:
         A table of net benefits (n × D); an `Outputs`; a mapping with ``costs``, ``effects`` and
         ``wtp``; or a tuple of those three.
 
-    Returns
-    -------
-    DataFrame
-        One row for each willingness to pay, with columns wtp, evpi, se, lower, upper (95 %).
+    Returns a table: one row for each willingness to pay, with columns wtp, evpi, se, lower, upper
+    (95 %).
 
     Examples
     --------
@@ -134,11 +132,8 @@ def evppi(
         Answers of earlier calls on the same tables with the same seed, by set. Sets that are there
         are not computed again; the others are added.
 
-    Returns
-    -------
-    DataFrame
-        A row for each set and willingness to pay: pars, wtp, evppi, se, lower, upper (95 %),
-        evppi/evpi, and flags (caveats in words, or empty).
+    Returns a table with a row for each set and willingness to pay: pars, wtp, evppi, se, lower,
+    upper (95 %), evppi/evpi, and flags (caveats in words, or empty).
 
     Notes
     -----
@@ -368,8 +363,9 @@ def _answer(
         low, high = value, value
     lower, upper = min(value - half, float(low)), max(value + half + missed, float(high))
     upper = max(upper, second_gain + half) if second_gain > value else upper
-    # A fit too smooth to show all of the value gains more in its own rows, beyond their noise.
-    if own_gains.mean() - value > _mean_se(own_gains):
+    # A fit too smooth to show all of the value gains more in its own rows: of one parameter where
+    # that is beyond their noise, of several always, as products are smoothed more.
+    if second is not None or own_gains.mean() - value > _mean_se(own_gains):
         upper = max(upper, float(own_gains.mean()) + half)
     # Where no draw changes the choice, differences of means leave rounding errors.
     least = 1e-9 * float(np.abs(observed).mean())

@@ -199,17 +199,6 @@ def preview(
         guessed from names and values.
     as_given
         Accept costs and effects that look swapped.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> counted = {"Iteration": range(1, 21), "A": [1.0] * 20, "B": [2.0] * 20}
-    >>> effects = pd.DataFrame({"B": ["1"] * 19 + ["#N/A"], "A": [3.0] * 20})
-    >>> seen = preview({"p": [1.0] * 20}, pd.DataFrame(counted), effects)
-    >>> seen.options, seen.notes[0]
-    (('A', 'B'), "costs: the column 'Iteration' counts the rows and is left out")
-    >>> [(p.column, p.row, p.cell) for p in seen.problems]
-    [('B', 20, '#N/A')]
     """
     given: dict[str, Any] = dict(zip(KINDS, (parameters, costs, effects), strict=True))
     files: list[tuple[str, str]] = []
@@ -254,7 +243,7 @@ def preview(
         problems=tuple(problems),
         files=tuple(files),
         columns=roles,
-        as_given=as_given,
+        as_given=as_given or wtp is not None,
     )
 
 

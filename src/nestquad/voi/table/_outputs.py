@@ -50,14 +50,6 @@ class Outputs:
         Names of the options, for columns in the same order; default: names of the columns.
     as_given
         Accept costs and effects that look swapped by their names or sizes, which are refused.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> outputs = Outputs(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), wtp=[1.0, 2.0])
-    >>> outputs.n_rows, outputs.options, outputs.net_benefits().shape
-    (50, ('option 1', 'option 2'), (2, 50, 2))
     """
 
     costs: Any = None
@@ -161,7 +153,7 @@ class Outputs:
         """The same costs and effects at other values of willingness to pay."""
         if self.net_benefit is not None:
             raise InputError("wtp", "net benefits", "costs and effects", "Net benefits are fixed.")
-        return replace(self, wtp=wtp)
+        return replace(self, wtp=wtp, as_given=True)  # asked before, at the first
 
     @cached_property
     def increments(self) -> Array:

@@ -73,7 +73,7 @@ def people(
 
 
 def _by_year(name: str, values: ByYear) -> Array:
-    given = values if isinstance(values, list | tuple | np.ndarray) else [values]
+    given: Any = values if isinstance(values, list | tuple | np.ndarray) else [values]
     if not len(given) or not all(is_number(x) and 0 <= x < math.inf for x in given):
         expected = "a number that is not negative, or one for each year"
         raise InputError(name, shown(values), expected)
@@ -113,12 +113,9 @@ def population(
     per_year, horizon, discount, start, prevalence, uptake
         As in `people`.
 
-    Returns
-    -------
-    DataFrame, float or array
-        A table with the columns population, population_lower, population_upper (in money) and
-        population_effects (in units of effect, such as quality-adjusted years of life; where
-        willingness to pay is known) added; a number for a number.
+    Returns a table or numbers: a table with the columns population, population_lower,
+    population_upper (in money) and population_effects (in units of effect, such as quality-adjusted
+    years of life; where willingness to pay is known) added; a number for a number.
     """
     whom: Any = {"discount": discount, "prevalence": prevalence, "uptake": uptake}
     count = people(per_year, horizon, start=start, **whom)
@@ -160,22 +157,10 @@ def enbs(
         Years until its results change decisions, or a function of n (participants in an arm) that
         says so; who is treated before then does not benefit.
 
-    Returns
-    -------
-    DataFrame
-        The table with years (of the study), population_evsi, cost, enbs, enbs_lower, enbs_upper,
-        optimal and near_optimal added. For each design and willingness to pay, optimal is true for
-        the size with the largest enbs, if that is positive (otherwise no study pays), and
-        near_optimal for those within 5 % of it.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"design": "trial", "n": [10, 100], "participants": [20, 200],
-    ...                       "wtp": 1.0, "evsi": [1.0, 1.5], "lower": 0.9, "upper": 2.0})
-    >>> costs = enbs(table, per_year=1000, horizon=1, discount=0.0, cost_per_participant=10)
-    >>> costs.enbs.tolist(), costs.optimal.tolist()
-    ([800.0, -500.0], [True, False])
+    Returns a table: the table with years (of the study), population_evsi, cost, enbs, enbs_lower,
+    enbs_upper, optimal and near_optimal added. For each design and willingness to pay, optimal is
+    true for the size with the largest enbs, if that is positive (otherwise no study pays), and
+    near_optimal for those within 5 % of it.
     """
     require(
         "values",
@@ -212,12 +197,9 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     values
         What `enbs` returned.
 
-    Returns
-    -------
-    DataFrame
-        A row for each design and willingness to pay: design, wtp, n (0 where no size pays),
-        enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the best),
-        years, and notes, for instance that the best size is the largest tried.
+    Returns a table with a row for each design and willingness to pay: design, wtp, n (0 where no
+    size pays), enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the
+    best), years, and notes, for instance that the best size is the largest tried.
     """
     require("values", values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
     rows = []

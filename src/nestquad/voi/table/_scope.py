@@ -48,24 +48,13 @@ def scenarios(
     rng
         Seed of the draws behind intervals.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay: wtp, best (option on average over scenarios), resolving
-        (value of knowing the scenario), se, lower, upper (95 %), and evpi (value of knowing the
-        scenario and its parameters) with evpi_se.
+    Returns a table with a row for each willingness to pay: wtp, best (option on average over
+    scenarios), resolving (value of knowing the scenario), se, lower, upper (95 %), and evpi (value
+    of knowing the scenario and its parameters) with evpi_se.
 
     Notes
     -----
     With means m_sd of net benefit, resolving = Σ_s w_s max_d m_sd − max_d Σ_s w_s m_sd.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> cheap, dear = np.ones((30, 1)) * [0.0, 10.0], np.ones((30, 1)) * [0.0, -6.0]
-    >>> table = scenarios({"cheap": cheap, "dear": dear}, {"cheap": 0.75, "dear": 0.25})
-    >>> table.best[0], float(table.resolving[0])
-    ('option 2', 1.5)
     """
     known, w = _weighted("scenarios", outputs, weights)
     first = known[0]
@@ -119,7 +108,7 @@ def _weighted(
     for name in weights:
         if name not in outputs:
             raise unknown_column("weights", str(name), map(str, outputs))
-    values = [weights.get(name) for name in outputs]
+    values: list[Any] = [weights.get(name) for name in outputs]
     if not all(is_number(x) and x >= 0 for x in values) or abs(sum(values) - 1) > 1e-6:
         raise InputError(
             "weights", shown(weights), f"a share for each of {', '.join(outputs)}, 1 in all"
@@ -154,22 +143,11 @@ def subgroups(
     inputs, pars, rng
         As in `evppi`; without `inputs`, EVPI alone.
 
-    Returns
-    -------
-    DataFrame
-        Rows for each set (pars; “everything” is EVPI, “current information” the value of deciding
-        by subgroup today), willingness to pay and decision (each subgroup, “stratified” for one
-        choice in each, “one decision” for the same choice in all): pars, wtp, decision, share,
-        value, se, lower, upper, flags. Intervals of “stratified” add up half-widths, which holds
-        however correlated the errors are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> old, young = np.ones((30, 1)) * [0.0, 10.0], np.ones((30, 1)) * [0.0, -6.0]
-    >>> table = subgroups({"old": old, "young": young}, {"old": 0.5, "young": 0.5})
-    >>> table[table.pars == "current information"].value.tolist()
-    [3.0]
+    Returns a table with rows for each set (pars; “everything” is EVPI, “current information” the
+    value of deciding by subgroup today), willingness to pay and decision (each subgroup,
+    “stratified” for one choice in each, “one decision” for the same choice in all): pars, wtp,
+    decision, share, value, se, lower, upper, flags. Intervals of “stratified” add up half-widths,
+    which holds however correlated the errors are.
     """
     known, w = _weighted("subgroups", outputs, shares)
     check_rows({name: one.n_rows for name, one in zip(outputs, known, strict=True)})
@@ -235,10 +213,8 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     shares
         Share of people who get each option in current practice; they add up to 1.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay: wtp, best, value (per person), se, lower, upper.
+    Returns a table with a row for each willingness to pay: wtp, best, value (per person), se,
+    lower, upper.
     """
     known = as_outputs(outputs)
     for name in shares:
@@ -276,12 +252,9 @@ def convergence(
     outputs, inputs, pars, rng, answers
         As in `evppi`; without `pars`, EVPI alone.
 
-    Returns
-    -------
-    DataFrame
-        A row for each set (“EVPI” first), number of draws, which doubles, and willingness to pay:
-        pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI), needed (draws for a
-        half-width of 5 % of EVPI) and enough (whether all draws are).
+    Returns a table with a row for each set (“EVPI” first), number of draws, which doubles, and
+    willingness to pay: pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI),
+    needed (draws for a half-width of 5 % of EVPI) and enough (whether all draws are).
     """
     known = as_outputs(outputs)
     n = known.n_rows

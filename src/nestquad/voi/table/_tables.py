@@ -148,8 +148,9 @@ def clean(
         bad = np.flatnonzero(~(np.abs(values) < LARGEST))
         told: set[str] = set()
         for row in map(int, bad[:_MOST_PROBLEMS]):
-            place = _Place(name, int(rows[row]), region)
-            problem, what = _bad_cell(argument, place, column.iloc[row], bad.size)
+            place, where = _located(name, int(rows[row]), region)
+            refusal, cell, what = _bad_cell(argument, where, column.iloc[row], bad.size)
+            problem = Problem(argument, refusal, name, cell=cell, **place)
             if what not in told:
                 problems.append(problem)
             told |= {what} & _FORMATS
@@ -441,33 +442,15 @@ def without_summaries(
     return kept, rows, [f"rows that summarize the draws are left out: {told}"]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A cell by column and row, and where it stands in a file."""
-
-    column: str
-    index: int
-    region: Region | None
-
-    @property
-    def line(self) -> int | None:
-        return None if self.region is None else int(self.region.lines[self.index])
-
-    @property
-    def row(self) -> int:
-        below = None if self.region is None or self.line is None else self.line - self.region.header
-        return self.index + 1 if below is None else below
-
-    @property
-    def address(self) -> str:
-        letter = "" if self.region is None else self.region.letters.get(self.column, "")
-        return f"{letter}{self.line}" if letter else ""
-
-    def __str__(self) -> str:
-        if self.address:
-            return f"cell {self.address} (column {self.column!r})"
-        said = f"column {self.column!r}, row {self.row:,}"
-        return said if self.line is None else f"{said} (line {self.line:,} of the file)"
+def _located(name: str, index: int, region: Region | None) -> tuple[dict[str, Any], str]:
+    """Row, line and address of a cell, and words for its place."""
+    if region is None:
+        return {"row": index + 1}, f"column {name!r}, row {index + 1:,}"
+    line = int(region.lines[index])
+    row, letter = line - region.header, region.letters.get(name, "")
+    where = f"column {name!r}, row {row:,} (line {line:,} of the file)"
+    where = f"cell {letter}{line} (column {name!r})" if letter else where
+    return {"row": row, "line": line, "address": f"{letter}{line}" if letter else ""}, where
 
 
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
@@ -633,16 +616,13 @@ _FORMATS = {"separators", "percent", "letters", "formula"}
 """Problems of a whole column, which are told once."""
 
 
-def _bad_cell(argument: str, place: _Place, cell: Any, count: int) -> tuple[Problem, str]:
-    """The problem of a cell, and its kind."""
+def _bad_cell(argument: str, where: str, cell: Any, count: int) -> tuple[InputError, str, str]:
+    """The error of a cell, its text, and its kind."""
     text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
     more = f" and {count - 1:,} more like it in this column" if count > 1 else ""
     kind, what, advice = _diagnosis(text)
-    error = InputError(
-        argument, f"{what} in {place}{more}", "a finite number in every cell", advice
-    )
-    found = Problem(argument, error, place.column, place.row, place.line, text, place.address)
-    return found, kind
+    expected = "a finite number in every cell"
+    return InputError(argument, f"{what} in {where}{more}", expected, advice), text, kind
 
 
 def _diagnosis(text: str) -> tuple[str, str, str]:
