@@ -173,17 +173,9 @@ class Analysis:
 
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
-        same = [
-            "psa",
-            "incremental",
-            "icers",
-            "loss",
-            "evpi",
-            "groups",
-            "best_sizes",
-            "convergence",
-        ]
-        tables = {name: getattr(self, name) for name in same} | {"evppi": self.singles}
+        first = ("psa", "incremental", "icers", "loss", "evpi", "groups")
+        tables = {name: getattr(self, name) for name in (*first, "best_sizes", "convergence")}
+        tables["evppi"] = self.singles
         tables["evsi"] = self.evsi if self.enbs is None else self.enbs
         return {
             "n_rows": self.outputs.n_rows,

@@ -446,7 +446,7 @@ def flags_against(answer: Answer, ceiling: Answer) -> list[str]:
 def kept_answers(
     answers: MutableMapping[Any, list[Answer]] | None,
 ) -> MutableMapping[Any, list[Answer]]:
-    """Those of earlier calls, or none."""
+    """Answers of earlier calls, or an empty dictionary."""
     if answers is None:
         return {}
     if not isinstance(answers, MutableMapping):

@@ -150,7 +150,7 @@ class Outputs:
         return self.options.index(name)
 
     def at(self, wtp: float | Sequence[float] | Array) -> Outputs:
-        """The same costs and effects at other values of willingness to pay."""
+        """Outputs with other values of willingness to pay."""
         if self.net_benefit is not None:
             raise InputError("wtp", "net benefits", "costs and effects", "Net benefits are fixed.")
         return replace(self, wtp=wtp, as_given=True)  # asked before, at the first

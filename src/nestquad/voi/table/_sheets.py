@@ -184,7 +184,9 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     rows = {i: word for i, word in _labelled(frame) if 0 <= i < n}
     draws = np.array([i for i in range(n) if i not in rows])
     to_numeric = optional_module("pandas", "Value of information", "voi").to_numeric
-    cells = [to_numeric(frame.iloc[:, j], errors="coerce") for j in range(frame.shape[1])]
+    # Integers beyond the range of floats are read as texts.
+    texts = frame.astype({name: str for name in frame.columns if frame[name].dtype == object})
+    cells = [to_numeric(texts.iloc[:, j], errors="coerce") for j in range(frame.shape[1])]
     values = np.column_stack([np.asarray(column, dtype=float) for column in cells])[draws]
     for reverse in (False, True):
         ordered = values[::-1] if reverse else values
