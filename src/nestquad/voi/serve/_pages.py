@@ -66,4 +66,5 @@ def _templates() -> Any:
     found.filters["short"] = lambda x: (
         "–" if x is None else format(x, ",.0f" if abs(x) >= 1e4 else ",.5g")
     )
+    found.filters["plain"] = lambda x: f"{x:.12g}" if isinstance(x, float) else x
     return found
