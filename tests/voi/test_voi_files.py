@@ -66,7 +66,7 @@ def edited(line, cell):
     ("text", "words"),
     [
         (edited(8, "abc"), "the text 'abc' in column 'a', row 7 (line 8 of the file)"),
-        (edited(8, ""), "such as #N/A) in column 'a', row 7 (line 8 of the file)"),
+        (edited(8, ""), "(an empty cell) in column 'a', row 7 (line 8 of the file)"),
         (edited(8, "NA"), "the text 'NA' in column 'a', row 7"),
         (edited(8, "#DIV/0!"), "#DIV/0!"),
         (edited(8, '"12,345.6"'), "'12,345.6', a number with separators"),
@@ -89,7 +89,7 @@ def test_csv_that_is_refused(tmp_path, text, words):
 def test_a_workbook_given_as_csv(tmp_path):
     path = tmp_path / "p.csv"
     path.write_bytes(b"PK\x03\x04\0\0")
-    with pytest.raises(nq.InputError, match="--workbook"):
+    with pytest.raises(nq.InputError, match=r"a \.csv file or an \.xlsx workbook"):
         voi.read_csv(path, "costs")
 
 
@@ -117,7 +117,7 @@ def test_workbook(tmp_path, names):
         (
             {"parameters": TABLE, "costs": TABLE, "effects": TABLE.astype(object).replace(
                 {TABLE.iloc[4, 1]: "#N/A"})},
-            "#N/A) in column 'b', row 5",
+            "the error #N/A in cell B6 (column 'b')",
         ),
     ],
 )  # fmt: skip
@@ -140,9 +140,10 @@ def test_no_workbook(tmp_path):
 
 
 def test_without_openpyxl(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    path = workbook(tmp_path / "m.xlsx", costs=TABLE)
     with pytest.raises(nq.MissingExtraError, match="'voi'"):
-        voi.read_workbook(tmp_path / "m.xlsx")
+        voi.read_workbook(path)
 
 
 def test_without_pandas(monkeypatch):

@@ -107,7 +107,7 @@ CALLS = {
         lambda: voi.read_csv("no such file.csv", "costs"),
         lambda: voi.read_csv(("a.csv", "text"), "costs"),
         lambda: voi.read_workbook(None),
-        lambda: voi.preview(X),
+        lambda: voi.preview(5),
     ],
 }
 

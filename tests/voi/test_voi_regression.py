@@ -67,7 +67,7 @@ def test_likelihood_is_that_of_the_normal_law(data):
     prior = np.exp(basis.scales.constant + basis.scales.powers @ logs[:-1])
     covariance = basis.columns * prior @ basis.columns.T + np.exp(logs[-1]) * np.eye(60)
     exact = -multivariate_normal(cov=covariance).logpdf(y) - 30 * np.log(2 * np.pi)
-    penalty = 5.0 * np.exp(0.5 * logs[: basis.scales.count - 2]).sum()
+    penalty = 5.0 * np.exp(0.5 * logs[: basis.scales.count - 3]).sum()
     assert objective(logs)[0] == pytest.approx(exact + penalty, rel=1e-9)
 
 
@@ -78,6 +78,21 @@ def test_gradient(data):
     at = np.linspace(-2.0, 0.5, basis.scales.count + 1)
     error = check_grad(lambda t: objective(t)[0], lambda t: objective(t)[1], at)
     assert error < 1e-4 * np.linalg.norm(objective(at)[1])
+
+
+def test_influence_is_that_of_the_linear_smoother(data):
+    """The mean of weights × fitted values moves by smoothed weights × changes of the outputs."""
+    x, y = data
+    rng = np.random.default_rng(0)
+    found = regress(y[:, None], x, rng)
+    weights, [one] = rng.normal(size=(len(y), 1)), found.fits
+    b = found.basis.columns
+    used = one.prior * np.diagonal(found.basis.gram) / one.noise > 1e-5
+    inner = found.basis.gram[np.ix_(used, used)] + np.diag(one.noise / one.prior[used])
+    hat = b[:, used] @ np.linalg.solve(inner, b[:, used].T) + 1 / len(y)
+    np.testing.assert_allclose(hat @ y, found.fitted[:, 0], rtol=1e-6, atol=1e-8)
+    exact = (hat.T @ weights[:, 0]) * (y - found.fitted[:, 0])
+    np.testing.assert_allclose(found.influence(weights), exact, rtol=1e-6, atol=1e-8)
 
 
 def test_posterior_draws_have_the_posterior_mean_and_covariance(data):

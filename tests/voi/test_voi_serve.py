@@ -198,7 +198,7 @@ def test_study_with_costs_and_duration(client):
     found = computed(client, path)
     got, at = found["results"], found["seen"]["now"]["grid"].index(10_000)
     assert got["people"] == pytest.approx(500)
-    for one in got["study"]["sizes"]:
+    for one in got["studies"][0]["sizes"]:
         left = 100 * (5 - 1 - 0.001 * one["n"])
         cost = 5_000 + 20 * one["n"]
         assert one["cost"] == pytest.approx(cost)

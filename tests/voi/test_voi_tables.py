@@ -315,7 +315,7 @@ BENEFITS, INPUTS = models.two_normals(50, 0)
         (lambda: voi.evppi(BENEFITS, bad(INPUTS, 6, "p2", "n/a?")), "'n/a?' in column 'p2', row 7"),
         (
             lambda: voi.evppi(BENEFITS, bad(INPUTS, 6, "p2", None)),
-            "#N/A) in column 'p2', row 7",
+            "(an empty cell) in column 'p2', row 7",
         ),
         (
             lambda: voi.evppi(BENEFITS, bad(INPUTS, 0, "p1", np.inf)),

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import nestquad as nq
 from nestquad.cli._arguments import Command, add_output, new_file, number, progress, wrote
-from nestquad.result import NORMAL_95
+from nestquad.pages import money, percent, span
 from nestquad.voi.report import (
     Analysis,
     Audience,
     Study,
     analyze,
-    money,
-    percent,
     save_voi_figures,
     write_voi_document,
     write_voi_report,
@@ -60,7 +59,21 @@ def add_voi(command: Command) -> None:
     for kind in KINDS:
         parser.add_argument(f"--{kind}", metavar="FILE.csv", help=f"draws of the {kind}")
     parser.add_argument(
-        "--workbook", metavar="FILE.xlsx", help="instead: sheets parameters, costs and effects"
+        "--workbook",
+        metavar="FILE.xlsx",
+        help="instead: sheets parameters, costs and effects, or one sheet with all columns",
+    )
+    parser.add_argument(
+        "--columns",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=ROLE",
+        help="of one sheet: input, 'cost of X', 'effect of X' or ignored (others are guessed; "
+        "--preview shows them)",
+    )
+    parser.add_argument(
+        "--as-given", action="store_true", help="accept costs and effects that look swapped"
     )
     parser.add_argument(
         "--wtp",
@@ -80,10 +93,26 @@ def add_voi(command: Command) -> None:
         type=_names,
         default=[],
         metavar="A,B",
-        help="a group of parameters; may be given again for others (singles are always there)",
+        help="a group of parameters; may be given again for others (singles are always there); "
+        "a name with a comma goes in quotes: '\"drug, day\",p'",
     )
     parser.add_argument(
-        "--per-year", type=_amount, metavar="N", help="people a year, for values of a population"
+        "--per-year",
+        type=_amount,
+        nargs="+",
+        metavar="N",
+        help="people a year, for values of a population; a number, or one for each year",
+    )
+    parser.add_argument(
+        "--prevalence", type=_amount, default=0.0, metavar="N", help="people now (default 0)"
+    )
+    parser.add_argument(
+        "--uptake",
+        type=number,
+        nargs="+",
+        default=[1.0],
+        metavar="S",
+        help="share in whom the decision is implemented, or one for each year (default 1)",
     )
     parser.add_argument(
         "--horizon", type=number, metavar="Y", help="years of relevance, with --per-year"
@@ -137,6 +166,8 @@ def add_voi(command: Command) -> None:
         suffix = {"excel": "TABLES.xlsx", "word": "SUBMISSION.docx"}[name]
         parser.add_argument(f"--{name}", type=new_file, metavar=suffix, help=what)
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="figures as SVG and PNG")
+    parser.add_argument("--tables", type=Path, metavar="FOLDER", help="every table as .csv")
+    parser.add_argument("--author", default="", metavar="NAME", help="of the report")
     add_output(parser)
     parser.set_defaults(seed=0)  # the same tables give the same numbers
 
@@ -147,6 +178,10 @@ def _run(args: argparse.Namespace) -> int:
     if args.preview:
         print(json.dumps(seen.to_dict(), indent=2) if args.json else seen)
         return 2 if seen.problems else 0
+    if seen.problems and seen.problems[0].table == "costs and effects":
+        asked = seen.problems[0].error
+        advice = "Are they swapped? Exchange them; if they are right, add --as-given."
+        raise nq.InputError(asked.argument, asked.given, asked.expected, advice)
     if not [k for some in args.wtp for k in some]:
         raise nq.InputError("--wtp", "nothing", "a willingness to pay, as --wtp 20000")
     outputs = seen.outputs([k for some in args.wtp for k in some])
@@ -172,13 +207,21 @@ def _run(args: argparse.Namespace) -> int:
         _print(analysis, args)
     words = {"title": args.title, "currency": args.currency, "effect": args.effect}
     if args.report:
-        wrote(args, write_voi_report(args.report, analysis, **words, command=args.line))
+        written = write_voi_report(
+            args.report, analysis, **words, author=args.author, command=args.line
+        )
+        wrote(args, written)
     if args.word:
-        wrote(args, write_voi_document(args.word, analysis, **words))
+        wrote(args, write_voi_document(args.word, analysis, **words, author=args.author))
     if args.excel:
-        wrote(args, write_voi_workbook(args.excel, analysis))
+        signs = {"currency": args.currency, "effect": args.effect}
+        wrote(args, write_voi_workbook(args.excel, analysis, **signs))
     for path in save_voi_figures(args.figures, analysis) if args.figures else ():
         wrote(args, path)
+    for name, table in analysis.tables.items() if args.tables else ():
+        args.tables.mkdir(parents=True, exist_ok=True)
+        table.to_csv(args.tables / f"{name}.csv", index=False)
+        wrote(args, args.tables / f"{name}.csv")
     return 0
 
 
@@ -191,9 +234,17 @@ def _tables(args: argparse.Namespace) -> Preview:
             " and ".join(options) or "no tables",
             "--parameters, --costs and --effects, or --workbook alone",
         )
-    if args.workbook:
-        return preview(args.workbook)
-    return preview(*(getattr(args, name) for name in KINDS))
+    roles = {}
+    for text in args.columns:
+        name, mark, role = text.rpartition("=")
+        if not mark:
+            raise nq.InputError("--columns", repr(text), "NAME=ROLE, as 'total A=cost of A'")
+        roles[name.strip()] = role.strip()
+    if roles and not args.workbook:
+        raise nq.InputError("--columns", "three tables", "--workbook with one sheet")
+    sources = [args.workbook] if args.workbook else [getattr(args, name) for name in KINDS]
+    known = {"wtp": [k for some in args.wtp for k in some] or None, "as_given": args.as_given}
+    return preview(*sources, columns=roles or None, **known)
 
 
 def _audience(args: argparse.Namespace) -> Audience | None:
@@ -202,7 +253,9 @@ def _audience(args: argparse.Namespace) -> Audience | None:
     if len(missing) == 1:
         other = next(name for name in given if name not in missing)
         raise nq.InputError(other, f"{other} without {missing[0]}", "both, or neither")
-    return None if missing else Audience(args.per_year, args.horizon, args.discount)
+    if missing:
+        return None
+    return Audience(args.per_year, args.horizon, args.discount, args.prevalence, args.uptake)
 
 
 _DESIGNS = (
@@ -212,7 +265,7 @@ _DESIGNS = (
 
 
 def _design(text: str, ratio: list[float] | None) -> Design:
-    kind, *rest = text.split(":")
+    kind, *rest = _parts(text, ":")
     pars, rest = _names(rest[0]) if rest else [], [part.strip() for part in rest[1:]]
     try:
         if pars and kind == "binary" and not rest:
@@ -238,14 +291,18 @@ def _design(text: str, ratio: list[float] | None) -> Design:
 
 
 def _print(analysis: Analysis, args: argparse.Namespace) -> None:
-    def cash(value: float) -> str:
-        return money(value, args.currency)
+    def cash(value: float, half: float = 0.0) -> str:
+        return money(value, args.currency, half)
+
+    def half_width(row: Any, low: str = "lower", high: str = "upper") -> float:
+        return float(getattr(row, high) - getattr(row, low)) / 2
 
     audience = analysis.audience
     for row in analysis.incremental.itertuples():
         print(
             f"{row.option} against {row.against} at {cash(row.wtp)}: incremental net benefit "
-            f"{cash(row.inb)} ± {cash(NORMAL_95 * row.se)} (95 %), better in "
+            f"{cash(row.inb, half_width(row))} ± {cash(half_width(row), half_width(row))} (95 %), "
+            "better in "
             f"{percent(row.probability)} of draws"
         )
     for row in analysis.evpi.itertuples():
@@ -253,13 +310,14 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
             ""
             if audience is None
             else (
-                f", {cash(row.population)} or {row.population_effects:,.4g} "
-                f"{args.effect} for {audience.size:,.0f} people (discounted)"
+                f", {cash(row.population, half_width(row) * audience.size)} or "
+                f"{row.population_effects:,.3g} {args.effect} for {audience.size:,.0f} people "
+                "(discounted)"
             )
         )
         print(
-            f"EVPI at {cash(row.wtp)}: {cash(row.evpi)} per person "
-            f"(95 % {cash(row.lower)} to {cash(row.upper)}){everybody}"
+            f"EVPI at {cash(row.wtp)}: {cash(row.evpi, half_width(row))} per person "
+            f"(95 % {span(row.lower, row.upper, args.currency)}){everybody}"
         )
     for heading, table in (("parameter", analysis.singles), ("group", analysis.groups)):
         if len(table):
@@ -270,14 +328,19 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
     several = values["design"].nunique() > 1
     print()
     for _, row in values.iterrows():
-        net = f", ENBS {cash(row.enbs)}{' (best)' * row.optimal}" if "enbs" in row else ""
+        net = ""
+        if "enbs" in row:
+            worth = cash(row.enbs, half_width(row, "enbs_lower", "enbs_upper"))
+            net = f", ENBS {worth}{' (best)' * row.optimal}"
         of = f"{row.design}, " if several else ""
         print(
             f"EVSI of {of}{row.n:,} in each arm at {cash(row.wtp)}: "
-            f"{cash(row.evsi)} ± {cash(NORMAL_95 * row.se)} per person{net}"
+            f"{cash(row.evsi, half_width(row))} "
+            f"(95 % {span(row.lower, row.upper, args.currency)}) per person{net}"
         )
     for _, row in () if analysis.best_sizes is None else analysis.best_sizes.iterrows():
-        found = f"best size {row.n:,} in each arm, ENBS {cash(row.enbs)}"
+        worth = cash(row.enbs, half_width(row, "enbs_lower", "enbs_upper"))
+        found = f"best size {row.n:,} in each arm, ENBS {worth}"
         near = f"; within 5 % of it: {row.near_from:,} to {row.near_to:,}"
         said = f"{found}{near}" if row.n else "no size pays"
         print(f"{row.design} at {cash(row.wtp)}: {said}" + f" ({row.notes})" * bool(row.notes))
@@ -324,4 +387,15 @@ def _sizes(text: str) -> list[int]:
 
 
 def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return [name for part in _parts(text, ",") if (name := part.strip().strip('"').strip())]
+
+
+def _parts(text: str, mark: str) -> list[str]:
+    """Parts of a text between marks that are not inside quotes.
+
+    Examples
+    --------
+    >>> _parts('binary:"cost: drug, day",p', ":")
+    ['binary', '"cost: drug, day",p']
+    """
+    return re.split(rf'{mark}(?=(?:[^"]*"[^"]*")*[^"]*$)', text)

@@ -23,6 +23,7 @@ from nestquad.voi.table import (
     as_design,
     as_outputs,
     best_sizes,
+    convergence,
     design_names,
     enbs,
     evpi,
@@ -45,17 +46,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CURVE, _FINE_CURVE = 13, 101
+# Sets whose convergence is shown: curves that a figure tells apart.
+_CONVERGENCE_SETS = 3
 # Rows in a notebook; the tables have all of them.
 _LEADING = 10
 
 
 @dataclass(frozen=True)
 class Audience:
-    """Whom the decision is for: people a year, years of relevance, discount rate of a year."""
+    """Population of the decision: people a year, years of relevance, discount rate of a year.
 
-    per_year: float
+    `prevalence` people face the decision already, and `uptake` is the share in whom it is
+    implemented. People a year and uptake are numbers, or one for each year, as in `people`.
+    """
+
+    per_year: Any
     horizon: float
     discount: float = DISCOUNT
+    prevalence: float = 0.0
+    uptake: Any = 1.0
 
     def __post_init__(self) -> None:
         _ = self.size  # refuses what is no number
@@ -131,6 +140,7 @@ class Analysis:
     evsi_curve: pd.DataFrame | None = None
     enbs: pd.DataFrame | None = None
     best_sizes: pd.DataFrame | None = None
+    convergence: pd.DataFrame | None = None
     studies: tuple[Study, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -138,9 +148,14 @@ class Analysis:
     seconds: float = 0.0
 
     @property
+    def study_names(self) -> list[str]:
+        """A different name for each study, as in the tables."""
+        return design_names([study.design for study in self.studies])
+
+    @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table by its name, those of a workbook."""
-        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes"
+        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes convergence"
         curves = "evpi_curve evppi_curve evsi_curve"
         found = {name: getattr(self, name) for name in f"{names} {curves}".split()}
         return {name: table for name, table in found.items() if table is not None and len(table)}
@@ -158,17 +173,10 @@ class Analysis:
 
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
-        tables = {
-            "psa": self.psa,
-            "incremental": self.incremental,
-            "icers": self.icers,
-            "loss": self.loss,
-            "evpi": self.evpi,
-            "evppi": self.singles,
-            "groups": self.groups,
-            "evsi": self.evsi if self.enbs is None else self.enbs,
-            "best_sizes": self.best_sizes,
-        }
+        first = ("psa", "incremental", "icers", "loss", "evpi", "groups")
+        tables = {name: getattr(self, name) for name in (*first, "best_sizes", "convergence")}
+        tables["evppi"] = self.singles
+        tables["evsi"] = self.evsi if self.enbs is None else self.enbs
         return {
             "n_rows": self.outputs.n_rows,
             "n_parameters": self.n_parameters,
@@ -239,13 +247,15 @@ def analyze(
     # A group of one parameter is a single already.
     given = {label: of for label, of in given.items() if sets.get(label) != of}
     check_groups(given, sets)
-    how: dict[str, Any] = {"rng": rng, "progress": progress, "answers": answers}
+    how: dict[str, Any] = {"rng": rng, "answers": {} if answers is None else answers}
     titles = design_names([s.design for s in studies])
     parts = [
-        evsi(wide, inputs, s.design, s.sizes, **how).assign(design=title)
+        evsi(
+            wide, inputs, s.design, s.sizes, progress=_step(progress, f"EVSI of {title}, "), **how
+        ).assign(design=title)
         for s, title in zip(studies, titles, strict=True)
     ]
-    table = evppi(wide, inputs, {**sets, **given}, **how)
+    table = evppi(wide, inputs, {**sets, **given}, progress=_step(progress, "EVPPI of "), **how)
     single = table["pars"].isin(list(sets))
 
     def at(values: pd.DataFrame) -> pd.Series[bool]:
@@ -278,12 +288,29 @@ def analyze(
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
         enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
         best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
+        convergence=convergence(wide, inputs, _leading(table[single], sets) or None, **how),
         studies=studies,
         files=tuple(listed("files", files, "files with their checksums")),
         notes=told if notes is None else tuple(map(str, listed("notes", notes, "texts"))),
         seed=rng,
         seconds=time.perf_counter() - started,
     )
+
+
+def _step(progress: ProgressLike, words: str) -> ProgressLike:
+    """Progress whose messages name the step."""
+    if not callable(progress):
+        return progress
+    return lambda done, total, message: progress(
+        done, total, f"{words}{message}" if message else ""
+    )
+
+
+def _leading(evppi: pd.DataFrame, sets: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    """Sets whose convergence is shown: most valuable at any willingness to pay."""
+    seen = evppi[~evppi["flags"].str.contains("not distinguishable")]
+    peaks = seen.groupby("pars")["evppi"].max().nlargest(_CONVERGENCE_SETS)
+    return {str(label): list(sets[str(label)]) for label in peaks.index}
 
 
 def check_groups(labels: Iterable[str], parameters: Collection[str]) -> None:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+import tomllib
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._checks import instance
-from nestquad.pages import versions
-from nestquad.plots import new_axes, to_png, to_svg
+from nestquad.pages import (
+    Answer,
+    Block,
+    Bullets,
+    Drawing,
+    Heading,
+    PageEnd,
+    Table,
+    Text,
+    money,
+    percent,
+    span,
+    versions,
+)
 from nestquad.result import NORMAL_95
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.report._figures import (
     plot_ceac,
+    plot_convergence,
     plot_enbs,
     plot_evpi,
     plot_evsi,
@@ -24,110 +38,46 @@ from nestquad.voi.report._figures import (
     plot_plane,
     plot_rank,
 )
-from nestquad.voi.table import FLAG_WORDS, has_trees, incremental
+from nestquad.voi.table import ENOUGH, has_trees, incremental
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Heading:
-    text: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The headline."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Text:
-    text: str
-
-
-@dataclass(frozen=True)
-class Bullets:
-    items: Sequence[str]
-    numbered: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure: `name` is that of its file, `draw` takes the axes."""
-
-    name: str
-    draw: Callable[[Any], Any]
-    caption: str
-    height: float = 3.5
-
-    @cached_property
-    def png(self) -> bytes:
-        """Drawn once, for every file that shows it."""
-        return to_png(self._figure)
-
-    @cached_property
-    def svg(self) -> bytes:
-        return to_svg(self._figure)
-
-    @cached_property
-    def _figure(self) -> Any:
-        figure, (ax,) = new_axes(5.6, self.height)
-        self.draw(ax)
-        return figure
-
-
-@dataclass(frozen=True)
-class PageEnd:
-    pass
-
-
-Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
-
-
-def money(value: float, currency: str = "") -> str:
-    """An amount of money, rounded for reading; a dash where there is none (NaN).
-
-    Examples
-    --------
-    >>> money(1234567.8, "£"), money(-12.345, "£"), money(0.0123), money(float("nan"))
-    ('£1,234,568', '−£12.3', '0.0123', '–')
-    """
-    if np.isnan(value):
-        return "–"
-    size = abs(value)
-    text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
-    return f"{'−' if value < 0 and float(text.replace(',', '')) else ''}{currency}{text}"
-
-
-def percent(share: float) -> str:
-    """A share in per cent, without decimals; a dash where there is none (NaN)."""
-    return "–" if np.isnan(share) else f"{100 * share:.0f} %"
+TITLE = "Value of information"
 
 
 class Content:
     """Blocks of a report: one page of summary, then details."""
 
-    def __init__(self, analysis: Analysis, currency: str = "£", effect: str = "QALYs") -> None:
+    def __init__(
+        self, analysis: Analysis, currency: str = "£", effect: str = "QALYs", title: str = TITLE
+    ) -> None:
         instance("analysis", analysis, Analysis, "what voi.analyze returned")
-        self.data, self.currency, self.effect = analysis, currency, effect
+        self.data, self.currency, self.effect, self.title = analysis, currency, effect, title
         self.wtp = analysis.outputs.wtps[0]
         self.has_effects = analysis.outputs.net_benefit is None
         self.at = f" at a willingness to pay of {self.money(self.wtp)}" if self.has_effects else ""
         self.whom = self.discount = ""
         if (audience := analysis.audience) is not None:
-            self.whom = f"{audience.per_year:,.0f} people a year over {audience.horizon:g} years"
+            self.whom = f"{_listed(audience.per_year, ',.0f')} people a year over "
+            self.whom += f"{audience.horizon:g} years"
+            if audience.prevalence:
+                self.whom += f" and {audience.prevalence:,.0f} now"
+            if np.any(np.asarray(audience.uptake) != 1):
+                self.whom += f" with an uptake of {_listed(audience.uptake, 'g')}"
             self.discount = f"discounted at {100 * audience.discount:g} % a year"
 
+    @property
+    def first_line(self) -> str:
+        """The willingness to pay of all values, for the first line of every file."""
+        if not self.has_effects:
+            return "Net benefits as given, at one willingness to pay"
+        unit = self.effect.removesuffix("s")
+        return f"Values at a willingness to pay of {self.money(self.wtp)} per {unit}"
+
     def blocks(self) -> Iterator[Block]:
+        yield Text(f"{self.first_line}.")
         yield from self.summary()
         yield PageEnd()
         yield from self.decision()
@@ -135,16 +85,26 @@ class Content:
         yield from self.partial()
         if self.data.evsi is not None:
             yield from self.studies(self.data.evsi)
+        yield from self.convergence()
         yield from self.submission()
         yield from self.methods()
         yield from self.checklist()
         yield from self.provenance()
 
-    def money(self, value: float) -> str:
-        return money(value, self.currency)
+    def money(self, value: float, half: float = 0.0) -> str:
+        return money(value, self.currency, half)
+
+    def value(self, row: Any, name: str, low: str = "lower", high: str = "upper") -> str:
+        """A value of a row, with the digits that its interval supports."""
+        return self.money(row[name], (row[high] - row[low]) / 2)
 
     def interval(self, row: Any, low: str = "lower", high: str = "upper") -> str:
-        return f"{self.money(row[low])} to {self.money(row[high])}"
+        return span(row[low], row[high], self.currency)
+
+    def _figure(self, name: str, draw: Any, *args: Any, height: float = 3.5, **kw: Any) -> Drawing:
+        """A figure, with the caption of its kind."""
+        caption = words()["captions"][name.rstrip("-0123456789")]
+        return Drawing(name, partial(draw, *args, **kw), caption, height)
 
     def _first(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows at the first willingness to pay."""
@@ -154,16 +114,15 @@ class Content:
         """The answers on one page, and what limits them."""
         data = self.data
         evpi = data.evpi.iloc[0]
-        yield Answer(f"EVPI {self.money(evpi.evpi)} per person")
+        yield Answer(f"EVPI {self.value(evpi, 'evpi')} per person")
         yield Text(f"95 % interval {self.interval(evpi)}{self.at}.")
         rows = [["Best option today", self._best_today()]]
-        limit = f"{self.money(evpi.evpi)} ({self.interval(evpi)})"
+        limit = f"{self.value(evpi, 'evpi')} ({self.interval(evpi)})"
         rows.append(["Knowing everything (EVPI), per person", limit])
         if self.whom:
-            gained = (
-                f", or {money(evpi.population_effects)} {self.effect}" if self.has_effects else ""
-            )
-            said = f"{self.money(evpi.population)}{gained}; research that costs more cannot pay"
+            everybody, *gained = self._population(evpi)
+            more = f", or {gained[0]} {self.effect}" if gained else ""
+            said = f"{everybody}{more}; research that costs more cannot pay"
             rows.append([f"Knowing everything, for {self.whom} ({self.discount})", said])
         for what, table in (("parameters", data.singles), ("groups", data.groups)):
             if len(table):
@@ -179,12 +138,7 @@ class Content:
             yield Text("How the input was read:")
             yield Bullets([f"{note}." for note in data.notes])
         if self.has_effects:
-            yield Drawing(
-                "evpi",
-                partial(plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp),
-                "Value of perfect information by willingness to pay; the dashed line is the one "
-                "reported.",
-            )
+            yield self._figure("evpi", plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp)
 
     def _best_today(self) -> str:
         table = self._first(self.data.psa)
@@ -202,14 +156,15 @@ class Content:
         return self._gain(table.loc[option])
 
     def _gain(self, row: Any) -> str:
-        return f"{self.money(row.inb)} ± {self.money(NORMAL_95 * row.se)}"
+        half = NORMAL_95 * row.se
+        return f"{self.money(row.inb, half)} ± {self.money(half, half)}"
 
     def _leading(self, table: pd.DataFrame) -> str:
         seen = table[~table["flags"].str.contains("not distinguishable")].head(3)
         if not len(seen):
             return "none is worth knowing by itself, as far as these draws tell"
         return "; ".join(
-            f"{r.pars} {self.money(r.evppi)} ({percent(r['evppi/evpi'])} of EVPI)"
+            f"{r.pars} {self.value(r, 'evppi')} ({percent(r['evppi/evpi'])} of EVPI)"
             for _, r in seen.iterrows()
         )
 
@@ -220,7 +175,7 @@ class Content:
         years = f"results after {best.years:g} years; " if best.years else ""
         return (
             f"best size {best.n:,} in each arm, {years}expected net benefit "
-            f"{self.money(best.enbs)} ({self.interval(best, 'enbs_lower', 'enbs_upper')})"
+            f"{self.value(best, 'enbs', *_NET)} ({self.interval(best, *_NET)})"
             + (f"; sizes within 5 % of it: {near}" if near else "")
             + self._after(best.notes)
         )
@@ -232,18 +187,18 @@ class Content:
     def _caveats(self) -> Iterator[str]:
         data = self.data
         tables = [data.singles, data.groups, *([] if data.evsi is None else [data.evsi])]
-        for words, meaning in FLAG_WORDS.items():
-            if words in ("constant column", "repeats", "not distinguishable from 0"):
+        for flag, meaning in words()["flags"].items():
+            if flag in ("constant column", "repeats", "not distinguishable from 0"):
                 continue
             flagged = [
                 str(row["pars"] if "pars" in row else f"n = {row['n']}")
                 for table in tables
                 for _, row in self._first(table).iterrows()
-                if words in row["flags"]
+                if flag in row["flags"]
             ]
             if flagged:
                 names = ", ".join(flagged[:4]) + (", …" if len(flagged) > 4 else "")
-                yield f"{words} ({len(flagged)}: {names}): {meaning}"
+                yield f"{flag} ({len(flagged)}: {names}): {meaning}"
 
     def decision(self) -> Iterator[Block]:
         """Means, increments, dominance and acceptability."""
@@ -277,23 +232,9 @@ class Content:
         )
         if data.icers is not None:
             yield from self._ratios(data.icers)
-            yield Drawing(
-                "plane",
-                partial(plot_plane, outputs),
-                "Incremental costs and effects of each draw, and their means. Draws below the "
-                "dashed line favor the option.",
-            )
-            yield Drawing(
-                "ceac",
-                partial(plot_ceac, outputs),
-                "Acceptability: how likely each option is the best, by willingness to pay; the "
-                "wide band is the frontier and follows the option that is best on average.",
-            )
-            yield Drawing(
-                "loss",
-                partial(plot_loss, outputs),
-                "Expected loss of each option; the lowest curve is EVPI.",
-            )
+            yield self._figure("plane", plot_plane, outputs)
+            yield self._figure("ceac", plot_ceac, outputs)
+            yield self._figure("loss", plot_loss, outputs)
 
     def _ratios(self, table: pd.DataFrame) -> Iterator[Block]:
         rows = [
@@ -309,11 +250,7 @@ class Content:
         head = ["option", "more cost", f"more {self.effect}", "ICER", "words"]
         yield Table(head, rows, "By mean cost; each against the one before it on the frontier.")
         if len(table) > 2:
-            yield Drawing(
-                "frontier",
-                partial(plot_frontier, self.data.outputs),
-                "Mean costs and effects, and the efficiency frontier.",
-            )
+            yield self._figure("frontier", plot_frontier, self.data.outputs)
 
     def perfect(self) -> Iterator[Block]:
         """EVPI by willingness to pay."""
@@ -322,7 +259,7 @@ class Content:
         yield Heading("Value of perfect information")
         head = ["willingness to pay", "EVPI per person", "95 % interval"]
         rows = [
-            [self.money(r.wtp), self.money(r.evpi), self.interval(r), *self._population(r)]
+            [self.money(r.wtp), self.value(r, "evpi"), self.interval(r), *self._population(r)]
             for _, r in self.data.evpi.iterrows()
         ]
         yield Table([*head, *self._population_head()], rows)
@@ -332,8 +269,11 @@ class Content:
         return ["population", *effects] if self.whom else []
 
     def _population(self, row: Any) -> list[str]:
-        effects = [money(row.population_effects)] if self.whom and self.has_effects else []
-        return [self.money(row.population), *effects] if self.whom else []
+        if not self.whom:
+            return []
+        half = (row.population_upper - row.population_lower) / 2
+        effects = [money(row.population_effects, "", half / row.wtp)] if row.wtp > 0 else []
+        return [self.money(row.population, half), *(effects if self.has_effects else [])]
 
     def partial(self) -> Iterator[Block]:
         """EVPPI of parameters and groups."""
@@ -343,18 +283,19 @@ class Content:
                 continue
             yield Heading("Single parameters" if what == "parameter" else "Groups of parameters")
             first = self._first(table)
-            yield Drawing(
+            yield self._figure(
                 f"{what}s",
-                partial(plot_rank, first, evpi=evpi),
-                f"EVPPI of {what}s, with 95 % intervals. Hollow bars cannot be told from 0.",
+                plot_rank,
+                first,
+                evpi=evpi,
                 height=max(2.0, 0.9 + 0.22 * min(len(first), 20)),
             )
             yield self._ranked(table, what)
         flags = " ".join([*self.data.singles["flags"], *self.data.groups["flags"]])
-        words = [f"{k}: {v}" for k, v in FLAG_WORDS.items() if k in flags]
-        if words:
+        told = [f"{k}: {v}" for k, v in words()["flags"].items() if k in flags]
+        if told:
             yield Text("Flags:")
-            yield Bullets(words)
+            yield Bullets(told)
 
     def _ranked(self, table: pd.DataFrame, what: str) -> Table:
         several = len(self.data.outputs.wtps) > 1
@@ -363,7 +304,7 @@ class Content:
             [
                 r.pars,
                 *([self.money(r.wtp)] if several else []),
-                self.money(r.evppi),
+                self.value(r, "evppi"),
                 self.interval(r),
                 percent(r["evppi/evpi"]),
                 r["flags"],
@@ -386,32 +327,20 @@ class Content:
                 text = self._best_size(best)
                 said += f" {text[0].upper()}{text[1:]}."
             yield Text(said)
-            yield Drawing(
-                f"evsi-{index}",
-                partial(plot_evsi, values),
-                "EVSI per person by size of the study, with 95 % intervals.",
-            )
+            yield self._figure(f"evsi-{index}", plot_evsi, values)
             if net is not None:
-                yield Drawing(
-                    f"enbs-{index}",
-                    partial(plot_enbs, net),
-                    "Expected net benefit of sampling: value for the population that is left when "
-                    "results are there, less costs of the study.",
-                )
+                yield self._figure(f"enbs-{index}", plot_enbs, net)
             yield self._sizes(values if net is None else net)
             if self.has_effects and data.evsi_curve is not None:
                 swept = data.evsi_curve[data.evsi_curve["design"] == design]
                 curves = swept.assign(pars=[f"n = {n:,}" for n in swept.n], evppi=swept.evsi)
-                yield Drawing(
+                yield self._figure(
                     f"evsi-wtp-{index}",
-                    partial(
-                        plot_evpi,
-                        data.evpi_curve,
-                        curves,
-                        mark=self.wtp,
-                        heading="Value of the study by willingness to pay",
-                    ),
-                    "EVSI by willingness to pay, for each size, below EVPI.",
+                    plot_evpi,
+                    data.evpi_curve,
+                    curves,
+                    mark=self.wtp,
+                    heading="Value of the study by willingness to pay",
                 )
 
     def _sizes(self, table: pd.DataFrame) -> Table:
@@ -420,9 +349,11 @@ class Content:
         head += ["results after", "population", "cost", "ENBS"] if net else []
         rows = []
         for _, r in table.iterrows():
-            row = [f"{r.n:,.0f} in each arm", self.money(r.evsi), self.interval(r)]
+            row = [f"{r.n:,.0f} in each arm", self.value(r, "evsi"), self.interval(r)]
             if net:
-                row += [f"{r.years:g} years", *map(self.money, (r.population_evsi, r.cost, r.enbs))]
+                half = (r.enbs_upper - r.enbs_lower) / 2
+                row += [f"{r.years:g} years", self.money(r.population_evsi, half)]
+                row += [self.money(r.cost), self.money(r.enbs, half)]
             rows.append([*row, r["flags"]])
         return _without_empty_flags(Table([*head, "flags"], rows))
 
@@ -431,10 +362,10 @@ class Content:
         yield Heading("Table for a submission")
         evpi = self.data.evpi.iloc[0]
         head = ["Information about", "Per person (95 % CI)", "% of EVPI", *self._population_head()]
-        rows = [self._line("All parameters (EVPI)", evpi.evpi, evpi, 1.0)]
+        rows = [self._line("All parameters (EVPI)", "evpi", evpi, 1.0)]
         for table in (self.data.groups, self.data.singles):
             rows += [
-                self._line(r.pars, r.evppi, r, r["evppi/evpi"])
+                self._line(r.pars, "evppi", r, r["evppi/evpi"])
                 for _, r in self._first(table).iterrows()
                 if not r["flags"].startswith("constant column")
             ]
@@ -446,11 +377,11 @@ class Content:
             "*: not distinguishable from 0. Parameters that do not vary are left out.",
         )
 
-    def _line(self, name: str, value: float, row: Any, share: float) -> list[str]:
+    def _line(self, name: str, column: str, row: Any, share: float) -> list[str]:
         star = "*" if "not distinguishable" in str(row.get("flags", "")) else ""
         return [
             name,
-            f"{self.money(value)}{star} ({self.interval(row)})",
+            f"{self.value(row, column)}{star} ({self.interval(row)})",
             percent(share).removesuffix(" %"),
             *self._population(row),
         ]
@@ -459,69 +390,79 @@ class Content:
         """Text of a methods section, and references."""
         from nestquad import __version__
 
-        text = _METHODS.format(
-            n=f"{self.data.outputs.n_rows:,}", p=self.data.n_parameters, version=__version__
-        )
-        text += _BOOST_METHODS if has_trees() else ""
-        if self.data.evsi is not None:
-            text += _EVSI_METHODS
+        n, p = f"{self.data.outputs.n_rows:,}", self.data.n_parameters
+        text = words()["methods"].format(n=n, p=p, version=__version__)
+        text += words()["boost"] if has_trees() else ""
+        text += words()["evsi"] if self.data.evsi is not None else ""
         if self.whom:
-            text += f"Values for the population are for {self.whom}, {self.discount}."
+            text += f" Values for the population are for {self.whom}, {self.discount}."
         yield Heading("Methods")
         yield Text(" ".join(text.split()))
-        cited = _REFERENCES if self.data.evsi is not None else _REFERENCES[:-1]
-        yield Bullets(cited, numbered=True)
+        cited = words()["references"]
+        yield Bullets(cited if self.data.evsi is not None else cited[:-1], numbered=True)
 
     def checklist(self) -> Iterator[Block]:
-        """Good practice, as far as the analysis can answer for itself."""
-        data = self.data
-        n, p = data.outputs.n_rows, data.n_parameters
+        """Good practice and reporting, as far as the analysis can answer for itself."""
+        values = self._facts()
+        for key, heading in (
+            ("ispor", "Checklist of good practice"),
+            ("cheers", "Checklist of reporting (CHEERS-VOI)"),
+        ):
+            yield Heading(heading)
+            rows = [[item, answer.format(**values)] for item, answer in words()[key]["rows"]]
+            yield Table(["", "words"], rows, words()[key]["caption"])
+
+    def _facts(self) -> dict[str, Any]:
+        """Answers to the items of the checklists."""
+        data, grid = self.data, self.data.evpi_curve["wtp"]
         largest = float((NORMAL_95 * self._first(data.singles).se).max())
-        grid = data.evpi_curve["wtp"]
+        error = NORMAL_95 * float(data.evpi.se.iloc[0])
+        designs = "; ".join(dict.fromkeys(data.evsi["design"])) if data.evsi is not None else ""
         swept = f"curves from {self.money(grid.min())} to {self.money(grid.max())}"
-        trials = "; ".join(dict.fromkeys(data.evsi["design"])) if data.evsi is not None else ""
-        horizon = (
-            f"{self.whom}, {self.discount}" if self.whom else "no population given: per person only"
+        return {
+            "title": self.title,
+            "open": "to be answered by the analyst",
+            "n": f"{data.outputs.n_rows:,}",
+            "p": data.n_parameters,
+            "groups": data.groups["pars"].nunique(),
+            "options": ", ".join(data.outputs.options),
+            "enough": f"{data.outputs.n_rows:,} draws; EVPI ± {self.money(error, error)}, EVPPI of "
+            f"single parameters ± {self.money(largest, largest)} at most; {self._verdict()}",
+            "studies": f"regression on summaries of simulated data: {designs}"
+            if designs
+            else "no study",
+            "population": f"{self.whom}, {self.discount}"
+            if self.whom
+            else "no population given: per person only",
+            "costs": "; ".join(map(self._study_costs, data.studies)) or "no study",
+            "range": f"{self.first_line}; {swept}" if self.has_effects else self.first_line,
+            "software": _software(),
+            "seed": data.seed,
+        }
+
+    def _verdict(self) -> str:
+        """Whether there are enough draws."""
+        if self.data.convergence is None:
+            return "convergence not computed"
+        table = self._first(self.data.convergence)
+        last = table[table.n == table.n.max()]
+        if last.enough.all():
+            return f"enough: half-widths are below {percent(ENOUGH)} of EVPI"
+        short = last.loc[last.needed.idxmax()]
+        return (
+            f"too few for half-widths of {percent(ENOUGH)} of EVPI: {short.pars} needs about "
+            f"{float(f'{short.needed:.2g}'):,.0f}"
         )
-        open_ = "to be answered by the analyst"
-        rows = [
-            [
-                "Uncertainty of parameters as distributions, with their dependence",
-                f"{p} parameters in {n:,} joint draws; {open_}: the choice of distributions",
-            ],
-            ["Structural uncertainty described, and included where possible", open_],
-            [
-                "Probabilistic analysis with enough draws",
-                f"{n:,} draws; EVPI ± {self.money(NORMAL_95 * data.evpi.se.iloc[0])}, EVPPI of "
-                f"single parameters ± {self.money(largest)} at most",
-            ],
-            [
-                "A method of EVPPI that fits the model, with its error",
-                "regression, cross-validated; standard errors, intervals and flags with each "
-                "number",
-            ],
-            [
-                "A method of EVSI that fits the study",
-                f"regression on summaries of simulated data: {trials}" if trials else "no study",
-            ],
-            ["Population, time horizon and discounting stated", horizon],
-            [
-                "Costs and duration of the research in its net benefit",
-                "; ".join(map(self._study_costs, data.studies)) if data.studies else "no study",
-            ],
-            [
-                "Results for the willingness to pay of the decision, and a range",
-                swept if self.has_effects else "net benefits at one willingness to pay",
-            ],
-            ["Software, version and seed", f"{_software()}; seed {data.seed}"],
-        ]
-        yield Heading("Checklist of good practice")
-        yield Table(
-            ["", "words"],
-            rows,
-            "After the recommendations of ISPOR’s task force on value of information (reports 1 "
-            "and 2, Value in Health 2020; 23: 139–150 and 277–286), in our words.",
-        )
+
+    def convergence(self) -> Iterator[Block]:
+        """EVPI and EVPPI over draws."""
+        if self.data.convergence is None or self.data.convergence.n.nunique() < 2:
+            return
+        table = self._first(self.data.convergence)
+        yield Heading("Are there enough draws?")
+        verdict = self._verdict()
+        yield Text(f"{verdict[0].upper()}{verdict[1:]}.")
+        yield self._figure("convergence", plot_convergence, table)
 
     def _study_costs(self, study: Any) -> str:
         years = {study.years(int(n)) for n in study.sizes}
@@ -542,6 +483,9 @@ class Content:
         yield Table(["", "words"], rows)
 
 
+_NET = ("enbs_lower", "enbs_upper")
+
+
 def _without_empty_flags(table: Table) -> Table:
     """A table without its last column, where nothing is in it."""
     if any(row[-1] for row in table.rows):
@@ -549,42 +493,16 @@ def _without_empty_flags(table: Table) -> Table:
     return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)
 
 
+def _listed(values: Any, form: str) -> str:
+    """A number, or one for each year."""
+    return ", ".join(format(x, form) for x in np.atleast_1d(np.asarray(values, dtype=float)))
+
+
+@cache
+def words() -> Any:
+    """Texts of methods, checklists and headers."""
+    return tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+
+
 def _software() -> str:
     return versions("numpy", "scipy", "pandas", "scikit-learn")
-
-
-_METHODS = """\
-Values of information were estimated from {n} draws of a probabilistic sensitivity analysis with
-{p} parameters by nestquad {version}. The expected value of perfect information (EVPI) is the mean
-over draws of the largest net benefit, less the largest mean net benefit. The expected value of
-partial perfect information (EVPPI) is by nonparametric regression [1, 2]: conditional means of
-incremental costs and effects given the parameters of interest were estimated by Gaussian-process
-regression with noise on cubic-spline eigenfunctions of each parameter and products of them (an
-ANOVA decomposition [3]), with variances fitted by penalized marginal likelihood; the estimate is
-the mean of the largest conditional net benefit less the largest mean. Standard errors and 95 %
-intervals are from posterior draws under Bayesian-bootstrap weights [4]. Five-fold cross-fitting
-tells values that cannot be distinguished from zero, and fits that held-out draws contradict;
-correlated residuals of neighboring draws tell fits that have missed something. \
-"""
-_BOOST_METHODS = """\
-Sets of parameters were checked by gradient-boosted trees [5] fitted to other draws: what deciding
-by them gains in held-out draws is a lower bound, which replaces the estimate where it is
-significantly larger. """
-_EVSI_METHODS = """\
-The expected value of sample information (EVSI) is by the same regression on summaries of one
-simulated data set for each draw [6]; the expected net benefit of sampling (ENBS) is its value for
-the population that is treated after the results, less the costs of the study. """
-_REFERENCES = (
-    "Strong M, Oakley JE, Brennan A. Estimating multiparameter partial expected value of perfect "
-    "information from a probabilistic sensitivity analysis sample: a nonparametric regression "
-    "approach. Medical Decision Making 2014; 34: 311–326.",
-    "Heath A, Manolopoulou I, Baio G. A review of methods for analysis of the expected value of "
-    "information. Medical Decision Making 2017; 37: 747–758.",
-    "Wahba G. Spline models for observational data. Philadelphia: SIAM, 1990.",
-    "Rubin DB. The Bayesian bootstrap. Annals of Statistics 1981; 9: 130–134.",
-    "Friedman JH. Greedy function approximation: a gradient boosting machine. Annals of "
-    "Statistics 2001; 29: 1189–1232.",
-    "Strong M, Oakley JE, Brennan A, Breeze P. Estimating the expected value of sample information "
-    "using the probabilistic sensitivity analysis sample: a fast, nonparametric regression-based "
-    "method. Medical Decision Making 2015; 35: 570–583.",
-)

@@ -1,4 +1,7 @@
-"""Figures of a value-of-information analysis; each function returns the axes."""
+"""Figures of a value-of-information analysis.
+
+Each function draws on the axes `ax`, or on a new figure of pyplot, and returns the axes.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +71,6 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     outputs
         Costs and effects, as in `evpi`. The first willingness to pay is drawn as a line: draws
         below it favor the option.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
     reference
         The option that others are compared with; default: the first.
     """
@@ -120,15 +121,7 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
 
 
 def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
-    """Draw acceptability curves and the frontier.
-
-    Parameters
-    ----------
-    outputs, wtp
-        As in `ceac`.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
-    """
+    """Draw acceptability curves and the frontier. Arguments as in `ceac`."""
     known = as_outputs(outputs)
     ax = _by_option(known, ceac(known, wtp), "probability", ax, bottom=-0.02, top=1.02)
     across = "willingness to pay  (wide band: the frontier)"
@@ -136,15 +129,7 @@ def plot_ceac(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
 
 
 def plot_loss(outputs: Any, ax: Any = None, *, wtp: Any = None) -> Any:
-    """Draw expected losses by willingness to pay; the lowest curve is EVPI.
-
-    Parameters
-    ----------
-    outputs, wtp
-        As in `ceac`.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
-    """
+    """Draw expected losses by willingness to pay, as in `ceac`; the lowest curve is EVPI."""
     known = as_outputs(outputs)
     table = expected_loss(known, wtp_grid(known, 51) if wtp is None else wtp)
     ax = _by_option(known, table, "loss", ax, bottom=0.0)
@@ -179,8 +164,6 @@ def plot_frontier(outputs: Any, ax: Any = None) -> Any:
     ----------
     outputs
         Costs and effects, as in `evpi`.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
     """
     known = as_outputs(outputs)
     table = icers(known)
@@ -219,8 +202,6 @@ def plot_evpi(
     ----------
     evpi, evppi
         Tables of `evpi` and `evppi` at several values of willingness to pay.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
     mark
         A willingness to pay to mark.
     heading
@@ -256,8 +237,6 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
     ----------
     evppi
         A table of `evppi`; of several values of willingness to pay, the first is drawn.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
     evpi
         The value of knowing everything, for the title.
     """
@@ -294,8 +273,6 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
     ----------
     evsi
         A table of `evsi`.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
     evppi
         The value of knowing the study's parameters exactly, which no size exceeds.
     """
@@ -312,15 +289,7 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
 
 
 def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
-    """Draw the expected net benefit of sampling by size, and mark the best size.
-
-    Parameters
-    ----------
-    enbs
-        A table of `enbs`.
-    ax
-        Axes to draw on; None makes a figure with pyplot.
-    """
+    """Draw the expected net benefit of sampling by size from a table of `enbs`."""
     require("enbs", enbs, ("wtp", "n", "enbs", "optimal"), "voi.enbs")
     ax = axes_or_new(ax)
     ends = _by_size(ax, enbs, "enbs", "enbs_lower", "enbs_upper")
@@ -342,6 +311,30 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     found = "" if len(best) else ": no size pays"
     heading = f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}"
     return _titled(ax, _participants(ax), "expected net benefit of sampling (band: 95 %)", heading)
+
+
+def plot_convergence(convergence: pd.DataFrame, ax: Any = None) -> Any:
+    """Draw EVPI and EVPPI over the number of draws, from a table of `convergence`."""
+    columns = ("pars", "n", "value", "lower", "upper", "enough")
+    require("convergence", convergence, columns, "voi.convergence")
+    ax = axes_or_new(ax)
+    names = list(dict.fromkeys(convergence["pars"]))
+    ends = []
+    for name, look in zip(names, series_styles(len(names)), strict=True):
+        part = convergence[convergence["pars"] == name]
+        ax.fill_between(part.n, part.lower, part.upper, color=look.color, alpha=0.15, linewidth=0)
+        ax.plot(part.n, part.value, **look.line, markersize=4, linewidth=1.5)
+        ends.append(End(float(part.value.iloc[-1]), short(name, _LONGEST), look.color))
+    ax.set_ylim(bottom=0.0)
+    ax.set_xscale("log")
+    sizes = np.unique(convergence["n"])
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    ax.minorticks_off()
+    label_ends(ax, ends)
+    _money(ax.yaxis)
+    enough = bool(convergence[convergence["n"] == sizes[-1]]["enough"].all())
+    heading = f"{sizes[-1]:,} draws are {'enough' if enough else 'too few'}"
+    return _titled(ax, "draws (log scale)", "value per person (band: 95 %)", heading)
 
 
 def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> list[End]:

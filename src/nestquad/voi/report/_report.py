@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from nestquad._files import new_file
-from nestquad.errors import MissingExtraError, optional_module
-from nestquad.pages import bullets, footer, grid, paragraphs, picture, write_page
-from nestquad.voi.report._analysis import Analysis
-from nestquad.voi.report._content import (
-    Answer,
+from nestquad.errors import MissingExtraError
+from nestquad.pages import (
     Block,
-    Bullets,
-    Content,
     Drawing,
-    Heading,
-    PageEnd,
     Table,
-    Text,
+    document,
+    footer,
+    html,
+    paragraphs,
+    workbook,
+    write_page,
 )
+from nestquad.voi.report._analysis import Analysis
+from nestquad.voi.report._content import TITLE, Content, words
 from nestquad.voi.table import pandas
-
-_HEADING = "Value of information"
 
 
 def write_voi_report(
@@ -37,63 +33,38 @@ def write_voi_report(
     title: str | None = None,
     currency: str = "£",
     effect: str = "QALYs",
+    author: str = "",
     command: str | None = None,
 ) -> Path:
     """Write an analysis as one self-contained HTML page.
 
     Parameters
     ----------
-    path
-        The file to write. Its folder has to exist.
-    analysis
-        What `analyze` returned.
-    title
-        The heading.
+    path, analysis
+        The file to write, in a folder that exists, and the table of `analyze`.
+    title, author, command
+        Heading, name of the author, and the command that made the results, to be shown.
     currency, effect
         Signs or words for money and effects.
-    command
-        The command that made the results, to be shown.
 
-    Returns
-    -------
-    Path
-        The file written. Without matplotlib it has no figures, and says so. The workbook and the
-        Word document are inside it as downloads, where their packages are installed.
+    Returns the file. Without matplotlib it has no figures, and says so. The
+    workbook and the Word document are inside it as downloads, where their packages are installed.
     """
-    heading = title or _HEADING
-    blocks = list(Content(analysis, currency, effect).blocks())
-    sections = [f"<h1>{escape(heading)}</h1>", *map(_html, blocks)]
-    sections += [_downloads(analysis, blocks, heading), footer(command)]
+    heading = title or TITLE
+    content = Content(analysis, currency, effect, heading)
+    blocks = list(content.blocks())
+    by = [paragraphs([author])] if author else []
+    sections = [f"<h1>{escape(heading)}</h1>", *map(html, blocks[:1]), *by]
+    sections += [*map(html, blocks[1:]), _downloads(content, blocks, author), footer(command)]
     return write_page(path, heading, sections)
 
 
-def _html(block: Block) -> str:
-    match block:
-        case Heading(text):
-            return f"<h2>{escape(text)}</h2>"
-        case Answer(text):
-            return f'<p class="answer">{escape(text)}</p>'
-        case Text(text):
-            return paragraphs([text])
-        case Bullets(items, numbered):
-            return bullets(items, "ol" if numbered else "ul")
-        case Table(head, rows, caption):
-            return grid(head, rows, caption)
-        case Drawing(name, _, caption):
-            try:
-                return picture(block.png, caption, svg=block.svg, name=name)
-            except MissingExtraError as error:
-                return paragraphs([f"A figure is left out. {error}"])
-        case PageEnd():
-            return '<div class="page-end"></div>'
-
-
-def _downloads(analysis: Analysis, blocks: Sequence[Block], heading: str) -> str:
+def _downloads(content: Content, blocks: Sequence[Block], author: str) -> str:
     """Links to the files that are inside the page; those that cannot be made are left out."""
     made: list[str] = []
     for name, kind, write in (
-        ("tables.xlsx", "spreadsheetml.sheet", partial(_workbook, analysis)),
-        ("submission.docx", "wordprocessingml.document", partial(_document, heading)),
+        ("tables.xlsx", "spreadsheetml.sheet", partial(_workbook, content)),
+        ("submission.docx", "wordprocessingml.document", partial(document, content.title, author)),
     ):
         try:
             data = base64.b64encode(write(blocks)).decode("ascii")
@@ -108,28 +79,19 @@ def _downloads(analysis: Analysis, blocks: Sequence[Block], heading: str) -> str
     )
 
 
-def write_voi_workbook(path: str | Path, analysis: Analysis) -> Path:
-    """Write every table of an analysis as a sheet of an Excel workbook."""
-    new_file(path).write_bytes(_workbook(analysis, list(Content(analysis).blocks())))
+def write_voi_workbook(
+    path: str | Path, analysis: Analysis, *, currency: str = "£", effect: str = "QALYs"
+) -> Path:
+    """Write every table of an analysis as a sheet of an Excel workbook, with words as headers."""
+    content = Content(analysis, currency, effect)
+    new_file(path).write_bytes(_workbook(content, list(content.blocks())))
     return Path(path)
 
 
-def _workbook(analysis: Analysis, blocks: Sequence[Block]) -> bytes:
-    optional_module("openpyxl", "Writing a workbook", "voi")
+def _workbook(content: Content, blocks: Sequence[Block]) -> bytes:
     about = next(block for block in reversed(blocks) if isinstance(block, Table))
-    sheets = {"about": pandas().DataFrame(about.rows, columns=["what", "value"]), **analysis.tables}
-    buffer = io.BytesIO()
-    with pandas().ExcelWriter(buffer, engine="openpyxl") as writer:
-        for name, table in sheets.items():
-            table.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
-            for cell in (one for row in writer.sheets[name] for one in row):
-                if cell.data_type == "f":  # a name such as =A1 is a name
-                    cell.data_type = "s"
-            for j, column in enumerate(table.columns):
-                longest = max([len(str(column)), *(len(str(x)) for x in table[column].head(50))])
-                letter = writer.sheets[name].cell(1, j + 1).column_letter
-                writer.sheets[name].column_dimensions[letter].width = min(longest, 60) + 2
-    return buffer.getvalue()
+    sheets = {"about": pandas().DataFrame(about.rows, columns=[content.first_line, ""])}
+    return workbook({**sheets, **content.data.tables}, words()["heads"])
 
 
 def write_voi_document(
@@ -139,74 +101,15 @@ def write_voi_document(
     title: str | None = None,
     currency: str = "£",
     effect: str = "QALYs",
+    author: str = "",
 ) -> Path:
     """Write the report as a Word document, with tables and figures that can be edited and moved.
 
     Parameters are those of `write_voi_report`. Needs the extra ``word``.
     """
-    blocks = list(Content(analysis, currency, effect).blocks())
-    new_file(path).write_bytes(_document(title or _HEADING, blocks))
+    blocks = list(Content(analysis, currency, effect, title or TITLE).blocks())
+    new_file(path).write_bytes(document(title or TITLE, author, blocks))
     return Path(path)
-
-
-def _document(heading: str, blocks: Sequence[Block]) -> bytes:
-    docx = optional_module("docx", "A Word document", "word")
-    document = docx.Document()
-    page, cm = document.sections[0], docx.shared.Cm
-    page.page_width, page.page_height = cm(21.0), cm(29.7)
-    page.left_margin = page.right_margin = cm(2.5)
-    document.add_heading(heading, 0)
-    for block in blocks:
-        match block:
-            case Heading(text) | Answer(text):
-                document.add_heading(text, 1)
-            case Text(text):
-                document.add_paragraph(text)
-            case Bullets(items, numbered):
-                for one in items:
-                    document.add_paragraph(one, "List Number" if numbered else "List Bullet")
-            case Table(head, rows, caption):
-                if caption:
-                    said = document.add_paragraph(caption, "Caption")
-                    said.paragraph_format.keep_with_next = True
-                _add_table(document, head, rows)
-            case Drawing(_, _, caption):
-                try:
-                    drawn = document.add_picture(io.BytesIO(block.png), width=cm(14.2))
-                except MissingExtraError as error:
-                    document.add_paragraph(f"A figure is left out. {error}")
-                    continue
-                drawn._inline.docPr.set("descr", caption)  # for readers who do not see it
-                document.paragraphs[-1].paragraph_format.keep_with_next = True
-                document.add_paragraph(caption, "Caption")
-            case PageEnd():
-                document.add_page_break()
-    buffer = io.BytesIO()
-    document.save(buffer)
-    return buffer.getvalue()
-
-
-def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table whose head is repeated on every page, and whose rows are not cut by its end."""
-    from docx.enum.text import WD_ALIGN_PARAGRAPH
-    from docx.oxml import OxmlElement
-    from docx.oxml.ns import qn
-
-    named = ["" if name == "words" else name for name in head]
-    lines = [named, *rows] if any(named) else rows
-    right = [j > 0 and name not in ("flags", "words") for j, name in enumerate(head)]
-    shown = document.add_table(0, len(head), "Light List Accent 1")
-    for line in lines:
-        row = shown.add_row()
-        row._tr.get_or_add_trPr().append(OxmlElement("w:cantSplit"))
-        for cell, text, to_the_right in zip(row.cells, line, right, strict=True):
-            cell.text = text
-            if to_the_right:
-                cell.paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT
-    if any(named):
-        shown.rows[0]._tr.trPr.append(OxmlElement("w:tblHeader"))
-    else:  # the style would paint the first row as a head
-        shown._tbl.tblPr.find(qn("w:tblLook")).set(qn("w:firstRow"), "0")
 
 
 def save_voi_figures(folder: str | Path, analysis: Analysis) -> list[Path]:

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nestquad.errors import InputError, NestquadError
 from nestquad.voi.serve._jobs import preload
 from nestquad.voi.serve._pages import STATIC, analysis_page, message_page, start_page
-from nestquad.voi.serve._workspace import Work, Workspace, example
+from nestquad.voi.serve._workspace import SAVED, Work, Workspace, example
 from nestquad.voi.table._limits import MOST_BYTES
 
 HOST = "127.0.0.1"
@@ -203,12 +203,18 @@ class _Routes:
         return RedirectResponse("../../", 303)
 
     def file(self, request: Request) -> Response:
-        path = self._work(request).download(request.path_params["file"])
+        name, wtp = request.path_params["file"], request.query_params.get("wtp")
+        try:
+            path = self._work(request).download(name, wtp)
+        except NestquadError as error:
+            return _page(message_page(str(error)), 422)
         if path is None:
             raise HTTPException(404)
         shown = path.suffix == ".html" and "download" not in request.query_params
         own = {"content-security-policy": _REPORT_POLICY} if path.suffix == ".html" else None
-        return FileResponse(path, filename=None if shown else path.name, headers=own)
+        stem, suffix = name.split(".", 1)
+        named = f"{stem}-{wtp}.{suffix}" if wtp and path.name != SAVED else name
+        return FileResponse(path, filename=None if shown else named, headers=own)
 
     def _work(self, request: Request) -> Work:
         work = self.workspace.get(request.path_params["name"])

@@ -19,7 +19,8 @@ Report: TypeAlias = Callable[[int, int, str], None]
 # A server of processes that has imported numpy and pandas forks in milliseconds; not on Windows.
 _FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 _CONTEXT: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
-_NEEDED = ["nestquad.voi.serve._work", "pandas", "openpyxl", "matplotlib.backends.backend_agg"]
+_NEEDED = ["nestquad.voi.serve._work", "pandas", "openpyxl", "python_calamine", "scipy.stats"]
+_NEEDED += ["matplotlib.backends.backend_agg", "sklearn.ensemble"]
 
 
 def preload() -> None:

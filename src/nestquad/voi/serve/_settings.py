@@ -18,7 +18,7 @@ from nestquad.voi.table import (
     study_sizes,
 )
 from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
-from nestquad.voi.table._tables import label as one_line
+from nestquad.voi.table._sheets import one_line
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
 _STEPS = 40
@@ -26,6 +26,19 @@ _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
 }  # fmt: skip
 _DETAILS = {"normal": "standard deviation", "count": "observation", "survival": "follow-up"}
+# Advice for fields whose unit is not money.
+_EXAMPLES = {
+    "standard deviation": "2.5, in the unit of the measurement, or the name of a parameter",
+    "observation": "1, in the unit of time of the rate",
+    "follow-up": "2, in the unit of time of the hazard",
+    "discount": "0.035 for 3.5 % a year",
+    "years": "10",
+    "people a year": "4000, or 4000 4200 4400 for three years",
+    "uptake": "0.8, or 0.2 0.5 0.8 for three years",
+    "people now": "12000",
+    "duration": "2 (years)",
+    "duration each": "0.01 (years)",
+}
 # More than all the money and people there are.
 _MOST = 1e15
 # Amounts of some hundreds and more, as a rule: three digits after a point are rather thousands.
@@ -40,13 +53,18 @@ class Settings:
     title: str = "Value of information"
     currency: str = "£"
     effect: str = "QALYs"
+    author: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     match: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    as_given: bool = False
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    per_year: float | None = None
+    per_year: tuple[float, ...] = ()
     horizon: float | None = None
     discount: float = DISCOUNT
-    study: Mapping[str, Any] | None = None
+    prevalence: float = 0.0
+    uptake: tuple[float, ...] = (1.0,)
+    studies: tuple[Mapping[str, Any], ...] = ()
     center: float | None = None
     """The willingness to pay in the middle of the slider; `wtp` is one of its positions."""
 
@@ -62,7 +80,10 @@ class Settings:
 
     @classmethod
     def _of(cls, given: Mapping[str, Any]) -> Settings:
-        wtp, study = amount("wtp", given.get("wtp")), given.get("study")
+        wtp, studies = (
+            amount("wtp", given.get("wtp")),
+            [*map(_study, given.get("studies") or ())],
+        )
         center = _optional("center", given.get("center"))
         return cls(
             wtp=wtp,
@@ -71,13 +92,18 @@ class Settings:
             title=_text(given.get("title") or cls.title),
             currency=_text(given.get("currency", cls.currency)),
             effect=_text(given.get("effect") or cls.effect),
+            author=_text(given.get("author") or ""),
             files={_text(k): _text(name) for k, name in (given.get("files") or {}).items()},
             match=_names(given.get("match") or []),
+            columns={_text(k): _text(v) for k, v in (given.get("columns") or {}).items()},
+            as_given=given.get("as_given") is True,
             groups={_text(k): _names(g) for k, g in (given.get("groups") or {}).items()},
-            per_year=_optional("people a year", given.get("per_year")),
+            per_year=_by_year("people a year", given.get("per_year")),
             horizon=_optional("years", given.get("horizon")),
             discount=amount("discount", given.get("discount", DISCOUNT)),
-            study=None if study is None else _study(study),
+            prevalence=_optional("people now", given.get("prevalence")) or 0.0,
+            uptake=_by_year("uptake", given.get("uptake")) or cls.uptake,
+            studies=tuple(one for i, one in enumerate(studies) if one not in studies[:i]),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,14 +112,17 @@ class Settings:
     def changed(self, given: Mapping[str, Any]) -> Settings:
         """With the values that a page may change.
 
-        Of groups a page sends those that it adds, and None for one that it removes: another tab may
-        have added some since.
+        Of groups and studies a page sends changes alone, as another tab may have added some since:
+        groups to add, and None for one to remove; a study to add, or its number to remove it.
         """
-        allowed = {one.name for one in fields(self)} - {"files", "groups"}
+        allowed = {one.name for one in fields(self)} - {"files", "groups", "studies"}
         changes = {k: v for k, v in given.items() if k in allowed}
-        groups = self._regrouped(given.get("groups") or {})
-        new = Settings.of({**self.to_dict(), **changes, "groups": groups})
-        new.audience(), new.the_study()  # refused now, not by the job
+        changes["groups"] = self._regrouped(given.get("groups") or {})
+        removed = given.get("remove_study")
+        changes["studies"] = [one for i, one in enumerate(self.studies) if i != removed]
+        changes["studies"] += [given["study"]] if given.get("study") else []
+        new = Settings.of({**self.to_dict(), **changes})
+        new.audience(), new.the_studies()  # refused now, not by the job
         return new
 
     def _regrouped(self, changes: Any) -> dict[str, Any]:
@@ -115,13 +144,7 @@ class Settings:
 
     @property
     def curve(self) -> list[float]:
-        """Positions of the slider: round numbers up to twice the center, and the center itself.
-
-        Examples
-        --------
-        >>> Settings(20_000.0).curve[:3], len(Settings(20_000.0).curve)
-        ([0.0, 1000.0, 2000.0], 41)
-        """
+        """Positions of the slider: round numbers up to twice the center, and the center itself."""
         center = self.wtp if self.center is None else self.center
         top = 2.0 * center or 50_000.0
         power = 10.0 ** math.floor(math.log10(top / _STEPS))
@@ -131,27 +154,30 @@ class Settings:
 
     def audience(self) -> Audience | None:
         """The people of the decision, where they were given."""
-        if self.per_year is None and self.horizon is None:
+        if not self.per_year and self.horizon is None:
             return None
-        if self.per_year is None or self.horizon is None:
+        if not self.per_year or self.horizon is None:
             raise InputError("population", "one number", "people a year and years, or neither")
-        return Audience(self.per_year, self.horizon, self.discount)
+        return Audience(
+            list(self.per_year), self.horizon, self.discount, self.prevalence, list(self.uptake)
+        )
 
-    def the_study(self) -> Study | None:
-        """The study to be valued, where one was given."""
-        if self.study is None:
-            return None
-        if self.audience() is None:
+    def the_studies(self) -> list[Study]:
+        """The studies to be valued."""
+        if self.studies and self.audience() is None:
             raise InputError(
                 "study",
                 "no population",
                 "people a year and years of relevance",
                 "A study is worth its cost to somebody: say how many people decide.",
             )
-        one = dict(self.study)
-        kind, pars, detail = one.pop("kind"), one.pop("pars"), one.pop("detail")
-        design = _DESIGNS[kind](pars) if detail is None else _DESIGNS[kind](pars, detail)
-        return Study(design, **one)
+        found = []
+        for given in self.studies:
+            one = dict(given)
+            kind, pars, detail = one.pop("kind"), one.pop("pars"), one.pop("detail")
+            design = _DESIGNS[kind](pars) if detail is None else _DESIGNS[kind](pars, detail)
+            found.append(Study(design, **one))
+        return found
 
 
 def amount(name: str, given: Any) -> float:
@@ -161,7 +187,10 @@ def amount(name: str, given: Any) -> float:
     if meant and (typed or not _is_number(text)):
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {meant}?")
     if not _is_number(text) or not 0 <= float(text) < _MOST:
-        raise InputError(name, repr(text), "a number that is not negative", "For instance 20000.")
+        advice = f"For instance {_EXAMPLES.get(name, '20000')}."
+        raise InputError(
+            name, repr(text) if text else "nothing", "a number that is not negative", advice
+        )
     return float(text)
 
 
@@ -171,6 +200,14 @@ def _is_number(text: str) -> bool:
 
 def _optional(name: str, given: Any) -> float | None:
     return None if given is None or given == "" else amount(name, given)
+
+
+def _by_year(name: str, given: Any) -> tuple[float, ...]:
+    """A number, or one for each year, typed with blanks between them."""
+    several = (
+        given if isinstance(given, list | tuple) else str("" if given is None else given).split()
+    )
+    return tuple(amount(name, one) for one in several)
 
 
 def _text(given: Any) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nestquad.errors import InputError, MissingExtraError
+from nestquad.errors import InputError
 from nestquad.result import plain
 from nestquad.voi.report import (
     Analysis,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UPLOADS = (*KINDS, "workbook")
-REPORTS = ("report.html", "report.docx", "tables.xlsx", "figures.zip")
 SETTINGS, SEEN, RESULTS, ANSWERS = "settings.json", "seen.json", "results.json", "answers.jsonl"
 # Points of the cost-effectiveness plane: more would hide each other.
 _MOST_DOTS = 600
@@ -63,13 +62,15 @@ def write_json(path: Path, content: Any) -> None:
 
 def read(folder: Path, report: Report) -> None:
     """Read the tables, and compute what needs no regression, for every position of the slider."""
-    report(0, 2, "reading")
+    report(0, 2, "reading the tables")
     settings = load_settings(folder)
     seen = _preview(folder, settings)
     content: dict[str, Any] = seen.to_dict()
     content["unmatched"] = _unmatched(seen)
+    told = [p.error.advice for p in seen.problems]
+    content["swapped"] = len(told) == 1 and told[0].startswith("Are they swapped?")
     if not seen.problems:
-        report(1, 2, "current decision")
+        report(1, 2, "the decision on current information")
         outputs = seen.outputs(settings.wtp)
         inputs = input_table(outputs, seen.parameters)
         names = parameter_sets("all singles", inputs.columns, inputs.attrs["categories"])
@@ -78,42 +79,60 @@ def read(folder: Path, report: Report) -> None:
 
 
 def compute(folder: Path, report: Report) -> None:
-    """Analyze the tables; results for the page first, then the report."""
+    """Analyze the tables, for the page; a study that cannot be valued is removed and told."""
     settings = load_settings(folder)
+    refused = ""
+    try:
+        analysis = _analysis(folder, settings, report)
+    except InputError as error:
+        if error.argument != "design" or not settings.studies:
+            raise
+        refused = f"The last study was not added. {error}"
+        settings = replace(settings, studies=settings.studies[:-1])
+        write_json(folder / SETTINGS, settings.to_dict())
+        analysis = _analysis(folder, settings, report)
+    write_json(folder / RESULTS, _results(analysis, settings))
+    if refused:
+        raise InputError("study", refused, "values that the design can have")
+
+
+def _analysis(folder: Path, settings: Settings, report: Report) -> Analysis:
     seen = _preview(folder, settings)
-    outputs = seen.outputs(settings.wtp)
-    analysis = analyze(
-        outputs,
+    return analyze(
+        seen.outputs(settings.wtp),
         seen.parameters,
         dict(settings.groups),
         audience=settings.audience(),
-        study=settings.the_study(),
+        study=settings.the_studies(),
         progress=report,
         files=seen.files,
         notes=seen.notes,
         curve=settings.curve,
         answers=_Answers(folder, settings),
     )
-    for name in REPORTS:  # of other settings
-        (folder / name).unlink(missing_ok=True)
-    write_json(folder / RESULTS, _results(analysis, settings))
-    words = {name: getattr(settings, name) for name in ("title", "currency", "effect")}
+
+
+def write(folder: Path, name: str, wtp: float, report: Report) -> None:
+    """Write a file of the report at a willingness to pay, from answers that are there."""
+    settings = replace(load_settings(folder), wtp=wtp)
+    analysis = _analysis(folder, settings, report)
+    report(0, 1, f"writing {name}")
+    words = {key: getattr(settings, key) for key in ("title", "currency", "effect")}
     # Beside the others first: a cancelled job leaves no part of a file.
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        new = Path(made)
-        report(0, 4, "report")
-        write_voi_report(new / "report.html", analysis, **words)
-        report(1, 4, "tables of the report")
-        write_voi_workbook(new / "tables.xlsx", analysis)
-        report(2, 4, "document of the report")
-        with suppress(MissingExtraError):
-            write_voi_document(new / "report.docx", analysis, **words)
-        report(3, 4, "figures of the report")
-        save_voi_figures(new / "drawn", analysis)
-        shutil.make_archive(str(new / "figures"), "zip", new / "drawn")
-        for name in REPORTS:
-            if (new / name).is_file():
-                (new / name).replace(folder / name)
+        new = Path(made) / name
+        if name == "report.html":
+            write_voi_report(new, analysis, **words, author=settings.author)
+        elif name == "tables.xlsx":
+            write_voi_workbook(new, analysis, currency=settings.currency, effect=settings.effect)
+        elif name == "report.docx":
+            write_voi_document(new, analysis, **words, author=settings.author)
+        else:
+            save_voi_figures(Path(made) / "drawn", analysis)
+            line = f"Figures at a willingness to pay of {settings.currency}{wtp:,.12g}\n"
+            (Path(made) / "drawn" / "about.txt").write_text(line, encoding="utf-8")
+            shutil.make_archive(str(new.with_suffix("")), "zip", Path(made) / "drawn")
+        new.replace(folder / name)
 
 
 def _preview(folder: Path, settings: Settings) -> Preview:
@@ -124,15 +143,16 @@ def _preview(folder: Path, settings: Settings) -> Preview:
         if path.is_file():
             name = settings.files.get(kind, kind)
             sources[kind] = (name, path.read_bytes())
+    how: dict[str, Any] = {"wtp": settings.wtp, "as_given": settings.as_given}
     if "workbook" in sources:
-        seen = preview(sources["workbook"])
+        seen = preview(sources["workbook"], columns=dict(settings.columns) or None, **how)
     else:
-        seen = preview(*(sources.get(kind) for kind in KINDS))
+        seen = preview(*(sources.get(kind) for kind in KINDS), **how)
     if settings.match and _unmatched(seen):
         if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
             raise InputError("match", ", ".join(settings.match), "every column of effects once")
         effects = seen.effects[list(settings.match)].set_axis(seen.costs.columns, axis=1)
-        again = preview(seen.parameters, seen.costs, effects)
+        again = preview(seen.parameters, seen.costs, effects, **how)
         pairs = zip(seen.costs.columns, settings.match, strict=True)
         said = f"options matched by hand: {', '.join(f'{c} with {e}' for c, e in pairs)}"
         seen = replace(again, notes=(*seen.notes, said), files=seen.files)
@@ -157,7 +177,8 @@ class _Answers(dict[Any, list[Answer]]):
 
         super().__init__()
         self._path = folder / ANSWERS
-        holds = json.dumps([__version__, has_trees(), settings.match, settings.curve]).encode()
+        reading = [settings.match, sorted(settings.columns.items()), settings.curve]
+        holds = json.dumps([__version__, has_trees(), *reading]).encode()
         tables = [(folder / kind).read_bytes() for kind in UPLOADS if (folder / kind).is_file()]
         digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []
@@ -227,22 +248,34 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
         "sets": sets,
         "people": None if audience is None else audience.size,
     }
-    study = settings.the_study()
-    if study is not None and audience is not None and analysis.evsi_curve is not None:
-        costed = study.net_benefit(analysis.evsi_curve, audience)
+    assert analysis.convergence is not None
+    content["convergence"] = [
+        {"pars": pars, "n": n, "needed": part["needed"].tolist(), **_columns(part, "value")}
+        for (pars, n), part in analysis.convergence.sort_values("wtp", kind="stable").groupby(
+            ["pars", "n"], sort=False
+        )
+    ]
+    content["studies"] = []
+    parts = analysis.evsi_curve
+    for study, name in zip(analysis.studies, analysis.study_names, strict=True):
+        assert parts is not None
+        assert audience is not None
+        costed = study.net_benefit(parts[parts["design"] == name], audience)
         sizes = [(int(n), part.sort_values("wtp")) for n, part in costed.groupby("n")]
-        content["study"] = {
-            "design": str(costed["design"].iloc[0]),
-            "sizes": [
-                {
-                    "n": n,
-                    "cost": float(part["cost"].iloc[0]),
-                    "years": float(part["years"].iloc[0]),
-                    "evsi": _columns(part, "evsi"),
-                    **{k: part[k].tolist() for k in ("enbs", "enbs_lower", "enbs_upper")},
-                }
-                for n, part in sizes
-            ],
-            "best": best_sizes(costed).sort_values("wtp").to_dict("records"),
-        }
+        content["studies"].append(
+            {
+                "design": name,
+                "sizes": [
+                    {
+                        "n": n,
+                        "cost": float(part["cost"].iloc[0]),
+                        "years": float(part["years"].iloc[0]),
+                        "evsi": _columns(part, "evsi"),
+                        **{k: part[k].tolist() for k in ("enbs", "enbs_lower", "enbs_upper")},
+                    }
+                    for n, part in sizes
+                ],
+                "best": best_sizes(costed).sort_values("wtp").to_dict("records"),
+            }
+        )
     return content

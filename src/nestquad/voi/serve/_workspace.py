@@ -10,18 +10,17 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from nestquad.errors import InputError
 from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
-from nestquad.voi.serve._settings import Settings
+from nestquad.voi.serve._pages import STATIC
+from nestquad.voi.serve._settings import Settings, amount
 from nestquad.voi.serve._work import (
     ANSWERS,
-    REPORTS,
     RESULTS,
     SEEN,
     SETTINGS,
@@ -29,10 +28,11 @@ from nestquad.voi.serve._work import (
     compute,
     load_settings,
     read,
+    write,
     write_json,
 )
 from nestquad.voi.table import KINDS
-from nestquad.voi.table._limits import check_archive, check_size, is_zip, unpacking
+from nestquad.voi.table._limits import check_archive, check_size, unpacking
 
 MOST_ANALYSES = 50
 SAVED = "analysis.nestquad.zip"
@@ -46,7 +46,6 @@ DOWNLOADS = {
 # Names and numbers of groups and a study: some kilobytes.
 _MOST_SETTINGS = 1_000_000
 _PORTABLE = (SETTINGS, ANSWERS, *UPLOADS)
-_EXAMPLE_DRAWS = 2_000
 
 
 class Work:
@@ -57,6 +56,7 @@ class Work:
         self.job: Job | None = None
         # Two tabs may show the same analysis.
         self._lock = threading.RLock()
+        self._writing = threading.Lock()
 
     @property
     def settings(self) -> Settings:
@@ -72,20 +72,42 @@ class Work:
     def change(self, given: Mapping[str, Any]) -> None:
         """Compute with other settings; another match or range concerns the tables themselves."""
         with self._lock:
+            if given.get("swap") is True:
+                self._swap()
             before, after, seen = self.settings, self.settings.changed(given), self.seen()
             several = [label for label, members in after.groups.items() if members != (label,)]
             check_groups(several, (seen or {}).get("parameters", ()))
-            reading = (before.match, before.curve) != (after.match, after.curve)
-            self.start(after, reading=reading or seen is None)
+            reads = [(s.match, s.columns, s.as_given, s.curve) for s in (before, after)]
+            again = reads[0] != reads[1] or seen is None or given.get("swap") is True
+            self.start(after, reading=again)
+
+    def _swap(self) -> None:
+        """Exchange costs and effects: their files, or the roles of their columns."""
+        self._stop()
+        settings, seen = self.settings, self.seen() or {}
+        if roles := {column["name"]: column["role"] for column in seen.get("columns", ())}:
+            other = {"cost": "effect", "effect": "cost"}
+            for name, role in roles.items():
+                word, mark, option = role.partition(" of ")
+                roles[name] = f"{other[word]}{mark}{option}" if word in other else role
+            settings = replace(settings, columns=roles)
+        else:
+            costs, effects = (self.folder / kind for kind in ("costs", "effects"))
+            costs.rename(self.folder / "other")
+            effects.rename(costs)
+            (self.folder / "other").rename(effects)
+            names = dict(settings.files)
+            names["costs"], names["effects"] = names["effects"], names["costs"]
+            settings = replace(settings, files=names)
+        write_json(self.folder / SETTINGS, settings.to_dict())
 
     def start(self, settings: Settings, *, reading: bool) -> None:
         """Start reading or computing; what runs is cancelled."""
         with self._lock:
             self._stop()
             write_json(self.folder / SETTINGS, settings.to_dict())
-            if reading:  # results and reports are those of another range or match
-                for name in (SEEN, RESULTS, *REPORTS):
-                    (self.folder / name).unlink(missing_ok=True)
+            for name in (SEEN, RESULTS) if reading else ():  # of another range or match
+                (self.folder / name).unlink(missing_ok=True)
             what, function = ("Reading", read) if reading else ("Computing", compute)
             self.job = Job(what, function, self.folder)
 
@@ -113,22 +135,28 @@ class Work:
             "error": None if job is None or job.running else job.error,
             "stamp": [path.stat().st_mtime_ns if path.is_file() else 0 for path in files],
             "settings": self.settings.to_dict(),
-            "files": {name: word for name, word in DOWNLOADS.items() if self._has(name)},
+            "files": DOWNLOADS if (self.folder / RESULTS).is_file() else {SAVED: DOWNLOADS[SAVED]},
         }
 
-    def download(self, name: str) -> Path | None:
-        """A file to download, where there is one; nothing else of the folder can be had."""
-        if name not in DOWNLOADS or not self._has(name):
+    def download(self, name: str, wtp: str | None = None) -> Path | None:
+        """A file, made now at a willingness to pay; no other file of the folder can be had."""
+        if name not in DOWNLOADS or not (name == SAVED or self.results()):
             return None
         if name == SAVED:
             with zipfile.ZipFile(self.folder / SAVED, "w", zipfile.ZIP_DEFLATED) as archive:
                 for part in _PORTABLE:
                     if (self.folder / part).is_file():
                         archive.write(self.folder / part, part)
+            return self.folder / name
+        at = self.settings.wtp if wtp is None else amount("wtp", wtp)
+        if at not in self.settings.curve:
+            raise InputError("wtp", f"{at:g}", "a position of the slider")
+        with self._writing:
+            writer = Job("Writing", write, self.folder, name, at)
+            writer.wait()
+        if writer.error:
+            raise InputError(name, writer.error, "a file that can be written")
         return self.folder / name
-
-    def _has(self, name: str) -> bool:
-        return name == SAVED or (self.folder / name).is_file()
 
     def _stop(self) -> None:
         if self.job is not None and self.job.running:
@@ -158,13 +186,15 @@ class Workspace:
         """A new analysis of files by kind, each a name and its content; or one that was saved."""
         if "saved" in files:
             return self._saved(files["saved"][1])
-        if list(files) == ["parameters"] and is_zip(files["parameters"][1]):
-            files = {"workbook": files["parameters"]}
+        if list(files) == ["parameters"]:
+            start = files["parameters"][1].read(2)
+            files["parameters"][1].seek(0)
+            files = {"workbook": files["parameters"]} if start == b"PK" else files
         if sorted(files) not in (["workbook"], sorted(KINDS)):
             raise InputError(
                 "upload",
                 " and ".join(files) or "no file",
-                "parameters, costs and effects, or one workbook with all three",
+                "one workbook, or parameters, costs and effects",
             )
         names = {kind: Path(name).name[-100:] for kind, (name, _) in files.items()}
         settings = Settings.of({**given, "files": names})
@@ -223,27 +253,7 @@ class Workspace:
 
 
 def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
-    """Files and settings to try the page on, as an upload has them: a new drug and usual care."""
-    rng = np.random.default_rng(1)
-    p_old, p_new = rng.beta(40, 60, _EXAMPLE_DRAWS), rng.beta(14, 16, _EXAMPLE_DRAWS)
-    u_well, u_ill = rng.beta(16, 4, _EXAMPLE_DRAWS), rng.beta(10, 10, _EXAMPLE_DRAWS)
-    c_ill, c_side = rng.gamma(20, 150, _EXAMPLE_DRAWS), rng.gamma(4, 50, _EXAMPLE_DRAWS)
-    parameters = {
-        "p_old": p_old, "p_new": p_new, "u_well": u_well,
-        "u_ill": u_ill, "c_ill": c_ill, "c_side": c_side,
-    }  # fmt: skip
-    costs = {"usual care": (1 - p_old) * c_ill, "drug": 500 + c_side + (1 - p_new) * c_ill}
-    effects = {
-        name: p * u_well + (1 - p) * u_ill for name, p in zip(costs, (p_old, p_new), strict=True)
-    }
-    tables = {"parameters": parameters, "costs": costs, "effects": effects}
-    files = {kind: (f"{kind}.csv", _csv(table)) for kind, table in tables.items()}
-    return files, {"wtp": 20_000, "title": "Example: a new drug against usual care"}
-
-
-def _csv(table: dict[str, Any]) -> BinaryIO:
-    file = io.BytesIO()
-    header = ",".join(table)
-    np.savetxt(file, np.column_stack(list(table.values())), "%.8g", ",", header=header, comments="")
-    file.seek(0)
-    return file
+    """File and settings to try the page on, as an upload has them: a new drug and usual care."""
+    file = io.BytesIO((STATIC / "example.csv").read_bytes())
+    settings = {"wtp": 20_000, "title": "Example: a new drug against usual care"}
+    return {"workbook": ("example.csv", file)}, settings

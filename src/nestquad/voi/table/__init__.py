@@ -18,7 +18,7 @@ from nestquad.voi.table._designs import (
     as_design,
     design_names,
 )
-from nestquad.voi.table._evppi import FLAG_WORDS, evpi, evppi, parameter_sets
+from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
 from nestquad.voi.table._evsi import evsi, study_sizes
 from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
@@ -31,46 +31,16 @@ from nestquad.voi.table._population import (
     population,
     require,
 )
+from nestquad.voi.table._scope import ENOUGH, convergence, implementation, scenarios, subgroups
 from nestquad.voi.table._second_opinion import has_trees
 from nestquad.voi.table._tables import Problem, pandas
 
 __all__ = [
-    "DISCOUNT",
-    "FLAG_WORDS",
-    "KINDS",
-    "BinaryTrial",
-    "Combined",
-    "CountTrial",
-    "Design",
-    "NormalTrial",
-    "Outputs",
-    "Preview",
-    "Problem",
-    "SurvivalTrial",
-    "amount",
-    "as_design",
-    "design_names",
-    "as_outputs",
-    "best_sizes",
-    "ceac",
-    "enbs",
-    "evpi",
-    "evppi",
-    "evsi",
-    "expected_loss",
-    "has_trees",
-    "icers",
-    "incremental",
-    "input_table",
-    "pandas",
-    "parameter_sets",
-    "people",
-    "population",
-    "preview",
-    "psa_summary",
-    "read_csv",
-    "read_workbook",
-    "require",
-    "study_sizes",
-    "wtp_grid",
-]
+    "DISCOUNT", "ENOUGH", "KINDS", "BinaryTrial", "Combined", "CountTrial",
+    "Design", "NormalTrial", "Outputs", "Preview", "Problem", "SurvivalTrial", "amount",
+    "as_design", "design_names", "as_outputs", "best_sizes", "ceac", "convergence", "enbs",
+    "evpi", "evppi", "evsi", "expected_loss", "has_trees", "icers", "implementation",
+    "incremental", "input_table", "pandas", "parameter_sets", "people", "population", "preview",
+    "psa_summary", "read_csv", "read_workbook", "require", "scenarios", "study_sizes",
+    "subgroups", "wtp_grid",
+]  # fmt: skip

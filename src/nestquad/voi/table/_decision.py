@@ -19,24 +19,8 @@ if TYPE_CHECKING:
 def psa_summary(outputs: Any) -> pd.DataFrame:
     """Means of each option with standard errors, and its probability of being the best.
 
-    Parameters
-    ----------
-    outputs
-        As in `evpi`.
-
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, cost, effect (where given),
-        net_benefit, se, and probability of being the best.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gain = np.random.default_rng(0).normal(1.0, 1.0, size=1000)
-    >>> table = psa_summary(np.column_stack((0 * gain, gain)))
-    >>> bool(0.8 < table.probability[1] < 0.9)
-    True
+    Returns a table with a row for each willingness to pay and option: wtp, option, cost, effect
+    (where given), net_benefit, se, and probability of being the best.
     """
     known = as_outputs(outputs)
     rows = []
@@ -63,26 +47,12 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    outputs
-        As in `evpi`.
     reference
         The option to compare with; default: the first.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and other option: wtp, option, against, cost, effect
-        (increments, where given), inb, se, lower, upper (95 %), and the probability of being
-        better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> common = rng.normal(0.0, 1000.0, 500)
-    >>> table = incremental(np.column_stack((common, common + rng.normal(2.0, 1.0, 500))))
-    >>> bool(abs(table.inb[0] - 2.0) < 3 * table.se[0] < 0.2)
-    True
+    Returns a table with a row for each willingness to pay and other option: wtp, option, against,
+    cost, effect (increments, where given), inb, se, lower, upper (95 %), and the probability of
+    being better.
     """
     known = as_outputs(outputs)
     base = known.reference(reference)
@@ -99,11 +69,11 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
             gain = benefits[:, d] - benefits[:, base]
             better = float(np.mean(gain > 0) + np.mean(gain == 0) / 2)
             size = float(np.abs(benefits).mean())
-            rows.append({**row, **_mean("inb", gain, size), "probability": better})
+            rows.append({**row, **mean_row("inb", gain, size), "probability": better})
     return pandas().DataFrame(rows)
 
 
-def _mean(name: str, values: Array, size: float) -> dict[str, float]:
+def mean_row(name: str, values: Array, size: float) -> dict[str, float]:
     """A mean with standard error and 95 % interval; `size` is that of the numbers subtracted."""
     mean, se = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
     se = 0.0 if se < 1e-12 * size else se  # a constant difference leaves rounding errors
@@ -114,24 +84,10 @@ def _mean(name: str, values: Array, size: float) -> dict[str, float]:
 def icers(outputs: Any) -> pd.DataFrame:
     """Incremental cost-effectiveness ratios, dominance and the efficiency frontier.
 
-    Returns
-    -------
-    DataFrame
-        Options by increasing mean cost: option, cost, effect, status (``"frontier"``,
-        ``"dominated"`` by a cheaper option that is as good, or ``"extendedly dominated"`` by a
-        mixture of two); and for those on the frontier incremental_cost, incremental_effect and
-        icer against the one before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one = np.ones((30, 1))
-    >>> costs, effects = one * [0.0, 10.0, 20.0, 30.0], one * [1.0, 0.9, 1.1, 2.0]
-    >>> table = icers((costs, effects, 1.0))
-    >>> table.status.tolist()
-    ['frontier', 'dominated', 'extendedly dominated', 'frontier']
-    >>> float(table.icer[3])
-    30.0
+    Returns a table of options by increasing mean cost: option, cost, effect, status
+    (``"frontier"``, ``"dominated"`` by a cheaper option that is as good, or ``"extendedly
+    dominated"`` by a mixture of two); and for those on the frontier incremental_cost,
+    incremental_effect and icer against the one before.
     """
     known = _with_effects(outputs)
     pairs = zip(known.costs.T, known.effects.T, strict=True)
@@ -172,23 +128,11 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    outputs
-        As in `evpi`.
     wtp
         Values of willingness to pay instead of those of the outputs.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, loss, se, lower, upper.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nestquad import voi
-    >>> benefits = np.random.default_rng(0).normal([0.0, 1.0], 1.0, size=(100, 2))
-    >>> bool(expected_loss(benefits).loss.min() == voi.evpi(benefits).evpi[0])
-    True
+    Returns a table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
+    upper.
     """
     known = as_outputs(outputs)
     known = known if wtp is None else known.at(wtp)
@@ -197,7 +141,11 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
         losses = benefits.max(axis=1, keepdims=True) - benefits
         for option, loss in zip(known.options, losses.T, strict=True):
             rows.append(
-                {"wtp": k, "option": option, **_mean("loss", loss, float(np.abs(benefits).mean()))}
+                {
+                    "wtp": k,
+                    "option": option,
+                    **mean_row("loss", loss, float(np.abs(benefits).mean())),
+                }
             )
     return pandas().DataFrame(rows)
 
@@ -221,19 +169,8 @@ def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay; default: from 0 to twice the largest of the outputs.
 
-    Returns
-    -------
-    DataFrame
-        A row for each willingness to pay and option: wtp, option, probability of being the best,
-        and frontier, true for the option with the largest mean net benefit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> table = ceac((rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), 1.0), wtp=[0.0, 1.0])
-    >>> table.groupby("wtp").probability.sum().tolist()
-    [1.0, 1.0]
+    Returns a table with a row for each willingness to pay and option: wtp, option, probability of
+    being the best, and frontier, true for the option with the largest mean net benefit.
     """
     known = _with_effects(outputs)
     swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)

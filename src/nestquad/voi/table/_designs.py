@@ -10,7 +10,8 @@ import numpy as np
 
 from nestquad._checks import is_number, number
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, InputError, unknown_name
+from nestquad.errors import EvaluationError, InputError
+from nestquad.voi.table._tables import unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False)
 class _Trial:
-    """A trial with an arm for each of its parameters."""
+    """A trial with an arm for each of its parameters; `ratio` has their sizes relative to n."""
 
     pars: tuple[str, ...]
     ratio: tuple[float, ...]
@@ -82,16 +83,6 @@ class BinaryTrial(_Trial):
     ----------
     pars
         The parameter that is the probability of an event; several for several arms.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> trial = BinaryTrial(["p1", "p2"])
-    >>> inputs = pd.DataFrame({"p1": [0.0, 1.0], "p2": [1.0, 0.0]})
-    >>> trial.summaries(inputs, 10, np.random.default_rng(0)).tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
     """
 
     kind = "binary"
@@ -117,13 +108,6 @@ class NormalTrial(_Trial):
     sd
         Standard deviation between people: a number, or the name of a parameter; one for each
         arm, or one for all.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
-
-    Examples
-    --------
-    >>> NormalTrial("effect", sd=2.0).name
-    'normal trial of effect'
     """
 
     sd: tuple[float | str, ...]
@@ -165,13 +149,6 @@ class CountTrial(_Trial):
         The parameter that is the rate of events of a person in a unit of time; several for arms.
     time
         Observation of each person.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
-
-    Examples
-    --------
-    >>> CountTrial(["relapses_old", "relapses_new"], time=2.0).participants(50)
-    100
     """
 
     time: float
@@ -213,17 +190,6 @@ class SurvivalTrial(_Trial):
         Time of observation of each person, in the unit of time of the rate.
     shape
         The Weibull shape, a number; 1 is the exponential.
-    ratio
-        Sizes of the arms relative to n, as (2, 1); default: equal.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> trial = SurvivalTrial("hazard", follow_up=2.0)
-    >>> inputs = pd.DataFrame({"hazard": [0.5] * 4})
-    >>> events, time = trial.summaries(inputs, 10_000, np.random.default_rng(0)).T
-    >>> bool(np.allclose(events, 1 - np.exp(-1), atol=0.02))
-    True
     """
 
     follow_up: float
@@ -267,12 +233,6 @@ class Combined:
     ----------
     *designs
         Trials, or functions as in `evsi`; each has n people in each of its arms.
-
-    Examples
-    --------
-    >>> both = Combined(BinaryTrial("p"), NormalTrial("u", sd=0.2))
-    >>> both.name, both.participants(100)
-    ('binary trial of p with normal trial of u', 200)
     """
 
     designs: tuple[Any, ...]
@@ -351,15 +311,7 @@ def as_design(design: Any) -> Design:
 
 
 def design_names(designs: Sequence[Design]) -> list[str]:
-    """A different name for each design: with its detail or a number where names are the same.
-
-    Examples
-    --------
-    >>> design_names([NormalTrial("a", 1.0), NormalTrial("a", 5.0), BinaryTrial("p")])
-    ['normal trial of a (sd 1)', 'normal trial of a (sd 5)', 'binary trial of p']
-    >>> design_names([BinaryTrial("p"), BinaryTrial("p")])
-    ['binary trial of p', 'binary trial of p, no. 2']
-    """
+    """A different name for each design: with its detail or a number where names are the same."""
     names = [one.name for one in designs]
     names = [
         f"{name} ({one.detail})" if names.count(name) > 1 and one.detail else name
@@ -384,7 +336,7 @@ def _column(
 ) -> Array:
     """A parameter's values, all within bounds."""
     if name not in inputs.columns:
-        raise unknown_name("design", name, map(str, inputs.columns))
+        raise unknown_column("design", name, map(str, inputs.columns))
     values: Array = inputs[name].to_numpy(dtype=float)
     outside = np.flatnonzero((values < low) | (values > high))
     if outside.size:

@@ -57,18 +57,11 @@ def evsi(
         returns summaries, (rows,) or (rows, k). A list of them is a list of alternatives.
     sizes
         Participants in each arm: a number or several.
-    rng
-        Seed of the data sets, folds and draws. All sizes share it, so that curves are smooth.
-    progress
-        True for a line in the terminal, or a callable ``(done, total, message)``.
-    answers
-        Answers of earlier calls, as in `evppi`, by design and size.
+    rng, progress, answers
+        As in `evppi`. All sizes share the seed, so that curves are smooth.
 
-    Returns
-    -------
-    DataFrame
-        A row for each size and willingness to pay: design, n (in each arm), participants (in all),
-        wtp, evsi, se, lower, upper (95 %), evsi/evpi, flags.
+    Returns a table with a row for each size and willingness to pay: design, n (in each arm),
+    participants (in all), wtp, evsi, se, lower, upper (95 %), evsi/evpi, flags.
 
     Notes
     -----

@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, BinaryIO
+from typing import IO
 from xml.parsers import expat
 
 from nestquad.errors import InputError
@@ -19,17 +19,9 @@ MOST_BYTES = 200_000_000
 MOST_UNPACKED = 1_000_000_000
 # A workbook has about ten parts, and one for each sheet, chart and drawing.
 _MOST_PARTS = 2_000
-_CHUNK = 1 << 20
 _SEPARATORS = (b",", b";", b"\t", b" ")
 _REFERENCE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _ADVICE = "100,000 draws are plenty: keep the first rows of each table."
-
-
-def is_zip(file: BinaryIO) -> bool:
-    """Whether a file is a zip archive, as .xlsx files are."""
-    start = file.read(2)
-    file.seek(0)
-    return start == b"PK"
 
 
 def check_size(name: str, size: int) -> None:
@@ -77,60 +69,46 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
 
 
 def _check_workbook(name: str, data: bytes) -> None:
-    expected = "a .csv file, or an .xlsx workbook with --workbook"
+    expected = "a .csv file or an .xlsx workbook"
     with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_archive(name, archive)
-        rectangles = _Rectangles(name)
+        cells = 0
         for part in archive.namelist():
             if part.startswith("xl/worksheets/") and part.endswith(".xml"):
                 with archive.open(part) as sheet:
-                    rectangles.add(sheet)
+                    cells += _cells_of(name, sheet, cells)
 
 
-class _Rectangles:
-    """Counts the cells of the rectangles that hold all cells of a sheet, as readers allocate them.
+def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
+    """Cells of the rectangle that holds all cells of a sheet, as readers allocate it.
 
-    Rows and cells may say where they are, or follow one another.
+    Cells say where they are, or follow one another; too many are refused where they begin.
     """
+    rows = columns = row = column = 0
 
-    def __init__(self, name: str) -> None:
-        self.name, self.before = name, 0
-
-    def add(self, sheet: IO[bytes]) -> None:
-        """Count a sheet as it streams; too many cells are refused where they begin."""
-        self.row = self.column = self.rows = self.columns = 0
-        parser = expat.ParserCreate()
-        parser.StartElementHandler = self._element
-        parser.StartDoctypeDeclHandler = self._doctype
-        while chunk := sheet.read(_CHUNK):
-            parser.Parse(chunk, False)
-        parser.Parse(b"", True)
-        self.before += self.rows * self.columns
-
-    def _element(self, tag: str, attributes: dict[str, str]) -> None:
-        tag = tag.rpartition(":")[2] if ":" in tag else tag
+    def element(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal rows, columns, row, column
+        tag = tag.rpartition(":")[2]
         if tag == "row":
-            self.row, self.column = int(attributes.get("r", self.row + 1)), 0
+            row, column = int(attributes.get("r", row + 1)), 0
         elif tag == "c":
-            self.column += 1
-            if found := _REFERENCE.fullmatch(attributes.get("r", "")):
-                self.column, self.row = _column(found[1]), int(found[2])
-        else:
-            return
-        if self.row <= self.rows and self.column <= self.columns:
-            return
-        self.rows, self.columns = max(self.rows, self.row), max(self.columns, self.column)
-        _check_cells(self.name, self.before + self.rows * max(self.columns, 1))
+            place = _REFERENCE.fullmatch(attributes.get("r", ""))
+            column, row = (_column(place[1]), int(place[2])) if place else (column + 1, row)
+        if tag in ("row", "c") and (row > rows or column > columns):
+            rows, columns = max(rows, row), max(columns, column)
+            _check_cells(name, before + rows * max(columns, 1))
 
-    def _doctype(self, *_: object) -> None:
-        raise InputError(self.name, "a document type inside a sheet", "a workbook as it was saved")
+    def doctype(*_: object) -> None:
+        raise InputError(name, "a document type inside a sheet", "a workbook as it was saved")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.StartDoctypeDeclHandler = element, doctype
+    parser.ParseFile(sheet)
+    return rows * columns
 
 
 def _column(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = 26 * number + ord(letter) - 64
-    return number
+    return sum(26**k * (ord(letter) - 64) for k, letter in enumerate(reversed(letters)))
 
 
 def _check_cells(name: str, cells: int) -> None:

@@ -6,11 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNIT = r"[£$€¥]|[A-Z]{3}"
 _GROUPING = " '’\u00a0\u202f"
@@ -37,17 +41,6 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
 
     `decimal` is the decimal mark of the file, where it is known. What a format leaves open is not
     read: 3,610 by itself, %, currencies or marks that differ between cells.
-
-    Examples
-    --------
-    >>> read_numbers(["£3,610.44", "£950.00"])
-    Numbers(values=array([3610.44,  950.  ]), note="is in £; '£3,610.44' is 3610.44")
-    >>> read_numbers(["12,34%", "5,00%"]).values
-    array([0.1234, 0.05  ])
-    >>> read_numbers(["3,610", "4,805"]).values, read_numbers(["3,610", "0,250"]).values
-    (array([nan, nan]), array([3.61, 0.25]))
-    >>> read_numbers(["(£33,610)", "£2,000"]).values  # as accountants write what is negative
-    array([-33610.,   2000.])
     """
     found = [_matched(cell) for cell in cells]
     values = np.array([float(cell) if is_float(cell) else np.nan for cell in cells])
@@ -82,13 +75,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
 
 
 def ungrouped(text: str) -> str:
-    """What a number that a person typed may mean by its separators of thousands; "" without any.
-
-    Examples
-    --------
-    >>> ungrouped("20,000"), ungrouped("20.000"), ungrouped("1 200.5"), ungrouped("0.125")
-    ('20000', '20000', '1200.5', '')
-    """
+    """What a number that a person typed may mean by its separators of thousands; "" without any."""
     found = _THOUSANDS.fullmatch(text)
     if found is None:
         return ""
@@ -104,18 +91,19 @@ def is_float(text: str) -> bool:
     return True
 
 
-def read_sizes(text: str) -> list[int]:
-    """Sizes that a person typed, with blanks or commas; 1,600 is refused, as it may be 1600.
+def is_quantity(column: pd.Series[Any]) -> Any:
+    """Whether cells are meant as numbers: in any format, or errors and formulas of a workbook."""
+    if column.dtype.kind in "fiub":
+        return column.notna().to_numpy()
+    cells = column.to_numpy(dtype=object)
+    found = np.array([isinstance(x, float | int) and x == x for x in cells], dtype=bool)
+    for i in np.flatnonzero([isinstance(cell, str) for cell in cells]):
+        found[i] = cells[i][:1] in ("#", "=") or _matched(cells[i]) is not None
+    return found
 
-    Examples
-    --------
-    >>> read_sizes("25 50, 100,200")
-    [25, 50, 100, 200]
-    >>> read_sizes("1,200 2,400")
-    Traceback (most recent call last):
-    nestquad.errors.InputError: sizes: got '1,200'; expected whole numbers of at least 1, with \
-blanks between them. Did you mean 1200?
-    """
+
+def read_sizes(text: str) -> list[int]:
+    """Sizes that a person typed, with blanks or commas; 1,600 is refused, as it may be 1600."""
     found: list[int] = []
     expected = "whole numbers of at least 1, with blanks between them"
     for token in text.split():

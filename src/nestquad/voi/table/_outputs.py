@@ -13,11 +13,22 @@ from nestquad._checks import choice, listed, numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import LARGEST, aligned, check_rows, clean, label, matched_options
+from nestquad.voi.table._sheets import one_line
+from nestquad.voi.table._tables import (
+    LARGEST,
+    aligned,
+    check_rows,
+    clean,
+    kind_of_name,
+    matched_options,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Orders of magnitude between costs and the value of effects that no decision has, and by which
+# exchanged tables are nearer: QALYs and pounds exchanged are 6 or more apart, and 4 nearer.
+_APART, _NEARER = 4.0, 3.0
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 
@@ -37,14 +48,8 @@ class Outputs:
         Instead of those: monetary net benefits (n × D).
     options
         Names of the options, for columns in the same order; default: names of the columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> outputs = Outputs(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), wtp=[1.0, 2.0])
-    >>> outputs.n_rows, outputs.options, outputs.net_benefits().shape
-    (50, ('option 1', 'option 2'), (2, 50, 2))
+    as_given
+        Accept costs and effects that look swapped by their names or sizes, which are refused.
     """
 
     costs: Any = None
@@ -54,6 +59,7 @@ class Outputs:
     options: tuple[str, ...] = field(default=())
     notes: tuple[str, ...] = field(default=(), compare=False)
     rows: Any = field(default=None, compare=False, repr=False)
+    as_given: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         parts = [name for name in ("costs", "effects", "wtp") if getattr(self, name) is not None]
@@ -91,6 +97,8 @@ class Outputs:
                 "the same options in both",
             )
         _check_distinct(frames)
+        if len(frames) > 1 and not self.as_given:
+            _check_swapped(frames["costs"], frames["effects"], _wtp(self.wtp))
         width = widths.popitem()[1]
         options = _names(self.options)
         if not options:
@@ -142,10 +150,10 @@ class Outputs:
         return self.options.index(name)
 
     def at(self, wtp: float | Sequence[float] | Array) -> Outputs:
-        """The same costs and effects at other values of willingness to pay."""
+        """Outputs with other values of willingness to pay."""
         if self.net_benefit is not None:
             raise InputError("wtp", "net benefits", "costs and effects", "Net benefits are fixed.")
-        return replace(self, wtp=wtp)
+        return replace(self, wtp=wtp, as_given=True)  # asked before, at the first
 
     @cached_property
     def increments(self) -> Array:
@@ -171,6 +179,12 @@ class Outputs:
                 table[1:] -= columns[:q]
             tables.append(table.T)
         return tables
+
+    def weights(self, wtp: float, options: Array) -> Array:
+        """Weights (n, q) of increments in a sum of net benefits with weights (n, D) of options."""
+        if self.net_benefit is not None:
+            return options[:, 1:]
+        return np.column_stack((-options[:, 1:], wtp * options[:, 1:]))
 
     def net_benefits(self) -> Array:
         """Net benefits (W, n, D), for each willingness to pay."""
@@ -205,11 +219,49 @@ def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
         )
 
 
+def swapped_names(costs: Sequence[str], effects: Sequence[str]) -> InputError | None:
+    """Error where the names of costs say effects, or those of effects say costs."""
+    kinds = [{kind_of_name(name) for name in names} for names in (costs, effects)]
+    if kinds[0] == {"effects"} or kinds[1] == {"costs"}:
+        return _swapped(f"costs of {', '.join(costs)} and effects of {', '.join(effects)}")
+    return None
+
+
+def _swapped(found: str) -> InputError:
+    return InputError(
+        "costs and effects",
+        found,
+        "costs in money and effects in units such as QALYs",
+        "Are they swapped? Exchange the two tables; if they are right, say as_given.",
+    )
+
+
+def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> None:
+    """Refuse tables that look swapped: by names, or as their increments are of one size exchanged.
+
+    In a decision the increments of costs and the value of those of effects are comparable; orders
+    of magnitude between them are accepted where exchanged tables would have as many.
+    """
+    if error := swapped_names(list(map(str, costs.columns)), list(map(str, effects.columns))):
+        raise error
+    k = float(np.median(wtp))
+    sizes = [float(np.abs(np.diff(table.to_numpy(), axis=1)).mean()) for table in (costs, effects)]
+    if k <= 0 or min(sizes) <= 0:
+        return
+    apart, exchanged = (abs(np.log10(k * b / a)) for a, b in (sizes, sizes[::-1]))
+    means = [float(np.abs(table.to_numpy()).mean()) for table in (costs, effects)]
+    if apart > _APART and exchanged < apart - _NEARER and means[1] > means[0]:
+        near = [f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in means]
+        raise _swapped(f"costs near {near[0]} and effects near {near[1]}")
+
+
 def _names(options: Any) -> tuple[str, ...]:
     """Names of options; none for None."""
     if options is None:
         return ()
-    return tuple(map(label, listed("options", options, "a name for each option: ('usual', 'new')")))
+    return tuple(
+        map(one_line, listed("options", options, "a name for each option: ('usual', 'new')"))
+    )
 
 
 def _wtp(wtp: ArrayLike) -> Array:

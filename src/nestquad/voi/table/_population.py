@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from nestquad._checks import is_number, numbers, shown
+from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
 
+ByYear: TypeAlias = "float | Sequence[float] | Array"
 DISCOUNT = 0.035
 # Sizes within 5 % of the best are the near-optimal ones, as elsewhere in the field.
 _NEAR = 0.05
@@ -22,35 +24,60 @@ _YEARS = "years that are not negative, or a function of n that returns them"
 
 
 def people(
-    per_year: float, horizon: float, *, discount: float = DISCOUNT, start: float = 0.0
+    per_year: ByYear,
+    horizon: float,
+    *,
+    discount: float = DISCOUNT,
+    start: float = 0.0,
+    prevalence: float = 0.0,
+    uptake: ByYear = 1.0,
 ) -> float:
     """Number of people whom a decision affects, later ones discounted.
 
     Parameters
     ----------
     per_year
-        People who face the decision in a year.
+        Incidence: people who face the decision in a year; a number, or one for each year, of which
+        the last holds until the horizon.
     horizon
         Years from now for which the decision stays relevant.
     discount
         Rate of a year; the first year is not discounted. Default: 3.5 %.
     start
         Years from now before which nobody benefits, for instance while a study runs.
-
-    Examples
-    --------
-    >>> people(1000, 3, discount=0.0)
-    3000.0
-    >>> round(people(1000, 2, discount=0.035), 3)
-    1966.184
-    >>> people(1000, 3, discount=0.0, start=0.5)
-    2500.0
+    prevalence
+        People who face the decision already; they are treated at the start.
+    uptake
+        Share of people in whom the decision is implemented; a number, or one for each year.
     """
-    for name, value in (("per_year", per_year), ("horizon", horizon), ("start", start)):
+    for name, value in (("horizon", horizon), ("start", start), ("prevalence", prevalence)):
         amount(name, value)
     if not (is_number(discount) and 0 <= discount < 1):
         raise InputError("discount", shown(discount), "a rate such as 0.035, from 0 to below 1")
-    return float(per_year * (_years(horizon, discount) - _years(min(start, horizon), discount)))
+    incidence, share = _by_year("per_year", per_year), _by_year("uptake", uptake)
+    if share.max() > 1:
+        raise InputError("uptake", shown(uptake), "shares from 0 to 1")
+    start = min(start, horizon)
+    known = max(len(incidence), len(share))
+    # Each year by itself, and all after the last one that was given together.
+    ends = np.clip([*range(known), horizon], start, horizon)
+    counted = np.array([_years(float(end), discount) for end in ends])
+    year = np.arange(known)
+    rates = incidence[np.minimum(year, len(incidence) - 1)]
+    rates = rates * share[np.minimum(year, len(share) - 1)]
+    pool = 0.0
+    if start < horizon:
+        soon = float(share[min(math.floor(start), len(share) - 1)])
+        pool = prevalence * soon * math.exp(-math.floor(start) * math.log1p(discount))
+    return float(rates @ np.diff(counted) + pool)
+
+
+def _by_year(name: str, values: ByYear) -> Array:
+    given: Any = values if isinstance(values, list | tuple | np.ndarray) else [values]
+    if not len(given) or not all(is_number(x) and 0 <= x < math.inf for x in given):
+        expected = "a number that is not negative, or one for each year"
+        raise InputError(name, shown(values), expected)
+    return np.array(given, dtype=float)
 
 
 def _years(time: float, discount: float) -> float:
@@ -70,10 +97,12 @@ def amount(name: str, value: Any, expected: str = "a number that is not negative
 def population(
     values: Any,
     *,
-    per_year: float,
+    per_year: ByYear,
     horizon: float,
     discount: float = DISCOUNT,
     start: float = 0.0,
+    prevalence: float = 0.0,
+    uptake: ByYear = 1.0,
 ) -> Any:
     """The value of information for everybody whom the decision affects.
 
@@ -81,22 +110,15 @@ def population(
     ----------
     values
         What `evpi`, `evppi` or `evsi` returned; or a value for one person, or an array of them.
-    per_year, horizon, discount, start
+    per_year, horizon, discount, start, prevalence, uptake
         As in `people`.
 
-    Returns
-    -------
-    DataFrame, float or array
-        A table with the columns population, population_lower, population_upper (in money) and
-        population_effects (in units of effect, such as quality-adjusted years of life; where
-        willingness to pay is known) added; a number for a number.
-
-    Examples
-    --------
-    >>> float(population(2.5, per_year=1000, horizon=4, discount=0.0))
-    10000.0
+    Returns a table or numbers: a table with the columns population, population_lower,
+    population_upper (in money) and population_effects (in units of effect, such as quality-adjusted
+    years of life; where willingness to pay is known) added; a number for a number.
     """
-    count = people(per_year, horizon, discount=discount, start=start)
+    whom: Any = {"discount": discount, "prevalence": prevalence, "uptake": uptake}
+    count = people(per_year, horizon, start=start, **whom)
     if not isinstance(values, pandas().DataFrame):
         return numbers("values", values, "a table of values, a number or an array") * count
     name = next((name for name in ("evsi", "evppi", "evpi") if name in values), "evpi")
@@ -112,9 +134,11 @@ def population(
 def enbs(
     values: pd.DataFrame,
     *,
-    per_year: float,
+    per_year: ByYear,
     horizon: float,
     discount: float = DISCOUNT,
+    prevalence: float = 0.0,
+    uptake: ByYear = 1.0,
     fixed_cost: float = 0.0,
     cost_per_participant: float = 0.0,
     duration: float | Callable[[int], float] = 0.0,
@@ -125,7 +149,7 @@ def enbs(
     ----------
     values
         What `evsi` returned.
-    per_year, horizon, discount
+    per_year, horizon, discount, prevalence, uptake
         The people affected, as in `people`.
     fixed_cost, cost_per_participant
         Costs of the study.
@@ -133,22 +157,10 @@ def enbs(
         Years until its results change decisions, or a function of n (participants in an arm) that
         says so; who is treated before then does not benefit.
 
-    Returns
-    -------
-    DataFrame
-        The table with years (of the study), population_evsi, cost, enbs, enbs_lower, enbs_upper,
-        optimal and near_optimal added. For each design and willingness to pay, optimal is true for
-        the size with the largest enbs, if that is positive (otherwise no study pays), and
-        near_optimal for those within 5 % of it.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"design": "trial", "n": [10, 100], "participants": [20, 200],
-    ...                       "wtp": 1.0, "evsi": [1.0, 1.5], "lower": 0.9, "upper": 2.0})
-    >>> costs = enbs(table, per_year=1000, horizon=1, discount=0.0, cost_per_participant=10)
-    >>> costs.enbs.tolist(), costs.optimal.tolist()
-    ([800.0, -500.0], [True, False])
+    Returns a table: the table with years (of the study), population_evsi, cost, enbs, enbs_lower,
+    enbs_upper, optimal and near_optimal added. For each design and willingness to pay, optimal is
+    true for the size with the largest enbs, if that is positive (otherwise no study pays), and
+    near_optimal for those within 5 % of it.
     """
     require(
         "values",
@@ -163,7 +175,8 @@ def enbs(
         amount("duration", duration(int(n)) if callable(duration) else duration, _YEARS)
         for n in table["n"]
     ]
-    counts = np.array([people(per_year, horizon, discount=discount, start=w) for w in waits])
+    whom: Any = {"discount": discount, "prevalence": prevalence, "uptake": uptake}
+    counts = np.array([people(per_year, horizon, start=wait, **whom) for wait in waits])
     table["years"] = np.asarray(waits, dtype=float)
     table["population_evsi"] = table["evsi"] * counts
     table["cost"] = fixed_cost + cost_per_participant * table["participants"]
@@ -184,21 +197,9 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     values
         What `enbs` returned.
 
-    Returns
-    -------
-    DataFrame
-        A row for each design and willingness to pay: design, wtp, n (0 where no size pays),
-        enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the best),
-        years, and notes, for instance that the best size is the largest tried.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"design": "trial", "n": [10, 50, 100], "participants": [20, 100, 200],
-    ...                       "wtp": 1.0, "evsi": [1.0, 1.4, 1.5], "lower": 0.9, "upper": 2.0})
-    >>> found = best_sizes(enbs(table, per_year=1000, horizon=1, cost_per_participant=1))
-    >>> found[["n", "near_from", "near_to"]].values.tolist()
-    [[50, 50, 100]]
+    Returns a table with a row for each design and willingness to pay: design, wtp, n (0 where no
+    size pays), enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the
+    best), years, and notes, for instance that the best size is the largest tried.
     """
     require("values", values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
     rows = []

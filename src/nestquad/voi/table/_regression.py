@@ -79,6 +79,27 @@ class Regression:
             for one in values.reshape(part.shape[1], q, -1):
                 yield one.T + means
 
+    @cached_property
+    def _factors(self) -> list[tuple[Indices, Array, Array]]:
+        return [_factorized(self.basis.gram, one.prior, one.noise) for one in self.fits]
+
+    def influence(self, weights: Array) -> Array:
+        """Effect (n,) of the residual of each row on the mean of weights (n, q) × fitted means.
+
+        The fit is linear in the outputs given its scales: a row moves the mean by its residual
+        times what the smoother makes of the weights there.
+        """
+        total = np.zeros(len(self.outputs))
+        residuals = self.outputs - self.fitted
+        for j, (active, r, factor) in enumerate(self._factors):
+            smoothed = np.full(len(total), weights[:, j].mean())
+            if active.size:
+                columns = self.basis.columns[:, active]
+                right = r * (columns.T @ weights[:, j]) / self.fits[j].noise
+                smoothed += columns @ (r * cho_solve((factor, True), right, check_finite=False))
+            total += smoothed * residuals[:, j]
+        return total
+
 
 def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
     """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
@@ -132,7 +153,8 @@ _BINS = 100
 # Curves of one parameter, and the largest sum of indices in a product of two, by size of the set.
 _SIZES = {1: (20, 0), 2: (20, 8), 3: (15, 6), 4: (12, 4), 5: (10, 4), 6: (9, 3)}
 _SIZES |= {7: (8, 2), 8: (7, 2), 9: (7, 2), 10: (6, 1)}
-_MOST_TRIPLES, _MOST_PAIRS = 10, 20
+# Largest sets with products of four, of three and of two straight lines; C(8, 4) = 70 columns.
+_MOST_QUADRUPLES, _MOST_TRIPLES, _MOST_PAIRS = 8, 10, 20
 # Two gigabytes of columns, of which a few copies are made.
 _MOST_NUMBERS = 250_000_000
 
@@ -165,7 +187,8 @@ def spline_basis(inputs: Array) -> Basis:
     Notes
     -----
     Cost: O(n·p) for p columns, of which there are 21 for d = 1, 86 for d = 2 and at most 400 up to
-    d = 10. Beyond 10 parameters products of three are left out, beyond 20 those of two.
+    d = 10. Products of four are left out beyond 8 parameters, of three beyond 10, of two
+    beyond 20.
     """
     d = inputs.shape[1]
     n_curves, most = _SIZES.get(d, (5, 0) if d <= _MOST_PAIRS else (4, -1))
@@ -245,13 +268,14 @@ def _terms(curves: list[int], most: int) -> Iterator[Term]:
         for a in range(min(curves[i], most) + 1):
             for b in range(min(curves[j], most - a) + 1):
                 yield (i, a), (j, b)
-    if len(curves) <= _MOST_TRIPLES:
-        for triple in combinations(range(len(curves)), 3):
-            yield tuple((j, 0) for j in triple)
+    for order, largest in ((3, _MOST_TRIPLES), (4, _MOST_QUADRUPLES)):
+        if len(curves) <= largest:
+            for factors in combinations(range(len(curves)), order):
+                yield tuple((j, 0) for j in factors)
 
 
 def _powers(terms: list[Term], d: int) -> Array:
-    powers = np.zeros((len(terms), 2 * d + 2))
+    powers = np.zeros((len(terms), 2 * d + _PRODUCTS))
     for row, term in enumerate(terms):
         for parameter, index in term:
             powers[row, parameter if index == 0 else d + parameter] += 1.0
@@ -262,8 +286,9 @@ def _powers(terms: list[Term], d: int) -> Array:
 
 # Gain of log likelihood required of a parameter before it enters.
 _PENALTY = 5.0
-# Scales of lines, curves, products of two and three, and noise from which the search begins.
+# Scales of lines, curves, products of two, three and four, and noise where the search begins.
 _START = (0.1, 0.03, 0.3, 0.7)
+_PRODUCTS = 3
 _LOWEST, _HIGHEST = np.log(1e-9), np.log(1e2)
 _MOST_STEPS = 200
 
@@ -273,7 +298,7 @@ class Scales:
     """How the prior variance of each column is made of a few variances, as a linear map of logs.
 
     log variance (p,) = `constant` (p,) + `powers` (p, m) @ log scales (m,); the scales are those of
-    the lines (d), of the curves (d), and of the products of two and of three.
+    the lines (d), of the curves (d), and of the products of two, three and four.
     """
 
     constant: Array
@@ -334,8 +359,10 @@ def fit(
         return Fit(np.zeros(p), np.full(m + 1, _LOWEST), np.zeros(p), 1.0, 0.0)
     unit = Moments(moments.n, moments.gram, moments.cross / scale, float(moments.n))
     if start is None:
-        start = np.log(np.repeat(_START, ((m - 2) // 2, (m - 2) // 2, 2, 1)))
-    bounds = [(_LOWEST, _HIGHEST)] * (m - 2) + [(np.log(1e-4), np.log(10.0))] * 2
+        d = (m - _PRODUCTS) // 2
+        start = np.log(np.repeat(_START, (d, d, _PRODUCTS, 1)))
+    bounds = [(_LOWEST, _HIGHEST)] * (m - _PRODUCTS)
+    bounds += [(np.log(1e-4), np.log(10.0))] * _PRODUCTS
     bounds.append((np.log(1e-8), 0.5))
     found = maximum_likelihood(
         _Objective(unit, scales),
@@ -425,7 +452,7 @@ class _Objective:
         # ‖y − Bw‖² / σ², by way of the normal equations G w + σ² w / v = b.
         residual = (data.square - explained) / noise - float(solved.means @ solved.means)
         noise_slope = 0.5 * (data.n - used.sum() - residual)
-        n_scales = self.scales.count - 2
+        n_scales = self.scales.count - _PRODUCTS
         sizes = np.exp(0.5 * logs[:n_scales])
         value += _PENALTY * float(sizes.sum())
         slope[:n_scales] += 0.5 * _PENALTY * sizes

@@ -7,16 +7,18 @@ cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._checks import shown
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
 from nestquad.voi.table._numbers import is_float, read_numbers
+from nestquad.voi.table._sheets import Region, one_line, summary_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,13 +40,8 @@ _DRAW_NAMES = re.compile(
     re.IGNORECASE,
 )
 _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
-# Rows that spreadsheets have below the draws: mean, standard deviation, two ends of an interval …
-_SUMMARY_WORDS = re.compile(
-    r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
-    r"lower|upper)( .*)?[:=]?",
-    re.IGNORECASE,
-)
-_MOST_SUMMARIES = 10
+# Names of columns in an error; more are no help.
+_MOST_LISTED = 30
 # A column of nothing but bad cells needs no more examples.
 _MOST_PROBLEMS = 100
 # Words in the names of columns that hold costs, or effects; letters beside the names of options.
@@ -70,6 +67,7 @@ class Problem:
     row: int | None = None
     line: int | None = None
     cell: str = ""
+    address: str = ""
 
     def __str__(self) -> str:
         return str(self.error)
@@ -102,13 +100,13 @@ class Cleaned:
 
 
 def clean(
-    argument: str, table: Any, kind: str, *, first_line: int | None = None, decimal: str = ""
+    argument: str, table: Any, kind: str, *, region: Region | None = None, decimal: str = ""
 ) -> Cleaned:
     """A table of floats with distinct text names, from a DataFrame or a matrix, and all bad cells.
 
     `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
     names get a word and a number. Errors name the `argument` and, for a table from a file, the
-    line: `first_line` is that of the first row, `decimal` its decimal mark, where one is known.
+    cell in its `region`; `decimal` is the decimal mark of the file, where one is known.
     """
     try:
         frame = _as_frame(argument, table, "parameter " if kind == "parameters" else "option ")
@@ -126,7 +124,8 @@ def clean(
                 f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
                 "A thousand draws or more give useful answers.",
             )
-        _check_last_rows(argument, frame, first_line)
+        frame, rows, left_out = without_summaries(frame, region)
+        notes += left_out
         frame = _without_row_names(argument, frame, kind, notes)
         _check_names(argument, frame)
     except InputError as error:
@@ -149,7 +148,9 @@ def clean(
         bad = np.flatnonzero(~(np.abs(values) < LARGEST))
         told: set[str] = set()
         for row in map(int, bad[:_MOST_PROBLEMS]):
-            problem, what = _bad_cell(argument, name, column, row, bad.size, first_line)
+            place, where = _located(name, int(rows[row]), region)
+            refusal, cell, what = _bad_cell(argument, where, column.iloc[row], bad.size)
+            problem = Problem(argument, refusal, name, cell=cell, **place)
             if what not in told:
                 problems.append(problem)
             told |= {what} & _FORMATS
@@ -228,6 +229,16 @@ def aligned(
     return moved, notes, target
 
 
+def unknown_column(argument: str, given: str, known: Iterable[str]) -> InputError:
+    """Error for a name that no column has, with the nearest name as it is written."""
+    names = list(known)
+    plain = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
+    near = get_close_matches(re.sub(r"[\W_]+", "", given).casefold(), plain, n=1, cutoff=0.4)
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + ", …" * (len(names) > _MOST_LISTED)
+    advice = f"Did you mean {plain[near[0]]!r}?" if near else ""
+    return InputError(argument, repr(given), f"one of {listed}", advice)
+
+
 def check_rows(counts: Mapping[str, int]) -> None:
     """Refuse tables of different lengths."""
     if len(set(counts.values())) > 1:
@@ -298,7 +309,10 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
         return c, c, "options of effects are in the order of costs, by name"
     shown, plain_e = c, [name.casefold() for name in e]
     if sorted(name.casefold() for name in c) != sorted(plain_e):
-        shown, plain_e = _plain(c, "costs"), [name.casefold() for name in _plain(e, "effects")]
+        shown, plain_e = (
+            plain_names(c, "costs"),
+            [name.casefold() for name in plain_names(e, "effects")],
+        )
     plain_c = [name.casefold() for name in shown]
     if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
         order = [e[plain_e.index(name)] for name in plain_c]
@@ -313,12 +327,12 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
     )
 
 
-def _plain(names: Sequence[str], kind: str) -> list[str]:
+def plain_names(names: Sequence[str], kind: str) -> list[str]:
     """Names without punctuation and the word for costs or effects before or after them."""
     word = rf"(total[ _.]*)?({_WORDS[kind]}|{_LETTERS[kind]})"
     found = []
     for name in names:
-        text = re.sub(r"[\s_.\-()]+", " ", name).strip()
+        text = re.sub(r"[\s_.:/|,\-()]+", " ", name).strip()
         short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text, flags=re.I).strip()
         found.append(short or text)
     return found
@@ -328,21 +342,15 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
     if kind not in _WORDS:
         return frame
-    others = [c for c in frame.columns if _holds(c) not in (kind, "")]
-    if not others or sum(_holds(c) == kind for c in frame.columns) < 2:
+    others = [c for c in frame.columns if kind_of_name(c) not in (kind, "")]
+    if not others or sum(kind_of_name(c) == kind for c in frame.columns) < 2:
         return frame
     notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
     return frame[[c for c in frame.columns if c not in others]]
 
 
-def _holds(name: str) -> str:
-    """Whether a column holds costs or effects, by the words of its name; "" where it says neither.
-
-    Examples
-    --------
-    >>> [_holds(one) for one in ("discounted_cost", "totalQALYs", "cost_effect", "price", "cycle")]
-    ['costs', 'effects', '', '', '']
-    """
+def kind_of_name(name: str) -> str:
+    """Whether a column holds costs or effects, by words of its name; "" where it says neither."""
     words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
     found = [k for k, word in _WORDS.items() if any(re.fullmatch(word, one) for one in words)]
     return found[0] if len(found) == 1 else ""
@@ -350,8 +358,8 @@ def _holds(name: str) -> str:
 
 def _value_column(argument: str, kind: str, names: Sequence[str]) -> str:
     """The column of a long table that holds its costs or effects, by its name where it says so."""
-    fits = [c for c in names if _holds(c) == kind]
-    if not fits and len(names) == 1 and not _holds(names[0]):
+    fits = [c for c in names if kind_of_name(c) == kind]
+    if not fits and len(names) == 1 and not kind_of_name(names[0]):
         fits = list(names)
     if len(fits) != 1:
         word = {"costs": "cost", "effects": "qaly"}[kind]
@@ -413,22 +421,36 @@ def _without_row_names(
     return frame
 
 
-def _check_last_rows(argument: str, frame: pd.DataFrame, first_line: int | None) -> None:
-    """Refuse rows of summaries below the draws."""
-    for name in frame.columns:
-        column = frame[name]
-        if column.dtype.kind in "fiub" or not len(column) or isinstance(column.iloc[0], bool):
-            continue
-        for row in range(max(len(column) - _MOST_SUMMARIES, 1), len(column)):
-            word = str(column.iloc[row]).strip()
-            if _SUMMARY_WORDS.fullmatch(word) and is_float(str(column.iloc[0])):
-                line = "" if first_line is None else f" (line {row + first_line:,} of the file)"
-                raise InputError(
-                    argument,
-                    f"{word!r} in column {name!r}, row {row + 1:,}{line}: a summary, not a draw",
-                    "draws and nothing else",
-                    "Remove the rows of means and totals below the draws.",
-                )
+def without_summaries(
+    frame: pd.DataFrame, region: Region | None
+) -> tuple[pd.DataFrame, Indices, list[str]]:
+    """Draws alone, their rows, and a note on rows of means and totals."""
+    summaries = summary_rows(frame)
+    rows = np.array([i for i in range(len(frame)) if i not in summaries], dtype=np.intp)
+    if not summaries:
+        return frame, rows, []
+    kept = frame.iloc[rows].copy()
+    for name in kept.columns:
+        values = pandas().to_numeric(kept[name], errors="coerce")
+        if values.notna().all():  # its only text was the label
+            kept[name] = values
+    kept = kept.reset_index(drop=True) if _is_default(frame.index) else kept
+    places = [
+        f"row {i + 1:,}" if region is None else f"line {region.lines[i]:,}" for i in summaries
+    ]
+    told = ", ".join(f"{at} ({w})" for at, w in zip(places, summaries.values(), strict=True))
+    return kept, rows, [f"rows that summarize the draws are left out: {told}"]
+
+
+def _located(name: str, index: int, region: Region | None) -> tuple[dict[str, Any], str]:
+    """Row, line and address of a cell, and words for its place."""
+    if region is None:
+        return {"row": index + 1}, f"column {name!r}, row {index + 1:,}"
+    line = int(region.lines[index])
+    row, letter = line - region.header, region.letters.get(name, "")
+    where = f"column {name!r}, row {row:,} (line {line:,} of the file)"
+    where = f"cell {letter}{line} (column {name!r})" if letter else where
+    return {"row": row, "line": line, "address": f"{letter}{line}" if letter else ""}, where
 
 
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
@@ -481,7 +503,7 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
 
 def _texts(column: pd.Series[Any]) -> pd.Series[str]:
     """Cells as texts in one line: what levels are, and what indicators and options compare."""
-    return column.astype(object).map(label)
+    return column.astype(object).map(one_line)
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
@@ -509,7 +531,7 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
     expected = "a data frame or a matrix of numbers, one row a draw"
     if isinstance(table, pd.DataFrame):
         frame = table.copy(deep=False)
-        frame.columns = [label(name) for name in frame.columns]
+        frame.columns = [one_line(name) for name in frame.columns]
         unreal = [name for name in frame.columns if frame[[name]].dtypes.iloc[0].kind in "cmM"]
         if unreal:
             what = frame[[unreal[0]]].dtypes.iloc[0]
@@ -535,6 +557,15 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
     frame = pd.DataFrame(matrix, columns=names)
     frame.attrs["unnamed"] = True
     return frame
+
+
+def numbers_rows(name: str, column: pd.Series[Any]) -> bool:
+    """Whether a column numbers the draws: by its name, or as a permutation of 1 … n."""
+    if column.dtype.kind not in "fiu":
+        return bool(_DRAW_NAMES.fullmatch(name))
+    values = column.to_numpy(dtype=float)
+    whole = bool(np.all(values == np.round(values)))
+    return (whole and bool(_ROW_NAMES.fullmatch(name))) or _permutes(values)
 
 
 def _check_names(argument: str, frame: pd.DataFrame) -> None:
@@ -581,60 +612,61 @@ def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     return values, note if np.isfinite(values).all() else ""
 
 
-_FORMATS = {"separators", "percent", "letters"}
+_FORMATS = {"separators", "percent", "letters", "formula"}
 """Problems of a whole column, which are told once."""
 
 
-def _bad_cell(
-    argument: str, name: str, column: pd.Series[Any], row: int, count: int, first_line: int | None
-) -> tuple[Problem, str]:
-    """The problem of a cell, and its kind."""
-    line = None if first_line is None else row + first_line
-    where = f"column {name!r}, row {row + 1:,}"
-    where += "" if line is None else f" (line {line:,} of the file)"
-    cell = column.iloc[row]
+def _bad_cell(argument: str, where: str, cell: Any, count: int) -> tuple[InputError, str, str]:
+    """The error of a cell, its text, and its kind."""
     text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
     more = f" and {count - 1:,} more like it in this column" if count > 1 else ""
-    kind = "cell"
+    kind, what, advice = _diagnosis(text)
+    expected = "a finite number in every cell"
+    return InputError(argument, f"{what} in {where}{more}", expected, advice), text, kind
+
+
+def _diagnosis(text: str) -> tuple[str, str, str]:
+    """Kind of a bad cell, its description, and advice."""
     if not text:
-        what, advice = (
-            "a missing value (an empty cell, or an error such as #N/A)",
-            "Remove the whole draw from all tables, or find out why the model has no value there.",
-        )
-    elif _ABBREVIATED.fullmatch(text):
-        kind, what, advice = (
-            "letters",
-            f"{text!r}, a number with a letter for thousands or millions",
-            "Write it in full, as 3600000 for 3.6m.",
-        )
-    elif _SEPARATED.fullmatch(text.strip("()£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text):
-        kind, what, advice = (
-            "separators",
-            f"{text!r}, a number with separators",
-            "Write numbers without separators of thousands and with a decimal point, as 1234.5 "
-            "(in a spreadsheet: number format “General”).",
-        )
-    elif text.endswith("%"):
-        kind, what, advice = (
-            "percent",
-            f"{text!r} beside cells without %",
-            "Write the whole column with % or without.",
-        )
-    elif text.lower().lstrip("+-") in ("inf", "infinity"):
-        what, advice = "an infinite number", "Find out why the model divides by zero there."
-    elif is_float(text) and abs(float(text)) >= LARGEST:
-        what, advice = f"{text}, too large a number", "Use another unit."
-    else:
-        what, advice = (
-            f"the text {shown(text)}",
-            "Spreadsheet errors such as #DIV/0! and notes beside the numbers have to go.",
-        )
-    error = InputError(
-        argument, f"{what} in {where}{more}", "a finite number in every cell", advice
-    )
-    return Problem(argument, error, name, row + 1, line, text), kind
+        remove = "Remove the whole draw from all tables, or find out why the model has no value."
+        return "cell", "a missing value (an empty cell)", remove
+    if text[0] == "#" and text[1:2].isalpha():
+        return "cell", f"the error {text}", "Find out why the model has no value there."
+    if text[0] == "=":
+        save = "Open the workbook in Excel or LibreOffice, let it calculate, save it, try again."
+        return "formula", f"the formula {shown(text)} without a saved value", save
+    for kind, (matches, words, advice) in _DIAGNOSES.items():
+        if matches(text):
+            return kind, words.format(shown(text)), advice
+    return "cell", f"the text {shown(text)}", "Notes beside the numbers have to go."
 
 
-def label(name: object) -> str:
-    """A name in one line: control characters can be in no workbook and no document."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(name)).strip()
+# Kinds of bad cells: whether a text is one, its description, and advice.
+_DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
+    "letters": (
+        _ABBREVIATED.fullmatch,
+        "{}, a number with a letter for thousands or millions",
+        "Write it in full, as 3600000 for 3.6m.",
+    ),
+    "separators": (
+        lambda text: _SEPARATED.fullmatch(text.strip("()£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text),
+        "{}, a number with separators",
+        "Write numbers without separators of thousands and with a decimal point, as 1234.5 "
+        "(in a spreadsheet: number format “General”).",
+    ),
+    "percent": (
+        lambda text: text.endswith("%"),
+        "{} beside cells without %",
+        "Write the whole column with % or without.",
+    ),
+    "infinite": (
+        lambda text: text.lower().lstrip("+-") in ("inf", "infinity"),
+        "an infinite number",
+        "Find out why the model divides by zero there.",
+    ),
+    "large": (
+        lambda text: is_float(text) and abs(float(text)) >= LARGEST,
+        "{}, too large a number",
+        "Use another unit.",
+    ),
+}

@@ -14,6 +14,26 @@ for (const form of document.querySelectorAll("[data-most]")) form.onsubmit = () 
   return $("large").hidden;
 };
 
+// ---- drag and drop: files go to the inputs that their names say
+for (const form of document.querySelectorAll(".drop")) {
+  const over = (on) => (event) => { event.preventDefault(); form.classList.toggle("over", on); };
+  form.ondragover = over(true);
+  form.ondragleave = over(false);
+  form.ondrop = (event) => {
+    over(false)(event);
+    const kinds = [["costs", /cost/i], ["effects", /effect|qaly|outcome|daly/i], ["parameters", /param|input|draw|psa/i]];
+    const files = [...event.dataTransfer.files], free = new Set(["parameters", "costs", "effects"]);
+    for (const file of files) {
+      let kind = files.length === 1 ? "workbook" : kinds.find(([k, words]) => words.test(file.name) && free.has(k))?.[0];
+      kind ??= [...free][0];
+      free.delete(kind);
+      const moved = new DataTransfer();
+      moved.items.add(file);
+      if (kind) form.querySelector(`[name=${kind}]`).files = moved.files;
+    }
+  };
+}
+
 // ---- elements
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "line", "rect", "circle", "text", "title", "g"].includes(tag);
@@ -31,11 +51,25 @@ function number(x) {
   if (size >= 99.95) return minus(Math.round(x).toLocaleString("en-GB"));
   return minus(Number(x.toPrecision(3)).toLocaleString("en-GB", {maximumSignificantDigits: 3}));
 }
-const money = (x) => (x < 0 ? "−" : "") + (state.settings.currency || "") + number(Math.abs(x));
+// Digits that a 95 % half-width supports; without one, a known amount.
+function rounded(x, half) {
+  const size = Math.abs(x);
+  if (!(half > 0) || !size) return number(size);
+  const unit = 10 ** Math.floor(Math.log10(Math.min(half / 2, size))), value = Math.round(size / unit) * unit;
+  const [scale, letter] = [[1e9, "bn"], [1e6, "m"]].find(([s]) => value >= s && unit >= s / 1e3) || [1, ""];
+  const digits = Math.max(0, Math.round(Math.log10(scale / unit)));
+  return (value / scale).toLocaleString("en-GB", {minimumFractionDigits: digits, maximumFractionDigits: digits}) + letter;
+}
+function money(x, half) {
+  const text = rounded(x, half);
+  return (x < 0 && /[1-9]/.test(text) ? "−" : "") + (state.settings.currency || "") + text;
+}
+const range = (low, high) => [low, high].map((x) => money(Math.abs(x) < (high - low) / 40 ? 0 : x, (high - low) / 2)).join(" to ");
 function compact(x) {
   const size = Math.abs(x), unit = [[1e9, "bn"], [1e6, "m"], [1e3, "k"]].find(([u]) => size >= u);
   return minus(unit ? Number((x / unit[0]).toPrecision(3)) + unit[1] : String(Number(x.toPrecision(3))));
 }
+const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
 const short = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 const share = (p) => `${Math.round(100 * p)} %`;
 
@@ -47,20 +81,21 @@ function ticks(low, high, count) {
   return Array.from({length: many}, (_, i) => (first + i) * step);
 }
 // Lines over x, bands, dots; `mark` is a vertical line. Labels stand at the ends of lines.
-function chart(id, {x, y, lines, mark, dots = [], clouds = [], xname = "", format = compact, yformat = compact, cut}) {
+function chart(id, {x, y, lines, mark, dots = [], clouds = [], xname = "", yname = "", format = compact, yformat = compact, cut, xticks}) {
   const box = $(id), width = Math.max(box.clientWidth, 240), height = Math.min(300, 150 + width / 3);
   const names = lines.filter((l) => l.name).map((l) => short(l.name, 18));
   const right = Math.min(width * .34, 14 + 6.6 * Math.max(0, ...names.map((n) => n.length)));
-  const left = 52, bottom = 38, top = 8, w = width - left - right, h = height - top - bottom;
+  const left = 52, bottom = 38, top = yname ? 24 : 8, w = width - left - right, h = height - top - bottom;
   const px = (v) => left + w * (v - x[0]) / (x[1] - x[0] || 1), py = (v) => top + h * (1 - (v - y[0]) / (y[1] - y[0] || 1));
-  const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": box.parentNode.querySelector("h2")?.textContent || id});
+  const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": box.closest("figure, section")?.querySelector("h2, h3")?.textContent || id});
   for (const v of ticks(y[0], y[1], 5))
-    svg.append(make("line", {x1: left, x2: left + w, y1: py(v), y2: py(v), stroke: v ? "#e9edf0" : "#9aa5ad"}),
+    svg.append(make("line", {x1: left, x2: left + w, y1: py(v), y2: py(v), class: v ? "grid" : "zero"}),
       make("text", {x: left - 7, y: py(v) + 4, "text-anchor": "end"}, yformat(v)));
-  for (const v of ticks(x[0], x[1], Math.max(2, Math.floor(w / 75))))
+  for (const v of xticks || ticks(x[0], x[1], Math.max(2, Math.floor(w / 75))))
     svg.append(make("text", {x: px(v), y: height - 20, "text-anchor": "middle"}, format(v)));
   svg.append(make("text", {x: left + w / 2, y: height - 3, "text-anchor": "middle"}, xname));
-  if (mark !== undefined) svg.append(make("line", {x1: px(mark), x2: px(mark), y1: top, y2: top + h, stroke: "#1d2730", "stroke-dasharray": "4 3"}));
+  if (yname) svg.append(make("text", {x: 2, y: 12}, yname));
+  if (mark !== undefined) svg.append(make("line", {x1: px(mark), x2: px(mark), y1: top, y2: top + h, class: "mark"}));
   const clip = (v) => cut ? Math.min(Math.max(v, y[0]), y[1]) : v;
   const path = (xs, ys) => xs.map((v, i) => ys[i] === null ? "" : `${i && ys[i - 1] !== null ? "L" : "M"}${px(v).toFixed(1)} ${py(clip(ys[i])).toFixed(1)}`).join("");
   for (const l of lines) {
@@ -84,24 +119,25 @@ function bars(id, rows) {
   const height = rows.length * step + 24;
   const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "EVPPI by set"});
   for (const v of ticks(0, most, Math.max(2, Math.floor(w / 90))))
-    svg.append(make("line", {x1: px(v), x2: px(v), y1: 0, y2: height - 20, stroke: "#e9edf0"}),
+    svg.append(make("line", {x1: px(v), x2: px(v), y1: 0, y2: height - 20, class: "grid"}),
       make("text", {x: px(v), y: height - 4, "text-anchor": "middle"}, compact(v)));
   rows.forEach((r, i) => {
     const y = i * step + 12, hollow = r.flags.includes("not distinguishable"), color = r.group ? "#009e73" : "#0072b2";
     svg.append(make("g", {},
-      make("title", {}, `${r.label}: ${money(r.value)}, 95 % ${money(r.lower)} to ${money(r.upper)}${r.flags ? "; " + r.flags : ""}`),
+      make("title", {}, `${r.label}: ${money(r.value, r.half)}, 95 % ${range(r.lower, r.upper)}${r.flags ? "; " + r.flags : ""}`),
       make("text", {x: left - 8, y: y + 4, "text-anchor": "end", class: "ink"}, short(r.label, narrow ? Math.floor(left / 6.8) : 28)),
-      make("rect", {x: left, y: y - 7, width: Math.max(px(r.value) - left, 1), height: 14, fill: hollow ? "#fff" : color, stroke: color, rx: 1.5}),
-      make("line", {x1: px(r.lower), x2: px(r.upper), y1: y, y2: y, stroke: "#1d2730", "stroke-width": 1.4}),
-      make("text", {x: width - right + 10, y: y + 4, class: "ink"}, money(r.value)),
+      make("rect", {x: left, y: y - 7, width: Math.max(px(r.value) - left, 1), height: 14, fill: hollow ? "none" : color, stroke: color, rx: 1.5}),
+      make("line", {x1: px(r.lower), x2: px(r.upper), y1: y, y2: y, class: "range"}),
+      make("text", {x: width - right + 10, y: y + 4, class: "ink"}, money(r.value, r.half)),
       ...(narrow ? [] : [make("text", {x: width - right + 72, y: y + 4}, short(r.flags || share(r.of) + " of EVPI", width > 800 ? 30 : 20))])));
   });
   box.replaceChildren(svg);
 }
 function table(id, head, rows, best = -1) {
-  const cells = (tag, row) => row.map((cell) => make(tag, {}, cell));
-  $(id).replaceChildren(make("div", {class: "scroll"}, make("table", {class: "numbers"}, make("tr", {}, ...cells("th", head)),
-    ...rows.map((row, i) => make("tr", {class: i === best ? "best" : ""}, ...cells("td", row))))));
+  const box = typeof id === "string" ? $(id) : id;
+  box.replaceChildren(make("div", {class: "scroll"}, make("table", {class: "numbers"},
+    make("thead", {}, make("tr", {}, ...head.map((cell) => make("th", {}, cell)))),
+    make("tbody", {}, ...rows.map((row, i) => make("tr", {class: i === best ? "best" : ""}, ...row.map((cell, j) => make("td", {"data-name": head[j]}, cell))))))));
 }
 
 // ---- one analysis
@@ -117,22 +153,24 @@ function redraw() {
   const now = data.seen.now, grid = now.grid, k = grid[at], results = data.results, set = state.settings;
   const best = now.net[at].indexOf(Math.max(...now.net[at])), evpi = now.evpi.value[at];
   const sets = (results ? results.sets : []).filter((s) => !s.group || s.label in set.groups);
-  const rows = sets.map((s) => ({label: s.label, group: s.group, value: s.value[at], lower: s.lower[at], upper: s.upper[at], flags: s.flags[at], of: evpi > 0 ? s.value[at] / evpi : 0}))
+  const rows = sets.map((s) => ({label: s.label, group: s.group, value: s.value[at], lower: s.lower[at], upper: s.upper[at], half: (s.upper[at] - s.lower[at]) / 2, flags: s.flags[at], of: evpi > 0 ? s.value[at] / evpi : 0}))
     .sort((a, b) => b.value - a.value);
   $("at").textContent = `${money(k)} per ${set.effect.replace(/s$/, "")}`;
   const card = (head, value, note) => make("div", {class: "card"}, make("span", {}, head), make("b", {class: value.length > 12 ? "long" : ""}, value), make("span", {}, note));
   const found = rows.find((r) => !r.group && !r.flags.includes("not distinguishable"));
-  const cards = [card("EVPI per person", money(evpi), `95 % ${money(now.evpi.lower[at])} to ${money(now.evpi.upper[at])}`),
+  const half = (now.evpi.upper[at] - now.evpi.lower[at]) / 2;
+  const cards = [card("EVPI per person", money(evpi, half), `95 % ${range(now.evpi.lower[at], now.evpi.upper[at])}`),
     card("Best on current information", now.options[best], `the best in ${share(now.probability[at][best])} of ${now.rows.toLocaleString("en-GB")} draws`)];
-  if (results?.people) cards.push(card("EVPI for the population", money(evpi * results.people), k > 0 ? `or ${number(evpi * results.people / k)} ${set.effect}` : ""));
-  if (results) cards.push(found ? card("Most worth knowing", found.label, `${money(found.value)}, ${share(found.of)} of EVPI`) : card("Most worth knowing", "–", "no parameter by itself"));
+  if (results?.people) cards.push(card("EVPI for the population", money(evpi * results.people, half * results.people),
+    k > 0 ? `or ${rounded(evpi * results.people / k, half * results.people / k)} ${set.effect}` : ""));
+  if (results) cards.push(found ? card("Most worth knowing", found.label, `${money(found.value, found.half)}, ${share(found.of)} of EVPI`) : card("Most worth knowing", "–", "no parameter by itself"));
   $("cards").replaceChildren(...cards);
   if (rows.length) bars("rank", rows.slice(0, 20)); else $("rank").replaceChildren(make("p", {class: "quiet"}, state.job ? "EVPPI is being computed." : "EVPPI is not computed for this range."));
   // The same sets and colors wherever the slider is.
   const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
   const wtp = {x: [grid[0], grid.at(-1)], mark: k, xname: "willingness to pay"};
-  chart("curves", {...wtp, y: [0, 1.05 * Math.max(...now.evpi.upper, 1e-9)], cut: true, lines: [
-    {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: "#1d2730", name: "EVPI"},
+  chart("curves", {...wtp, yname: "value per person", y: [0, 1.05 * Math.max(...now.evpi.upper, 1e-9)], cut: true, lines: [
+    {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: ink(), name: "EVPI"},
     ...shown.map((s, i) => ({x: grid, y: s.value, low: s.lower, high: s.upper, color: COLORS[i], name: s.label}))]});
   // Of many options those that are best in the middle of the slider have names and colors.
   const middle = now.net[Math.floor(grid.length / 2)], leading = [...middle.keys()].sort((a, b) => middle[b] - middle[a]).slice(0, COLORS.length);
@@ -144,29 +182,51 @@ function redraw() {
   })});
   const others = now.plane.slice(1), flat = others.flat(), xs = extent(flat.map((p) => p[0])), ys = extent(flat.map((p) => p[1]));
   const line = [Math.max(xs[0], k ? ys[0] / k : xs[0]), Math.min(xs[1], k ? ys[1] / k : xs[1])];
-  chart("plane", {x: xs, y: ys, xname: `incremental ${set.effect}`, format: number, lines: [
-    {x: line, y: line.map((v) => k * v), color: "#1d2730", dashes: "5 4"},
+  chart("plane", {x: xs, y: ys, xname: `incremental ${set.effect}`, yname: `incremental cost, ${set.currency}`, format: number, lines: [
+    {x: line, y: line.map((v) => k * v), color: ink(), dashes: "5 4"},
     ...others.map((_, i) => ({x: [xs[1]], y: [now.cost[i + 1] - now.cost[0]], ...look(i + 1)}))],
   clouds: others.map((points, i) => ({points, color: look(i + 1).color})),
   dots: others.map((_, i) => ({x: now.effect[i + 1] - now.effect[0], y: now.cost[i + 1] - now.cost[0], color: look(i + 1).color}))});
-  const gains = [null, ...now.gain[at]], range = (low, high) => `${money(low)} to ${money(high)}`;
+  const gains = [null, ...now.gain[at]];
   table("options", ["option", "cost", set.effect, "net benefit", "incremental", "best"], now.options.map((name, d) => [name, money(now.cost[d]), number(now.effect[d]), money(now.net[at][d]),
-    gains[d] ? make("span", {}, money(gains[d][0]), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
-  drawStudy(results?.study, wtp.mark);
-  $("again").hidden = !results || results.wtp === k;
-  $("again").textContent = `Make the report at ${money(k)}`;
+    gains[d] ? make("span", {}, money(gains[d][0], (gains[d][2] - gains[d][1]) / 2), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
+  drawStudies(results?.studies || []);
+  drawConvergence(results?.convergence || []);
+  $("files-at").textContent = results ? `Files are made at ${money(k)} per ${set.effect.replace(/s$/, "")}, where the slider is, and say so on their first line.` : "";
 }
-function drawStudy(study) {
-  $("studied").hidden = !study || !state.settings.study;
-  if ($("studied").hidden) return;
-  const sizes = study.sizes, best = study.best[at], n = sizes.map((s) => s.n), top = n.indexOf(best.n), values = sizes.map((s) => s.enbs[at]);
-  const near = best.near_to > best.near_from ? ` Sizes from ${number(best.near_from)} to ${number(best.near_to)} come within 5 % of it.` : "";
-  $("said").textContent = `${study.design[0].toUpperCase()}${study.design.slice(1)}: ` + (top < 0 ? "" : `the best size is ${number(best.n)} in each arm, with an expected net benefit of ${money(best.enbs)}.${near} `)
-    + (best.notes ? `Note: ${best.notes}.` : "");
-  chart("enbs", {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", format: number,
-    lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: "#0072b2", name: "ENBS"}],
-    dots: top >= 0 ? [{x: n[top], y: values[top], color: "#d55e00"}] : []});
-  table("sizes", ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at]), `${money(s.evsi.lower[at])} to ${money(s.evsi.upper[at])}`, number(s.years), money(s.cost), money(s.enbs[at])]), top);
+function drawConvergence(all) {
+  const table = all.map((r) => ({pars: r.pars, n: r.n, value: r.value[at], lower: r.lower[at], upper: r.upper[at], needed: r.needed[at]}));
+  const n = [...new Set(table.map((r) => r.n))].sort((a, b) => a - b), names = [...new Set(table.map((r) => r.pars))];
+  $("enough").hidden = n.length < 2;
+  if (n.length < 2) return;
+  const log = n.map(Math.log2), last = table.filter((r) => r.n === n.at(-1)), most = last.reduce((a, b) => (b.needed > a.needed ? b : a));
+  chart("convergence", {x: [log[0], log.at(-1)], y: [0, 1.05 * Math.max(1e-9, ...table.map((r) => r.upper))], xname: "draws (log scale)", yname: "value per person", xticks: log, format: (v) => number(Math.round(2 ** v)),
+    lines: names.map((name, i) => {
+      const rows = table.filter((r) => r.pars === name).sort((a, b) => a.n - b.n);
+      return {x: log, y: rows.map((r) => r.value), low: rows.map((r) => r.lower), high: rows.map((r) => r.upper), color: i ? COLORS[i - 1] : ink(), name};
+    })});
+  $("enough").querySelector("figcaption").textContent = "From the first draws alone; bands: 95 %. " + (most.needed <= most.n
+    ? `${number(most.n)} draws are enough: half-widths are below 5 % of EVPI.`
+    : `More draws would help: ${most.pars} needs about ${Number(most.needed.toPrecision(2)).toLocaleString("en-GB")} for a half-width of 5 % of EVPI.`);
+}
+function drawStudies(studies) {
+  const given = state.settings.studies;
+  $("studied").replaceChildren(...studies.filter((_, i) => i < given.length).map((study, number_) => {
+    const sizes = study.sizes, best = study.best[at], n = sizes.map((s) => s.n), top = n.indexOf(best.n), values = sizes.map((s) => s.enbs[at]);
+    const half = (best.enbs_upper - best.enbs_lower) / 2;
+    const near = best.near_to > best.near_from ? ` Sizes from ${number(best.near_from)} to ${number(best.near_to)} come within 5 % of it.` : "";
+    const said = (top < 0 ? "" : `The best size is ${number(best.n)} in each arm, with an expected net benefit of ${money(best.enbs, half)} (95 % ${range(best.enbs_lower, best.enbs_upper)}).${near} `)
+      + (best.notes ? `Note: ${best.notes}.` : "");
+    const draw = make("div", {id: `enbs-${number_}`}), rows = make("div");
+    const part = make("section", {class: "one-study"}, make("h3", {}, study.design[0].toUpperCase() + study.design.slice(1), " ",
+      make("button", {type: "button", class: "plain", onclick: () => post("settings", {remove_study: number_})}, "Remove")), make("p", {class: "said"}, said), draw, rows);
+    requestAnimationFrame(() => draw.isConnected && chart(draw.id, {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", yname: "expected net benefit of sampling", format: number,
+      lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: COLORS[0], name: "ENBS"}],
+      dots: top >= 0 ? [{x: n[top], y: values[top], color: "#d55e00"}] : []}));
+    table(rows, ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at], (s.evsi.upper[at] - s.evsi.lower[at]) / 2), range(s.evsi.lower[at], s.evsi.upper[at]), number(s.years), money(s.cost),
+      money(s.enbs[at], (s.enbs_upper[at] - s.enbs_lower[at]) / 2)]), top);
+    return part;
+  }));
 }
 
 const REMOVED = "This analysis was removed, perhaps in another tab.";
@@ -201,11 +261,13 @@ async function poll() {
     if (changed && data.seen.now) arrange(fresh);
     show(fresh);
     if (changed && data.seen.now) redraw();
-    if (fresh.job) waiting = setTimeout(poll, 400);
+    // Another tab may change the analysis; a hidden one asks when it is shown again.
+    if (!document.hidden) waiting = setTimeout(poll, fresh.job ? 400 : 3000);
   } catch (problem) { lost(problem); }
 }
+document.addEventListener("visibilitychange", () => { if (!document.hidden && $("app")) poll(); });
 // An error stands beside what was used last.
-let asked = null, idle = null;
+let asked = null, idle = null, dismissed = ""; // an old error says nothing about what is asked now
 for (const kind of ["click", "focusin"])
   document.addEventListener(kind, (event) => { asked = event.target.closest("#app button, #app input") || asked; });
 function complain(words) {
@@ -227,19 +289,40 @@ function show(fresh) {
     if (job.total > 1) { bar.max = job.total; bar.value = job.done; } else bar.removeAttribute("value");
   }
   $("stopped").hidden = Boolean(job || (state.stamp[0] && ("report.html" in state.files || !data?.seen.now)));
-  $("stopped").querySelector("span").textContent = `${state.stamp[1] ? "report" : "EVPPI"} at ${money(state.settings.wtp)}`;
+  $("stopped").querySelector("span").textContent = `EVPPI at ${money(state.settings.wtp)}`;
   if (data?.seen.now && !data.results && idle !== !job) { idle = !job; redraw(); }
-  complain(refused || state.error || "");
-  $("files").replaceChildren(...Object.entries(state.files).map(([name, word]) =>
-    make("a", {href: `files/${name}?download`, download: name}, word)));
-  const report = $("report"), source = `files/report.html?${stamp}`;
-  report.hidden = !("report.html" in state.files);
-  if (!report.hidden && !job && report.getAttribute("src") !== source) report.src = source;
+  if (job) dismissed = "";
+  complain(refused || (state.error !== dismissed && state.error) || "");
+  const names = Object.entries(state.files), report = $("report");
+  if ($("files").dataset.names !== String(names)) {
+    $("files").dataset.names = String(names);
+    $("files").replaceChildren(...names.map(([name, word]) => make("button", {type: "button", "data-file": name, onclick: (event) => save(event.target, name, word)}, word)));
+  }
+  $("show-report").hidden = !("report.html" in state.files);
+  if ($("show-report").hidden) report.hidden = true;
   if ($("listed")) $("listed").replaceChildren(...Object.entries(state.settings.groups).map(([label, members]) =>
     make("li", {}, make("span", {}, make("b", {}, label), " ", make("small", {}, members.join(", "))),
       make("button", {type: "button", class: "plain", onclick: () => {
         post("settings", {groups: {[label]: null}});
       }}, "Remove"))));
+}
+// A file is made when it is asked for, at the position of the slider.
+const address = (name) => `files/${name}?wtp=${data?.seen.now ? data.seen.now.grid[at] : ""}`;
+async function save(button, name, word) {
+  button.disabled = true;
+  button.textContent = `Writing ${word} …`;
+  refused = "";
+  try {
+    const answer = await fetch(`${address(name)}&download`);
+    if (!answer.ok) throw new Error(new DOMParser().parseFromString(await answer.text(), "text/html").body.textContent);
+    const named = /filename\*?="?(?:utf-8'')?([^";]+)/.exec(answer.headers.get("content-disposition") || "");
+    const link = make("a", {href: URL.createObjectURL(await answer.blob()), download: named ? decodeURIComponent(named[1]) : name});
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  } catch (problem) { refused = problem.message; }
+  button.disabled = false;
+  button.textContent = word;
+  show(state);
 }
 // Once for each range of the slider.
 let arranged = "";
@@ -255,16 +338,13 @@ function arrange(fresh) {
   $("most").textContent = money(grid.at(-1));
   for (const box of document.querySelectorAll("[data-chips]")) {
     const chosen = picked[box.dataset.chips];
-    if (box.dataset.chips === "study") for (const name of set.study?.pars || []) chosen.add(name);
     box.replaceChildren(...data.seen.parameters.map((name) => make("button", {
       type: "button", "aria-pressed": String(chosen.has(name)), onclick: (event) => {
         if (!chosen.delete(name)) chosen.add(name);
         event.target.setAttribute("aria-pressed", String(chosen.has(name)));
       }}, name)));
   }
-  for (const input of document.querySelectorAll("[data-set]")) input.value = set[input.dataset.set] ?? "";
-  for (const input of document.querySelectorAll("[data-study]"))
-    if (set.study) input.value = [].concat(set.study[input.dataset.study]).join(" ");
+  for (const input of document.querySelectorAll("[data-set]")) input.value = [].concat(set[input.dataset.set] ?? []).join(" ");
   detail();
 }
 function detail() {
@@ -277,7 +357,8 @@ const population = () => Object.fromEntries([...document.querySelectorAll("[data
 
 if ($("app")) {
   let frame = 0;
-  $("wtp").oninput = () => { at = Number($("wtp").value); cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); };
+  const gone = () => { refused = ""; dismissed = state.error || dismissed; complain(""); };
+  $("wtp").oninput = () => { gone(); at = Number($("wtp").value); cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); };
   window.onresize = () => { if (data?.seen.now) { cancelAnimationFrame(frame); frame = requestAnimationFrame(redraw); } };
   $("cancel").onclick = () => post("cancel");
   $("compute").onclick = () => { unread = !state.stamp[0]; post("settings"); };
@@ -294,14 +375,37 @@ if ($("app")) {
     const fields = [...document.querySelectorAll("[data-study]")].map((i) => [i.dataset.study, i.value]);
     post("settings", {...population(), study: {...Object.fromEntries(fields), pars: [...picked.study]}});
   };
+  $("show-report").onclick = () => {
+    const report = $("report"), source = address("report.html");
+    report.hidden = false;
+    $("show-report").textContent = `Show the report at ${money(data.seen.now.grid[at])}`;
+    if (report.getAttribute("src") !== source) report.src = source;
+    report.scrollIntoView({block: "nearest"});
+  };
   document.querySelector("[data-study=kind]").onchange = detail;
   $("exact").onchange = () => {
+    gone();
     const place = data.seen.now.grid.indexOf(Number($("exact").value));
     if (place < 0) { unread = true; return post("settings", {wtp: $("exact").value}); }
     $("wtp").value = place;
     $("wtp").oninput();
   };
-  $("again").onclick = () => post("settings", {wtp: data.seen.now.grid[at]});
+  for (const button of document.querySelectorAll("[data-answer]")) button.onclick = () => {
+    unread = true;
+    post("settings", {[button.dataset.answer]: true});
+  };
+  for (const button of document.querySelectorAll("[data-role]")) button.onclick = () => {
+    for (const other of button.parentNode.querySelectorAll("[data-role]")) other.setAttribute("aria-pressed", String(other === button));
+    button.parentNode.querySelector("input").hidden = !["cost", "effect"].includes(button.dataset.role);
+  };
+  if ($("picked")) $("picked").onclick = () => {
+    const roles = [...document.querySelectorAll("[data-column]")].map((row) => {
+      const role = row.querySelector("[aria-pressed=true]").dataset.role;
+      return [row.dataset.column, ["cost", "effect"].includes(role) ? `${role} of ${row.querySelector("input").value.trim()}` : role];
+    });
+    unread = true;
+    post("settings", {columns: Object.fromEntries(roles)});
+  };
   if ($("matched")) $("matched").onclick = () => {
     unread = true;
     post("settings", {match: [...document.querySelectorAll("[data-match]")].map((s) => s.value)});

@@ -1,0 +1,111 @@
+"""Word documents from blocks: numbered captions, page numbers, heads that repeat on every page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from nestquad.errors import MissingExtraError, optional_module
+from nestquad.pages._blocks import (
+    Answer,
+    Block,
+    Bullets,
+    Drawing,
+    Heading,
+    PageEnd,
+    Table,
+    Text,
+)
+
+
+def document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
+    """A document of blocks; needs the extra ``word``."""
+    docx = optional_module("docx", "A Word document", "word")
+    optional_module("docx.enum.text", "A Word document", "word")
+    document = docx.Document()
+    page, cm = document.sections[0], docx.shared.Cm
+    page.page_width, page.page_height = cm(21.0), cm(29.7)
+    page.left_margin = page.right_margin = cm(2.5)
+    document.core_properties.title, document.core_properties.author = heading, author
+    document.add_heading(heading, 0)
+    if author:
+        document.add_paragraph(author, "Subtitle")
+    foot = page.footer.paragraphs[0]
+    foot.alignment = docx.enum.text.WD_ALIGN_PARAGRAPH.CENTER
+    _add_field(foot, "PAGE", "1")
+    counts = {"Table": 0, "Figure": 0}
+    for block in blocks:
+        match block:
+            case Heading(text) | Answer(text):
+                document.add_heading(text, 1)
+            case Text(text):
+                document.add_paragraph(text)
+            case Bullets(items, numbered):
+                for one in items:
+                    document.add_paragraph(one, "List Number" if numbered else "List Bullet")
+            case Table(head, rows, caption):
+                if caption:
+                    said = _add_caption(document, "Table", caption, counts)
+                    said.paragraph_format.keep_with_next = True
+                _add_table(document, head, rows)
+            case Drawing(_, _, caption):
+                try:
+                    drawn = document.add_picture(io.BytesIO(block.png), width=cm(14.2))
+                except MissingExtraError as error:
+                    document.add_paragraph(f"A figure is left out. {error}")
+                    continue
+                drawn._inline.docPr.set("descr", caption)  # for readers who do not see it
+                document.paragraphs[-1].paragraph_format.keep_with_next = True
+                _add_caption(document, "Figure", caption, counts)
+            case PageEnd():
+                document.add_page_break()
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def _add_caption(document: Any, word: str, text: str, counts: dict[str, int]) -> Any:
+    """A caption with a number that Word keeps in order, for its list of tables or figures."""
+    counts[word] += 1
+    said = document.add_paragraph(f"{word} ", "Caption")
+    _add_field(said, f"SEQ {word} \\* ARABIC", str(counts[word]))
+    said.add_run(f". {text}")
+    return said
+
+
+def _add_field(paragraph: Any, code: str, shown: str) -> None:
+    """A field of Word: its code, and the text that it shows until it is updated."""
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    field = OxmlElement("w:fldSimple")
+    field.set(qn("w:instr"), code)
+    run, text = OxmlElement("w:r"), OxmlElement("w:t")
+    text.text = shown
+    run.append(text)
+    field.append(run)
+    paragraph._p.append(field)
+
+
+def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table whose head is repeated on every page, and whose rows are not cut by its end."""
+    from docx.enum.text import WD_ALIGN_PARAGRAPH
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    named = ["" if name == "words" else name for name in head]
+    lines = [named, *rows] if any(named) else rows
+    right = [j > 0 and name not in ("flags", "words") for j, name in enumerate(head)]
+    shown = document.add_table(0, len(head), "Light List Accent 1")
+    for line in lines:
+        row = shown.add_row()
+        row._tr.get_or_add_trPr().append(OxmlElement("w:cantSplit"))
+        for cell, text, to_the_right in zip(row.cells, line, right, strict=True):
+            cell.text = text
+            if to_the_right:
+                cell.paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT
+    if any(named):
+        shown.rows[0]._tr.trPr.append(OxmlElement("w:tblHeader"))
+    else:  # the style would paint the first row as a head
+        shown._tbl.tblPr.find(qn("w:tblLook")).set(qn("w:firstRow"), "0")
