@@ -18,8 +18,7 @@ from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import LOWER_BOUND, Gain, eig
-from nestquad.design._learned import student
+from nestquad.design._gain import LOWER_BOUND, Gain, eig, student
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import as_budget
 from nestquad.plots import INK, axes_or_new, series_styles
@@ -268,22 +267,17 @@ def label_of(design: Any) -> str:
 
 
 def joint_covariance(estimates: Sequence[Estimate]) -> Array:
-    """Covariance of errors: those of common random numbers are correlated, others are not."""
+    """Covariance of errors: the correlation over replicates with common random numbers."""
     errors = np.array([float(est.std_error) for est in estimates])
-    covariance = np.zeros((len(errors), len(errors)))
-    averages = [est.common for est in estimates if isinstance(est, Gain) and est.common is not None]
-    if len(errors) > 1 and len(averages) == len(errors):  # of simulations, in blocks
-        rows = np.stack(averages)
-        covariance += np.cov(rows) / rows.shape[1] * student(rows.shape[1])
-    samples = [est.sample.f[:, 0] for est in estimates if est.sample is not None]
-    if len(errors) > 1 and len(samples) == len(errors):  # of the nested part, at common points
-        n = min(map(len, samples))
-        nested = np.cov([row[:n] for row in samples], bias=True) / n
-        left = np.maximum(errors**2 - np.diag(covariance), 0.0)
-        scale = np.sqrt(np.minimum(left / np.maximum(np.diag(nested), 1e-300), 1.0))
-        covariance += np.outer(scale, scale) * nested
-    covariance[np.diag_indices(len(errors))] = errors**2
-    return covariance
+    covariance = np.diag(errors**2)
+    rows = [est.replicates for est in estimates if isinstance(est, Gain)]
+    sizes = {0 if row is None else len(row) for row in rows}
+    if len(rows) == len(errors) > 1 and len(sizes) == 1 and sizes != {0}:
+        table = np.stack([row for row in rows if row is not None])
+        spread = np.cov(table) / table.shape[1] * student(table.shape[1]) ** 2
+        extra = np.maximum(errors**2 - np.diag(spread), 0.0)
+        covariance = spread + np.diag(extra)
+    return np.asarray(covariance)
 
 
 def plot_designs(comparison: Any, ax: Any = None) -> Any:

@@ -226,6 +226,12 @@ class Experiment:
             )
         return y
 
+    def ignores_noise(self, latent: Array, y: Array, d: Any) -> bool:
+        """Whether data that differ between parameters are the same under other noise."""
+        u = np.random.default_rng(0).random((len(y), self.noise_law.base_dim))
+        other = self.data(self.theta(latent), self.noise_law.from_uniform(u), d)
+        return bool(np.array_equal(other, y) and (y != y[0]).any())
+
     @property
     def dim(self) -> int:
         """Number of uniforms behind one simulated experiment."""

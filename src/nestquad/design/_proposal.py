@@ -45,6 +45,7 @@ _HEAVY = 0.1
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
+_SLOWER = 3.0  # seconds of the next doubling over the last: twice the components, more simulations
 _IDLE = -7.0  # log weight of components that q goes without where all cells are summed
 # Cells of samples, and data for which those of all cells are computed together. Data that say more
 # than log(_CELLS / 10), 6 nats, leave few cells, and draws that count less.
@@ -59,6 +60,7 @@ class Summary:
     """Standardized data, and a quadratic regression of the latent parameters on them."""
 
     counts: Mask
+    bend: Array | None
     center: Array
     scale: Array
     tails: Array
@@ -66,11 +68,11 @@ class Summary:
     spread: Array
 
     @classmethod
-    def of(cls, latent: Array, y: Array) -> Summary:
+    def of(cls, latent: Array, y: Array, bend: Array | None = None) -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-        center, scale, tails = _letter_values(_stable(y, counts))
+        center, scale, tails = _letter_values(_stable(y, counts, bend))
         empty = np.zeros((0, latent.shape[1]))
-        blank = cls(counts, center, scale, tails, empty, np.ones(latent.shape[1]))
+        blank = cls(counts, bend, center, scale, tails, empty, np.ones(latent.shape[1]))
         features = blank._features(y)
         units = np.sqrt((features**2).mean(axis=0)) + 1e-150
         scaled = features / units
@@ -78,11 +80,11 @@ class Summary:
         coefficients = np.linalg.solve(gram, scaled.T @ latent) / units[:, None]
         residual = latent - features @ coefficients
         spread = np.maximum(residual.std(axis=0), 1e-9)
-        return cls(counts, center, scale, tails, coefficients, spread)
+        return cls(counts, bend, center, scale, tails, coefficients, spread)
 
     def _features(self, y: Array) -> Array:
         """1, data with light tails, heavy ones as a location follows them, and squares."""
-        v = (_stable(y, self.counts) - self.center) / self.scale
+        v = (_stable(y, self.counts, self.bend) - self.center) / self.scale
         heavy = self.tails > 0
         raw, h = v[:, heavy], self.tails[heavy]
         v[:, heavy] = np.sign(raw) * np.sqrt(lambertw(h * raw * raw).real / h)
@@ -100,9 +102,32 @@ class Summary:
         return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
-def _stable(y: Array, counts: Mask) -> Array:
-    """Counts by Anscombe's square root, whose variance hardly depends on their mean."""
+def _stable(y: Array, counts: Mask, bend: Array | None) -> Array:
+    """Counts by Anscombe's square root (1948), other data by arcsinh((y − ξ) / λ) if bent."""
+    if bend is not None:
+        y = np.arcsinh((y - bend[0]) / bend[1])
     return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
+
+
+def _bends(y: Array) -> list[Array | None]:
+    """Candidate transformations arcsinh((y − ξ) / λ), rows ξ and λ; None for no transformation.
+
+    They are tried where a column has heavy tails: ξ = 0 and λ = 1, and the Johnson S_U law of four
+    quantiles (Slifker and Shapiro, 1980, The Johnson system: selection and parameter estimation).
+    """
+    counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
+    tails = _letter_values(y)[2]
+    if counts.any() or not (tails > 0).any():
+        return [None]
+    z = 0.524 * np.array([-3.0, -1.0, 1.0, 3.0])
+    low, left, right, high = np.quantile(y, ndtr(z), axis=0)
+    p = np.maximum(right - left, 1e-300)
+    m, n = (high - right) / p, (left - low) / p
+    excess = np.maximum(m * n - 1.0, 1e-3)
+    total = np.maximum(m + n - 2.0, 1e-3)
+    scale = 2.0 * p * np.sqrt(excess) / (total * np.sqrt(total + 4.0))
+    center = 0.5 * (left + right) + p * (n - m) / (2.0 * total)
+    return [None, np.stack([0.0 * p, 0.0 * p + 1.0]), np.stack([center, scale])]
 
 
 def _letter_values(v: Array) -> tuple[Array, Array, Array]:
@@ -234,10 +259,7 @@ class NormalProposal(_Conditioned):
             z[:, near] = center[:, None] + scale[:, None] * ndtri(uniform[:, near])
         log_prior, log_q, sampled = self._sampled(z, weights, means)
         if center is not None:
-            away, k = z - center[:, None], z.shape[-1]
-            parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
-            around = np.asarray(logsumexp(parts, axis=0)) - math.log(len(_SCALES))
-            sampled = with_share(_NEAR, sampled, around)
+            sampled = log_near(z, center, sampled)
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
@@ -304,6 +326,38 @@ class NormalProposal(_Conditioned):
         log_prior = log_normal(z)
         sampled = with_share(PRIOR_SHARE, stretched, log_prior)
         return log_prior, with_share(self.share, log_q, log_prior), sampled
+
+
+@dataclass(frozen=True, eq=False)
+class PriorProposal:
+    """The prior as proposal, for cheap likelihoods and posteriors with many modes.
+
+    Logs are relative to the prior, so that the simulated term is zero.
+    """
+
+    base_dim: int
+    log_prior_mean: ClassVar[float] = 0.0
+    components: ClassVar[int] = 0
+
+    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
+        z = ndtri(np.broadcast_to(uniform, (len(y), *uniform.shape[1:])))
+        logs = np.zeros((*z.shape[:-1], 3))
+        if center is not None:
+            near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
+            z[:, near] = center[:, None] + _SCALES[near % len(_SCALES), None] * z[:, near]
+            logs[..., :2] -= (log_near(z, center, log_normal(z)) - log_normal(z))[..., None]
+        return np.concatenate([z, logs], axis=-1)
+
+    def at(self, latent: Array, y: Array) -> Array:
+        return np.zeros((len(y), 3))
+
+
+def log_near(z: Array, center: Array, sampled: Array) -> Array:
+    """Log density of draws of which a share is near a center, at scales of all sizes."""
+    away, k = z - center[:, None], z.shape[-1]
+    parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
+    around = np.asarray(logsumexp(parts, axis=0)) - math.log(len(_SCALES))
+    return with_share(_NEAR, sampled, around)
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,7 +486,8 @@ class SampleProposal(_Conditioned):
         return found / n.bit_length()
 
 
-Proposal = NormalProposal | SampleProposal
+Fit = NormalProposal | SampleProposal
+Proposal = NormalProposal | SampleProposal | PriorProposal
 """q(θ | y): draws with their log weights, and densities."""
 
 
@@ -444,57 +499,74 @@ def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
 
 
 def fit_proposal(
-    simulations: Simulations, most: int, law: Law, own: tuple[int, ...], until: float = np.inf
+    simulations: Simulations,
+    most: int,
+    law: Law,
+    own: tuple[int, ...],
+    room: Callable[[float], bool] = lambda seconds: True,
 ) -> tuple[Proposal, int]:
-    """A proposal from at most that many simulations, and their number; the best at a time `until`.
+    """Proposal from at most `most` simulations, and their number.
 
-    Components double while held-out data gain by it, and simulations with them. A quarter of the
-    simulations is held out. Where the prior has a heavy tail, so does the choice of coordinates.
+    Components double while held-out data gain by it, simulations with them, and `room` allows the
+    predicted seconds. A quarter of the simulations is held out. Where the prior or the data have
+    heavy tails, held-out data also choose the coordinates.
     """
-    if isinstance(law, Empirical):
-        return _grown(simulations, most, law, until)
-    found, n = _grown(simulations, most, None, until)
-    if (parameters := Parameters.heavy(law, own)) is not None:
-        other, more = _grown(simulations, most, parameters, until)
+    n = min(_FEWEST, most)
+    latent, y = simulations(n)
+    priors: list[Empirical | Parameters | None] = [law if isinstance(law, Empirical) else None]
+    if not isinstance(law, Empirical) and (heavy := Parameters.heavy(law, own)) is not None:
+        priors.append(heavy)
+    found: Proposal | None = None
+    for prior in priors:
+        starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
+        start = max(starts, key=lambda fit: fit.score)
+        grown, more = _grown(simulations, n, most, prior, start, room)
+        if found is None or grown.score > found.score:
+            found = grown
         n = max(n, more)
-        if other.score > found.score:
-            found = other
+    assert found is not None
     return found, n
 
 
 def _grown(
     simulations: Simulations,
+    n: int,
     most: int,
     prior: Empirical | Parameters | None,
-    until: float,
-) -> tuple[Proposal, int]:
-    n = min(_FEWEST, most)
-    found, tried = _fitted(*simulations(n), None, prior), 1
-    start = found
-    while 2 * tried <= _MOST_COMPONENTS and time.perf_counter() < until:
+    start: Fit,
+    room: Callable[[float], bool],
+) -> tuple[Fit, int]:
+    best, tried, bend, seconds = start, 1, start.summary.bend, 0.0
+    while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
+        begin = time.perf_counter()
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:
             break
         if more > n:  # scores are comparable on the same simulations only
             n = more
-            found = _fitted(*simulations(n), found.mixture, prior)
-        start = _fitted(*simulations(n), start.mixture.split(), prior)
-        gain = start.score - found.score
+            best = _fitted(*simulations(n), best.mixture, prior, bend)
+        start = _fitted(*simulations(n), start.mixture.split(), prior, bend)
+        gain = start.score - best.score
         if gain > 0:
-            found = start
+            best = start
         if gain < _WORTHWHILE and tried >= _TRIED:
             break
-    return found, n
+        seconds = time.perf_counter() - begin
+    return best, n
 
 
 def _fitted(
-    latent: Array, y: Array, start: Mixture | None, prior: Empirical | Parameters | None
-) -> Proposal:
+    latent: Array,
+    y: Array,
+    start: Mixture | None,
+    prior: Empirical | Parameters | None,
+    bend: Array | None = None,
+) -> Fit:
     n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
-    summary = Summary.of(latent[:n], y[:n])
+    summary = Summary.of(latent[:n], y[:n], bend)
     predicted, given = summary.at(y)
     x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
