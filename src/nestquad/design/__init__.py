@@ -8,7 +8,8 @@ from nestquad.design._compare import (
 )
 from nestquad.design._experiment import Experiment
 from nestquad.design._gain import Gain, decision_value, eig, variance_reduction
-from nestquad.design._optimize import Optimum, optimize
+from nestquad.design._linear import optimality
+from nestquad.design._optimize import Levels, Optimum, optimize
 from nestquad.design._pyro import from_pyro
 from nestquad.design._sequential import Sequential
 
@@ -16,12 +17,14 @@ __all__ = [
     "DesignComparison",
     "Experiment",
     "Gain",
+    "Levels",
     "Optimum",
     "Sequential",
     "compare",
     "decision_value",
     "eig",
     "from_pyro",
+    "optimality",
     "optimize",
     "plot_designs",
     "variance_reduction",

@@ -97,15 +97,26 @@ class DesignComparison:
         draws = self.values + rng.standard_normal((_DRAWS, len(self.values))) @ root.T
         return np.bincount(draws.argmax(axis=1), minlength=len(self.values)) / _DRAWS
 
-    def difference(self, i: int, j: int) -> tuple[float, float]:
-        """Value of design i less that of design j, and its standard error."""
+    def difference(self, i: int, j: int) -> Gain:
+        """Value of design i less the value of design j, from the differences of replicates."""
         n = len(self.designs)
         for name, index in (("i", i), ("j", j)):
             if not isinstance(index, int | np.integer) or not -n <= index < n:
                 raise InputError(name, shown(index), f"the index of a design, from 0 to {n - 1}")
-        c = self.covariance
+        first, second, c = self.estimates[i], self.estimates[j], self.covariance
         variance = c[i, i] + c[j, j] - 2.0 * c[i, j]
-        return float(self.values[i] - self.values[j]), float(np.sqrt(max(variance, 0.0)))
+        rows = [est.replicates if isinstance(est, Gain) else None for est in (first, second)]
+        return Gain(
+            value=float(self.values[i] - self.values[j]),
+            std_error=float(np.sqrt(max(variance, 0.0))),
+            n_evaluations=first.n_evaluations + second.n_evaluations,
+            n_outer=min(first.n_outer, second.n_outer),
+            n_inner=min(first.n_inner, second.n_inner),
+            method="difference",
+            dof=min(first.dof, second.dof),
+            problem=f"{self.labels[i]} less {self.labels[j]}",
+            replicates=None if rows[0] is None or rows[1] is None else rows[0] - rows[1],
+        )
 
     @property
     def n_evaluations(self) -> int:
@@ -124,8 +135,8 @@ class DesignComparison:
                     "low": low,
                     "high": high,
                     "prob_best": float(self.prob_best[i]),
-                    "behind_best": self.difference(self.best, i)[0],
-                    "behind_best_error": self.difference(self.best, i)[1],
+                    "behind_best": self.difference(self.best, i).value,
+                    "behind_best_error": self.difference(self.best, i).std_error,
                     "effective_sample_size": est.diagnostics.get("effective_sample_size"),
                     "components": est.diagnostics.get("components"),
                     "n_evaluations": est.n_evaluations,

@@ -201,14 +201,17 @@ class Experiment:
             return np.asarray(self.prior_law.samples[latent[..., 0].astype(int)])
         return self.prior_law.from_normal(latent)
 
+    def latent(self, uniform: Array) -> Array:
+        """Latent coordinates (n, k) from uniforms: driving normals, or numbers of samples."""
+        if not isinstance(self.prior_law, Empirical):
+            return np.asarray(ndtri(uniform))
+        edges = np.cumsum(self.prior_law.weights)
+        return np.searchsorted(edges[:-1] / edges[-1], uniform[:, :1]).astype(float)
+
     def simulated(self, uniform: Array, d: Any) -> tuple[Array, Array]:
         """θ in latent coordinates (T, k) and data (T, n_y) from rows of uniforms."""
         n = self.prior_law.base_dim
-        if isinstance(self.prior_law, Empirical):
-            edges = np.cumsum(self.prior_law.weights)
-            latent = np.searchsorted(edges[:-1] / edges[-1], uniform[:, :1]).astype(float)
-        else:
-            latent = ndtri(uniform[:, :n])
+        latent = self.latent(uniform[:, :n])
         e = self.noise_law.from_uniform(uniform[:, n:])
         return latent, self.data(self.theta(latent), e, d)
 

@@ -282,8 +282,9 @@ class Turn:
     @classmethod
     def pooled(cls, turns: Sequence[Turn]) -> Turn:
         """Average of several turns with their numbers of data as weights."""
-        weight = np.array([turn.n_data for turn in turns], dtype=float)
-        weight /= weight.sum()
+        # Turns with fewer draws at each datum are biased more.
+        weight = np.array([turn.n_data * (turn.n_inner == turns[-1].n_inner) for turn in turns])
+        weight = weight / weight.sum()
 
         def mean(name: str) -> Any:
             return sum(w * getattr(turn, name) for w, turn in zip(weight, turns, strict=True))
@@ -383,6 +384,7 @@ class _Run:
 
     @property
     def spent(self) -> int:
+        """Likelihoods so far."""
         return N_CHECKED + sum(turn.n_evaluations for turn in self.turns)
 
     def _affordable(self, n_inner: int) -> int:
@@ -405,6 +407,8 @@ class _Run:
             assert self.budget is not None
             # Variance falls like N/budget, the square of the bias like N⁻²: N³ ∝ budget.
             inner <<= max((self.budget.bit_length() - 14) // 3, 0)
+            if not isinstance(self.utility, Information):
+                inner = self._calibrated(inner)
             self._turn(self._affordable(inner), inner)
             return self._answer()
         if not self._turn(min(SETTINGS.pilot, self._affordable(inner)), inner):
@@ -417,6 +421,17 @@ class _Run:
             if self._met() or n < 2 or not self._turn(n, inner):
                 break
         return self._answer()
+
+    def _calibrated(self, inner: int) -> int:
+        """Draws at each datum: more where a pilot shows that few of them are effective."""
+        n = self._affordable(inner) // 8
+        if n < 2:
+            return inner
+        self._turn(n, inner)
+        factor = int(np.ceil(np.log2(0.5 / self.turns[-1].size)))
+        while factor > 0 and self._affordable(inner << factor) < 4:
+            factor -= 1
+        return inner << max(factor, 0)
 
     @property
     def _answers(self) -> Array:
@@ -447,6 +462,8 @@ class _Run:
         inner, each = last.n_inner, self.utility.learned.each
         n = float(min(SETTINGS.most_data, self._affordable(inner)))
         if asked := self.goal(float(self._answers.mean())):
+            if self._half_width(self.pairs) > asked:  # likelihoods cannot help
+                return 0, inner
             left = max(asked**2 - self._half_width(self.pairs) ** 2, 0.1 * asked**2)
             ratio = SETTINGS.margin * self._half_width(whole.values) ** 2 / left
             n = min(n, max(whole.n_data * (ratio - 1.0), 0.5 * whole.n_data))
@@ -547,7 +564,13 @@ class _Run:
             warnings.simplefilter("ignore", NestquadWarning)
             answer = estimate(
                 nested_problem(self.utility, rows.shape[1], name),
-                method=NQMC(n_outer=len(rows), n_inner=n_inner, outer_points=points, jackknife=True),
+                method=NQMC(
+                    n_outer=len(rows),
+                    n_inner=n_inner,
+                    outer_points=points,
+                    inner_points="sobol" if isinstance(self.utility, Information) else "iid",
+                    jackknife=True,
+                ),
                 rng=stream,
                 executor=self.executor,
                 progress=self.progress,
@@ -570,7 +593,7 @@ class _Run:
         if n == 0 or not isinstance(utility, Information) or room == 0:
             missing = float((weights * gaps)[rows].sum() / t) if step == 6 else 0.0
             return value, apart, size, n / t, missing, 0
-        chosen = rows[:room]
+        chosen = np.random.default_rng(n).permutation(rows)[:room]
         f, lack = utility.repaired(sample.theta[chosen])
         change = float((weights[chosen] * f - sample.f[chosen, 0]).mean()) * n / t
         missing = float((weights[chosen] * lack).mean()) * n / t
@@ -580,6 +603,11 @@ class _Run:
     def _answer(self) -> Gain:
         """Mean and spread over the replicates, and reasons not to rely on them."""
         whole, answers = Turn.pooled(self.turns), self._answers
+        first = self.turns[0]
+        if whole.n_inner > first.n_inner and not isinstance(self.utility, Information):
+            # Without a variance of the weights, bias falls as slowly as one over a root.
+            change = abs(float(np.mean(first.values - whole.values)))
+            whole = replace(whole, missing=change / (whole.n_inner / first.n_inner) ** 0.5)
         value, n = float(answers.mean()), len(answers)
         spread = self._half_width(answers) / NORMAL_95
         apart, allowed = float(whole.apart.mean()), 2.0 * self._half_width(whole.apart)

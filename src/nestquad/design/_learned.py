@@ -33,6 +33,7 @@ from nestquad.problem import NestedExpectation
 
 N_CHECKED = 32  # pairs at which the user's functions are checked before the budget is spent
 _PILOT = 512  # simulations whose fit shows the cost of a simulation
+_PRIOR_DRAWS = 2**14  # draws of θ for the variance under the prior; they cost no simulations
 _ROWS_EACH = 8  # simulations for each control variate
 _LARGEST = 300.0  # limit of log weights: their squares stay finite
 _MOST_CELLS = 2**23  # products of samples and data: a second of work for a prior of samples
@@ -364,8 +365,11 @@ class Variance(Regressed):
     """Reduction of variance: E[(θ − μ)² − (θ − m(y))²] + E_y[(E[θ | y] − m(y))²]."""
 
     def pairs(self, population: Population) -> Array:
-        values = self.values(population.latent)
-        return np.asarray((values**2 - (values - self.predicted(population.y)) ** 2).sum(axis=1))
+        experiment, law = self.learned.experiment, self.learned.experiment.prior_law
+        u = Sobol().uniforms(population.stream, law.base_dim, (1, 2), (0, _PRIOR_DRAWS))[0]
+        before = (self.values(experiment.latent(u)) ** 2).sum(axis=1).mean()
+        residual = self.values(population.latent) - self.predicted(population.y)
+        return np.asarray(before - (residual**2).sum(axis=1))
 
     def correction(self, shift: Array, predicted: Array) -> Array:
         return np.asarray((shift**2).sum(axis=-1))
