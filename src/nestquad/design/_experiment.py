@@ -43,6 +43,11 @@ class Experiment:
         Indices of the parameters of interest; the others are nuisance parameters. None: all.
     name
         For printing and plots.
+    support
+        All outcomes (K, n_y) of data with finitely many values, or a function of the design that
+        returns them; gains are then sums over them. Small tables of counts are found without it.
+    parameters
+        Labels of the parameters, for posteriors of `Sequential`.
 
     Examples
     --------
@@ -71,6 +76,8 @@ class Experiment:
     noise: Any = None
     target: Sequence[int] | int | None = None
     name: str | None = None
+    support: Any = None
+    parameters: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.simulate):
@@ -153,13 +160,6 @@ class Experiment:
             raise InputError("target", shown(self.target), expected)
         if len(chosen) == p:
             return None
-        if isinstance(self.prior_law, Empirical):
-            raise InputError(
-                "target",
-                f"{self.target!r} with a prior of samples",
-                "a prior that is a law",
-                "A normal law of the samples' moments may do: nq.Normal(mean, cov=...).",
-            )
         return chosen
 
     @cached_property
@@ -171,8 +171,11 @@ class Experiment:
         """
         assert self.targets is not None
         law, p = self.prior_law, self.n_parameters
+        order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
+        if isinstance(law, Empirical):
+            copula = _copula(law, order)
+            return replace(self, prior=copula, target=None), tuple(range(len(self.targets)))
         if isinstance(law, Normal) and law.cov is not None:
-            order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
             ordered, back = (
                 Normal(law.loc[order], cov=law.cov[np.ix_(order, order)]),
                 np.argsort(order),
@@ -195,11 +198,26 @@ class Experiment:
             )
         return self, self.targets
 
+    @property
+    def split_notes(self) -> tuple[str, ...]:
+        """Warnings about `split`."""
+        if self.targets is None or not isinstance(self.prior_law, Empirical):
+            return ()
+        return ("a target with a prior of samples: a Gaussian copula with their margins is used",)
+
     def theta(self, latent: Array) -> Array:
         """Parameters (n, p) from normals that drive the prior, or from numbers of samples."""
         if isinstance(self.prior_law, Empirical):
             return np.asarray(self.prior_law.samples[latent[..., 0].astype(int)])
         return self.prior_law.from_normal(latent)
+
+    def outcomes(self, d: Any) -> Array:
+        """All outcomes (K, n_y) of `support` under a design."""
+        rows = self.support(d) if callable(self.support) else self.support
+        table = numbers("support", rows, "outcomes (K, n_y)")
+        if table.ndim != 2 or not table.size:
+            raise InputError("support", f"shape {table.shape}", "outcomes (K, n_y)")
+        return table
 
     def latent(self, uniform: Array) -> Array:
         """Latent coordinates (n, k) from uniforms: driving normals, or numbers of samples."""
@@ -281,6 +299,31 @@ class Experiment:
         if hasattr(found, "detach"):  # a tensor that may carry gradients
             found = found.detach()
         return numbers(argument, found, "an array of numbers from it")
+
+
+def _copula(law: Empirical, order: Sequence[int]) -> Transport:
+    """Gaussian copula with the margins of weighted samples (Nelsen, 2006, An introduction to
+    copulas); normals in the given order drive parameters in theirs."""
+    levels = np.empty_like(law.samples)
+    knots = []
+    for j, column in enumerate(law.samples.T):
+        rank = np.argsort(column, kind="stable")
+        middle = np.cumsum(law.weights[rank]) - 0.5 * law.weights[rank]
+        levels[rank, j] = middle
+        knots.append((ndtri(middle), column[rank]))
+    scores = ndtri(levels[:, order])
+    cov = (scores * law.weights[:, None]).T @ scores
+    sd = np.sqrt(np.diag(cov))
+    root = np.linalg.cholesky(cov / np.outer(sd, sd) + 1e-9 * np.eye(len(sd)))
+
+    def fn(z: Array) -> Array:
+        out = np.empty_like(z)
+        driven = np.einsum("ij,...j->...i", root, z)
+        for at, j in enumerate(order):
+            out[..., j] = np.interp(driven[..., at], *knots[j])
+        return out
+
+    return Transport(fn, dim=len(sd), base="normal", out_dim=len(sd))
 
 
 def check_experiment(experiment: Any) -> None:

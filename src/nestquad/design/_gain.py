@@ -14,12 +14,14 @@ from scipy.special import stdtrit
 from nestquad._checks import number
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
+from nestquad.design._exact import Table
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._learned import (
     N_CHECKED,
     Decision,
     Information,
     Learned,
+    Regressed,
     Utility,
     Variance,
     control_weights,
@@ -37,6 +39,7 @@ from nestquad.points import Given, Sobol, Stream
 from nestquad.result import NORMAL_95, Estimate
 
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
+_PILOT_NODES = 32  # nodes of an enumeration that show its cost
 _PRIOR_DRAWS = 2**16  # draws of θ for means under the prior; they cost no simulations
 
 
@@ -61,6 +64,8 @@ class Settings:
         Share of missed posteriors above which an answer is unreliable.
     negligible
         Nats by which pairs and likelihoods may differ without a warning.
+    enumerated
+        Likelihoods of an enumeration without a budget, at most.
     pilot
         Data of each replicate in the pilot of a time or a tolerance.
     most_steps, most_data, most_base, most_inner
@@ -80,6 +85,7 @@ class Settings:
     low_sample_size: float = 0.1
     most_missed: float = 0.2
     negligible: float = 0.01
+    enumerated: int = 2**22
     pilot: int = 4
     most_steps: int = 4
     most_data: int = 2**16
@@ -191,7 +197,7 @@ def eig(
     True
     """
     settings = (budget, tol, rtol, max_seconds, simulations, rng, executor, progress)
-    return _Run(experiment, design, *settings).solve(Information)
+    return Run(experiment, design, *settings).solve(Information)
 
 
 def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> Gain:
@@ -215,7 +221,7 @@ def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> 
     >>> bool(abs(est.value - 0.9) < 0.01)  # of a variance of 1, 1/(1 + 3²) is left
     True
     """
-    run = _Run.for_utility(experiment, design, settings)
+    run = Run.for_utility(experiment, design, settings)
     chosen = list(experiment.targets or range(experiment.n_parameters))
     center = _prior_draws(experiment)[:, chosen].mean(axis=0)
     return run.solve(lambda learned: Variance(learned, lambda theta: theta[..., chosen], center))
@@ -232,7 +238,7 @@ def decision_value(
     """
     if not callable(payoff):
         raise InputError("payoff", type(payoff).__name__, "a function payoff(theta)")
-    run = _Run.for_utility(experiment, design, settings)
+    run = Run.for_utility(experiment, design, settings)
     means = experiment.called("payoff", payoff, _prior_draws(experiment))
     if means.ndim != 2 or means.shape[1] < 2:
         raise InputError(
@@ -303,7 +309,7 @@ class Turn:
 
 
 @dataclass(eq=False)
-class _Run:
+class Run:
     """Estimation of one utility under one design."""
 
     experiment: Experiment
@@ -321,6 +327,7 @@ class _Run:
         check_experiment(self.experiment)
         self.schedule = Schedule(self.max_seconds)
         self.turns: list[Turn] = []
+        self.checked, self.looked = N_CHECKED, 0
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
         self.most = SETTINGS.simulations if self.simulations is None else self.simulations
         if not number("simulations", self.most, expected, above=511).is_integer():
@@ -336,7 +343,7 @@ class _Run:
             )
 
     @classmethod
-    def for_utility(cls, experiment: Experiment, design: Any, settings: dict[str, Any]) -> _Run:
+    def for_utility(cls, experiment: Experiment, design: Any, settings: dict[str, Any]) -> Run:
         """With proposals for all parameters; a utility has no bound without a likelihood."""
         check_experiment(experiment)
         if experiment.log_prob is None:
@@ -348,7 +355,16 @@ class _Run:
         """Learn the proposal, spend the likelihoods, and report."""
         if self.experiment.certain:
             return self._nothing_to_learn()
-        stream = Stream.from_rng(self.rng)
+        stream, looked = Stream.from_rng(self.rng), 0
+        if make is Information and self.experiment.log_prob is not None:
+            if self.experiment.targets is None:
+                table = Table.of(self.experiment, self.design, int(self.most), stream)
+                if (gain := self._enumerated(table, stream)) is not None:
+                    return gain
+                looked = table.n_simulations
+                self.checked += table.n_likelihoods
+        self.most -= looked
+        self.looked = looked
         learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule)
         self._prepare(make(learned))
         gain = self._bound(LOWER_BOUND)
@@ -357,6 +373,45 @@ class _Run:
         for text in gain.warnings:
             warnings.warn(text, NestquadWarning, stacklevel=3)
         return gain
+
+    def _enumerated(self, table: Table, stream: Stream) -> Gain | None:
+        """Gain by enumeration of all outcomes, where the limits afford the nodes."""
+        n_replicates = SETTINGS.replicates
+        most = SETTINGS.enumerated if self.budget is None else self.budget
+        n = table.nodes(most, n_replicates)
+        if self.max_seconds is not None and n:
+            with self.schedule.measure("table", 1):
+                table.gains(_PILOT_NODES, 2, stream)
+            cost = self.schedule.costs["table"] / (2 * _PILOT_NODES)
+            n = min(n, int(0.5 * self.schedule.left / (cost * n_replicates)))
+            n = 1 << (n.bit_length() - 1) if n >= _PILOT_NODES else 0
+        if not n:
+            return None
+        size, spent = (_PILOT_NODES if self.goal(1.0) else n), table.n_likelihoods
+        while True:
+            answers = table.gains(size, n_replicates, stream)
+            spent += size * n_replicates * len(table.outcomes)
+            value, half = float(answers.mean()), self._half_width(answers)
+            asked = self.goal(value)
+            if half <= asked or 2 * size > n or spent * 3 > most:
+                break
+            size *= 2
+        if asked and half > asked:
+            return None
+        return Gain(
+            value=value,
+            std_error=half / NORMAL_95,
+            n_evaluations=spent,
+            n_outer=len(table.outcomes),
+            n_inner=size * n_replicates,
+            method="enumeration",
+            status="converged" if asked else "done",
+            seconds=self.schedule.elapsed,
+            problem=self.experiment.name or "information gain",
+            dof=n_replicates - 1,
+            replicates=answers,
+            diagnostics={"simulations": table.n_simulations, "missed": 0.0, "notes": []},
+        )
 
     def _prepare(self, utility: Utility) -> None:
         """Simulate the populations of all replicates."""
@@ -385,7 +440,7 @@ class _Run:
     @property
     def spent(self) -> int:
         """Likelihoods so far."""
-        return N_CHECKED + sum(turn.n_evaluations for turn in self.turns)
+        return self.checked + sum(turn.n_evaluations for turn in self.turns)
 
     def _affordable(self, n_inner: int) -> int:
         """Data for each replicate within the budget: each costs a likelihood more at its θ."""
@@ -569,7 +624,7 @@ class _Run:
                     n_inner=n_inner,
                     outer_points=points,
                     inner_points="sobol" if isinstance(self.utility, Information) else "iid",
-                    jackknife=True,
+                    jackknife=isinstance(self.utility, Information | Regressed),
                 ),
                 rng=stream,
                 executor=self.executor,
@@ -659,8 +714,7 @@ class _Run:
     def _status(self, value: float, std_error: float, whole: Turn) -> tuple[str, list[str]]:
         """Status by one rule: unreliable, converged, the limit that ended the search, or done."""
         asked, half = self.goal(value), NORMAL_95 * std_error
-        information = isinstance(self.utility, Information)
-        if information and (
+        if isinstance(self.utility, Information) and (
             whole.missed > SETTINGS.most_missed or whole.missing > 0.1 * abs(value) + 1e-12
         ):
             return "unreliable", [
@@ -683,7 +737,7 @@ class _Run:
 
     def _diagnostics(self) -> dict[str, Any]:
         bounds = [one.mean(self.utility.bound(one)) for one in self.populations]
-        n = self.utility.learned.n_fit + len(bounds) * self.n_base
+        n = self.looked + self.utility.learned.n_fit + len(bounds) * self.n_base
         return {
             "lower_bound": float(np.mean(bounds)),
             "lower_bound_error": self._half_width(np.array(bounds)) / NORMAL_95,

@@ -405,6 +405,7 @@ def learn(
     With a time limit, simulations are limited by the cost of a pilot fit.
     """
     targets: tuple[int, ...] = ()
+    given = experiment
     if experiment.targets is not None:
         experiment, targets = experiment.split
     law = experiment.prior_law
@@ -454,9 +455,9 @@ def learn(
         simulations = min(simulations, n_fit + max(_MOST_CELLS // len(law.samples), 2**12))
     pairs = simulated(n_fit)
     latent, y = (part[:N_CHECKED] for part in pairs)
-    notes = ()
+    notes = given.split_notes
     if experiment.ignores_noise(latent, y, design):
-        notes = ("simulate makes the same data for other noise: does it use e?",)
+        notes = (*notes, "simulate makes the same data for other noise: does it use e?")
     learned = Learned(
         experiment, design, targets, blocks, stream, pairs, n_fit + N_CHECKED, simulations, notes
     )

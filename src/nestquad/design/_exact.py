@@ -1,0 +1,111 @@
+"""Gains by enumeration: data with finitely many values, and nodes of the prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from nestquad._typing import Array
+from nestquad.design._experiment import Experiment
+from nestquad.errors import EvaluationError, InputError
+from nestquad.points import Sobol, Stream
+
+_GLANCE, _LOOK = 32, 1024  # simulations that show whether data are counts, and their range
+_CHECKED = 4  # nodes at which the probabilities of all outcomes are summed
+_MOST_OUTCOMES = 4096
+_FEWEST_NODES, _MOST_NODES = 32, 2**14  # nodes of the prior for each replicate
+_LARGEST = 1e6  # limit of minus log likelihoods: their probabilities are zero
+_TOTAL = 1e-6  # largest error of the sum of probabilities of all outcomes
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Likelihoods of all outcomes at nodes of the prior."""
+
+    experiment: Experiment
+    design: Any
+    outcomes: Array
+
+    n_simulations: int = 0
+
+    @classmethod
+    def of(cls, experiment: Experiment, design: Any, most: int, stream: Stream) -> Table:
+        """Table of outcomes from `support`, or of counts up to the largest simulated.
+
+        It has no outcomes where the data are not counts, or have too many values.
+        """
+        if experiment.support is not None:
+            return cls(experiment, design, experiment.outcomes(design))._checked(stream)
+        rows = np.zeros((0, 1))
+        for n in (_GLANCE, min(_LOOK, most // 4)):
+            u = Sobol().uniforms(stream.child(7), experiment.dim, (0, 1), (0, n))[0]
+            y = experiment.simulated(u, design)[1]
+            sizes = y.max(axis=0) + 1.0
+            if not ((y == np.round(y)) & (y >= 0)).all() or np.prod(sizes) > _MOST_OUTCOMES:
+                return cls(experiment, design, np.zeros((0, y.shape[1])), n)
+            grid = np.meshgrid(*map(np.arange, sizes.astype(int)), indexing="ij")
+            rows = np.stack(grid, axis=-1).reshape(-1, y.shape[1]).astype(float)
+        return cls(experiment, design, rows, _GLANCE + n)._checked(stream)
+
+    def _checked(self, stream: Stream) -> Table:
+        """Without outcomes if their probabilities do not add up to one.
+
+        Constants left out of `log_prob` and outcomes beyond the range show in the sum.
+        """
+        base = self.experiment.prior_law.base_dim
+        u = Sobol().uniforms(stream.child(8), base, (0, 1), (0, _CHECKED))[0]
+        try:
+            total = np.exp(self.logs(u)).sum(axis=1)
+        except EvaluationError:  # outcomes that cannot occur
+            total = np.zeros(1)
+        whole = np.abs(total - 1.0).max() < _TOTAL
+        if not whole and self.experiment.support is not None:
+            raise InputError(
+                "support",
+                f"outcomes whose probabilities add up to {total.min():.4g} to {total.max():.4g}",
+                "all outcomes, and a log_prob with all constants",
+            )
+        return self if whole else replace(self, outcomes=self.outcomes[:0])
+
+    @property
+    def n_likelihoods(self) -> int:
+        """Likelihoods of the check."""
+        return _CHECKED * len(self.outcomes)
+
+    def logs(self, uniform: Array) -> Array:
+        """Log likelihoods (n, outcomes) at nodes from uniforms (n, k)."""
+        latent = self.experiment.latent(uniform)
+        return self.experiment.log_likelihood(self.outcomes, latent[:, None], self.design)
+
+    def nodes(self, likelihoods: float, replicates: int) -> int:
+        """Nodes for each replicate, a power of two; 0 if they would be too few."""
+        if not len(self.outcomes):
+            return 0
+        each = likelihoods - self.n_likelihoods
+        n = int(min(each / (len(self.outcomes) * replicates), _MOST_NODES))
+        return 0 if n < _FEWEST_NODES else 1 << (n.bit_length() - 1)
+
+    def gains(self, n: int, replicates: int, stream: Stream) -> Array:
+        """Jackknife pseudo-values (R,) of the mutual information, with n nodes each.
+
+        Leaving out one scrambled net of nodes at a time removes the bias of first order of the
+        entropy of the data (Efron and Stein, 1981, The jackknife estimate of variance).
+        """
+        base, inside, means = self.experiment.prior_law.base_dim, [], []
+        for r in range(replicates):
+            logs = self.logs(Sobol().uniforms(stream.child(9, r), base, (0, 1), (0, n))[0])
+            p = np.exp(logs)
+            inside.append(float((p * np.maximum(logs, -_LARGEST)).sum(axis=1).mean()))
+            means.append(p.mean(axis=0))
+        table, within = np.array(means), np.array(inside)
+
+        def entropy(mass: Array) -> Array:
+            return -np.asarray(xlogy(mass, mass).sum(axis=-1))
+
+        whole = within.mean() + entropy(table.mean(axis=0))
+        left = (replicates * table.mean(axis=0) - table) / (replicates - 1)
+        without = (within.sum() - within) / (replicates - 1) + entropy(np.maximum(left, 0.0))
+        return np.asarray(replicates * whole - (replicates - 1) * without)
