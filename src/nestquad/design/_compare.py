@@ -254,9 +254,11 @@ def compare(
     stream, show = Stream.from_rng(rng), as_progress(progress)
     if budget is not None:
         settings["budget"] = as_budget(budget) // len(rows)
-    found = []
+    found: list[Estimate] = []
     for i, row in enumerate(rows):
         show(i, len(rows), texts[i])
+        if criterion is eig and found and isinstance(found[-1], Gain):
+            settings["like"] = found[-1]
         found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
     return DesignComparison.of(rows, found, texts)

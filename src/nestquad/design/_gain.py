@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._checks import number
+from nestquad._clock import OutOfTimeError
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.design._exact import Table
@@ -104,10 +105,12 @@ class Gain(Estimate):
     """Estimate of the expected utility of a design.
 
     `replicates` (R,) are answers of independent randomizations; their spread is the error bar.
-    Designs with the same seed share the random numbers of each replicate.
+    Designs with the same seed share the random numbers of each replicate. `mixtures` of the
+    proposals are starts for similar designs.
     """
 
     replicates: Array | None = field(default=None, repr=False)
+    mixtures: tuple[Any, ...] = field(default=(), repr=False)
 
     @property
     def is_bound(self) -> bool:
@@ -148,6 +151,7 @@ def eig(
     rng: RNGLike = None,
     executor: Executor | None = None,
     progress: ProgressLike = False,
+    like: Gain | None = None,
 ) -> Gain:
     """Expected information gain of an experiment under a design, in nats.
 
@@ -171,6 +175,9 @@ def eig(
         common random numbers for different designs.
     executor, progress
         As in `nestquad.estimate`.
+    like
+        The answer of a similar design, whose proposal is the start of this one: it saves time, and
+        errors of both are more alike.
 
     Returns
     -------
@@ -196,7 +203,7 @@ def eig(
     >>> bool(abs(est.value - 0.4356) < 0.02)
     True
     """
-    settings = (budget, tol, rtol, max_seconds, simulations, rng, executor, progress)
+    settings = (budget, tol, rtol, max_seconds, simulations, rng, executor, progress, like)
     return Run(experiment, design, *settings).solve(Information)
 
 
@@ -322,6 +329,7 @@ class Run:
     rng: RNGLike = None
     executor: Executor | None = None
     progress: ProgressLike = False
+    like: Gain | None = None
 
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
@@ -365,7 +373,8 @@ class Run:
                 self.checked += table.n_likelihoods
         self.most -= looked
         self.looked = looked
-        learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule)
+        starts = () if self.like is None else self.like.mixtures
+        learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule, starts)
         self._prepare(make(learned))
         gain = self._bound(LOWER_BOUND)
         if self.experiment.log_prob is not None:
@@ -589,7 +598,12 @@ class Run:
         for replicate, population in enumerate(self.populations):
             if self.schedule.left <= 0.0 and (replicate > 0 or index > 0):
                 return False
-            answer = self._nested(population.rows(n, index), n_inner, (replicate, index))
+            try:
+                answer = self._nested(population.rows(n, index), n_inner, (replicate, index))
+            except OutOfTimeError:
+                return False
+            if answer.sample is None or answer.status == "time":
+                return False
             parts.append(self._repaired(answer, room))
             if not self._has_proposal and answer.sample is not None and len(answer.sample.f) == n:
                 weights = control_weights(population.drivers[population.chosen(n, index)[0]])
@@ -614,7 +628,7 @@ class Run:
     def _nested(self, rows: Array, n_inner: int, path: tuple[int, int]) -> Estimate:
         stream = self.utility.learned.stream.child(4, *path)
         name = self.experiment.name or "information gain"
-        points = Given(rows, "native")
+        points, left = Given(rows, "native"), self.schedule.left
         with warnings.catch_warnings():  # the spread over replicates is the error bar
             warnings.simplefilter("ignore", NestquadWarning)
             answer = estimate(
@@ -626,6 +640,8 @@ class Run:
                     inner_points="sobol" if isinstance(self.utility, Information) else "iid",
                     jackknife=isinstance(self.utility, Information | Regressed),
                 ),
+                budget=len(rows) * n_inner,
+                max_seconds=None if np.isinf(left) else max(left, 1e-3),
                 rng=stream,
                 executor=self.executor,
                 progress=self.progress,
@@ -699,6 +715,7 @@ class Run:
             warnings=tuple(warned),
             dof=n - 1,
             replicates=answers,
+            mixtures=self.utility.learned.mixtures,
             diagnostics={
                 **self._diagnostics(),
                 "effective_sample_size": whole.size,
@@ -766,6 +783,7 @@ class Run:
             warnings=self.utility.learned.notes,
             dof=len(bounds) - 1,
             replicates=bounds,
+            mixtures=self.utility.learned.mixtures,
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
 

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.design._experiment import Experiment
+from nestquad.design._mixture import Mixture
 from nestquad.design._proposal import (
     NEAR_DRAWS,
     NormalProposal,
@@ -85,6 +86,11 @@ class Learned:
     def n_y(self) -> int:
         return int(self.pairs[1].shape[1])
 
+    @property
+    def mixtures(self) -> tuple[Mixture, ...]:
+        fits = [block.proposal for block in self.blocks]
+        return tuple(fit.mixture for fit in fits if not isinstance(fit, PriorProposal))
+
     def with_prior(self) -> Learned:
         """The same experiment with draws of the prior instead of the proposal."""
         blocks = tuple(
@@ -151,8 +157,8 @@ class Learned:
         u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
         at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
-        ratios, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
-        order = np.argsort(log_evidence[0], kind="stable")
+        ratios, log_q, _ = np.moveaxis(np.array(at), -1, 0)
+        order = np.argsort(-(ndtri(u) ** 2).sum(axis=1), kind="stable")
         return Population(self, stream, ndtri(u), latent, y, ratios.T, log_q, order)
 
 
@@ -398,7 +404,12 @@ class Decision(Regressed):
 
 
 def learn(
-    experiment: Experiment, design: Any, simulations: int, stream: Stream, schedule: Schedule
+    experiment: Experiment,
+    design: Any,
+    simulations: int,
+    stream: Stream,
+    schedule: Schedule,
+    starts: tuple[Mixture, ...] = (),
 ) -> Learned:
     """Simulate and fit the proposals; a few likelihoods check the user's function.
 
@@ -428,7 +439,7 @@ def learn(
         return latent[:n], y[:n]
 
     def fitted(
-        own: tuple[int, ...], known: tuple[int, ...], most: int, share: float
+        own: tuple[int, ...], known: tuple[int, ...], most: int, share: float, start: Mixture | None
     ) -> tuple[Proposal, int]:
         def pairs(n: int) -> tuple[Array, Array]:
             latent, y = simulated(n)
@@ -436,19 +447,23 @@ def learn(
                 return experiment.theta(latent), y
             return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
-        return fit_proposal(pairs, most, law, own, schedule.room_for(share))
+        return fit_proposal(pairs, most, law, own, schedule.room_for(share), start)
 
     simulated(2)  # checks the form of the simulated data
     everything = tuple(range(law.base_dim))
     with schedule.measure("simulation", min(_PILOT, simulations // 2)):
-        fitted(everything, (), min(_PILOT, simulations // 2), 0.0)
+        fitted(everything, (), min(_PILOT, simulations // 2), 0.0, None)
     simulations = max(min(simulations, _PILOT), schedule.affordable("simulation", simulations))
     roles: list[tuple[tuple[int, ...], tuple[int, ...], float]] = [(everything, (), 1.0)]
     if targets and experiment.log_prob is None:
         roles = [(targets, (), 1.0)]
     elif targets:
         roles.append((tuple(i for i in everything if i not in targets), targets, -1.0))
-    fits = [fitted(own, known, simulations // 2, schedule.fit_share) for own, known, _ in roles]
+    known_starts = starts if len(starts) == len(roles) else (None,) * len(roles)
+    fits = [
+        fitted(own, known, simulations // 2, schedule.fit_share, start)
+        for (own, known, _), start in zip(roles, known_starts, strict=True)
+    ]
     blocks = tuple(Block(fit[0], *role) for fit, role in zip(fits, roles, strict=True))
     n_fit = max(n for _, n in fits)
     if isinstance(law, Empirical):

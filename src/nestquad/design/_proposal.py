@@ -504,14 +504,18 @@ def fit_proposal(
     law: Law,
     own: tuple[int, ...],
     room: Callable[[float], bool] = lambda seconds: True,
+    like: Mixture | None = None,
 ) -> tuple[Proposal, int]:
     """Proposal from at most `most` simulations, and their number.
 
     Components double while held-out data gain by it, simulations with them, and `room` allows the
     predicted seconds. A quarter of the simulations is held out. Where the prior or the data have
-    heavy tails, held-out data also choose the coordinates.
+    heavy tails, held-out data also choose the coordinates. The mixture `like` of a similar design
+    is a start without growth, if it is better than one component.
     """
     n = min(_FEWEST, most)
+    if like is not None:
+        n = min(most, max(n, like.size * _FOR_EACH))
     latent, y = simulations(n)
     priors: list[Empirical | Parameters | None] = [law if isinstance(law, Empirical) else None]
     if not isinstance(law, Empirical) and (heavy := Parameters.heavy(law, own)) is not None:
@@ -520,6 +524,10 @@ def fit_proposal(
     for prior in priors:
         starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
         start = max(starts, key=lambda fit: fit.score)
+        if like is not None and like.means.shape[1] == start.mixture.means.shape[1]:
+            similar = _fitted(latent, y, like, prior, start.summary.bend)
+            if similar.score >= start.score and len(priors) == 1:
+                return similar, n
         grown, more = _grown(simulations, n, most, prior, start, room)
         if found is None or grown.score > found.score:
             found = grown
