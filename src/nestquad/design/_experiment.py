@@ -17,7 +17,7 @@ from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
 _LIGHTEST = 1e-16  # weight of samples relative to the largest: rounding
-_LEVELS = 12  # of the tree of samples: 4,096 leaves
+_MOST_SAMPLES = 4096  # samples of a prior; the cost of a datum is proportional to them
 _FARTHEST = 1e100  # samples whose squares, and products with others, are numbers
 
 
@@ -302,8 +302,10 @@ class Experiment:
 
 
 def _copula(law: Empirical, order: Sequence[int]) -> Transport:
-    """Gaussian copula with the margins of weighted samples (Nelsen, 2006, An introduction to
-    copulas); normals in the given order drive parameters in theirs."""
+    """Gaussian copula with the margins of weighted samples; normals drive parameters in an order.
+
+    See Nelsen (2006), An introduction to copulas.
+    """
     levels = np.empty_like(law.samples)
     knots = []
     for j, column in enumerate(law.samples.T):
@@ -331,13 +333,13 @@ def check_experiment(experiment: Any) -> None:
 
 
 def _in_order(law: Empirical) -> Empirical:
-    """Samples in the order of a tree, cut at medians of the widest coordinate: neighbours are near.
+    """Samples in the order of a tree, cut at medians of the widest coordinate; neighbors are near.
 
-    Uniforms run through them in this order, and ranges of it are cells.
+    Of more than `_MOST_SAMPLES`, that number are kept by systematic resampling in this order.
     """
     sd = np.sqrt(law.weights @ (law.samples - law.weights @ law.samples) ** 2)
     x, parts = law.samples / np.where(sd > 0, sd, 1.0), [np.arange(len(law.samples))]
-    for _ in range(min(_LEVELS, (len(x) - 1).bit_length())):
+    for _ in range(min(_MOST_SAMPLES.bit_length() - 1, (len(x) - 1).bit_length())):
         cut = []
         for rows in parts:
             by = x[rows, np.argmax(np.ptp(x[rows], axis=0))]
@@ -345,4 +347,8 @@ def _in_order(law: Empirical) -> Empirical:
             cut += [order[: len(rows) // 2], order[len(rows) // 2 :]]
         parts = [rows for rows in cut if len(rows)]
     order = np.concatenate(parts)
-    return Empirical(law.samples[order], law.weights[order])
+    samples, weights = law.samples[order], law.weights[order]
+    if len(order) <= _MOST_SAMPLES:
+        return Empirical(samples, weights)
+    levels = (np.arange(_MOST_SAMPLES) + 0.5) / _MOST_SAMPLES
+    return Empirical(samples[np.searchsorted(np.cumsum(weights)[:-1], levels)])

@@ -204,7 +204,7 @@ def eig(
     True
     """
     settings = (budget, tol, rtol, max_seconds, simulations, rng, executor, progress, like)
-    return Run(experiment, design, *settings).solve(Information)
+    return Run(experiment, design, *settings).solve(Information, enumerate_=True)
 
 
 def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> Gain:
@@ -359,20 +359,18 @@ class Run:
             raise InputError("log_prob", "None", "a likelihood", advice)
         return cls(replace(experiment, target=None), design, **settings)
 
-    def solve(self, make: Callable[[Learned], Utility]) -> Gain:
+    def solve(self, make: Callable[[Learned], Utility], enumerate_: bool = False) -> Gain:
         """Learn the proposal, spend the likelihoods, and report."""
         if self.experiment.certain:
             return self._nothing_to_learn()
-        stream, looked = Stream.from_rng(self.rng), 0
-        if make is Information and self.experiment.log_prob is not None:
-            if self.experiment.targets is None:
-                table = Table.of(self.experiment, self.design, int(self.most), stream)
-                if (gain := self._enumerated(table, stream)) is not None:
-                    return gain
-                looked = table.n_simulations
-                self.checked += table.n_likelihoods
-        self.most -= looked
-        self.looked = looked
+        stream = Stream.from_rng(self.rng)
+        if enumerate_ and self.experiment.log_prob is not None and self.experiment.targets is None:
+            table = Table.of(self.experiment, self.design, int(self.most), stream)
+            if (exact := self._enumerated(table, stream)) is not None:
+                return exact
+            self.looked = table.n_simulations
+            self.checked += table.n_likelihoods
+            self.most -= self.looked
         starts = () if self.like is None else self.like.mixtures
         learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule, starts)
         self._prepare(make(learned))
@@ -460,8 +458,8 @@ class Run:
         n = int(room) // (n_inner * each + 1) // self.n_replicates
         if n < 2 and not self.turns:
             least = 2 * self.n_replicates * (n_inner * each + 1) / (1.0 - SETTINGS.reserve)
-            least = f"at least {int(least) + N_CHECKED + 1}"
-            raise InputError("budget", f"{self.budget} likelihoods", least)
+            expected = f"at least {int(least) + N_CHECKED + 1}"
+            raise InputError("budget", f"{self.budget} likelihoods", expected)
         return n
 
     def _spend(self, make: Callable[[Learned], Utility]) -> Gain:

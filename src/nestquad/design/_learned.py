@@ -157,7 +157,7 @@ class Learned:
         u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
         at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
-        ratios, log_q, _ = np.moveaxis(np.array(at), -1, 0)
+        ratios, log_q = np.moveaxis(np.array(at), -1, 0)
         order = np.argsort(-(ndtri(u) ** 2).sum(axis=1), kind="stable")
         return Population(self, stream, ndtri(u), latent, y, ratios.T, log_q, order)
 
@@ -166,7 +166,7 @@ class Learned:
 class Population:
     """Simulations of one replicate, with the logs of the proposal at them.
 
-    `order` sorts them by the density of the data, the rarest first.
+    `order` sorts them by the norm of the driving normals, the rarest first, alike for all designs.
     """
 
     learned: Learned
@@ -232,7 +232,8 @@ class Utility(Protocol):
     likelihoods, the effective sample size and the share of missed posteriors, each (T,).
     """
 
-    learned: Learned
+    @property
+    def learned(self) -> Learned: ...
 
     def pairs(self, population: Population) -> Array: ...
 
@@ -264,7 +265,7 @@ def lacking(j: Array, n: int) -> Array:
     Including the true θ gives a lower bound of the gain and excluding it an upper bound (Foster et
     al., 2019, Variational Bayesian Optimal Experimental Design).
     """
-    return np.log1p(1.0 / (n * j))
+    return np.asarray(np.log1p(1.0 / (n * j)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +293,7 @@ class Information:
             return self.pairs(population)
         kept = self.learned.targets
         prior = -0.5 * len(kept) * (1.0 + np.log(2.0 * np.pi))
-        return whole.log_marginal(population.latent, population.y, kept) - prior
+        return np.asarray(whole.log_marginal(population.latent, population.y, kept) - prior)
 
     def g(self, x: Array, rows: Array) -> Array:
         outputs = []
@@ -395,12 +396,12 @@ class Decision(Regressed):
         predicted = self.predicted(population.y) + self.center
         chosen = np.argmax(predicted, axis=1)[:, None]
         best = int(np.argmax(self.center))
-        return np.take_along_axis(values, chosen, axis=1)[:, 0] - values[:, best]
+        return np.asarray(np.take_along_axis(values, chosen, axis=1)[:, 0] - values[:, best])
 
     def correction(self, shift: Array, predicted: Array) -> Array:
         rule = np.argmax(predicted + self.center, axis=-1)[..., None]
         means = shift + predicted + self.center
-        return means.max(axis=-1) - np.take_along_axis(means, rule, axis=-1)[..., 0]
+        return np.asarray(means.max(axis=-1) - np.take_along_axis(means, rule, axis=-1)[..., 0])
 
 
 def learn(

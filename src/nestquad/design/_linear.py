@@ -92,7 +92,7 @@ class Linearized:
         features = _centered(self._features(v))
         gram = features.T @ features
         gram[np.diag_indices(len(gram))] += _RIDGE * max(float(np.trace(gram)), 1e-300)
-        coefficients = np.linalg.solve(gram, features.T @ z)
+        coefficients = np.asarray(np.linalg.solve(gram, features.T @ z), dtype=np.float64)
         return z - features @ coefficients, coefficients, v
 
     @staticmethod

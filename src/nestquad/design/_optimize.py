@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -174,7 +174,7 @@ class Space:
         )
 
     @cached_property
-    def free(self) -> Array:
+    def free(self) -> Any:
         """Indices of the continuous coordinates."""
         return np.flatnonzero([not isinstance(axis, Levels) for axis in self.axes])
 
@@ -378,7 +378,7 @@ class _Search:
             def jac(v: Array) -> Array:
                 slope = self.fine.gradient(space.design(at(v)))
                 assert slope is not None
-                return -slope * width
+                return np.asarray(-slope * width)
 
             return np.asarray(minimize(loss, x, jac=jac, bounds=bounds, method="L-BFGS-B").x)
         rules = NonlinearConstraint(lambda v: space.slack(space.design(at(v))), 0.0, np.inf)
@@ -389,14 +389,20 @@ class _Search:
         else:
             options |= {"rhobeg": min(0.1, reach), "tol": SEARCH.accuracy}
         end = minimize(
-            loss, x, bounds=bounds, constraints=[rules] if limited else (), method=name,
+            loss,
+            x,
+            bounds=bounds,
+            constraints=[rules] if limited else (),
+            method=name,
             options=options,
         ).x
         return np.asarray(end if loss(end) <= loss(x) and space.feasible(at(end)) else x)
 
     def _exchanged(self, space: Space, u: Array, more: Callable[[Array], float]) -> Array:
-        """Best level of each discrete coordinate in turn, and ends of the others (coordinate
-        exchange; Meyer and Nachtsheim, 1995)."""
+        """Best level of each discrete coordinate in turn, and ends of the others.
+
+        Coordinate exchange; Meyer and Nachtsheim (1995), The coordinate-exchange algorithm.
+        """
         best, value = u, self.score(self.fine, space.design(u)) + more(u)
         for i, axis in enumerate(space.axes):
             n = len(axis.values) if isinstance(axis, Levels) else 0
@@ -467,16 +473,16 @@ class _Search:
         known += [(one, self.bound(one[0])) for one in spread]
         for _ in range(SEARCH.turns):
             model, self.slack = _interpolated(known)
-            values = [one[1] + float(model(one[2][None])[0]) for one in tried]
+            values = [one[1] + _at(model, one[2]) for one in tried]
             start = tried[int(np.argmax(values))]
-            end = self._climbed(space, start[2], lambda u: float(model(u[None])[0]))
+            end = self._climbed(space, start[2], partial(_at, model))
             near = min(float(np.abs(end[2] - one[2]).max()) for one, _ in known)
             if near < SEARCH.step / 2:
                 break
             plain = (end[0], self.score(self.fine, end[0]), end[2])
             known.append((plain, self.bound(end[0])))
         known.sort(key=lambda pair: -pair[1])
-        rest = [(d, b + float(model(u[None])[0]), u) for d, b, u in tried]
+        rest = [(d, b + _at(model, u), u) for d, b, u in tried]
         return [(one[0], value, one[2]) for one, value in known] + rest
 
     def finish(self, tried: list[tuple[Any, float, Array]], space: Space | None) -> Optimum:
@@ -542,7 +548,9 @@ class _Search:
             return finalists, best
         near = self._compared([space.design(x) for x in (u, *(x for _, x in steps))], budget)
         gaps = self._worth(near) - [self.score(self.fine, d) for d in near.designs]
-        slopes = {i: (gap - gaps[0]) / (x[i] - u[i]) for (i, x), gap in zip(steps, gaps[1:], strict=True)}
+        slopes = {
+            i: (gap - gaps[0]) / (x[i] - u[i]) for (i, x), gap in zip(steps, gaps[1:], strict=True)
+        }
 
         def more(v: Array) -> float:
             return float(sum(slope * (v[i] - u[i]) for i, slope in slopes.items()))
@@ -566,7 +574,7 @@ class _Search:
             error = float(finalists.difference(i, chosen).std_error) / price
             limits.append(float(values[i] - values[chosen]) + ONE_SIDED_95 * error)
         # Designs without likelihoods: their bounds, and how much bounds differ from gains.
-        value = dict(zip(map(label_of, (one[0] for one in tried)), (one[1] for one in tried)))
+        value = {label_of(d): worth for d, worth, _ in tried}
         bounds = [value.get(label_of(d), self.bound(d)) for d in finalists.designs]
         gaps = values - np.array(bounds)
         spread = float(np.hypot(gaps.std(ddof=1) if len(gaps) > 1 else 0.0, self.slack))
@@ -590,6 +598,10 @@ def _interpolated(known: list[tuple[tuple[Any, float, Array], float]]) -> tuple[
     return RBFInterpolator(x, gaps, **settings), float(np.sqrt(np.mean(np.square(errors))))
 
 
+def _at(model: Any, u: Array) -> float:
+    return float(model(u[None])[0])
+
+
 def _as_list(constraints: Any) -> list[Any]:
     if callable(constraints) or isinstance(constraints, LinearConstraint | NonlinearConstraint):
         return [constraints]
@@ -611,5 +623,3 @@ def _constraint(one: Any) -> Callable[[Any], Array]:
     if not callable(one):
         raise InputError("constraints", shown(one), "a constraint of SciPy, or a function")
     return lambda d: np.atleast_1d(np.asarray(one(d), dtype=float)).ravel()
-
-

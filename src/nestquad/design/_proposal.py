@@ -47,9 +47,7 @@ _HEAVY = 0.1
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
 _SLOWER = 3.0  # seconds of the next doubling over the last: twice the components, more simulations
 _IDLE = -7.0  # log weight of components that q goes without where all cells are summed
-# Cells of samples, and data for which those of all cells are computed together. Data that say more
-# than log(_CELLS / 10), 6 nats, leave few cells, and draws that count less.
-_CELLS, _ROWS = 4096, 256
+_ROWS = 256  # data for which probabilities of all samples are computed together
 
 Simulations = Callable[[int], tuple[Array, Array]]
 """Parameters, in coordinates to regress in, and data of the first n simulations."""
@@ -202,8 +200,8 @@ class _Conditioned:
     `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
     (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
     coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q; with
-    `center` (T, base_dim) most of them are near it, at scales of all sizes. `at` (T, 3) has the
-    first and the last of the logs at one θ for each row of data, and log p(y) up to a map of y.
+    `center` (T, base_dim) most of them are near it, at scales of all sizes. `at` (T, 2) has the
+    first and the last of the logs at one θ for each row of data.
     `log_prior_mean` is the mean of the log prior, under the prior and over posteriors.
     """
 
@@ -221,11 +219,11 @@ class _Conditioned:
     def n_latent(self) -> int:
         return int(self.conditional.law.means.shape[1])
 
-    def _parts(self, y: Array) -> tuple[Array, Array, Array]:
-        """Log weights (T, K) and means (T, K, k) of components, log p(y) (T,) up to a map of y."""
+    def _parts(self, y: Array) -> tuple[Array, Array]:
+        """Log weights (T, K) and means (T, K, k) of components."""
         predicted, given = self.summary.at(y)
-        weights, means, log_evidence = self.conditional.at(given)
-        return weights, predicted[:, None] + means * self.summary.spread, log_evidence
+        weights, means, _ = self.conditional.at(given)
+        return weights, predicted[:, None] + means * self.summary.spread
 
     @cached_property
     def _factors(self) -> tuple[Array, Array, Array]:
@@ -251,7 +249,7 @@ class NormalProposal(_Conditioned):
         return -0.5 * self.n_latent * (1.0 + LOG_2PI)
 
     def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
-        weights, means, _ = self._parts(y)
+        weights, means = self._parts(y)
         z = self._drawn(weights, means, uniform)
         if center is not None:
             near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
@@ -264,13 +262,13 @@ class NormalProposal(_Conditioned):
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
     def at(self, latent: Array, y: Array) -> Array:
-        weights, means, log_evidence = self._parts(y)
+        weights, means = self._parts(y)
         log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means)
-        return np.concatenate([log_prior - sampled, log_q, log_evidence[:, None]], axis=1)
+        return np.concatenate([log_prior - sampled, log_q], axis=1)
 
     def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
         """log q (T,) of some of the parameters."""
-        weights, means, _ = self._parts(y)
+        weights, means = self._parts(y)
         factor = self._factors[0][:, kept]
         law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
         inverse, logs = law.inverse
@@ -349,7 +347,7 @@ class PriorProposal:
         return np.concatenate([z, logs], axis=-1)
 
     def at(self, latent: Array, y: Array) -> Array:
-        return np.zeros((len(y), 3))
+        return np.zeros((len(y), 2))
 
 
 def log_near(z: Array, center: Array, sampled: Array) -> Array:
@@ -360,60 +358,29 @@ def log_near(z: Array, center: Array, sampled: Array) -> Array:
     return with_share(_NEAR, sampled, around)
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Ranges of weighted samples in their order: ends in units of weight, means, log densities."""
-
-    edges: Array
-    starts: Any
-    log_weights: Array
-    means: Array
-    log_density: Array
-
-    @staticmethod
-    @lru_cache(maxsize=4)
-    def among(prior: Empirical) -> Cells:
-        """At most `_CELLS`; the density is that of eight normals, in units of the samples."""
-        samples, weights = prior.samples, prior.weights
-        starts = np.linspace(0, len(samples), min(len(samples), _CELLS) + 1).astype(int)[:-1]
-        total = np.add.reduceat(weights, starts)
-        means = np.add.reduceat(weights[:, None] * samples, starts) / total[:, None]
-        edges = np.cumsum(weights)
-        mean = weights @ samples
-        sd = np.sqrt(weights @ (samples - mean) ** 2)
-        sd = np.where(sd > 0, sd, 1.0)
-        levels = (np.arange(4096) + 0.5) / 4096
-        rows = (samples[np.searchsorted(edges[:-1], levels)] - mean) / sd
-        mixture = one_normal(rows)
-        for _ in range(3):
-            mixture = mixture.split().fitted(rows)
-        log_density = np.asarray(logsumexp(mixture.log_parts((means - mean) / sd), axis=1))
-        return Cells(edges, starts, np.log(total), means, log_density)
-
-    def of(self, latent: Array) -> Any:
-        """Cells of samples that are given by their numbers."""
-        return np.searchsorted(self.starts, latent, side="right") - 1
-
-    def sample(self, cell: Any, share: Array) -> Array:
-        """Numbers of the samples at shares of the weights of their cells."""
-        below = np.concatenate([[0.0], self.edges])[self.starts[cell]]
-        level = below + share * np.exp(self.log_weights[cell])
-        last = np.append(self.starts[1:], len(self.edges))[cell] - 1
-        return np.asarray(np.clip(np.searchsorted(self.edges, level), self.starts[cell], last))
+@lru_cache(maxsize=4)
+def _density(prior: Empirical) -> Array:
+    """Log density (n,) of weighted samples at themselves, by a mixture of eight normals."""
+    mean = prior.weights @ prior.samples
+    sd = np.sqrt(prior.weights @ (prior.samples - mean) ** 2)
+    x = (prior.samples - mean) / np.where(sd > 0, sd, 1.0)
+    levels = (np.arange(len(x)) + 0.5) / len(x)
+    rows = x[np.searchsorted(np.cumsum(prior.weights)[:-1], levels)]
+    mixture = one_normal(rows)
+    for _ in range(3):
+        mixture = mixture.split().fitted(rows)
+    return np.asarray(logsumexp(mixture.log_parts(x), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class SampleProposal(_Conditioned):
-    """For a prior of weighted samples: probabilities of cells of them given data.
+    """Proposal for a prior of weighted samples: their probabilities given data.
 
-    Samples stand in the order of a tree, so that a cell of neighbours is a range. Its probability
-    is proportional to its weight × q(θ | y) / p̂(θ) at its mean θ, with a mixture p̂ of the samples
-    themselves, and samples within it have their share of its weight: sums over samples are sums
-    over at most `_CELLS` cells. The latent coordinate is a sample's number, and log q is
-    relative to the prior.
+    They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
+    The latent coordinate is the number of a sample, and log q is relative to the prior.
     """
 
-    cells: Cells
+    prior: Empirical
     log_prior_mean: ClassVar[float] = 0.0
 
     @property
@@ -423,37 +390,35 @@ class SampleProposal(_Conditioned):
     def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
         u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
         for i in range(0, len(y), _ROWS):
-            some, (log_q, chance, _) = u[i : i + _ROWS], self._sampled(y[i : i + _ROWS])
+            log_q, chance = self._sampled(y[i : i + _ROWS])
             if center is not None:
-                chance = (1.0 - _NEAR) * chance + _NEAR * self._around(center[i : i + _ROWS, 0])
+                near = self._around(center[i : i + _ROWS])
+                chance = (1.0 - _NEAR) * chance + _NEAR * near
             edges = np.cumsum(chance, axis=1)
-            pairs = zip(edges, some, strict=True)
-            cell = np.stack([np.searchsorted(e[:-1], one) for e, one in pairs])
-            log_q, chance, edges = (
-                np.take_along_axis(a, cell, axis=1) for a in (log_q, chance, edges)
-            )
-            latent = self.cells.sample(cell, 1.0 - (edges - some) / chance)
-            parts.append(np.stack([latent, *self._logs(cell, log_q, chance)], axis=-1))
+            pairs = zip(edges / edges[:, -1:], u[i : i + _ROWS], strict=True)
+            index = np.stack([np.searchsorted(e[:-1], levels) for e, levels in pairs])
+            logs = self._logs(index, log_q, chance)
+            parts.append(np.stack([index.astype(float), *logs], axis=-1))
         return np.concatenate(parts)
 
     def at(self, latent: Array, y: Array) -> Array:
-        parts, cells = [], self.cells.of(latent)
+        parts = []
         for i in range(0, len(y), _ROWS):
-            cell, (*found, log_evidence) = cells[i : i + _ROWS], self._sampled(y[i : i + _ROWS])
-            log_q, chance = (np.take_along_axis(a, cell, axis=1) for a in found)
-            log_ratio, _, log_q = self._logs(cell, log_q, chance)
-            parts.append(np.concatenate([log_ratio, log_q, log_evidence[:, None]], axis=1))
+            log_q, chance = self._sampled(y[i : i + _ROWS])
+            logs = self._logs(latent[i : i + _ROWS].astype(int), log_q, chance)
+            parts.append(np.concatenate([logs[0], logs[2]], axis=1))
         return np.concatenate(parts)
 
-    def _logs(self, cell: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
-        log_s, log_prior = np.log(chance), self.cells.log_weights[cell]
+    def _logs(self, index: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
+        log_q, chance = (np.take_along_axis(a, index, axis=1) for a in (log_q, chance))
+        log_s, log_prior = np.log(chance), np.log(self.prior.weights)[index]
         return log_prior - log_s, log_q - log_s, log_q - log_prior
 
-    def _sampled(self, y: Array) -> tuple[Array, Array, Array]:
-        """log q (T, n) of all cells, their probabilities among draws, and log p(y) (T,)."""
-        weights, means, log_evidence = self._parts(y)
+    def _sampled(self, y: Array) -> tuple[Array, Array]:
+        """log q (T, n) of all samples, and their probabilities among draws."""
+        weights, means = self._parts(y)
         _, inverse, logs = self._factors
-        density = np.full((len(y), len(self.cells.means)), 1e-300)
+        density = np.full((len(y), len(self.prior.samples)), 1e-300)
         for c, white in enumerate(self._white):
             # Given the data, few of the components count.
             rows = np.flatnonzero(weights[:, c] > _IDLE)
@@ -461,29 +426,26 @@ class SampleProposal(_Conditioned):
             square = np.zeros((len(rows), len(white)))
             for i in range(center.shape[1]):
                 square += (center[:, i, None] - white[:, i]) ** 2
-            log_weight = (weights[rows, c] - logs[c])[:, None]
-            density[rows] += np.exp(log_weight - 0.5 * square)
-        log_weights = self.cells.log_weights
-        density *= np.exp(log_weights - self.cells.log_density)
+            density[rows] += np.exp((weights[rows, c] - logs[c])[:, None] - 0.5 * square)
+        log_weights = np.log(self.prior.weights)
+        density *= np.exp(log_weights - _density(self.prior))
         density /= density.sum(axis=1, keepdims=True)
         log_q = with_share(self.share, np.log(density), log_weights)
-        chance = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * np.exp(log_weights)
-        return log_q, chance, log_evidence
+        return log_q, (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
 
     @cached_property
     def _white(self) -> Array:
-        """Means of cells (K, n, p) in the units of each component."""
-        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.cells.means))
+        """Samples (K, n, p) in the units of each component."""
+        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.prior.samples))
 
     def _around(self, center: Array) -> Array:
-        """Probabilities (T, n) of cells near those of given samples, in their order."""
-        n = len(self.cells.means)
-        apart = np.abs(np.arange(n) - self.cells.of(center)[:, None])
-        found = np.zeros(apart.shape)
+        """Probabilities (T, n) of samples near given ones, in their order, at all scales."""
+        n = len(self.prior.samples)
+        apart, total = np.abs(np.arange(n) - center), np.zeros((len(center), n))
         for octave in range(n.bit_length()):
             near = apart <= 2**octave
-            found += near / near.sum(axis=1, keepdims=True)
-        return found / n.bit_length()
+            total += near / near.sum(axis=1, keepdims=True)
+        return total / n.bit_length()
 
 
 Fit = NormalProposal | SampleProposal
@@ -520,7 +482,7 @@ def fit_proposal(
     priors: list[Empirical | Parameters | None] = [law if isinstance(law, Empirical) else None]
     if not isinstance(law, Empirical) and (heavy := Parameters.heavy(law, own)) is not None:
         priors.append(heavy)
-    found: Proposal | None = None
+    found: Fit | None = None
     for prior in priors:
         starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
         start = max(starts, key=lambda fit: fit.score)
@@ -584,7 +546,7 @@ def _fitted(
     log_q = joint - given - np.log(summary.spread).sum() + slope
     if isinstance(prior, Empirical):
         parts = summary, conditional, mixture, _SHARES[1], float(log_q.mean())
-        return SampleProposal(*parts, Cells.among(prior))
+        return SampleProposal(*parts, prior)
     # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
     scores = {x: float(with_share(x, log_q, log_normal(z[n:])).mean()) for x in shares}

@@ -220,7 +220,7 @@ def sample_size(
         at = int(np.searchsorted(curve.values >= target, True))
         if at in (0, len(tried)) or tried[at] - tried[at - 1] < 2:
             break
-        middle = int(round(np.sqrt(tried[at - 1] * tried[at])))
+        middle = round(float(np.sqrt(tried[at - 1] * tried[at])))
         if middle in tried:
             break
         more = size_curve(make, [middle], criterion=criterion, rng=stream, **settings)
@@ -233,13 +233,13 @@ def sample_size(
         )
     halves = np.array([NORMAL_95 * float(est.std_error) for est in curve.estimates])
     ends = [_crossing(tried, curve.values + shift, target) for shift in (halves, 0.0, -halves)]
-    if ends[1] is None:
+    first, n, last = ends
+    if n is None:
         raise InputError(
             "target",
             f"{target:g}",
             f"at most {curve.values.max():.4g}, the value of the largest size {high}",
         )
-    first, n, last = ends
     return SampleSize(n, first or low, last or high, float(target), curve)
 
 
@@ -297,5 +297,7 @@ def compare_priors(
     """Compare designs under several priors; settings are those of `compare`, for each prior."""
     if not isinstance(priors, Mapping) or not priors:
         raise InputError("priors", shown(priors), "a dictionary of names and priors")
-    found = [compare(replace(experiment, prior=law), designs, **settings) for law in priors.values()]
+    found = [
+        compare(replace(experiment, prior=law), designs, **settings) for law in priors.values()
+    ]
     return PriorComparison(tuple(priors), tuple(found))
