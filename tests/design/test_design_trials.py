@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri, xlogy
 from scipy.stats import binom, norm
-from test_design_gain import line, line_gain, line_mean
+from test_design_gain import line, line_mean
 
 import nestquad as nq
 from nestquad import design
@@ -120,9 +120,11 @@ def test_missed_posteriors_are_never_done():
 
 def test_a_simulator_that_ignores_its_noise_is_noticed():
     deaf = line(simulate=lambda theta, e, d: line_mean(theta, d))
-    with pytest.warns(nq.NestquadWarning, match="does it use e"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*disagree")
-        design.eig(deaf, 1.0, budget=600, simulations=1024, rng=1)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        est = design.eig(deaf, 1.0, budget=600, simulations=1024, rng=1)
+    assert any("does it use e" in text for text in est.warnings)
+    assert shown
 
 
 def test_an_unmet_tolerance_names_what_limits_it():
@@ -272,10 +274,13 @@ def test_a_blank_cell_is_named(tmp_path, capsys):
 
 
 def test_differences_of_neighbors_are_well_known():
-    designs = np.linspace(0.5, 1.4, 10)
-    found = design.compare(line(), designs, budget=8000, rng=1, simulations=8192)
+    plain, designs = line(), np.linspace(0.5, 1.4, 10)
+    curved = line(
+        log_prob=lambda y, theta, d: plain.log_prob(y, np.sin(theta), d),
+        simulate=lambda theta, e, d: plain.simulate(np.sin(theta), e, d),
+    )
+    found = design.compare(curved, designs, budget=8000, rng=1, simulations=8192)
     bars = [float(est.std_error) for est in found.estimates]
     ratios = [found.difference(i, i + 1).std_error / bars[i] for i in range(9)]
     assert np.median(ratios) <= 0.3
-    exact = line_gain(designs)
-    assert abs(found.values - exact).max() < 0.01
+    assert min(np.corrcoef([est.replicates for est in found.estimates])[0, 1:2]) > 0.9

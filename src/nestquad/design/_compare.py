@@ -18,7 +18,7 @@ from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import LOWER_BOUND, Gain, eig, student
+from nestquad.design._gain import LOWER_BOUND, ROUNDING, Gain, eig, student
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import as_budget
 from nestquad.plots import INK, axes_or_new, series_styles
@@ -108,7 +108,7 @@ class DesignComparison:
         rows = [est.replicates if isinstance(est, Gain) else None for est in (first, second)]
         return Gain(
             value=float(self.values[i] - self.values[j]),
-            std_error=float(np.sqrt(max(variance, 0.0))),
+            std_error=float(np.hypot(np.sqrt(max(variance, 0.0)), ROUNDING)),
             n_evaluations=first.n_evaluations + second.n_evaluations,
             n_outer=min(first.n_outer, second.n_outer),
             n_inner=min(first.n_inner, second.n_inner),
@@ -288,8 +288,9 @@ def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     if len(rows) == len(errors) > 1 and len(sizes) == 1 and sizes != {0}:
         table = np.stack([row for row in rows if row is not None])
         spread = np.cov(table) / table.shape[1] * student(table.shape[1]) ** 2
-        extra = np.maximum(errors**2 - np.diag(spread), 0.0)
-        covariance = spread + np.diag(extra)
+        # Errors that replicates do not show are those of the experiment, common to all designs.
+        extra = np.sqrt(np.maximum(errors**2 - np.diag(spread), 0.0))
+        covariance = spread + np.outer(extra, extra)
     return np.asarray(covariance)
 
 

@@ -32,19 +32,22 @@ class Table:
     n_simulations: int = 0
 
     @classmethod
-    def of(cls, experiment: Experiment, design: Any, most: int, stream: Stream) -> Table:
+    def of(
+        cls, experiment: Experiment, design: Any, most: int, likelihoods: float, stream: Stream
+    ) -> Table:
         """Table of outcomes from `support`, or of counts up to the largest simulated.
 
-        It has no outcomes where the data are not counts, or have too many values.
+        It has no outcomes where the data are not counts, or too many for the likelihoods.
         """
         if experiment.support is not None:
             return cls(experiment, design, experiment.outcomes(design))._checked(stream)
         rows = np.zeros((0, 1))
+        limit = min(_MOST_OUTCOMES, likelihoods / (_CHECKED + 8 * _FEWEST_NODES))
         for n in (_GLANCE, min(_LOOK, most // 4)):
             u = Sobol().uniforms(stream.child(7), experiment.dim, (0, 1), (0, n))[0]
             y = experiment.simulated(u, design)[1]
             sizes = y.max(axis=0) + 1.0
-            if not ((y == np.round(y)) & (y >= 0)).all() or np.prod(sizes) > _MOST_OUTCOMES:
+            if not ((y == np.round(y)) & (y >= 0)).all() or np.prod(sizes) > limit:
                 return cls(experiment, design, np.zeros((0, y.shape[1])), n)
             grid = np.meshgrid(*map(np.arange, sizes.astype(int)), indexing="ij")
             rows = np.stack(grid, axis=-1).reshape(-1, y.shape[1]).astype(float)

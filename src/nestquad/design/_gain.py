@@ -40,6 +40,7 @@ from nestquad.points import Given, Sobol, Stream
 from nestquad.result import NORMAL_95, Estimate
 
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
+ROUNDING = 1e-5  # nats of regularized fits: the least standard error
 _PILOT_NODES = 32  # nodes of an enumeration that show its cost
 _PRIOR_DRAWS = 2**16  # draws of θ for means under the prior; they cost no simulations
 
@@ -365,7 +366,8 @@ class Run:
             return self._nothing_to_learn()
         stream = Stream.from_rng(self.rng)
         if enumerate_ and self.experiment.log_prob is not None and self.experiment.targets is None:
-            table = Table.of(self.experiment, self.design, int(self.most), stream)
+            limit = SETTINGS.enumerated if self.budget is None else self.budget
+            table = Table.of(self.experiment, self.design, int(self.most), limit, stream)
             if (exact := self._enumerated(table, stream)) is not None:
                 return exact
             self.looked = table.n_simulations
@@ -681,15 +683,17 @@ class Run:
         spread = self._half_width(answers) / NORMAL_95
         apart, allowed = float(whole.apart.mean()), 2.0 * self._half_width(whole.apart)
         routes = value + np.array([0.0, apart])
-        lost = max(abs(apart) - allowed, 0.0)
+        lost = abs(apart) if abs(apart) > allowed + SETTINGS.negligible else 0.0
         warned = list(self.utility.learned.notes)
-        if lost > SETTINGS.negligible:
+        if lost > 0.0:
             warned.append(
                 f"simulated pairs and likelihoods disagree about the gain, {routes[0]:.4g} and "
                 f"{routes[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
-        std_error = float(np.sqrt(spread**2 + (whole.missing / NORMAL_95) ** 2 + lost**2))
+        rounding = ROUNDING if isinstance(self.utility, Information) else 0.0
+        parts = (spread, whole.missing / NORMAL_95, lost, rounding)
+        std_error = float(np.sqrt(np.square(parts).sum()))
         notes = []
         if whole.size < SETTINGS.low_sample_size:
             notes.append(

@@ -157,8 +157,8 @@ class Learned:
         u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
         at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
-        ratios, log_q = np.moveaxis(np.array(at), -1, 0)
-        order = np.argsort(-(ndtri(u) ** 2).sum(axis=1), kind="stable")
+        ratios, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
+        order = np.argsort(log_evidence[0], kind="stable")
         return Population(self, stream, ndtri(u), latent, y, ratios.T, log_q, order)
 
 
@@ -166,7 +166,7 @@ class Learned:
 class Population:
     """Simulations of one replicate, with the logs of the proposal at them.
 
-    `order` sorts them by the norm of the driving normals, the rarest first, alike for all designs.
+    `order` sorts them by the density of the data, the rarest first.
     """
 
     learned: Learned
@@ -189,14 +189,25 @@ class Population:
     def chosen(self, n: int, turn: int) -> tuple[Any, Array]:
         """Indices (n,) of data for the nested correction, and their weights.
 
-        The correction has most of its spread in rare data. The share v of rarer data is drawn as
-        t² for stratified t, with the importance weight dv/dt = 2t. With draws of the prior, the
-        gain of all data is to be averaged, and later turns continue the Sobol sequence.
+        The correction has most of its spread in rare data: with a share v of rarer data, a datum
+        is chosen with probability ∝ v^(-1/2). Permanent random numbers choose nearly the same data
+        under similar designs (Rosén, 1997, On sampling with probability proportional to size).
+        With draws of the prior, the gain of all data is averaged, and turns continue the sequence.
         """
+        m = len(self.y)
         if isinstance(self.learned.blocks[0].proposal, PriorProposal):
-            return (turn * n + np.arange(n)) % len(self.y), np.ones(n)
-        t = (np.arange(n) + self.stream.child(1, turn).generator().random()) / n
-        return self.order[np.minimum((len(self.y) * t * t).astype(int), len(self.y) - 1)], 2.0 * t
+            return (turn * n + np.arange(n)) % m, np.ones(n)
+        generator = self.stream.child(1, turn).generator()
+        if 2 * n > m:
+            t = (np.arange(n) + generator.random()) / n
+            return self.order[np.minimum((m * t * t).astype(int), m - 1)], 2.0 * t
+        chance = np.empty(m)
+        chance[self.order] = np.minimum(0.5 * n / np.sqrt(m * (np.arange(m) + 0.5)), 0.999)
+        xi = generator.random(m)
+        rank = xi / (1.0 - xi) * (1.0 - chance) / chance
+        index = np.argpartition(rank, n)[:n]
+        weight = 1.0 / chance[index]
+        return index, weight * n / weight.sum()
 
     def rows(self, n: int, turn: int) -> Array:
         """Data (n, ...) of a turn: latent θ, y, ratios, likelihood at θ, weight."""

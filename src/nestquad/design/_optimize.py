@@ -153,7 +153,7 @@ class Space:
     slack: Callable[[Any], Array]
 
     @classmethod
-    def of(cls, bounds: Any, constraints: Any, cost: Any, money: float | None) -> Space:
+    def of(cls, bounds: Any, constraints: Sequence[Any]) -> Space:
         expected = "finite (low, high) with low < high, a range or Levels for each coordinate"
         axes: list[tuple[float, float] | Levels] = []
         for axis in listed("bounds", bounds, expected):
@@ -165,10 +165,7 @@ class Space:
                     raise InputError("bounds", shown(bounds), expected)
                 axis = (float(ends[0]), float(ends[1]))
             axes.append(axis)
-        tests = [_constraint(one) for one in _as_list(constraints)]
-        if money is not None:
-            limit = float(money)
-            tests.append(lambda d: np.atleast_1d(limit - float(cost(d))))
+        tests = [_constraint(one) for one in constraints]
         return cls(
             tuple(axes), lambda d: np.concatenate([np.zeros(0), *(test(d) for test in tests)])
         )
@@ -274,15 +271,26 @@ def optimize(
         raise InputError("budget", f"{budget} likelihoods", least)
     if not callable(criterion):
         raise InputError("criterion", shown(criterion), "a function such as design.eig")
-    search = _Search(experiment, criterion, cost, Stream.from_rng(rng), budget, simulations)
+    search = _Search(
+        experiment,
+        criterion,
+        cost if money is None else None,
+        Stream.from_rng(rng),
+        budget,
+        simulations,
+    )
+    rules = _as_list(constraints)
+    if cost is not None and money is not None:
+        price, limit = cost, float(money)
+        rules.append(lambda d: limit - float(price(d)))
     show = as_progress(progress)
     show(0, 3, "linearized designs")
     if bounds is not None:
-        space = Space.of(bounds, constraints, cost, money)
+        space = Space.of(bounds, rules)
         tried = search.local(space)
     else:
         space = None
-        tried = search.listed(candidates, points, constraints, money)
+        tried = search.listed(candidates, points, rules)
     show(1, 3, "finalists")
     optimum = search.finish(search.corrected(tried, space), space)
     show(3, 3, "designs")
@@ -417,7 +425,7 @@ class _Search:
         return best
 
     def listed(
-        self, candidates: Any, points: int | None, constraints: Any, money: float | None
+        self, candidates: Any, points: int | None, constraints: Sequence[Any]
     ) -> list[tuple[Any, float, Array]]:
         """Candidates, or exchanged designs of them, by their linearized gain."""
         designs = listed("candidates", candidates, "a sequence of designs")
@@ -428,13 +436,8 @@ class _Search:
         if points is not None:
             table = np.asarray(designs, dtype=float)
             designs = exchange(self.experiment, table, int(points), stream=self.stream.child(5))
-        tests = [_constraint(one) for one in _as_list(constraints)]
-        allowed = [
-            d
-            for d in designs
-            if all((test(d) >= -1e-9).all() for test in tests)
-            and (money is None or self.price(d) <= money)
-        ]
+        tests = [_constraint(one) for one in constraints]
+        allowed = [d for d in designs if all((test(d) >= -1e-9).all() for test in tests)]
         if not allowed:
             raise InputError("constraints", "no feasible candidate", "at least one")
         model = self.fine if len(allowed) <= SEARCH.most_screened else self.coarse

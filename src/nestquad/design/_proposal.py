@@ -200,8 +200,8 @@ class _Conditioned:
     `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
     (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
     coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q; with
-    `center` (T, base_dim) most of them are near it, at scales of all sizes. `at` (T, 2) has the
-    first and the last of the logs at one θ for each row of data.
+    `center` (T, base_dim) most of them are near it, at scales of all sizes. `at` (T, 3) has the
+    first and the last of the logs at one θ for each row of data, and log p(y) up to a map of y.
     `log_prior_mean` is the mean of the log prior, under the prior and over posteriors.
     """
 
@@ -219,11 +219,11 @@ class _Conditioned:
     def n_latent(self) -> int:
         return int(self.conditional.law.means.shape[1])
 
-    def _parts(self, y: Array) -> tuple[Array, Array]:
-        """Log weights (T, K) and means (T, K, k) of components."""
+    def _parts(self, y: Array) -> tuple[Array, Array, Array]:
+        """Log weights (T, K) and means (T, K, k) of components, log p(y) (T,) up to a map of y."""
         predicted, given = self.summary.at(y)
-        weights, means, _ = self.conditional.at(given)
-        return weights, predicted[:, None] + means * self.summary.spread
+        weights, means, log_evidence = self.conditional.at(given)
+        return weights, predicted[:, None] + means * self.summary.spread, log_evidence
 
     @cached_property
     def _factors(self) -> tuple[Array, Array, Array]:
@@ -249,7 +249,7 @@ class NormalProposal(_Conditioned):
         return -0.5 * self.n_latent * (1.0 + LOG_2PI)
 
     def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
-        weights, means = self._parts(y)
+        weights, means, _ = self._parts(y)
         z = self._drawn(weights, means, uniform)
         if center is not None:
             near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
@@ -262,13 +262,13 @@ class NormalProposal(_Conditioned):
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
     def at(self, latent: Array, y: Array) -> Array:
-        weights, means = self._parts(y)
+        weights, means, log_evidence = self._parts(y)
         log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means)
-        return np.concatenate([log_prior - sampled, log_q], axis=1)
+        return np.concatenate([log_prior - sampled, log_q, log_evidence[:, None]], axis=1)
 
     def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
         """log q (T,) of some of the parameters."""
-        weights, means = self._parts(y)
+        weights, means, _ = self._parts(y)
         factor = self._factors[0][:, kept]
         law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
         inverse, logs = law.inverse
@@ -347,7 +347,7 @@ class PriorProposal:
         return np.concatenate([z, logs], axis=-1)
 
     def at(self, latent: Array, y: Array) -> Array:
-        return np.zeros((len(y), 2))
+        return np.zeros((len(y), 3))
 
 
 def log_near(z: Array, center: Array, sampled: Array) -> Array:
@@ -406,7 +406,8 @@ class SampleProposal(_Conditioned):
         for i in range(0, len(y), _ROWS):
             log_q, chance = self._sampled(y[i : i + _ROWS])
             logs = self._logs(latent[i : i + _ROWS].astype(int), log_q, chance)
-            parts.append(np.concatenate([logs[0], logs[2]], axis=1))
+            evidence = self._parts(y[i : i + _ROWS])[2][:, None]
+            parts.append(np.concatenate([logs[0], logs[2], evidence], axis=1))
         return np.concatenate(parts)
 
     def _logs(self, index: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
@@ -416,7 +417,7 @@ class SampleProposal(_Conditioned):
 
     def _sampled(self, y: Array) -> tuple[Array, Array]:
         """log q (T, n) of all samples, and their probabilities among draws."""
-        weights, means = self._parts(y)
+        weights, means, _ = self._parts(y)
         _, inverse, logs = self._factors
         density = np.full((len(y), len(self.prior.samples)), 1e-300)
         for c, white in enumerate(self._white):
