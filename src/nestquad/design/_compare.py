@@ -258,7 +258,7 @@ def compare(
     for i, row in enumerate(rows):
         show(i, len(rows), texts[i])
         if criterion is eig and found and isinstance(found[-1], Gain):
-            settings["like"] = found[-1]
+            settings["like"] = found[0]
         found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
     return DesignComparison.of(rows, found, texts)
