@@ -15,6 +15,7 @@ from nestquad.points import Sobol, Stream
 
 _GLANCE, _LOOK = 32, 1024  # simulations that show whether data are counts, and their range
 _CHECKED = 4  # nodes at which the probabilities of all outcomes are summed
+_RANGES = (1.0, 1.5, 2.5)  # ranges of counts relative to the largest simulated
 _MOST_OUTCOMES = 4096
 _FEWEST_NODES, _MOST_NODES = 32, 2**14  # nodes of the prior for each replicate
 _LARGEST = 1e6  # limit of minus log likelihoods: their probabilities are zero
@@ -30,53 +31,57 @@ class Table:
     outcomes: Array
 
     n_simulations: int = 0
+    n_likelihoods: int = 0
 
     @classmethod
     def of(
         cls, experiment: Experiment, design: Any, most: int, likelihoods: float, stream: Stream
     ) -> Table:
-        """Table of outcomes from `support`, or of counts up to the largest simulated.
+        """Table of outcomes from `support`, or of counts around the simulated ones.
 
-        It has no outcomes where the data are not counts, or too many for the likelihoods.
+        It has no outcomes where the data are not counts, or too many for the likelihoods, or where
+        probabilities do not add up to one, as without constants in `log_prob`.
         """
+        table = cls(experiment, design, np.zeros((0, 1)))
         if experiment.support is not None:
-            return cls(experiment, design, experiment.outcomes(design))._checked(stream)
-        rows = np.zeros((0, 1))
+            table = replace(table, outcomes=experiment.outcomes(design))
+            low, high = table._total(stream)
+            if max(abs(low - 1.0), abs(high - 1.0)) > _TOTAL:
+                raise InputError(
+                    "support",
+                    f"outcomes whose probabilities add up to {low:.4g} to {high:.4g}",
+                    "all outcomes, and a log_prob with all constants",
+                )
+            return replace(table, n_likelihoods=_CHECKED * len(table.outcomes))
         limit = min(_MOST_OUTCOMES, likelihoods / (_CHECKED + 8 * _FEWEST_NODES))
+        sizes, spent, used = np.zeros(1), 0, 0
         for n in (_GLANCE, min(_LOOK, most // 4)):
             u = Sobol().uniforms(stream.child(7), experiment.dim, (0, 1), (0, n))[0]
-            y = experiment.simulated(u, design)[1]
+            y, used = experiment.simulated(u, design)[1], used + n
             sizes = y.max(axis=0) + 1.0
             if not ((y == np.round(y)) & (y >= 0)).all() or np.prod(sizes) > limit:
-                return cls(experiment, design, np.zeros((0, y.shape[1])), n)
-            grid = np.meshgrid(*map(np.arange, sizes.astype(int)), indexing="ij")
-            rows = np.stack(grid, axis=-1).reshape(-1, y.shape[1]).astype(float)
-        return cls(experiment, design, rows, _GLANCE + n)._checked(stream)
+                return replace(table, n_simulations=used)
+        for factor in _RANGES:
+            grid = np.meshgrid(*(np.arange(np.ceil(factor * size)) for size in sizes))
+            rows = np.stack(grid, axis=-1).reshape(-1, len(sizes))
+            if len(rows) > limit:
+                break
+            full = replace(table, outcomes=rows, n_simulations=used)
+            low, high = full._total(stream)
+            spent += _CHECKED * len(rows)
+            if max(abs(low - 1.0), abs(high - 1.0)) < _TOTAL:
+                return replace(full, n_likelihoods=spent)
+        return replace(table, n_simulations=used, n_likelihoods=spent)
 
-    def _checked(self, stream: Stream) -> Table:
-        """Without outcomes if their probabilities do not add up to one.
-
-        Constants left out of `log_prob` and outcomes beyond the range show in the sum.
-        """
+    def _total(self, stream: Stream) -> tuple[float, float]:
+        """Least and largest sum of the probabilities of all outcomes at a few nodes."""
         base = self.experiment.prior_law.base_dim
         u = Sobol().uniforms(stream.child(8), base, (0, 1), (0, _CHECKED))[0]
         try:
             total = np.exp(self.logs(u)).sum(axis=1)
         except EvaluationError:  # outcomes that cannot occur
-            total = np.zeros(1)
-        whole = np.abs(total - 1.0).max() < _TOTAL
-        if not whole and self.experiment.support is not None:
-            raise InputError(
-                "support",
-                f"outcomes whose probabilities add up to {total.min():.4g} to {total.max():.4g}",
-                "all outcomes, and a log_prob with all constants",
-            )
-        return self if whole else replace(self, outcomes=self.outcomes[:0])
-
-    @property
-    def n_likelihoods(self) -> int:
-        """Likelihoods of the check."""
-        return _CHECKED * len(self.outcomes)
+            return 0.0, 0.0
+        return float(total.min()), float(total.max())
 
     def logs(self, uniform: Array) -> Array:
         """Log likelihoods (n, outcomes) at nodes from uniforms (n, k)."""
