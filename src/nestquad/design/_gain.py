@@ -68,6 +68,8 @@ class Settings:
         Nats by which pairs and likelihoods may differ without a warning.
     enumerated
         Likelihoods of an enumeration without a budget, at most.
+    exact
+        Error in nats below which Gauss rules over the prior are taken.
     pilot
         Data of each replicate in the pilot of a time or a tolerance.
     most_steps, most_data, most_base, most_inner
@@ -88,6 +90,7 @@ class Settings:
     most_missed: float = 0.2
     negligible: float = 0.01
     enumerated: int = 2**22
+    exact: float = 1e-4
     pilot: int = 4
     most_steps: int = 4
     most_data: int = 2**16
@@ -396,7 +399,15 @@ class Run:
             n = 1 << (n.bit_length() - 1) if n >= _PILOT_NODES else 0
         if not n:
             return None
-        size, spent = (_PILOT_NODES if self.goal(1.0) else n), table.n_likelihoods
+        value, error, spent = table.quadrature(most - table.n_likelihoods)
+        spent += table.n_likelihoods
+        if error <= max(SETTINGS.exact, self.goal(value)):
+            answers = np.full(n_replicates, value)
+            return self._from_table(table, answers, error / NORMAL_95, spent)
+        most -= spent
+        if not (n := min(n, table.nodes(most, n_replicates))):
+            return None
+        size = _PILOT_NODES if self.goal(1.0) else n
         while True:
             answers = table.gains(size, n_replicates, stream)
             spent += size * n_replicates * len(table.outcomes)
@@ -407,17 +418,20 @@ class Run:
             size *= 2
         if asked and half > asked:
             return None
+        return self._from_table(table, answers, half / NORMAL_95, spent)
+
+    def _from_table(self, table: Table, answers: Array, error: float, spent: int) -> Gain:
         return Gain(
-            value=value,
-            std_error=half / NORMAL_95,
+            value=float(answers.mean()),
+            std_error=float(np.hypot(error, ROUNDING)),
             n_evaluations=spent,
             n_outer=len(table.outcomes),
-            n_inner=size * n_replicates,
+            n_inner=spent // len(table.outcomes),
             method="enumeration",
-            status="converged" if asked else "done",
+            status="converged" if self.goal(1.0) else "done",
             seconds=self.schedule.elapsed,
             problem=self.experiment.name or "information gain",
-            dof=n_replicates - 1,
+            dof=len(answers) - 1,
             replicates=answers,
             diagnostics={"simulations": table.n_simulations, "missed": 0.0, "notes": []},
         )
