@@ -19,7 +19,7 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, compare, coordinates, label_of
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import eig, variance_reduction
+from nestquad.design._gain import Gain, eig, variance_reduction
 from nestquad.design._linear import Linearized, exchange
 from nestquad.errors import InputError
 from nestquad.estimate import as_budget
@@ -57,8 +57,8 @@ class SearchSettings:
     fewest, most_finalists
         Likelihoods of a finalist at least, and number of finalists at most.
     shares
-        Shares of the budget for the finalists, for the polish and for the estimate at the end,
-        whose error bar must not be chosen by the search.
+        Shares of the budget for the finalists and for the estimate at the end, whose error bar must
+        not be chosen by the search.
     """
 
     screen: int = 48
@@ -69,14 +69,14 @@ class SearchSettings:
     fine: int = 2048
     step: float = 0.02
     accuracy: float = 1e-4
-    bounds: int = 4096
+    bounds: int = 8192
     first: int = 6
     more: int = 6
-    turns: int = 6
+    turns: int = 8
     same: float = 0.01
     fewest: int = 320
     most_finalists: int = 8
-    shares: tuple[float, float, float] = (0.4, 0.25, 0.35)
+    shares: tuple[float, float] = (0.6, 0.4)
 
 
 SEARCH = SearchSettings()
@@ -175,6 +175,15 @@ class Space:
         """Indices of the continuous coordinates."""
         return np.flatnonzero([not isinstance(axis, Levels) for axis in self.axes])
 
+    @cached_property
+    def widths(self) -> Array:
+        """Widths of the intervals; 1 for levels."""
+        return np.array([1.0 if isinstance(a, Levels) else a[1] - a[0] for a in self.axes])
+
+    @property
+    def constrained(self) -> bool:
+        return len(self.slack(self.design(np.full(len(self.axes), 0.5)))) > 0
+
     def design(self, u: Array) -> Any:
         values: list[Any] = []
         for x, axis in zip(u, self.axes, strict=True):
@@ -229,8 +238,7 @@ def optimize(
 
     The search maximizes the gain of the linearized experiment from several starts, with common
     random numbers; it needs no likelihoods, and follows gradients if `simulate` is written for
-    PyTorch or JAX. Likelihoods are for the finalists, for a polish of the best of them, and for
-    the estimate at the end.
+    PyTorch or JAX. Likelihoods are for the finalists, and for the estimate at the end.
 
     Parameters
     ----------
@@ -250,8 +258,8 @@ def optimize(
         Cost of a design. Without `money`, the gain for each unit of cost is maximized; with it,
         the gain of designs that cost at most this.
     budget
-        The most evaluations of `log_prob`: 40 % for the finalists, 25 % for the polish, the others
-        at the end. None without `log_prob`.
+        The most evaluations of `log_prob`: 60 % for the finalists, the others at the end. None
+        without `log_prob`.
     simulations
         The most simulations for each estimate.
     criterion, rng, progress
@@ -292,7 +300,7 @@ def optimize(
         space = None
         tried = search.listed(candidates, points, rules)
     show(1, 3, "finalists")
-    optimum = search.finish(search.corrected(tried, space), space)
+    optimum = search.finish(search.corrected(tried, space))
     show(3, 3, "designs")
     return optimum
 
@@ -308,6 +316,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.slack = 0.0
+        self.first: Gain | None = None
         self.coarse, self.fine = (
             Linearized.of(self.experiment, n, self.stream.child(2))
             for n in (SEARCH.coarse, SEARCH.fine)
@@ -332,7 +341,7 @@ class _Search:
                 starts.append(points[i])
             if len(starts) == SEARCH.starts:
                 break
-        ends = [self._climbed(space, u, lambda u: 0.0) for u in starts]
+        ends = [self._climbed(space, u) for u in starts]
         known = sorted(ends, key=lambda one: -one[1])
         distinct: list[tuple[Any, float, Array]] = []
         for end in known:
@@ -342,9 +351,9 @@ class _Search:
         return distinct + screened
 
     def _climbed(
-        self, space: Space, u: Array, more: Callable[[Array], float], reach: float = 1.0
+        self, space: Space, u: Array, more: Callable[[Array], float] | None = None
     ) -> tuple[Any, float, Array]:
-        """Local maximum of the linearized gain plus `more(d)`, within `reach` of u."""
+        """Local maximum of the linearized gain plus `more(u)`, from a point of the unit cube."""
         free, best = space.free, u.copy()
 
         def at(x: Array) -> Array:
@@ -352,66 +361,55 @@ class _Search:
             point[free] = np.clip(x, 0.0, 1.0)
             return point
 
-        def loss(x: Array) -> float:
-            return -(self.score(self.fine, space.design(at(x))) + more(at(x)))
+        def score(point: Array) -> float:
+            value = self.score(self.fine, space.design(point))
+            return value if more is None else value + more(point)
+
+        def slope(x: Array) -> Array | None:
+            d = space.design(at(x))
+            known = more is None and self.cost is None and self.criterion is eig
+            if not known or not isinstance(d, np.ndarray) or len(free) < len(space.axes):
+                return None
+            gradient = self.fine.gradient(d)
+            return None if gradient is None else -gradient * space.widths
 
         for _ in range(2):
             if len(free):
-                best = at(self._minimized(space, loss, at, best[free], reach))
-            changed = self._exchanged(space, best, more)
-            if np.array_equal(changed, best) or reach < 1.0:
+                loss = lambda x: -score(at(x))  # noqa: E731
+                best = at(self._minimized(space, loss, slope, at, best[free]))
+            changed = self._exchanged(space, best, score)
+            if np.array_equal(changed, best):
                 break
             best = changed
-        d = space.design(best)
-        return d, self.score(self.fine, d) + more(best), best
+        return space.design(best), score(best), best
 
     def _minimized(
         self,
         space: Space,
         loss: Callable[[Array], float],
+        slope: Callable[[Array], Array | None],
         at: Callable[[Array], Array],
         x: Array,
-        reach: float,
     ) -> Array:
-        low, high = np.maximum(x - reach, 0.0), np.minimum(x + reach, 1.0)
-        bounds = list(zip(low, high, strict=True))
-        limited = len(space.slack(space.design(at(x)))) > 0
-        d = space.design(at(x))
-        slopes = None
-        if not limited and self.cost is None and len(space.free) == len(space.axes):
-            slopes = self.fine.gradient(d) if isinstance(d, np.ndarray) else None
-        if slopes is not None and self.criterion is not variance_reduction and reach == 1.0:
-            width = np.array([axis[1] - axis[0] for axis in space.axes])  # type: ignore[index]
-
-            def jac(v: Array) -> Array:
-                slope = self.fine.gradient(space.design(at(v)))
-                assert slope is not None
-                return np.asarray(-slope * width)
-
-            return np.asarray(minimize(loss, x, jac=jac, bounds=bounds, method="L-BFGS-B").x)
+        """Local minimum: L-BFGS-B with a gradient, else COBYQA, or COBYLA before SciPy 1.14."""
+        bounds = [(0.0, 1.0)] * len(x)
+        if not space.constrained and slope(x) is not None:
+            return np.asarray(minimize(loss, x, jac=slope, bounds=bounds, method="L-BFGS-B").x)
         rules = NonlinearConstraint(lambda v: space.slack(space.design(at(v))), 0.0, np.inf)
-        options: dict[str, Any] = {"maxiter": 200 * len(x)}
-        name = "COBYQA" if _SCIPY >= (1, 14) else "COBYLA"
-        if name == "COBYQA":
-            options |= {"initial_tr_radius": min(0.1, reach), "final_tr_radius": SEARCH.accuracy}
-        else:
-            options |= {"rhobeg": min(0.1, reach), "tol": SEARCH.accuracy}
-        end = minimize(
-            loss,
-            x,
-            bounds=bounds,
-            constraints=[rules] if limited else (),
-            method=name,
-            options=options,
-        ).x
+        name, options = "COBYLA", {"rhobeg": 0.1, "tol": SEARCH.accuracy}
+        if _SCIPY >= (1, 14):
+            name = "COBYQA"
+            options = {"initial_tr_radius": 0.1, "final_tr_radius": SEARCH.accuracy}
+        limits = [rules] if space.constrained else []
+        end = minimize(loss, x, bounds=bounds, constraints=limits, method=name, options=options).x
         return np.asarray(end if loss(end) <= loss(x) and space.feasible(at(end)) else x)
 
-    def _exchanged(self, space: Space, u: Array, more: Callable[[Array], float]) -> Array:
+    def _exchanged(self, space: Space, u: Array, score: Callable[[Array], float]) -> Array:
         """Best level of each discrete coordinate in turn, and ends of the others.
 
         Coordinate exchange; Meyer and Nachtsheim (1995), The coordinate-exchange algorithm.
         """
-        best, value = u, self.score(self.fine, space.design(u)) + more(u)
+        best, value = u, score(u)
         for i, axis in enumerate(space.axes):
             n = len(axis.values) if isinstance(axis, Levels) else 0
             for x in (np.arange(n) + 0.5) / n if n else (0.0, 1.0):
@@ -419,9 +417,8 @@ class _Search:
                 other[i] = x
                 if not space.feasible(other):
                     continue
-                score = self.score(self.fine, space.design(other)) + more(other)
-                if score > value + 1e-12:
-                    best, value = other, score
+                if (new := score(other)) > value + 1e-12:
+                    best, value = other, new
         return best
 
     def listed(
@@ -449,7 +446,9 @@ class _Search:
         if self.criterion is not eig:
             return self.score(self.fine, d)
         simulator = replace(self.experiment, log_prob=None)
-        answer = eig(simulator, d, simulations=SEARCH.bounds, rng=self.stream.child(6))
+        stream = self.stream.child(6)
+        answer = eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.first)
+        self.first = self.first or answer
         return float(answer.value) / self.price(d)
 
     def corrected(
@@ -488,103 +487,55 @@ class _Search:
         rest = [(d, b + _at(model, u), u) for d, b, u in tried]
         return [(one[0], value, one[2]) for one, value in known] + rest
 
-    def finish(self, tried: list[tuple[Any, float, Array]], space: Space | None) -> Optimum:
-        """Compare the finalists, polish the best, and estimate it with fresh random numbers."""
+    def finish(self, tried: list[tuple[Any, float, Array]]) -> Optimum:
+        """Compare the finalists, and estimate the best with fresh random numbers."""
         n = min(SEARCH.most_finalists, len(tried))
         shares = [None if self.budget is None else int(x * self.budget) for x in SEARCH.shares]
         if shares[0] is not None:
             n = max(1, min(n, shares[0] // SEARCH.fewest))
-        finalists = self._compared([one[0] for one in tried[:n]], shares[0])
-        values = self._worth(finalists)
-        best = tried[int(np.argmax(values))]
-        if space is not None and shares[1] is not None and len(space.free):
-            finalists, best = self._polished(space, tried[:n], finalists, best, shares[1])
-        values = self._worth(finalists)
+        finalists = compare(
+            self.experiment,
+            [one[0] for one in tried[:n]],
+            budget=shares[0],
+            simulations=self.simulations,
+            criterion=self.criterion,
+            rng=self.stream.child(3),
+        )
+        values, errors, spread = self._shrunk(finalists, np.array([one[1] for one in tried[:n]]))
         chosen = int(np.argmax(values))
         final = self.criterion(
             self.experiment,
             finalists.designs[chosen],
             simulations=self.simulations,
             rng=self.stream.child(4),
-            **({} if shares[2] is None else {"budget": shares[2]}),
+            **({} if shares[1] is None else {"budget": shares[1]}),
         )
-        regret = self._regret(tried, finalists, chosen)
-        trace = tuple((d, value) for d, value, _ in tried)
-        return Optimum(finalists.designs[chosen], final, regret, finalists, trace)
-
-    def _compared(self, designs: list[Any], budget: int | None) -> DesignComparison:
-        return compare(
-            self.experiment,
-            designs,
-            budget=budget,
-            simulations=self.simulations,
-            criterion=self.criterion,
-            rng=self.stream.child(3),
-        )
-
-    def _worth(self, comparison: DesignComparison) -> Array:
-        prices = np.array([self.price(d) for d in comparison.designs])
-        return np.asarray(comparison.values / prices)
-
-    def _polished(
-        self,
-        space: Space,
-        tried: list[tuple[Any, float, Array]],
-        finalists: DesignComparison,
-        best: tuple[Any, float, Array],
-        budget: int,
-    ) -> tuple[DesignComparison, tuple[Any, float, Array]]:
-        """One step of first-order model management from the best finalist.
-
-        The difference between the gain and the linearized gain is taken as linear near the design,
-        and their sum is maximized (Alexandrov and Lewis, 2001, An overview of first-order model
-        management for engineering optimization).
-        """
-        free, u = space.free, best[2]
-        steps = []
-        for i in free:
-            other = u.copy()
-            other[i] += SEARCH.step if u[i] + SEARCH.step <= 1.0 else -SEARCH.step
-            if space.feasible(other):
-                steps.append((i, other))
-        if not steps or budget < SEARCH.fewest * (len(steps) + 2):
-            return finalists, best
-        near = self._compared([space.design(x) for x in (u, *(x for _, x in steps))], budget)
-        gaps = self._worth(near) - [self.score(self.fine, d) for d in near.designs]
-        slopes = {
-            i: (gap - gaps[0]) / (x[i] - u[i]) for (i, x), gap in zip(steps, gaps[1:], strict=True)
-        }
-
-        def more(v: Array) -> float:
-            return float(sum(slope * (v[i] - u[i]) for i, slope in slopes.items()))
-
-        end = self._climbed(space, u, more, reach=5.0 * SEARCH.step)
-        designs = [best[0], end[0]]
-        last = self._compared(designs, 2 * (budget // (len(steps) + 1)))
-        worth = self._worth(last)
-        if worth[1] > worth[0]:
-            best = (end[0], self.score(self.fine, end[0]), end[2])
-        return last if worth[1] > worth[0] else finalists, best
-
-    def _regret(
-        self, tried: list[tuple[Any, float, Array]], finalists: DesignComparison, chosen: int
-    ) -> float:
-        """Upper 95 % limit of the gain of another design on the chosen one."""
-        values = self._worth(finalists)
-        price = self.price(finalists.designs[chosen])
-        limits = [0.0]
-        for i in range(len(values)):
-            error = float(finalists.difference(i, chosen).std_error) / price
-            limits.append(float(values[i] - values[chosen]) + ONE_SIDED_95 * error)
         # Designs without likelihoods: their bounds, and how much bounds differ from gains.
-        value = {label_of(d): worth for d, worth, _ in tried}
-        bounds = [value.get(label_of(d), self.bound(d)) for d in finalists.designs]
-        gaps = values - np.array(bounds)
-        spread = float(np.hypot(gaps.std(ddof=1) if len(gaps) > 1 else 0.0, self.slack))
-        rest = [one[1] for one in tried if label_of(one[0]) not in finalists.labels]
-        if rest:
-            limits.append(max(rest) - bounds[chosen] + ONE_SIDED_95 * spread)
-        return max(limits)
+        apart = ONE_SIDED_95 * np.hypot(errors, errors[chosen]) * (np.arange(n) != chosen)
+        limits = [float((values - values[chosen] + apart).max())]
+        limits += [one[1] - tried[chosen][1] + ONE_SIDED_95 * spread for one in tried[n:]]
+        trace = tuple((d, value) for d, value, _ in tried)
+        return Optimum(finalists.designs[chosen], final, max(0.0, *limits), finalists, trace)
+
+    def _shrunk(self, finalists: DesignComparison, bounds: Array) -> tuple[Array, Array, float]:
+        """Gains of the finalists, their errors, and the spread of gains about bounds.
+
+        Estimates are shrunk to the bounds plus their mean difference, by empirical Bayes (Efron and
+        Morris, 1973, Stein's estimation rule and its competitors): few likelihoods should not
+        overrule many simulations.
+        """
+        prices = np.array([self.price(d) for d in finalists.designs])
+        values, n = finalists.values / prices, len(prices)
+        gaps = values - bounds
+        center = np.eye(n) - 1.0 / n
+        covariance = center @ (finalists.covariance / np.outer(prices, prices)) @ center
+        noise = np.maximum(np.diag(covariance), 1e-12)
+        prior = (
+            max(float(gaps.var(ddof=1)) - noise.mean(), 0.0) + noise.mean() / n if n > 1 else 0.0
+        )
+        share = prior / (prior + noise)
+        shrunk = bounds + gaps.mean() + share * (gaps - gaps.mean())
+        return shrunk, np.sqrt(share * noise), float(np.hypot(np.sqrt(prior), self.slack))
 
 
 def _interpolated(known: list[tuple[tuple[Any, float, Array], float]]) -> tuple[Any, float]:
