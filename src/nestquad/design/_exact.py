@@ -95,8 +95,7 @@ class Table:
         """Nodes for each replicate, a power of two; 0 if they would be too few."""
         if not len(self.outcomes):
             return 0
-        each = likelihoods - self.n_likelihoods
-        n = int(min(each / (len(self.outcomes) * replicates), _MOST_NODES))
+        n = int(min(likelihoods / (len(self.outcomes) * replicates), _MOST_NODES))
         return 0 if n < _FEWEST_NODES else 1 << (n.bit_length() - 1)
 
     def quadrature(self, likelihoods: float) -> tuple[float, float, int]:

@@ -89,7 +89,7 @@ class Settings:
     low_sample_size: float = 0.1
     most_missed: float = 0.2
     negligible: float = 0.01
-    enumerated: int = 2**22
+    enumerated: int = 2**20
     exact: float = 1e-4
     pilot: int = 4
     most_steps: int = 4
@@ -368,14 +368,11 @@ class Run:
         if self.experiment.certain:
             return self._nothing_to_learn()
         stream = Stream.from_rng(self.rng)
-        if enumerate_ and self.experiment.log_prob is not None and self.experiment.targets is None:
-            limit = SETTINGS.enumerated if self.budget is None else self.budget
-            table = Table.of(self.experiment, self.design, int(self.most), limit, stream)
-            if (exact := self._enumerated(table, stream)) is not None:
+        known = enumerate_ and self.experiment.log_prob is not None
+        if known and self.experiment.targets is None:
+            exact = self._enumerated(stream)
+            if exact is not None:
                 return exact
-            self.looked = table.n_simulations
-            self.checked += table.n_likelihoods
-            self.most -= self.looked
         starts = () if self.like is None else self.like.mixtures
         learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule, starts)
         self._prepare(make(learned))
@@ -386,39 +383,31 @@ class Run:
             warnings.warn(text, NestquadWarning, stacklevel=3)
         return gain
 
-    def _enumerated(self, table: Table, stream: Stream) -> Gain | None:
+    def _enumerated(self, stream: Stream) -> Gain | None:
         """Gain by enumeration of all outcomes, where the limits afford the nodes."""
-        n_replicates = SETTINGS.replicates
-        most = SETTINGS.enumerated if self.budget is None else self.budget
-        n = table.nodes(most, n_replicates)
-        if self.max_seconds is not None and n:
-            with self.schedule.measure("table", 1):
+        most = float(SETTINGS.enumerated if self.budget is None else self.budget)
+        table = Table.of(self.experiment, self.design, int(self.most), most, stream)
+        self.looked, self.checked = table.n_simulations, self.checked + table.n_likelihoods
+        self.most -= self.looked
+        if not (n := len(table.outcomes)):
+            return None
+        if self.max_seconds is not None:
+            with self.schedule.measure("table", 2 * _PILOT_NODES * n):
                 table.gains(_PILOT_NODES, 2, stream)
-            cost = self.schedule.costs["table"] / (2 * _PILOT_NODES)
-            n = min(n, int(0.5 * self.schedule.left / (cost * n_replicates)))
-            n = 1 << (n.bit_length() - 1) if n >= _PILOT_NODES else 0
-        if not n:
-            return None
-        value, error, spent = table.quadrature(most - table.n_likelihoods)
-        spent += table.n_likelihoods
-        if error <= max(SETTINGS.exact, self.goal(value)):
-            answers = np.full(n_replicates, value)
-            return self._from_table(table, answers, error / NORMAL_95, spent)
-        most -= spent
-        if not (n := min(n, table.nodes(most, n_replicates))):
-            return None
-        size = _PILOT_NODES if self.goal(1.0) else n
-        while True:
-            answers = table.gains(size, n_replicates, stream)
-            spent += size * n_replicates * len(table.outcomes)
-            value, half = float(answers.mean()), self._half_width(answers)
-            asked = self.goal(value)
-            if half <= asked or 2 * size > n or spent * 3 > most:
-                break
-            size *= 2
-        if asked and half > asked:
-            return None
-        return self._from_table(table, answers, half / NORMAL_95, spent)
+            most = min(most, 0.5 * self.schedule.left / self.schedule.costs["table"])
+        value, error, spent = table.quadrature(0.5 * (most - self.checked))
+        answers = np.full(SETTINGS.replicates, value)
+        self.checked += spent
+        if error > max(SETTINGS.exact, self.goal(value)):
+            size = table.nodes(most - self.checked, SETTINGS.replicates)
+            if not size:
+                return None
+            answers = table.gains(size, SETTINGS.replicates, stream)
+            self.checked += size * SETTINGS.replicates * n
+            error = self._half_width(answers)
+            if 0.0 < self.goal(float(answers.mean())) < error:
+                return None
+        return self._from_table(table, answers, error / NORMAL_95, self.checked - N_CHECKED)
 
     def _from_table(self, table: Table, answers: Array, error: float, spent: int) -> Gain:
         return Gain(
@@ -591,7 +580,8 @@ class Run:
                 more = int(np.ceil(np.log2(SETTINGS.effective / max(rival.size, 1e-6))))
                 inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
                 seconds = rival.seconds * inner / rival.n_inner
-                self.turns = [replace(rival, n_inner=inner, seconds=seconds)]
+                spent = last.n_evaluations + rival.n_evaluations
+                self.turns = [replace(rival, n_inner=inner, seconds=seconds, n_evaluations=spent)]
                 return
         extra = sum(turn.n_evaluations for turn in self.turns[1:])
         self.utility, self.populations, self.pairs, self.turns = before
