@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -69,10 +69,11 @@ class DesignComparison:
 
     @classmethod
     def of(
-        cls, designs: Sequence[Any], estimates: Sequence[Estimate], labels: Sequence[str] = ()
+        cls, designs: Iterable[Any], estimates: Sequence[Estimate], labels: Sequence[str] = ()
     ) -> DesignComparison:
-        texts = tuple(labels or map(label_of, designs))
-        return cls(tuple(designs), texts, tuple(estimates), joint_covariance(estimates))
+        rows = tuple(designs)
+        texts = tuple(labels or map(label_of, rows))
+        return cls(rows, texts, tuple(estimates), joint_covariance(estimates))
 
     @cached_property
     def values(self) -> Array:

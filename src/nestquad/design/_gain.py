@@ -47,58 +47,27 @@ _PRIOR_DRAWS = 2**16  # draws of θ for means under the prior; they cost no simu
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of an estimate.
+    """Sizes of an estimate; sources of the values are measurements in docs/design_study.md."""
 
-    Attributes
-    ----------
-    simulations
-        Simulations by default, at most half of them for the fit.
-    replicates, few_replicates
-        Independent randomizations whose spread is the error bar. Student's t with 7 degrees of
-        freedom widens it by a fifth; small budgets afford 4.
-    n_inner
-        Draws at each datum: two halves of 8 for the jackknife.
-    reserve
-        Share of the budget for data whose posterior the draws missed.
-    low_sample_size
-        Effective share of the draws below which a note says that the proposal is poor.
-    most_missed
-        Share of missed posteriors above which an answer is unreliable.
-    negligible
-        Nats by which pairs and likelihoods may differ without a warning.
-    enumerated
-        Likelihoods of an enumeration without a budget, at most.
-    exact
-        Error in nats below which Gauss rules over the prior are taken.
-    pilot
-        Data of each replicate in the pilot of a time or a tolerance.
-    most_steps, most_data, most_base, most_inner
-        Limits of steps, of data and simulations for each replicate, and of draws at a datum.
-    prior_inner, effective
-        Draws of the prior at a datum in the pilot, and effective draws to aim at.
-    margin
-        Factor on predicted sizes: predictions from a pilot have errors of this order.
-    """
-
-    simulations: int = 2**16
-    replicates: int = 8
-    few_replicates: int = 4
+    simulations: int = 2**16  # by default, at most half of them for the fit
+    replicates: int = 8  # randomizations behind the bar: Student's t widens it by a fifth
+    few_replicates: int = 4  # for budgets below `few_likelihoods`
     few_likelihoods: int = 600
-    n_inner: int = 16
-    reserve: float = 1.0 / 16.0
-    low_sample_size: float = 0.1
-    most_missed: float = 0.2
-    negligible: float = 0.01
-    enumerated: int = 2**20
-    exact: float = 1e-4
-    pilot: int = 4
-    most_steps: int = 4
-    most_data: int = 2**16
-    most_base: int = 2**15
-    most_inner: int = 2**14
-    prior_inner: int = 1024
-    effective: float = 16.0
-    margin: float = 1.3
+    n_inner: int = 16  # draws at a datum: two halves of 8 for the jackknife
+    reserve: float = 1.0 / 16.0  # share of the budget for data whose posterior was missed
+    low_sample_size: float = 0.1  # effective share of the draws below which a note is written
+    most_missed: float = 0.2  # share of missed posteriors above which an answer is unreliable
+    negligible: float = 0.01  # nats by which pairs and likelihoods may differ without a warning
+    enumerated: int = 2**20  # likelihoods of an enumeration without a budget
+    exact: float = 1e-4  # error in nats below which Gauss rules over the prior are taken
+    pilot: int = 4  # data of each replicate in the pilot of a time or a tolerance
+    most_steps: int = 4  # steps after the pilot
+    most_data: int = 2**16  # data of each replicate in a step
+    most_base: int = 2**15  # simulations of each replicate towards a tolerance
+    most_inner: int = 2**14  # draws of the prior at a datum
+    prior_inner: int = 1024  # draws of the prior at a datum of the pilot
+    effective: float = 16.0  # effective draws of the prior to aim at
+    margin: float = 1.3  # factor on predicted sizes: pilots have errors of this order
 
 
 SETTINGS = Settings()
@@ -272,50 +241,36 @@ def student(n: int) -> float:
 
 @dataclass(frozen=True)
 class Turn:
-    """Nested corrections of all replicates, and measurements over them.
+    """Nested corrections of all replicates, and measurements over them."""
 
-    Attributes
-    ----------
-    values
-        Corrections (R,).
-    n_data, n_inner
-        Data of each replicate, and draws at each datum.
-    apart, size
-        Discrepancy of pairs and likelihoods (R,), and effective share of the draws.
-    missed, missing
-        Share of the data whose posterior the draws missed, and nats lacking in them.
-    """
-
-    values: Array
-    n_data: int
-    n_inner: int
-    apart: Array
-    size: float
-    missed: float
-    missing: float
+    values: Array  # corrections (R,)
+    n_data: int  # of each replicate
+    n_inner: int  # draws at each datum
+    apart: Array  # discrepancy of pairs and likelihoods (R,)
+    size: float  # effective share of the draws
+    missed: float  # share of the data whose posterior the draws missed
+    missing: float  # nats lacking in them
     n_evaluations: int
     seconds: float
 
     @classmethod
     def pooled(cls, turns: Sequence[Turn]) -> Turn:
-        """Average of several turns with their numbers of data as weights."""
-        # Turns with fewer draws at each datum are biased more.
-        weight = np.array([turn.n_data * (turn.n_inner == turns[-1].n_inner) for turn in turns])
-        weight = weight / weight.sum()
+        """Average of turns with their numbers of data as weights.
 
-        def mean(name: str) -> Any:
-            return sum(w * getattr(turn, name) for w, turn in zip(weight, turns, strict=True))
-
-        return cls(
-            values=mean("values"),
-            n_data=sum(turn.n_data for turn in turns),
-            n_inner=turns[-1].n_inner,
-            apart=mean("apart"),
-            size=mean("size"),
-            missed=mean("missed"),
-            missing=mean("missing"),
+        Turns with fewer draws at each datum than the last are biased more, and left out.
+        """
+        kept = [turn for turn in turns if turn.n_inner == turns[-1].n_inner]
+        weight = np.array([turn.n_data for turn in kept]) / sum(turn.n_data for turn in kept)
+        names = ("values", "apart", "size", "missed", "missing")
+        means = {
+            name: sum(w * getattr(turn, name) for w, turn in zip(weight, kept, strict=True))
+            for name in names
+        }
+        return replace(
+            turns[-1],
+            n_data=sum(turn.n_data for turn in kept),
             n_evaluations=sum(turn.n_evaluations for turn in turns),
-            seconds=sum(turn.seconds for turn in turns),
+            **means,
         )
 
 
@@ -407,22 +362,28 @@ class Run:
             error = self._half_width(answers)
             if 0.0 < self.goal(float(answers.mean())) < error:
                 return None
-        return self._from_table(table, answers, error / NORMAL_95, self.checked - N_CHECKED)
-
-    def _from_table(self, table: Table, answers: Array, error: float, spent: int) -> Gain:
-        return Gain(
-            value=float(answers.mean()),
-            std_error=float(np.hypot(error, ROUNDING)),
+        spent = self.checked - N_CHECKED
+        return self._gain(
+            answers,
+            float(np.hypot(error / NORMAL_95, ROUNDING)),
             n_evaluations=spent,
-            n_outer=len(table.outcomes),
-            n_inner=spent // len(table.outcomes),
+            n_outer=n,
+            n_inner=spent // n,
             method="enumeration",
             status="converged" if self.goal(1.0) else "done",
+            diagnostics={"simulations": self.looked, "missed": 0.0, "notes": []},
+        )
+
+    def _gain(self, answers: Array, error: float, **fields: Any) -> Gain:
+        """Answer with the mean of replicates."""
+        return Gain(
+            value=float(answers.mean()),
+            std_error=error,
             seconds=self.schedule.elapsed,
             problem=self.experiment.name or "information gain",
-            dof=len(answers) - 1,
+            dof=max(len(answers) - 1, 1),
             replicates=answers,
-            diagnostics={"simulations": table.n_simulations, "missed": 0.0, "notes": []},
+            **fields,
         )
 
     def _prepare(self, utility: Utility) -> None:
@@ -708,19 +669,15 @@ class Run:
         status, reason = self._status(value, std_error, whole)
         warned += reason if status in ("limit", "budget") else []
         notes += reason if status == "unreliable" else []
-        return Gain(
-            value=value,
-            std_error=std_error,
+        return self._gain(
+            answers,
+            std_error,
             n_evaluations=self.spent,
             n_outer=n * whole.n_data,
             n_inner=whole.n_inner,
             method="importance" if self._has_proposal else "prior",
             status=status,
-            seconds=self.schedule.elapsed,
-            problem=self.experiment.name or "information gain",
             warnings=tuple(warned),
-            dof=n - 1,
-            replicates=answers,
             mixtures=self.utility.learned.mixtures,
             diagnostics={
                 **self._diagnostics(),
@@ -776,19 +733,15 @@ class Run:
             "from the gain is unknown; the interval is one-sided"
         )
         bounds = np.array([one.mean(self.utility.bound(one)) for one in self.populations])
-        return Gain(
-            value=float(bounds.mean()),
-            std_error=self._half_width(bounds) / NORMAL_95,
+        return self._gain(
+            bounds,
+            self._half_width(bounds) / NORMAL_95,
             n_evaluations=0 if self.experiment.log_prob is None else self.spent,
             n_outer=self.n_base * len(bounds),
             n_inner=1,
             method=LOWER_BOUND,
             status=status,
-            seconds=self.schedule.elapsed,
-            problem=self.experiment.name or "information gain",
             warnings=self.utility.learned.notes,
-            dof=len(bounds) - 1,
-            replicates=bounds,
             mixtures=self.utility.learned.mixtures,
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
@@ -796,13 +749,5 @@ class Run:
     def _nothing_to_learn(self) -> Gain:
         """Answer where the prior is certain: no gain."""
         note = "all samples of the prior are the same: there is nothing to learn"
-        return Gain(
-            value=0.0,
-            std_error=0.0,
-            n_evaluations=0,
-            n_outer=1,
-            n_inner=1,
-            method="exact",
-            problem=self.experiment.name or "information gain",
-            diagnostics={"notes": [note]},
-        )
+        fields = {"n_evaluations": 0, "n_outer": 1, "n_inner": 1, "method": "exact"}
+        return self._gain(np.zeros(2), 0.0, diagnostics={"notes": [note]}, **fields)

@@ -32,50 +32,25 @@ _SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Sizes of a search.
+    """Sizes of a search; sources of the values are measurements in docs/design_study.md."""
 
-    Attributes
-    ----------
-    screen, most_screened
-        Sobol designs of the screen for each coordinate, and at most. Designs at the ends and the
-        middle of all coordinates come first, if they are fewer than `most_screened`.
-    starts, apart
-        Local searches, and the least distance of their starts in the unit cube.
-    coarse, fine
-        Simulations of the linearized experiment in the screen and in local searches.
-    step
-        Step of numerical derivatives and of the last polish, in the unit cube. Count data make the
-        linearized gain piecewise constant at smaller steps.
-    accuracy
-        Accuracy of local searches in the unit cube.
-    bounds
-        Simulations of a bound by a proposal with mixtures.
-    first, more, turns
-        Bounds of the best designs, more for each coordinate, and turns of interpolation.
-    same
-        Nats by which bound and linearized gain may differ between designs without a correction.
-    fewest, most_finalists
-        Likelihoods of a finalist at least, and number of finalists at most.
-    shares
-        Shares of the budget for the finalists and for the estimate at the end, whose error bar must
-        not be chosen by the search.
-    """
-
-    screen: int = 48
-    most_screened: int = 512
-    starts: int = 8
-    apart: float = 0.1
-    coarse: int = 512
-    fine: int = 2048
-    step: float = 0.02
-    accuracy: float = 1e-4
-    bounds: int = 8192
-    first: int = 6
-    more: int = 6
-    turns: int = 8
-    same: float = 0.01
-    fewest: int = 320
+    screen: int = 48  # Sobol designs of the screen for each coordinate
+    most_screened: int = 512  # Sobol designs, and designs at ends and middles, at most
+    starts: int = 8  # local searches
+    apart: float = 0.1  # least distance of their starts in the unit cube
+    coarse: int = 512  # simulations of the linearized experiment in the screen
+    fine: int = 2048  # and in local searches
+    step: float = 0.02  # distance in the unit cube below which designs are the same
+    accuracy: float = 1e-4  # of local searches in the unit cube
+    bounds: int = 8192  # simulations of a bound by a proposal with mixtures
+    first: int = 6  # bounds of the best designs
+    more: int = 6  # bounds of other designs for each coordinate
+    turns: int = 8  # of interpolation
+    same: float = 0.01  # nats by which bound and linearized gain may differ without a correction
+    fewest: int = 320  # likelihoods of a finalist
     most_finalists: int = 8
+    # Of the budget, for the finalists and for the estimate at the end, whose error bar must not be
+    # chosen by the search.
     shares: tuple[float, float] = (0.6, 0.4)
 
 

@@ -12,18 +12,8 @@ from dataclasses import dataclass, field
 class Schedule:
     """Clock of one estimate, and measured seconds for each unit of work.
 
-    Parameters
-    ----------
-    max_seconds
-        Time limit; None for no limit.
-    fit_share
-        Share of the time for the fit of the proposal: a quarter, as likelihoods improve the answer
-        at the rate of Monte Carlo and the fit does not.
-    step_share
-        Share of the remaining time for the first large step; the second uses the cost that the
-        first has shown.
-    now
-        Clock in seconds.
+    The fit gets a quarter of the time, as likelihoods improve the answer at the rate of Monte Carlo
+    and a fit does not. The large step gets two fifths of the rest, and shows the cost of the last.
     """
 
     max_seconds: float | None = None

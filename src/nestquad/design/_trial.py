@@ -215,24 +215,25 @@ def sample_size(
         raise InputError("sizes", shown(sizes), "two sample sizes, 1 ≤ smallest < largest")
     stream = Stream.from_rng(rng)
     tried = np.unique(np.geomspace(low, high, 6).round().astype(int)).tolist()
-    curve = size_curve(make, tried, criterion=criterion, rng=stream, **settings)
-    for _ in range(4):
-        at = int(np.searchsorted(curve.values >= target, True))
-        if at in (0, len(tried)) or tried[at] - tried[at - 1] < 2:
+    known: dict[str, Estimate] = {}
+    for _ in range(5):
+        new = [n for n in tried if str(n) not in known]
+        more = size_curve(make, new, criterion=criterion, rng=stream, **settings)
+        known |= dict(zip(more.labels, more.estimates, strict=True))
+        labels = [str(n) for n in tried]
+        curve = DesignComparison.of(map(float, tried), [known[x] for x in labels], labels)
+        at = int(np.searchsorted(np.maximum.accumulate(curve.values), target))
+        if at in (0, len(tried)):
             break
         middle = round(float(np.sqrt(tried[at - 1] * tried[at])))
         if middle in tried:
             break
-        more = size_curve(make, [middle], criterion=criterion, rng=stream, **settings)
         tried = sorted([*tried, middle])
-        known = dict(zip(curve.labels, curve.estimates, strict=True)) | {
-            str(middle): more.estimates[0]
-        }
-        curve = DesignComparison.of(
-            [float(n) for n in tried], [known[str(n)] for n in tried], [str(n) for n in tried]
-        )
     halves = np.array([NORMAL_95 * float(est.std_error) for est in curve.estimates])
-    ends = [_crossing(tried, curve.values + shift, target) for shift in (halves, 0.0, -halves)]
+    known_sizes = [int(n) for n in curve.labels]
+    ends = [
+        _crossing(known_sizes, curve.values + shift, target) for shift in (halves, 0.0, -halves)
+    ]
     first, n, last = ends
     if n is None:
         raise InputError(
