@@ -249,20 +249,20 @@ def compare(
     if not callable(criterion):
         raise InputError("criterion", shown(criterion), "a function such as design.eig")
     names = map(label_of, rows) if labels is None else listed("labels", labels, "texts for designs")
-    texts = [str(one) for one in names]
+    texts = [str(entry) for entry in names]
     if len(texts) != len(rows):
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)
     if budget is not None:
         settings["budget"] = as_budget(budget) // len(rows)
-    found: list[Estimate] = []
+    answers: list[Estimate] = []
     for i, row in enumerate(rows):
         show(i, len(rows), texts[i])
-        if criterion is eig and found and isinstance(found[-1], Gain):
-            settings["like"] = found[0]
-        found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
+        if criterion is eig and answers and isinstance(answers[-1], Gain):
+            settings["like"] = answers[0]
+        answers.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
-    return DesignComparison.of(rows, found, texts)
+    return DesignComparison.of(rows, answers, texts)
 
 
 def coordinates(design: Any) -> Array | None:
@@ -275,9 +275,9 @@ def coordinates(design: Any) -> Array | None:
 
 def label_of(design: Any) -> str:
     """A short text for a design."""
-    if (found := coordinates(design)) is None:
+    if (answers := coordinates(design)) is None:
         return str(design)
-    return ", ".join(f"{x:.4g}" for x in found[:6]) + (", …" if found.size > 6 else "")
+    return ", ".join(f"{x:.4g}" for x in answers[:6]) + (", …" if answers.size > 6 else "")
 
 
 def joint_covariance(estimates: Sequence[Estimate]) -> Array:
@@ -289,7 +289,7 @@ def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     if len(rows) == len(errors) > 1 and len(sizes) == 1 and sizes != {0}:
         table = np.stack([row for row in rows if row is not None])
         spread = np.cov(table) / table.shape[1] * student(table.shape[1]) ** 2
-        # Errors that replicates do not show are those of the experiment, common to all designs.
+        # Errors that replicates do not show belong to the experiment and are common to all designs.
         extra = np.sqrt(np.maximum(errors**2 - np.diag(spread), 0.0))
         covariance = spread + np.outer(extra, extra)
     return np.asarray(covariance)

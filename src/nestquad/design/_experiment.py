@@ -29,7 +29,7 @@ class Experiment:
     ----------
     prior
         The law of θ: any law that is a transport, a frozen ``scipy.stats`` distribution, or a tuple
-        of those. Or samples of θ, such as draws from an earlier posterior: an array (n, p), or a
+        of them. Or samples of θ, such as draws from an earlier posterior: an array (n, p), or a
         pair ``(samples, weights)``.
     log_prob
         ``log_prob(y, theta, d)``: log p(y | θ, d), with y (…, n_y) and theta (…, p), whose leading

@@ -184,7 +184,7 @@ def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> 
     """Expected reduction of the variance of the parameters, summed over the targets.
 
     The larger, the better: the design with the largest reduction has the least expected posterior
-    variance, which is Bayesian A-optimality. Settings are those of `eig`.
+    variance, which is Bayesian A-optimality. Settings are the settings of `eig`.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def decision_value(
 
     ``payoff(theta)`` with theta (…, p) returns (…, options). It is the expected value of sample
     information; with many draws of an existing decision model, `nestquad.voi.evsi` needs no
-    likelihood and is the better door. Settings are those of `eig`.
+    likelihood and is the better door. Settings are the settings of `eig`.
     """
     if not callable(payoff):
         raise InputError("payoff", type(payoff).__name__, "a function payoff(theta)")
@@ -404,7 +404,9 @@ class Run:
             log_q = np.mean([population.log_q.mean(axis=1) for population in self.populations], 0)
             utility = replace(utility, log_q=log_q)
         self.utility = utility
-        self.pairs = np.array([one.mean(utility.pairs(one)) for one in self.populations])
+        self.pairs = np.array(
+            [population.mean(utility.pairs(population)) for population in self.populations]
+        )
 
     def goal(self, value: float) -> float:
         """Half-width that is asked for; 0 for none."""
@@ -482,7 +484,9 @@ class Run:
         if self._half_width(self.pairs) > 0.7 * asked and n <= SETTINGS.most_base:
             learned, self.n_base = self.utility.learned, n
             self.populations = [learned.population(n, r) for r in range(self.n_replicates)]
-            self.pairs = np.array([one.mean(self.utility.pairs(one)) for one in self.populations])
+            self.pairs = np.array(
+                [population.mean(self.utility.pairs(population)) for population in self.populations]
+            )
 
     def _size(self, step: int) -> tuple[int, int]:
         """Data for each replicate and draws of the next step: within time, budget, tolerance."""
@@ -526,11 +530,16 @@ class Run:
             return
         before = (self.utility, self.populations, self.pairs, self.turns)
         self.utility, self.turns = make(learned.with_prior()), [last]
-        self.populations = [replace(one, learned=self.utility.learned) for one in self.populations]
         self.populations = [
-            replace(one, ratios=0.0 * one.ratios, log_q=0.0 * one.log_q) for one in self.populations
+            replace(population, learned=self.utility.learned) for population in self.populations
         ]
-        self.pairs = np.array([one.mean(self.utility.pairs(one)) for one in self.populations])
+        self.populations = [
+            replace(population, ratios=0.0 * population.ratios, log_q=0.0 * population.log_q)
+            for population in self.populations
+        ]
+        self.pairs = np.array(
+            [population.mean(self.utility.pairs(population)) for population in self.populations]
+        )
         if self._turn(n, inner):
             rival = self.turns[-1]
             scores = [
@@ -716,7 +725,9 @@ class Run:
         return "budget", [text + "; raise budget="]
 
     def _diagnostics(self) -> dict[str, Any]:
-        bounds = [one.mean(self.utility.bound(one)) for one in self.populations]
+        bounds = [
+            population.mean(self.utility.bound(population)) for population in self.populations
+        ]
         n = self.looked + self.utility.learned.n_fit + len(bounds) * self.n_base
         return {
             "lower_bound": float(np.mean(bounds)),
@@ -732,7 +743,9 @@ class Run:
             f"a lower bound of the gain (Barber and Agakov, 2003): without {without} its distance "
             "from the gain is unknown; the interval is one-sided"
         )
-        bounds = np.array([one.mean(self.utility.bound(one)) for one in self.populations])
+        bounds = np.array(
+            [population.mean(self.utility.bound(population)) for population in self.populations]
+        )
         return self._gain(
             bounds,
             self._half_width(bounds) / NORMAL_95,

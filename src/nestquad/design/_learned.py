@@ -92,7 +92,7 @@ class Learned:
         return tuple(fit.mixture for fit in fits if not isinstance(fit, PriorProposal))
 
     def with_prior(self) -> Learned:
-        """The same experiment with draws of the prior instead of the proposal."""
+        """Experiment with draws of the prior instead of the proposal."""
         blocks = tuple(
             replace(block, proposal=PriorProposal(len(block.own))) for block in self.blocks
         )
@@ -415,6 +415,16 @@ class Decision(Regressed):
         return np.asarray(means.max(axis=-1) - np.take_along_axis(means, rule, axis=-1)[..., 0])
 
 
+def _roles(
+    everything: tuple[int, ...], targets: tuple[int, ...], likelihood: bool
+) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
+    """Coordinates, given coordinates and sign of each posterior that the gain is made of."""
+    if targets and not likelihood:
+        return [(targets, (), 1.0)]
+    rest = tuple(i for i in everything if i not in targets)
+    return [(everything, (), 1.0), *([(rest, targets, -1.0)] if targets else [])]
+
+
 def learn(
     experiment: Experiment,
     design: Any,
@@ -466,11 +476,7 @@ def learn(
     with schedule.measure("simulation", min(_PILOT, simulations // 2)):
         fitted(everything, (), min(_PILOT, simulations // 2), 0.0, None)
     simulations = max(min(simulations, _PILOT), schedule.affordable("simulation", simulations))
-    roles: list[tuple[tuple[int, ...], tuple[int, ...], float]] = [(everything, (), 1.0)]
-    if targets and experiment.log_prob is None:
-        roles = [(targets, (), 1.0)]
-    elif targets:
-        roles.append((tuple(i for i in everything if i not in targets), targets, -1.0))
+    roles = _roles(everything, targets, experiment.log_prob is not None)
     known_starts = starts if len(starts) == len(roles) else (None,) * len(roles)
     fits = [
         fitted(own, known, simulations // 2, schedule.fit_share, start)

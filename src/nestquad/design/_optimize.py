@@ -140,7 +140,7 @@ class Space:
                     raise InputError("bounds", shown(bounds), expected)
                 axis = (float(ends[0]), float(ends[1]))
             axes.append(axis)
-        tests = [_constraint(one) for one in constraints]
+        tests = [_constraint(entry) for entry in constraints]
         return cls(
             tuple(axes), lambda d: np.concatenate([np.zeros(0), *(test(d) for test in tests)])
         )
@@ -317,7 +317,7 @@ class _Search:
             if len(starts) == SEARCH.starts:
                 break
         ends = [self._climbed(space, u) for u in starts]
-        known = sorted(ends, key=lambda one: -one[1])
+        known = sorted(ends, key=lambda entry: -entry[1])
         distinct: list[tuple[Any, float, Array]] = []
         for end in known:
             if all(np.abs(end[2] - other[2]).max() >= SEARCH.step for other in distinct):
@@ -408,13 +408,13 @@ class _Search:
         if points is not None:
             table = np.asarray(designs, dtype=float)
             designs = exchange(self.experiment, table, int(points), stream=self.stream.child(5))
-        tests = [_constraint(one) for one in constraints]
+        tests = [_constraint(entry) for entry in constraints]
         allowed = [d for d in designs if all((test(d) >= -1e-9).all() for test in tests)]
         if not allowed:
             raise InputError("constraints", "no feasible candidate", "at least one")
         model = self.fine if len(allowed) <= SEARCH.most_screened else self.coarse
         tried = [(d, self.score(model, d), np.zeros(0)) for d in allowed]
-        return sorted(tried, key=lambda one: -one[1])
+        return sorted(tried, key=lambda entry: -entry[1])
 
     def bound(self, d: Any) -> float:
         """Lower bound of the gain by a proposal with mixtures, for each unit of cost."""
@@ -435,32 +435,37 @@ class _Search:
         their sum maximized in turns.
         """
         n = 1 if space is None else len(space.axes)
-        known = [(one, self.bound(one[0])) for one in tried[: SEARCH.first]]
-        gaps = np.array([value - one[1] for one, value in known])
+        known = [(entry, self.bound(entry[0])) for entry in tried[: SEARCH.first]]
+        gaps = np.array([value - entry[1] for entry, value in known])
         self.slack = float(gaps.std())
         if self.slack < SEARCH.same or space is None:
             if self.slack >= SEARCH.same:
-                known += [(one, self.bound(one[0])) for one in tried[SEARCH.first :][: SEARCH.more]]
+                known += [
+                    (entry, self.bound(entry[0])) for entry in tried[SEARCH.first :][: SEARCH.more]
+                ]
                 tried = tried[len(known) :]
             else:
-                known, tried = [(one, one[1]) for one in tried[: SEARCH.first]], tried[len(known) :]
+                known, tried = (
+                    [(entry, entry[1]) for entry in tried[: SEARCH.first]],
+                    tried[len(known) :],
+                )
             known.sort(key=lambda pair: -pair[1])
-            return [(one[0], value, one[2]) for one, value in known] + tried
+            return [(entry[0], value, entry[2]) for entry, value in known] + tried
         spread = tried[SEARCH.first :: max(len(tried) // (SEARCH.more * n), 1)]
-        known += [(one, self.bound(one[0])) for one in spread]
+        known += [(entry, self.bound(entry[0])) for entry in spread]
         for _ in range(SEARCH.turns):
             model, self.slack = _interpolated(known)
-            values = [one[1] + _at(model, one[2]) for one in tried]
+            values = [entry[1] + _at(model, entry[2]) for entry in tried]
             start = tried[int(np.argmax(values))]
             end = self._climbed(space, start[2], partial(_at, model))
-            near = min(float(np.abs(end[2] - one[2]).max()) for one, _ in known)
+            near = min(float(np.abs(end[2] - entry[2]).max()) for entry, _ in known)
             if near < SEARCH.step / 2:
                 break
             plain = (end[0], self.score(self.fine, end[0]), end[2])
             known.append((plain, self.bound(end[0])))
         known.sort(key=lambda pair: -pair[1])
         rest = [(d, b + _at(model, u), u) for d, b, u in tried]
-        return [(one[0], value, one[2]) for one, value in known] + rest
+        return [(entry[0], value, entry[2]) for entry, value in known] + rest
 
     def finish(self, tried: list[tuple[Any, float, Array]]) -> Optimum:
         """Compare the finalists, and estimate the best with fresh random numbers."""
@@ -470,13 +475,15 @@ class _Search:
             n = max(1, min(n, shares[0] // SEARCH.fewest))
         finalists = compare(
             self.experiment,
-            [one[0] for one in tried[:n]],
+            [entry[0] for entry in tried[:n]],
             budget=shares[0],
             simulations=self.simulations,
             criterion=self.criterion,
             rng=self.stream.child(3),
         )
-        values, errors, spread = self._shrunk(finalists, np.array([one[1] for one in tried[:n]]))
+        values, errors, spread = self._shrunk(
+            finalists, np.array([entry[1] for entry in tried[:n]])
+        )
         chosen = int(np.argmax(values))
         final = self.criterion(
             self.experiment,
@@ -488,7 +495,7 @@ class _Search:
         # Designs without likelihoods: their bounds, and how much bounds differ from gains.
         apart = ONE_SIDED_95 * np.hypot(errors, errors[chosen]) * (np.arange(n) != chosen)
         limits = [float((values - values[chosen] + apart).max())]
-        limits += [one[1] - tried[chosen][1] + ONE_SIDED_95 * spread for one in tried[n:]]
+        limits += [entry[1] - tried[chosen][1] + ONE_SIDED_95 * spread for entry in tried[n:]]
         trace = tuple((d, value) for d, value, _ in tried)
         return Optimum(finalists.designs[chosen], final, max(0.0, *limits), finalists, trace)
 
@@ -515,8 +522,8 @@ class _Search:
 
 def _interpolated(known: list[tuple[tuple[Any, float, Array], float]]) -> tuple[Any, float]:
     """Thin-plate spline of bound less linearized gain over designs, and its leave-one-out error."""
-    x = np.array([one[2] for one, _ in known])
-    gaps = np.array([value - one[1] for one, value in known])
+    x = np.array([entry[2] for entry, _ in known])
+    gaps = np.array([value - entry[1] for entry, value in known])
     x, index = np.unique(x, axis=0, return_index=True)
     gaps = gaps[index]
     settings: dict[str, Any] = {"kernel": "thin_plate_spline", "smoothing": 1e-6, "degree": 1}
@@ -537,18 +544,18 @@ def _as_list(constraints: Any) -> list[Any]:
     return list(listed("constraints", constraints, "a constraint, or a list of them"))
 
 
-def _constraint(one: Any) -> Callable[[Any], Array]:
+def _constraint(entry: Any) -> Callable[[Any], Array]:
     """Slack (m,) of a constraint at a design, not negative where it holds."""
-    if isinstance(one, LinearConstraint | NonlinearConstraint):
-        ends = [np.asarray(end, dtype=float) for end in (one.lb, one.ub)]
+    if isinstance(entry, LinearConstraint | NonlinearConstraint):
+        ends = [np.asarray(end, dtype=float) for end in (entry.lb, entry.ub)]
 
         def both(d: Any) -> Array:
-            value = one.A @ d if isinstance(one, LinearConstraint) else np.asarray(one.fun(d))
+            value = entry.A @ d if isinstance(entry, LinearConstraint) else np.asarray(entry.fun(d))
             value, low, high = np.broadcast_arrays(np.atleast_1d(value), *ends)
             slack = np.concatenate([value - low, high - value])
             return np.asarray(slack[np.isfinite(slack)], dtype=float)
 
         return both
-    if not callable(one):
-        raise InputError("constraints", shown(one), "a constraint of SciPy, or a function")
-    return lambda d: np.atleast_1d(np.asarray(one(d), dtype=float)).ravel()
+    if not callable(entry):
+        raise InputError("constraints", shown(entry), "a constraint of SciPy, or a function")
+    return lambda d: np.atleast_1d(np.asarray(entry(d), dtype=float)).ravel()

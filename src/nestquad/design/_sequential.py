@@ -90,7 +90,7 @@ class Sequential:
     comparison
         What the last `next` compared.
     n_evaluations
-        Evaluations of `log_prob` so far, those of `next` included.
+        Evaluations of `log_prob` so far, including `next`.
     """
 
     experiment: Experiment

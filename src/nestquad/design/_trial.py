@@ -174,11 +174,11 @@ def size_curve(
     """
     stream = Stream.from_rng(rng)
     rows = sorted({int(n) for n in listed("sizes", sizes, "sample sizes")})
-    found: list[Estimate] = []
+    answers: list[Estimate] = []
     for n in rows:
         experiment, design = make(n)
-        found.append(criterion(experiment, design, rng=stream, **settings))
-    return DesignComparison.of([float(n) for n in rows], found, [str(n) for n in rows])
+        answers.append(criterion(experiment, design, rng=stream, **settings))
+    return DesignComparison.of([float(n) for n in rows], answers, [str(n) for n in rows])
 
 
 def sample_size(
@@ -266,7 +266,7 @@ class PriorComparison:
 
     @cached_property
     def values(self) -> Array:
-        return np.array([found.values for found in self.comparisons])
+        return np.array([answers.values for answers in self.comparisons])
 
     @property
     def regret(self) -> Array:
@@ -284,8 +284,8 @@ class PriorComparison:
 
     def __str__(self) -> str:
         rows = [
-            f"{name}: best {found.labels[found.best]}, robust design behind by {lost:.3g}"
-            for name, found, lost in zip(
+            f"{name}: best {answers.labels[answers.best]}, robust design behind by {lost:.3g}"
+            for name, answers, lost in zip(
                 self.priors, self.comparisons, self.regret[:, self.best], strict=True
             )
         ]
@@ -295,10 +295,10 @@ class PriorComparison:
 def compare_priors(
     experiment: Experiment, designs: Sequence[Any], priors: Mapping[str, Any], **settings: Any
 ) -> PriorComparison:
-    """Compare designs under several priors; settings are those of `compare`, for each prior."""
+    """Compare designs under several priors; settings are settings of `compare`, for each prior."""
     if not isinstance(priors, Mapping) or not priors:
         raise InputError("priors", shown(priors), "a dictionary of names and priors")
-    found = [
+    answers = [
         compare(replace(experiment, prior=law), designs, **settings) for law in priors.values()
     ]
-    return PriorComparison(tuple(priors), tuple(found))
+    return PriorComparison(tuple(priors), tuple(answers))
