@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import instance, numbers, shown
+from nestquad._checks import instance, listed, numbers, shown
 from nestquad._typing import Array
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
@@ -103,6 +103,14 @@ class Experiment:
                     "one law that is a transport",
                     "Give samples: prior=law.sample(4096, rng)." if argument == "prior" else "",
                 )
+        if self.parameters is not None:
+            labels = listed("parameters", self.parameters, "a label for each parameter")
+            if len(labels) != self.n_parameters:
+                raise InputError(
+                    "parameters", shown(self.parameters), f"{self.n_parameters} labels"
+                )
+        if self.support is not None and not callable(self.support):
+            self.outcomes(None)
         if not isinstance(self.name, str | None):
             raise InputError("name", shown(self.name), "a text, or None")
         _ = self.targets

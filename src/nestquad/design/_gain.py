@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._checks import number
+from nestquad._checks import instance, number
 from nestquad._clock import OutOfTimeError
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
@@ -299,6 +299,8 @@ class Run:
         self.most = SETTINGS.simulations if self.simulations is None else self.simulations
         if not number("simulations", self.most, expected, above=511).is_integer():
             raise InputError("simulations", repr(self.simulations), expected)
+        if self.like is not None:
+            instance("like", self.like, Gain, "the answer of eig for another design, or None")
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):

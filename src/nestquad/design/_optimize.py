@@ -13,7 +13,7 @@ import scipy
 from scipy.interpolate import RBFInterpolator
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
-from nestquad._checks import listed, numbers, shown
+from nestquad._checks import listed, number, numbers, shown, whole
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
@@ -245,6 +245,12 @@ def optimize(
         raise InputError("bounds", "both or neither of bounds and candidates", "one of them")
     if money is not None and cost is None:
         raise InputError("cost", "None with money", "a function of the design")
+    if cost is not None and not callable(cost):
+        raise InputError("cost", shown(cost), "a function of the design, or None")
+    if money is not None:
+        number("money", money, "a positive number, or None")
+    if points is not None:
+        whole("points", points)
     least = f"at least {4 * SEARCH.fewest} likelihoods for a search"
     if experiment.log_prob is None:
         budget = None

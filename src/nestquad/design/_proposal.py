@@ -39,7 +39,7 @@ _FEWEST, _FOR_EACH = 16384, 256
 _TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
-# Tails as heavy as the tails of a law without a tenth moment, such as Student's t with ten degrees of
+# Tails as heavy as in a law without a tenth moment, such as Student's t with ten degrees of
 # freedom: squares of such data say nothing about the rest.
 _HEAVY = 0.1
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
@@ -157,7 +157,7 @@ class Parameters:
 
     @classmethod
     def heavy(cls, law: Law, own: tuple[int, ...]) -> Parameters | None:
-        """Coordinates of a law with a heavy tail, if it can be inverted coordinate by coordinate."""
+        """Coordinates of a heavy-tailed law, if it can be inverted coordinate by coordinate."""
         z = np.random.default_rng(0).standard_normal((512, law.base_dim))
         theta = law.from_normal(z)
         if theta.shape != z.shape or not _letter_values(theta[:, own])[2].any():
@@ -236,7 +236,7 @@ class _Conditioned:
 
 @dataclass(frozen=True, eq=False)
 class NormalProposal(_Conditioned):
-    """For parameters driven by standard normals, by a mixture of the normals or of the parameters."""
+    """Proposal for driving normals, by a mixture of the normals or of the parameters."""
 
     parameters: Parameters | None
 
