@@ -16,6 +16,7 @@ from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import Gain, Run, eig, student
 from nestquad.design._learned import Learned, Population
 from nestquad.errors import InputError
+from nestquad.plots import axes_or_new
 from nestquad.points import Sobol, Stream
 from nestquad.result import NORMAL_95, Estimate
 
@@ -152,9 +153,12 @@ class SampleSize:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve and the target; needs the extra ``plot``."""
-        ax = self.curve.plot(ax)
+        ax = axes_or_new(ax)
+        sizes = [int(label) for label in self.curve.labels]
+        halves = [float(est.half_width) for est in self.curve.estimates]
+        ax.errorbar(sizes, self.curve.values, halves, fmt="o", markersize=4, linewidth=1)
         ax.axhline(self.target, color="0.6", linewidth=1)
-        ax.axvspan(self.low, self.high, color="0.9", zorder=0)
+        ax.axvspan(self.low, self.high, color="0.8", zorder=0)
         ax.set_xlabel("sample size")
         return ax
 
