@@ -18,7 +18,7 @@ _GLANCE, _LOOK = 32, 1024  # simulations that show whether data are counts, and 
 _CHECKED = 4  # nodes at which the probabilities of all outcomes are summed
 _RANGES = (1.0, 1.5, 2.5)  # ranges of counts relative to the largest simulated
 _MOST_OUTCOMES = 4096
-_FEWEST_NODES, _MOST_NODES = 32, 2**14  # nodes of the prior for each replicate
+_FEWEST_NODES, _MOST_NODES = 256, 2**14  # nodes of the prior for each replicate
 _FEWEST_GAUSS, _MOST_GAUSS = 12, 128  # nodes of a Gauss rule in each variable
 _LARGEST = 1e6  # limit of minus log likelihoods: their probabilities are zero
 _TOTAL = 1e-6  # largest error of the sum of probabilities of all outcomes
@@ -55,7 +55,9 @@ class Table:
                     "all outcomes, and a log_prob with all constants",
                 )
             return replace(table, n_likelihoods=_CHECKED * len(table.outcomes))
-        limit = min(_MOST_OUTCOMES, likelihoods / (_CHECKED + 8 * _FEWEST_NODES))
+        k = experiment.prior_law.base_dim
+        least = 8 * (_FEWEST_GAUSS**k if k <= 2 else _FEWEST_NODES)
+        limit = min(_MOST_OUTCOMES, likelihoods / (_CHECKED + least))
         sizes, spent, used = np.zeros(1), 0, 0
         for n in (_GLANCE, min(_LOOK, most // 4)):
             u = Sobol().uniforms(stream.child(7), experiment.dim, (0, 1), (0, n))[0]
