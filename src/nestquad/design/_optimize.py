@@ -32,7 +32,7 @@ _SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Sizes of a search; sources of the values are measurements in docs/design_study.md."""
+    """Sizes of a search, chosen by judgment and a few runs on even seeds; no ablation yet."""
 
     screen: int = 48  # Sobol designs of the screen for each coordinate
     most_screened: int = 512  # Sobol designs, and designs at ends and middles, at most
