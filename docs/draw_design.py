@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
+from scipy.stats import binom
 
 import nestquad as nq
 from nestquad import design
@@ -102,6 +104,31 @@ def draw_sequence() -> None:
     save(figure, FIGURES / "design_sequence.png")
 
 
+def draw_trial() -> None:
+    """Assurance over the number of patients, and the sample size that reaches 80 %."""
+    base = np.log(0.3 / 0.7)
+
+    def trial(n):
+        experiment = design.Experiment(
+            prior=nq.Normal(0.6, 0.35),
+            simulate=lambda theta, u, d: binom.ppf(u, d, expit(base + theta)),
+            noise=nq.Uniform(0, 1),
+        )
+        return experiment, n
+
+    def assured(experiment, n, **settings):
+        least = binom.ppf(0.975, n, 0.3) + 1
+        return design.assurance(experiment, n, success=lambda y: y[:, 0] >= least, **settings)
+
+    needed = design.sample_size(trial, 0.8, (20, 400), criterion=assured, rng=1)
+    figure, (ax,) = new_axes(6.0, 3.4)
+    needed.plot(ax)
+    ax.set_xlabel("patients")
+    ax.set_ylabel("assurance")
+    save(figure, FIGURES / "design_trial.png")
+
+
 if __name__ == "__main__":
     draw_times()
+    draw_trial()
     draw_sequence()

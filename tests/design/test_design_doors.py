@@ -24,8 +24,8 @@ def test_designs_are_compared_with_common_random_numbers():
     assert found.prob_best.sum() == pytest.approx(1.0)
     assert found.prob_best[4] > 0.99
     assert np.linalg.eigvalsh(found.covariance)[0] > -1e-12
-    gain, error = found.difference(4, 0)
-    assert abs(gain - (line_gain(2.0) - line_gain(0.0))) < 1.96 * error + 0.005
+    ahead = found.difference(4, 0)
+    assert abs(ahead.value - (line_gain(2.0) - line_gain(0.0))) < ahead.half_width + 0.005
     assert found.n_evaluations <= 5000
     frame = found.to_frame()
     assert list(frame["design"]) == ["0", "0.5", "1", "1.5", "2"]
@@ -37,9 +37,9 @@ def test_differences_of_designs_are_better_known_than_values():
     designs = [1.0, 1.05]
     runs = [design.compare(line(), designs, budget=1000, rng=seed, **FEW) for seed in range(6)]
     for found in runs:
-        gain, error = found.difference(1, 0)
-        assert error < 0.7 * np.hypot(*(est.std_error for est in found.estimates))
-        assert abs(gain - (line_gain(1.05) - line_gain(1.0))) < 3 * error
+        ahead = found.difference(1, 0)
+        assert ahead.std_error <= max(0.3 * found.estimates[0].std_error, 1e-4)
+        assert abs(ahead.value - (line_gain(1.05) - line_gain(1.0))) < 1.5 * ahead.half_width
     assert "<table" in runs[0]._repr_html_()
 
 

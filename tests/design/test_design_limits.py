@@ -185,6 +185,6 @@ def test_junk_is_refused():
         line(prior=np.zeros((3, 2, 2)))
     with pytest.raises(nq.InputError, match="prior: got"):
         line(prior=np.array([[1e308, 0.0], [-1e308, 0.0]]))
-    changing = replace(line(), simulate=lambda t, e, d: np.ones((len(t), 1 + len(t) % 3)))
+    changing = replace(line(), simulate=lambda t, e, d: np.ones((len(t), 1 + len(t) % 5)))
     with pytest.raises(nq.InputError, match="simulate: got data of"):
         design.eig(changing, 1.0, budget=600, simulations=1024)

@@ -102,14 +102,22 @@ def _designs(file: str) -> tuple[list[str] | None, Array]:
     at = names.index("name") if "name" in names else None
     labels = None if at is None else [row[at] for row in lines]
     numbers = [[cell for i, cell in enumerate(row) if i != at] for row in lines]
-    try:
-        rows = np.array(numbers, dtype=float)
-    except ValueError as error:
-        raise InputError(
-            "--designs", f"{file} ({error})", "rows of numbers under a header"
-        ) from None
+    columns = [name for i, name in enumerate(head) if i != at]
+    for i, row in enumerate(numbers, start=1):
+        for column, cell in zip(columns, row, strict=False):
+            if not _is_number(cell):
+                given = f"{cell!r} in row {i}, column {column!r} of {file}"
+                raise InputError("--designs", given, "rows of numbers under a header")
+    rows = np.array(numbers, dtype=float)
     if rows.ndim != 2 or not rows.size:
         raise InputError(
             "--designs", f"{file} without designs", "a header and a row for each design"
         )
     return labels, rows
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False

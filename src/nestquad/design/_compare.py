@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -18,8 +18,7 @@ from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import LOWER_BOUND, Gain, eig
-from nestquad.design._learned import student
+from nestquad.design._gain import LOWER_BOUND, ROUNDING, Gain, eig, student
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import as_budget
 from nestquad.plots import INK, axes_or_new, series_styles
@@ -70,10 +69,11 @@ class DesignComparison:
 
     @classmethod
     def of(
-        cls, designs: Sequence[Any], estimates: Sequence[Estimate], labels: Sequence[str] = ()
+        cls, designs: Iterable[Any], estimates: Sequence[Estimate], labels: Sequence[str] = ()
     ) -> DesignComparison:
-        texts = tuple(labels or map(label_of, designs))
-        return cls(tuple(designs), texts, tuple(estimates), joint_covariance(estimates))
+        rows = tuple(designs)
+        texts = tuple(labels or map(label_of, rows))
+        return cls(rows, texts, tuple(estimates), joint_covariance(estimates))
 
     @cached_property
     def values(self) -> Array:
@@ -98,15 +98,26 @@ class DesignComparison:
         draws = self.values + rng.standard_normal((_DRAWS, len(self.values))) @ root.T
         return np.bincount(draws.argmax(axis=1), minlength=len(self.values)) / _DRAWS
 
-    def difference(self, i: int, j: int) -> tuple[float, float]:
-        """Value of design i less that of design j, and its standard error."""
+    def difference(self, i: int, j: int) -> Gain:
+        """Value of design i less the value of design j, from the differences of replicates."""
         n = len(self.designs)
         for name, index in (("i", i), ("j", j)):
             if not isinstance(index, int | np.integer) or not -n <= index < n:
                 raise InputError(name, shown(index), f"the index of a design, from 0 to {n - 1}")
-        c = self.covariance
+        first, second, c = self.estimates[i], self.estimates[j], self.covariance
         variance = c[i, i] + c[j, j] - 2.0 * c[i, j]
-        return float(self.values[i] - self.values[j]), float(np.sqrt(max(variance, 0.0)))
+        rows = [est.replicates if isinstance(est, Gain) else None for est in (first, second)]
+        return Gain(
+            value=float(self.values[i] - self.values[j]),
+            std_error=float(np.hypot(np.sqrt(max(variance, 0.0)), ROUNDING)),
+            n_evaluations=first.n_evaluations + second.n_evaluations,
+            n_outer=min(first.n_outer, second.n_outer),
+            n_inner=min(first.n_inner, second.n_inner),
+            method="difference",
+            dof=min(first.dof, second.dof),
+            problem=f"{self.labels[i]} less {self.labels[j]}",
+            replicates=None if rows[0] is None or rows[1] is None else rows[0] - rows[1],
+        )
 
     @property
     def n_evaluations(self) -> int:
@@ -125,8 +136,8 @@ class DesignComparison:
                     "low": low,
                     "high": high,
                     "prob_best": float(self.prob_best[i]),
-                    "behind_best": self.difference(self.best, i)[0],
-                    "behind_best_error": self.difference(self.best, i)[1],
+                    "behind_best": self.difference(self.best, i).value,
+                    "behind_best_error": self.difference(self.best, i).std_error,
                     "effective_sample_size": est.diagnostics.get("effective_sample_size"),
                     "components": est.diagnostics.get("components"),
                     "n_evaluations": est.n_evaluations,
@@ -238,18 +249,20 @@ def compare(
     if not callable(criterion):
         raise InputError("criterion", shown(criterion), "a function such as design.eig")
     names = map(label_of, rows) if labels is None else listed("labels", labels, "texts for designs")
-    texts = [str(one) for one in names]
+    texts = [str(entry) for entry in names]
     if len(texts) != len(rows):
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)
     if budget is not None:
         settings["budget"] = as_budget(budget) // len(rows)
-    found = []
+    answers: list[Estimate] = []
     for i, row in enumerate(rows):
         show(i, len(rows), texts[i])
-        found.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
+        if criterion is eig and answers and isinstance(answers[-1], Gain):
+            settings["like"] = answers[0]
+        answers.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
-    return DesignComparison.of(rows, found, texts)
+    return DesignComparison.of(rows, answers, texts)
 
 
 def coordinates(design: Any) -> Array | None:
@@ -262,28 +275,24 @@ def coordinates(design: Any) -> Array | None:
 
 def label_of(design: Any) -> str:
     """A short text for a design."""
-    if (found := coordinates(design)) is None:
+    if (answers := coordinates(design)) is None:
         return str(design)
-    return ", ".join(f"{x:.4g}" for x in found[:6]) + (", …" if found.size > 6 else "")
+    return ", ".join(f"{x:.4g}" for x in answers[:6]) + (", …" if answers.size > 6 else "")
 
 
 def joint_covariance(estimates: Sequence[Estimate]) -> Array:
-    """Covariance of errors: those of common random numbers are correlated, others are not."""
+    """Covariance of errors: the correlation over replicates with common random numbers."""
     errors = np.array([float(est.std_error) for est in estimates])
-    covariance = np.zeros((len(errors), len(errors)))
-    averages = [est.common for est in estimates if isinstance(est, Gain) and est.common is not None]
-    if len(errors) > 1 and len(averages) == len(errors):  # of simulations, in blocks
-        rows = np.stack(averages)
-        covariance += np.cov(rows) / rows.shape[1] * student(rows.shape[1])
-    samples = [est.sample.f[:, 0] for est in estimates if est.sample is not None]
-    if len(errors) > 1 and len(samples) == len(errors):  # of the nested part, at common points
-        n = min(map(len, samples))
-        nested = np.cov([row[:n] for row in samples], bias=True) / n
-        left = np.maximum(errors**2 - np.diag(covariance), 0.0)
-        scale = np.sqrt(np.minimum(left / np.maximum(np.diag(nested), 1e-300), 1.0))
-        covariance += np.outer(scale, scale) * nested
-    covariance[np.diag_indices(len(errors))] = errors**2
-    return covariance
+    covariance = np.diag(errors**2)
+    rows = [est.replicates for est in estimates if isinstance(est, Gain)]
+    sizes = {0 if row is None else len(row) for row in rows}
+    if len(rows) == len(errors) > 1 and len(sizes) == 1 and sizes != {0}:
+        table = np.stack([row for row in rows if row is not None])
+        spread = np.cov(table) / table.shape[1] * student(table.shape[1]) ** 2
+        # Errors that replicates do not show belong to the experiment and are common to all designs.
+        extra = np.sqrt(np.maximum(errors**2 - np.diag(spread), 0.0))
+        covariance = spread + np.outer(extra, extra)
+    return np.asarray(covariance)
 
 
 def plot_designs(comparison: Any, ax: Any = None) -> Any:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import instance, numbers, shown
+from nestquad._checks import instance, listed, numbers, shown
 from nestquad._typing import Array
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 
 _LIGHTEST = 1e-16  # weight of samples relative to the largest: rounding
-_LEVELS = 12  # of the tree of samples: 4,096 leaves
+_MOST_SAMPLES = 4096  # samples of a prior; the cost of a datum is proportional to them
 _FARTHEST = 1e100  # samples whose squares, and products with others, are numbers
 
 
@@ -29,7 +29,7 @@ class Experiment:
     ----------
     prior
         The law of θ: any law that is a transport, a frozen ``scipy.stats`` distribution, or a tuple
-        of those. Or samples of θ, such as draws from an earlier posterior: an array (n, p), or a
+        of them. Or samples of θ, such as draws from an earlier posterior: an array (n, p), or a
         pair ``(samples, weights)``.
     log_prob
         ``log_prob(y, theta, d)``: log p(y | θ, d), with y (…, n_y) and theta (…, p), whose leading
@@ -43,6 +43,11 @@ class Experiment:
         Indices of the parameters of interest; the others are nuisance parameters. None: all.
     name
         For printing and plots.
+    support
+        All outcomes (K, n_y) of data with finitely many values, or a function of the design that
+        returns them; gains are then sums over them. Small tables of counts are found without it.
+    parameters
+        Labels of the parameters, for posteriors of `Sequential`.
 
     Examples
     --------
@@ -71,6 +76,8 @@ class Experiment:
     noise: Any = None
     target: Sequence[int] | int | None = None
     name: str | None = None
+    support: Any = None
+    parameters: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.simulate):
@@ -96,6 +103,14 @@ class Experiment:
                     "one law that is a transport",
                     "Give samples: prior=law.sample(4096, rng)." if argument == "prior" else "",
                 )
+        if self.parameters is not None:
+            labels = listed("parameters", self.parameters, "a label for each parameter")
+            if len(labels) != self.n_parameters:
+                raise InputError(
+                    "parameters", shown(self.parameters), f"{self.n_parameters} labels"
+                )
+        if self.support is not None and not callable(self.support):
+            self.outcomes(None)
         if not isinstance(self.name, str | None):
             raise InputError("name", shown(self.name), "a text, or None")
         _ = self.targets
@@ -153,13 +168,6 @@ class Experiment:
             raise InputError("target", shown(self.target), expected)
         if len(chosen) == p:
             return None
-        if isinstance(self.prior_law, Empirical):
-            raise InputError(
-                "target",
-                f"{self.target!r} with a prior of samples",
-                "a prior that is a law",
-                "A normal law of the samples' moments may do: nq.Normal(mean, cov=...).",
-            )
         return chosen
 
     @cached_property
@@ -171,8 +179,11 @@ class Experiment:
         """
         assert self.targets is not None
         law, p = self.prior_law, self.n_parameters
+        order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
+        if isinstance(law, Empirical):
+            copula = _copula(law, order)
+            return replace(self, prior=copula, target=None), tuple(range(len(self.targets)))
         if isinstance(law, Normal) and law.cov is not None:
-            order = [*self.targets, *(i for i in range(p) if i not in self.targets)]
             ordered, back = (
                 Normal(law.loc[order], cov=law.cov[np.ix_(order, order)]),
                 np.argsort(order),
@@ -195,20 +206,38 @@ class Experiment:
             )
         return self, self.targets
 
+    @property
+    def split_notes(self) -> tuple[str, ...]:
+        """Warnings about `split`."""
+        if self.targets is None or not isinstance(self.prior_law, Empirical):
+            return ()
+        return ("a target with a prior of samples: a Gaussian copula with their margins is used",)
+
     def theta(self, latent: Array) -> Array:
         """Parameters (n, p) from normals that drive the prior, or from numbers of samples."""
         if isinstance(self.prior_law, Empirical):
             return np.asarray(self.prior_law.samples[latent[..., 0].astype(int)])
         return self.prior_law.from_normal(latent)
 
+    def outcomes(self, d: Any) -> Array:
+        """All outcomes (K, n_y) of `support` under a design."""
+        rows = self.support(d) if callable(self.support) else self.support
+        table = numbers("support", rows, "outcomes (K, n_y)")
+        if table.ndim != 2 or not table.size:
+            raise InputError("support", f"shape {table.shape}", "outcomes (K, n_y)")
+        return table
+
+    def latent(self, uniform: Array) -> Array:
+        """Latent coordinates (n, k) from uniforms: driving normals, or numbers of samples."""
+        if not isinstance(self.prior_law, Empirical):
+            return np.asarray(ndtri(uniform))
+        edges = np.cumsum(self.prior_law.weights)
+        return np.searchsorted(edges[:-1] / edges[-1], uniform[:, :1]).astype(float)
+
     def simulated(self, uniform: Array, d: Any) -> tuple[Array, Array]:
         """θ in latent coordinates (T, k) and data (T, n_y) from rows of uniforms."""
         n = self.prior_law.base_dim
-        if isinstance(self.prior_law, Empirical):
-            edges = np.cumsum(self.prior_law.weights)
-            latent = np.searchsorted(edges[:-1] / edges[-1], uniform[:, :1]).astype(float)
-        else:
-            latent = ndtri(uniform[:, :n])
+        latent = self.latent(uniform[:, :n])
         e = self.noise_law.from_uniform(uniform[:, n:])
         return latent, self.data(self.theta(latent), e, d)
 
@@ -225,6 +254,12 @@ class Experiment:
                 "Keep the last axis, also for one observation.",
             )
         return y
+
+    def ignores_noise(self, latent: Array, y: Array, d: Any) -> bool:
+        """Whether data that differ between parameters are the same under other noise."""
+        u = np.random.default_rng(0).random((len(y), self.noise_law.base_dim))
+        other = self.data(self.theta(latent), self.noise_law.from_uniform(u), d)
+        return bool(np.array_equal(other, y) and (y != y[0]).any())
 
     @property
     def dim(self) -> int:
@@ -274,18 +309,45 @@ class Experiment:
         return numbers(argument, found, "an array of numbers from it")
 
 
+def _copula(law: Empirical, order: Sequence[int]) -> Transport:
+    """Gaussian copula with the margins of weighted samples; normals drive parameters in an order.
+
+    See Nelsen (2006), An introduction to copulas.
+    """
+    levels = np.empty_like(law.samples)
+    knots = []
+    for j, column in enumerate(law.samples.T):
+        rank = np.argsort(column, kind="stable")
+        middle = np.cumsum(law.weights[rank]) - 0.5 * law.weights[rank]
+        levels[rank, j] = middle
+        knots.append((ndtri(middle), column[rank]))
+    scores = ndtri(levels[:, order])
+    cov = (scores * law.weights[:, None]).T @ scores
+    sd = np.sqrt(np.diag(cov))
+    root = np.linalg.cholesky(cov / np.outer(sd, sd) + 1e-9 * np.eye(len(sd)))
+
+    def fn(z: Array) -> Array:
+        out = np.empty_like(z)
+        driven = np.einsum("ij,...j->...i", root, z)
+        for at, j in enumerate(order):
+            out[..., j] = np.interp(driven[..., at], *knots[j])
+        return out
+
+    return Transport(fn, dim=len(sd), base="normal", out_dim=len(sd))
+
+
 def check_experiment(experiment: Any) -> None:
     instance("experiment", experiment, Experiment, "a nestquad.design.Experiment")
 
 
 def _in_order(law: Empirical) -> Empirical:
-    """Samples in the order of a tree, cut at medians of the widest coordinate: neighbours are near.
+    """Samples in the order of a tree, cut at medians of the widest coordinate; neighbors are near.
 
-    Uniforms run through them in this order, and ranges of it are cells.
+    Of more than `_MOST_SAMPLES`, that number are kept by systematic resampling in this order.
     """
     sd = np.sqrt(law.weights @ (law.samples - law.weights @ law.samples) ** 2)
     x, parts = law.samples / np.where(sd > 0, sd, 1.0), [np.arange(len(law.samples))]
-    for _ in range(min(_LEVELS, (len(x) - 1).bit_length())):
+    for _ in range(min(_MOST_SAMPLES.bit_length() - 1, (len(x) - 1).bit_length())):
         cut = []
         for rows in parts:
             by = x[rows, np.argmax(np.ptp(x[rows], axis=0))]
@@ -293,4 +355,8 @@ def _in_order(law: Empirical) -> Empirical:
             cut += [order[: len(rows) // 2], order[len(rows) // 2 :]]
         parts = [rows for rows in cut if len(rows)]
     order = np.concatenate(parts)
-    return Empirical(law.samples[order], law.weights[order])
+    samples, weights = law.samples[order], law.weights[order]
+    if len(order) <= _MOST_SAMPLES:
+        return Empirical(samples, weights)
+    levels = (np.arange(_MOST_SAMPLES) + 0.5) / _MOST_SAMPLES
+    return Empirical(samples[np.searchsorted(np.cumsum(weights)[:-1], levels)])

@@ -2,70 +2,112 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
-from nestquad._checks import number
+from nestquad._checks import instance, number
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.clock import OutOfTimeError
+from nestquad.design._exact import Table
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._learned import Learned, Population, learn, student
+from nestquad.design._learned import (
+    N_CHECKED,
+    Decision,
+    Information,
+    Learned,
+    Regressed,
+    Utility,
+    Variance,
+    control_weights,
+    lacking,
+    learn,
+    nested_problem,
+)
 from nestquad.design._proposal import NEAR_DRAWS
+from nestquad.design._schedule import Schedule
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.estimate import check_limits, estimate
 from nestquad.methods import NQMC
-from nestquad.points import Sobol, Stream
-from nestquad.problem import NestedExpectation
+from nestquad.points import Given, Sobol, Stream
 from nestquad.result import NORMAL_95, Estimate
 
-# Simulations by default: at most half of them for the fit, half for averages.
-_SIMULATIONS = 2**16
-N_INNER = 16  # draws at each datum: enough for two halves of which each has a meaning
-# Of the budget, for data whose posterior the draws miss.
-_RESERVE = 1.0 / 16.0
-_LOW_SAMPLE_SIZE = 0.1
-_FEWEST_DATA = 16  # that can tell whether pairs and likelihoods disagree: blocks of two
-_FEW_DRAWS = 512  # where simulations alone miss the tolerance
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
-_NEGLIGIBLE = 0.01  # nats by which pairs and likelihoods may differ without a warning
-# Draws of θ in blocks, for means under the prior: they cost neither likelihoods nor simulations.
-_PRIOR_DRAWS, _PRIOR_BLOCKS = 2**16, 16
+ROUNDING = 1e-5  # nats of regularized fits: the least standard error
+_PILOT_NODES = 32  # nodes of an enumeration that show its cost
+_PRIOR_DRAWS = 2**16  # draws of θ for means under the prior; they cost no simulations
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of an estimate, chosen by judgment and a few runs on even seeds; no ablation yet."""
+
+    simulations: int = 2**16  # by default, at most half of them for the fit
+    replicates: int = 8  # randomizations behind the bar: Student's t widens it by a fifth
+    few_replicates: int = 4  # for budgets below `few_likelihoods`
+    few_likelihoods: int = 600
+    n_inner: int = 16  # draws at a datum: two halves of 8 for the jackknife
+    reserve: float = 1.0 / 16.0  # share of the budget for data whose posterior was missed
+    low_sample_size: float = 0.1  # effective share of the draws below which a note is written
+    most_missed: float = 0.2  # share of missed posteriors above which an answer is unreliable
+    negligible: float = 0.01  # nats by which pairs and likelihoods may differ without a warning
+    enumerated: int = 2**20  # likelihoods of an enumeration without a budget
+    exact: float = 1e-4  # error in nats below which Gauss rules over the prior are taken
+    pilot: int = 4  # data of each replicate in the pilot of a time or a tolerance
+    most_steps: int = 4  # steps after the pilot
+    most_data: int = 2**16  # data of each replicate in a step
+    most_base: int = 2**15  # simulations of each replicate towards a tolerance
+    most_inner: int = 2**14  # draws of the prior at a datum
+    prior_inner: int = 1024  # draws of the prior at a datum of the pilot
+    effective: float = 16.0  # effective draws of the prior to aim at
+    margin: float = 1.3  # factor on predicted sizes: pilots have errors of this order
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True)
 class Gain(Estimate):
-    """An estimate of what a design gains.
+    """Estimate of the expected utility of a design.
 
-    `common` are means of blocks (16,) of simulations. Designs with the same seed share the random
-    numbers of each block, so that their errors are correlated as these means are.
+    `replicates` (R,) are answers of independent randomizations; their spread is the error bar.
+    Designs with the same seed share the random numbers of each replicate. `mixtures` of the
+    proposals are starts for similar designs.
     """
 
-    common: Array | None = field(default=None, repr=False)
+    replicates: Array | None = field(default=None, repr=False)
+    mixtures: tuple[Any, ...] = field(default=(), repr=False)
 
-    @classmethod
-    def of(cls, found: Estimate, **changes: Any) -> Gain:
-        return cls(**{**{one.name: getattr(found, one.name) for one in fields(found)}, **changes})
+    @property
+    def is_bound(self) -> bool:
+        """Whether the value is a lower bound of the gain."""
+        return self.method == LOWER_BOUND
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """Confidence interval; of a lower bound one-sided, with an upper end of infinity."""
+        if not self.is_bound:
+            return super().interval(level)
+        return super().interval(2.0 * level - 1.0 if level > 0.5 else 1e-9)[0], np.inf
 
     @property
     def summary(self) -> str:
-        """Value ± half-width of the 95 % interval; a lower bound is called one."""
-        text = super().summary
-        return f"at least {text}" if self.method == LOWER_BOUND else text
+        """Value ± half-width of the 95 % interval; of a bound its lower end."""
+        if not self.is_bound:
+            return super().summary
+        return f"at least {self.interval()[0]:.4g} (one-sided bound)"
 
     def __str__(self) -> str:
         return super().__str__().replace(" evaluations", " likelihoods", 1)
 
     def _repr_html_(self) -> str:
-        name = "lower bound" if self.method == LOWER_BOUND else "value"
+        name = "lower bound" if self.is_bound else "value"
         text = super()._repr_html_().replace(">value<", f">{name}<", 1)
         return text.replace(">evaluations of g<", ">likelihoods<", 1)
 
@@ -82,6 +124,7 @@ def eig(
     rng: RNGLike = None,
     executor: Executor | None = None,
     progress: ProgressLike = False,
+    like: Gain | None = None,
 ) -> Gain:
     """Expected information gain of an experiment under a design, in nats.
 
@@ -105,6 +148,9 @@ def eig(
         common random numbers for different designs.
     executor, progress
         As in `nestquad.estimate`.
+    like
+        The answer of a similar design, whose proposal is the start of this one: it saves time, and
+        errors of both are more alike.
 
     Returns
     -------
@@ -130,22 +176,15 @@ def eig(
     >>> bool(abs(est.value - 0.4356) < 0.02)
     True
     """
-    run = _Run(
-        experiment, design, budget, tol, rtol, max_seconds, simulations, rng, executor, progress
-    )
-    if experiment.certain:
-        return _nothing_to_learn(experiment)
-    found = run.bound() if experiment.log_prob is None else run.gain()
-    for text in found.warnings:
-        warnings.warn(text, NestquadWarning, stacklevel=2)
-    return found
+    settings = (budget, tol, rtol, max_seconds, simulations, rng, executor, progress, like)
+    return Run(experiment, design, *settings).solve(Information, enumerate_=True)
 
 
 def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> Gain:
     """Expected reduction of the variance of the parameters, summed over the targets.
 
     The larger, the better: the design with the largest reduction has the least expected posterior
-    variance, which is Bayesian A-optimality. Settings are those of `eig`.
+    variance, which is Bayesian A-optimality. Settings are the settings of `eig`.
 
     Examples
     --------
@@ -162,20 +201,10 @@ def variance_reduction(experiment: Experiment, design: Any, **settings: Any) -> 
     >>> bool(abs(est.value - 0.9) < 0.01)  # of a variance of 1, 1/(1 + 3²) is left
     True
     """
-    run = _Run.for_utility(experiment, design, settings)
-    if experiment.certain:
-        return _nothing_to_learn(experiment)
+    run = Run.for_utility(experiment, design, settings)
     chosen = list(experiment.targets or range(experiment.n_parameters))
-    draws, k = _prior_draws(experiment)[:, chosen], len(chosen)
-    center = draws.mean(axis=0)
-    before = ((draws - center) ** 2).sum(axis=1).reshape(_PRIOR_BLOCKS, -1).mean(axis=1)
-
-    def moments(theta: Array) -> Array:
-        deviation = theta[..., chosen] - center
-        return np.concatenate([deviation, deviation**2], axis=-1)
-
-    # What is left varies less from data to data than what is gained.
-    return run.utility(moments, lambda j: -(j[..., k:] - j[..., :k] ** 2).sum(axis=-1), base=before)
+    center = _prior_draws(experiment)[:, chosen].mean(axis=0)
+    return run.solve(lambda learned: Variance(learned, lambda theta: theta[..., chosen], center))
 
 
 def decision_value(
@@ -185,25 +214,18 @@ def decision_value(
 
     ``payoff(theta)`` with theta (…, p) returns (…, options). It is the expected value of sample
     information; with many draws of an existing decision model, `nestquad.voi.evsi` needs no
-    likelihood and is the better door. Settings are those of `eig`.
+    likelihood and is the better door. Settings are the settings of `eig`.
     """
     if not callable(payoff):
         raise InputError("payoff", type(payoff).__name__, "a function payoff(theta)")
-    run = _Run.for_utility(experiment, design, settings)
+    run = Run.for_utility(experiment, design, settings)
     means = experiment.called("payoff", payoff, _prior_draws(experiment))
     if means.ndim != 2 or means.shape[1] < 2:
         raise InputError(
             "payoff", f"shape {means.shape}", f"shape ({_PRIOR_DRAWS}, options), 2 options or more"
         )
-    if experiment.certain:
-        return _nothing_to_learn(experiment)
-    best = int(np.argmax(means.mean(axis=0)))
-    return run.utility(
-        lambda theta: np.asarray(payoff(theta), dtype=float),
-        # Less the payoff of the best option before: its mean is known, and most noise cancels.
-        lambda j: j.max(axis=-1) - j[..., best],
-        base=np.zeros(_PRIOR_BLOCKS),
-    )
+    center = means.mean(axis=0)
+    return run.solve(lambda learned: Decision(learned, lambda t: np.asarray(payoff(t)), center))
 
 
 def _prior_draws(experiment: Experiment) -> Array:
@@ -212,49 +234,49 @@ def _prior_draws(experiment: Experiment) -> Array:
     return law.from_uniform(u)
 
 
-def _nothing_to_learn(experiment: Experiment) -> Gain:
-    """The answer where the prior is certain: nothing is gained."""
-    note = "all samples of the prior are the same: there is nothing to learn"
-    return Gain(
-        value=0.0,
-        std_error=0.0,
-        n_evaluations=0,
-        n_outer=1,
-        n_inner=1,
-        method="exact",
-        problem=experiment.name or "information gain",
-        diagnostics={"notes": [note]},
-    )
-
-
-def _far(size: float) -> list[str]:
-    """The note on an effective sample size that is low, if it is."""
-    if size >= _LOW_SAMPLE_SIZE:
-        return []
-    return [
-        f"the effective sample size is {100 * size:.0f} % of the inner draws: the proposal is far "
-        "from the posterior; more simulations, fewer parameters or data that say less would help"
-    ]
+def student(n: int) -> float:
+    """Student's factor at 95 % over the normal one, for a spread of n values."""
+    return float(stdtrit(n - 1, 0.975) / NORMAL_95)
 
 
 @dataclass(frozen=True)
-class _Repair:
-    """What other draws change where the draws of the proposal missed the posterior.
+class Turn:
+    """Nested corrections of all replicates, and measurements over them."""
 
-    `share` of such data, `change` of the gain, nats in `doubt`, and the variance and the
-    likelihoods of all that.
-    """
+    values: Array  # corrections (R,)
+    n_data: int  # of each replicate
+    n_inner: int  # draws at each datum
+    apart: Array  # discrepancy of pairs and likelihoods (R,)
+    size: float  # effective share of the draws
+    missed: float  # share of the data whose posterior the draws missed
+    missing: float  # nats lacking in them
+    n_evaluations: int
+    seconds: float
 
-    share: float = 0.0
-    change: float = 0.0
-    doubt: float = 0.0
-    variance: float = 0.0
-    n_evaluations: int = 0
+    @classmethod
+    def pooled(cls, turns: Sequence[Turn]) -> Turn:
+        """Average of turns with their numbers of data as weights.
+
+        Turns with fewer draws at each datum than the last are biased more, and left out.
+        """
+        kept = [turn for turn in turns if turn.n_inner == turns[-1].n_inner]
+        weight = np.array([turn.n_data for turn in kept]) / sum(turn.n_data for turn in kept)
+        names = ("values", "apart", "size", "missed", "missing")
+        means = {
+            name: sum(w * getattr(turn, name) for w, turn in zip(weight, kept, strict=True))
+            for name in names
+        }
+        return replace(
+            turns[-1],
+            n_data=sum(turn.n_data for turn in kept),
+            n_evaluations=sum(turn.n_evaluations for turn in turns),
+            **means,
+        )
 
 
 @dataclass(eq=False)
-class _Run:
-    """One estimation with proposals that are learned."""
+class Run:
+    """Estimation of one utility under one design."""
 
     experiment: Experiment
     design: Any
@@ -266,15 +288,19 @@ class _Run:
     rng: RNGLike = None
     executor: Executor | None = None
     progress: ProgressLike = False
+    like: Gain | None = None
 
     def __post_init__(self) -> None:
-        self.started = time.perf_counter()
         check_experiment(self.experiment)
-        if self.simulations is None:
-            self.simulations = _SIMULATIONS
+        self.schedule = Schedule(self.max_seconds)
+        self.turns: list[Turn] = []
+        self.checked, self.looked = N_CHECKED, 0
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
-        if not number("simulations", self.simulations, expected, above=511).is_integer():
+        self.most = SETTINGS.simulations if self.simulations is None else self.simulations
+        if not number("simulations", self.most, expected, above=511).is_integer():
             raise InputError("simulations", repr(self.simulations), expected)
+        if self.like is not None:
+            instance("like", self.like, Gain, "the answer of eig for another design, or None")
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):
@@ -286,7 +312,7 @@ class _Run:
             )
 
     @classmethod
-    def for_utility(cls, experiment: Experiment, design: Any, settings: dict[str, Any]) -> _Run:
+    def for_utility(cls, experiment: Experiment, design: Any, settings: dict[str, Any]) -> Run:
         """With proposals for all parameters; a utility has no bound without a likelihood."""
         check_experiment(experiment)
         if experiment.log_prob is None:
@@ -294,309 +320,449 @@ class _Run:
             raise InputError("log_prob", "None", "a likelihood", advice)
         return cls(replace(experiment, target=None), design, **settings)
 
-    @cached_property
-    def learned(self) -> Learned:
-        most, stream = int(self.simulations or 0), Stream.from_rng(self.rng)
-        return learn(self.experiment, self.design, most, stream, self.max_seconds)
+    def solve(self, make: Callable[[Learned], Utility], enumerate_: bool = False) -> Gain:
+        """Learn the proposal, spend the likelihoods, and report."""
+        if self.experiment.certain:
+            return self._nothing_to_learn()
+        stream = Stream.from_rng(self.rng)
+        known = enumerate_ and self.experiment.log_prob is not None
+        if known and self.experiment.targets is None:
+            exact = self._enumerated(stream)
+            if exact is not None:
+                return exact
+        starts = () if self.like is None else self.like.mixtures
+        learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule, starts)
+        self._prepare(make(learned))
+        gain = self._bound(LOWER_BOUND)
+        if self.experiment.log_prob is not None:
+            gain = self._spend(make)
+        for text in gain.warnings:
+            warnings.warn(text, NestquadWarning, stacklevel=3)
+        return gain
 
-    @cached_property
-    def n_base(self) -> int:
-        """Simulations for averages: a power of two, as Sobol points are best in those."""
-        n = self.learned.simulations - self.learned.n_fit
-        law = self.experiment.prior_law
-        if isinstance(law, Empirical):  # q of all cells of samples at each y: a second at most
-            n = min(n, max(2**23 // len(law.samples), 2**12))
-        return 1 << (n.bit_length() - 1)
+    def _enumerated(self, stream: Stream) -> Gain | None:
+        """Gain by enumeration of all outcomes, where the limits afford the nodes."""
+        most = float(SETTINGS.enumerated if self.budget is None else self.budget)
+        table = Table.of(self.experiment, self.design, int(self.most), most, stream)
+        self.looked, self.checked = table.n_simulations, self.checked + table.n_likelihoods
+        self.most -= self.looked
+        if not (n := len(table.outcomes)):
+            return None
+        if self.max_seconds is not None:
+            with self.schedule.measure("table", 2 * _PILOT_NODES * n):
+                table.gains(_PILOT_NODES, 2, stream)
+            most = min(most, 0.5 * self.schedule.left / self.schedule.costs["table"])
+        value, error, spent = table.quadrature(0.5 * (most - self.checked))
+        answers = np.full(SETTINGS.replicates, value)
+        self.checked += spent
+        if error > max(SETTINGS.exact, self.goal(value)):
+            size = table.nodes(most - self.checked, SETTINGS.replicates)
+            if not size:
+                return None
+            answers = table.gains(size, SETTINGS.replicates, stream)
+            self.checked += size * SETTINGS.replicates * n
+            error = self._half_width(answers)
+            if 0.0 < self.goal(float(answers.mean())) < error:
+                return None
+        spent = self.checked - N_CHECKED
+        return self._gain(
+            answers,
+            float(np.hypot(error / NORMAL_95, ROUNDING)),
+            n_evaluations=spent,
+            n_outer=n,
+            n_inner=spent // n,
+            method="enumeration",
+            status="converged" if self.goal(1.0) else "done",
+            diagnostics={"simulations": self.looked, "missed": 0.0, "notes": []},
+        )
 
-    @cached_property
-    def population(self) -> Population:
-        return self.learned.population(self.n_base)
+    def _gain(self, answers: Array, error: float, **fields: Any) -> Gain:
+        """Answer with the mean of replicates."""
+        return Gain(
+            value=float(answers.mean()),
+            std_error=error,
+            seconds=self.schedule.elapsed,
+            problem=self.experiment.name or "information gain",
+            dof=max(len(answers) - 1, 1),
+            replicates=answers,
+            **fields,
+        )
+
+    def _prepare(self, utility: Utility) -> None:
+        """Simulate the populations of all replicates."""
+        learned = utility.learned
+        self.n_replicates = SETTINGS.replicates
+        if self.budget is not None and self.budget < SETTINGS.few_likelihoods * learned.each:
+            self.n_replicates = SETTINGS.few_replicates
+        n = max(learned.simulations - learned.n_fit, 2 * self.n_replicates) // self.n_replicates
+        if self.max_seconds is not None:
+            pilot = min(n, 64)
+            with self.schedule.measure("population", pilot):
+                learned.population(pilot, 0)
+            n = max(pilot, min(n, self.schedule.affordable("population", n * self.n_replicates)))
+        self.n_base = 1 << (n.bit_length() - 1)
+        self.populations = [learned.population(self.n_base, r) for r in range(self.n_replicates)]
+        if isinstance(utility, Information):
+            log_q = np.mean([population.log_q.mean(axis=1) for population in self.populations], 0)
+            utility = replace(utility, log_q=log_q)
+        self.utility = utility
+        self.pairs = np.array(
+            [population.mean(utility.pairs(population)) for population in self.populations]
+        )
 
     def goal(self, value: float) -> float:
-        """The half-width that is asked for; 0 for none."""
+        """Half-width that is asked for; 0 for none."""
         return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
-    def room(self, reserve: float = 0.0, spent: int = 0) -> int | None:
-        """Draws within the budget: each datum costs a likelihood more, at the θ that made it."""
+    @property
+    def spent(self) -> int:
+        """Likelihoods so far."""
+        return self.checked + sum(turn.n_evaluations for turn in self.turns)
+
+    def _affordable(self, n_inner: int) -> int:
+        """Data for each replicate within the budget: each costs a likelihood more at its θ."""
         if self.budget is None:
-            return None
-        each, checked = self.learned.each, len(self.learned.at_truth)
-        left = self.budget - checked - spent
-        room = left // each * (1.0 - reserve) * N_INNER / (N_INNER + 1)
-        if room < 2 * N_INNER and not spent:
-            least = f"at least {40 * each + checked}"
-            raise InputError("budget", f"{self.budget} likelihoods", least)
-        return int(room)
+            return 2**31
+        each = self.utility.learned.each
+        room = (self.budget - self.spent) * (1.0 - SETTINGS.reserve)
+        n = int(room) // (n_inner * each + 1) // self.n_replicates
+        if n < 2 and not self.turns:
+            least = 2 * self.n_replicates * (n_inner * each + 1) / (1.0 - SETTINGS.reserve)
+            expected = f"at least {int(least) + N_CHECKED + 1}"
+            raise InputError("budget", f"{self.budget} likelihoods", expected)
+        return n
 
-    def nested(
-        self,
-        problem: NestedExpectation,
-        room: int | None,
-        tol: float | None = None,
-        rtol: float | None = None,
-        factor: int = 1,
-    ) -> Estimate:
-        """An estimate by draws of the proposal, `factor` times as many for each datum as usual.
-
-        OutOfTimeError if time ran out before there was one.
-        """
-        left = n_inner = None
-        if self.max_seconds is not None:
-            left = max(self.max_seconds - (time.perf_counter() - self.started), 1e-3)
-        if room is not None and tol is None and rtol is None:
+    def _spend(self, make: Callable[[Learned], Utility]) -> Gain:
+        """One step for a budget; for a time or a tolerance a pilot, a large step, a correction."""
+        inner = SETTINGS.n_inner
+        if self.max_seconds is None and self.goal(1.0) == 0.0:
+            assert self.budget is not None
             # Variance falls like N/budget, the square of the bias like N⁻²: N³ ∝ budget.
-            n_inner = factor * N_INNER << max((room.bit_length() - 14) // 3, 0)
-        found = estimate(
-            problem,
-            budget=room,
-            tol=tol,
-            rtol=rtol,
-            method=NQMC(n_inner=n_inner, jackknife=True),
-            rng=self.learned.stream.child(4, 0),
-            executor=self.executor,
-            progress=self.progress,
-            max_seconds=left,
-        )
-        if found.sample is None:
-            raise OutOfTimeError("time ran out before any data had their draws")
-        return found
+            inner <<= max((self.budget.bit_length() - 14) // 3, 0)
+            if not isinstance(self.utility, Information):
+                inner = self._calibrated(inner)
+            self._turn(self._affordable(inner), inner)
+            return self._answer()
+        if not self._turn(min(SETTINGS.pilot, self._affordable(inner)), inner):
+            return self._bound("time")
+        if self.max_seconds is not None:
+            self._race(make)
+        for step in range(SETTINGS.most_steps):
+            self._add_simulations()
+            n, inner = self._size(step)
+            if self._met() or n < 2 or not self._turn(n, inner):
+                break
+        return self._answer()
 
-    def gain(self) -> Gain:
-        """The information gain."""
-        population, learned, room = self.population, self.learned, self.room(_RESERVE)
-        known, error = float(population.base[0]), float(population.std_errors[0])
-        problem = population.problem(
-            learned.g, lambda j: learned.f(j, population.log_q), lambda i: i[0], "information gain"
+    def _calibrated(self, inner: int) -> int:
+        """Draws at each datum: more where a pilot shows that few of them are effective."""
+        n = self._affordable(inner) // 8
+        if n < 2:
+            return inner
+        self._turn(n, inner)
+        factor = int(np.ceil(np.log2(0.5 / self.turns[-1].size)))
+        while factor > 0 and self._affordable(inner << factor) < 4:
+            factor -= 1
+        return inner << max(factor, 0)
+
+    @property
+    def _answers(self) -> Array:
+        return np.asarray(self.pairs + Turn.pooled(self.turns).values)
+
+    def _half_width(self, values: Array) -> float:
+        n = len(values)
+        return float(NORMAL_95 * student(n) * np.std(values, ddof=1) / np.sqrt(n))
+
+    def _met(self) -> bool:
+        asked = self.goal(float(self._answers.mean()))
+        return 0.0 < self._half_width(self._answers) <= 0.9 * asked
+
+    def _add_simulations(self) -> None:
+        """Four times the simulations where their average alone misses the tolerance."""
+        asked = self.goal(float(self._answers.mean()))
+        n = 4 * self.n_base
+        if self.simulations is not None or self.max_seconds is not None or not asked:
+            return
+        if self._half_width(self.pairs) > 0.7 * asked and n <= SETTINGS.most_base:
+            learned, self.n_base = self.utility.learned, n
+            self.populations = [learned.population(n, r) for r in range(self.n_replicates)]
+            self.pairs = np.array(
+                [population.mean(self.utility.pairs(population)) for population in self.populations]
+            )
+
+    def _size(self, step: int) -> tuple[int, int]:
+        """Data for each replicate and draws of the next step: within time, budget, tolerance."""
+        last, whole = self.turns[-1], Turn.pooled(self.turns)
+        inner, each = last.n_inner, self.utility.learned.each
+        n = float(min(SETTINGS.most_data, self._affordable(inner)))
+        if asked := self.goal(float(self._answers.mean())):
+            if self._half_width(self.pairs) > asked:  # likelihoods cannot help
+                return 0, inner
+            left = max(asked**2 - self._half_width(self.pairs) ** 2, 0.1 * asked**2)
+            ratio = SETTINGS.margin * self._half_width(whole.values) ** 2 / left
+            n = min(n, max(whole.n_data * (ratio - 1.0), 0.5 * whole.n_data))
+        if self.max_seconds is not None:
+            share = self.schedule.step_share if step == 0 else SETTINGS.margin**-1
+            seconds = last.seconds / last.n_data
+            n = min(n, share * self.schedule.left / seconds)
+        if self._has_proposal:
+            draws = int(n * inner * each * self.n_replicates)
+            grown = SETTINGS.n_inner << max((draws.bit_length() - 14) // 3, 0)
+            n, inner = n * inner / max(grown, inner), max(grown, inner)
+        while n < SETTINGS.pilot and inner > SETTINGS.n_inner:
+            n, inner = 2.0 * n, inner // 2
+        return int(n), inner
+
+    def _race(self, make: Callable[[Learned], Utility]) -> None:
+        """Draw from the prior instead where that has the smaller error for the time.
+
+        Cheap likelihoods and posteriors with many modes favor plain nested quadrature.
+        """
+        learned, last = self.utility.learned, self.turns[-1]
+        n, inner = SETTINGS.pilot, SETTINGS.prior_inner
+        if isinstance(learned.experiment.prior_law, Empirical) or self._affordable(inner) < 4 * n:
+            return
+        latent, y = (part[:N_CHECKED] for part in learned.pairs)
+        with self.schedule.measure("likelihood", N_CHECKED**2):
+            learned.experiment.log_likelihood(y[:, None], latent, self.design)
+        last = replace(last, n_evaluations=last.n_evaluations + N_CHECKED**2)
+        self.turns[-1] = last
+        work = n * inner * self.n_replicates * learned.each
+        if work * self.schedule.costs["likelihood"] > 0.25 * self.schedule.left:
+            return
+        before = (self.utility, self.populations, self.pairs, self.turns)
+        self.utility, self.turns = make(learned.with_prior()), [last]
+        self.populations = [
+            replace(population, learned=self.utility.learned) for population in self.populations
+        ]
+        self.populations = [
+            replace(population, ratios=0.0 * population.ratios, log_q=0.0 * population.log_q)
+            for population in self.populations
+        ]
+        self.pairs = np.array(
+            [population.mean(self.utility.pairs(population)) for population in self.populations]
         )
-        asked, spent, answer = self.goal(known), 0, None
-        # Errors add up by squares; a tenth of the tolerance is the least to aim at.
-        goal = float(np.sqrt(max(asked**2 - (NORMAL_95 * error) ** 2, 0.01 * asked**2)))
-        if (
-            asked > 0.0
-        ):  # beyond this, all simulated data have been seen with several times the draws
-            enough = 4 * N_INNER * self.n_base
-            if NORMAL_95 * error > asked:  # no likelihood helps
-                enough, goal = _FEW_DRAWS, 0.0
-            room = enough if room is None else min(room, enough)
-        while True:
+        if self._turn(n, inner):
+            rival = self.turns[-1]
+            scores = [
+                (float(np.var(turn.values)) + turn.missing**2) * turn.seconds / turn.n_data
+                for turn in (last, rival)
+            ]
+            if scores[1] < scores[0]:
+                more = int(np.ceil(np.log2(SETTINGS.effective / max(rival.size, 1e-6))))
+                inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
+                seconds = rival.seconds * inner / rival.n_inner
+                spent = last.n_evaluations + rival.n_evaluations
+                self.turns = [replace(rival, n_inner=inner, seconds=seconds, n_evaluations=spent)]
+                return
+        extra = sum(turn.n_evaluations for turn in self.turns[1:])
+        self.utility, self.populations, self.pairs, self.turns = before
+        self.turns[-1] = replace(last, n_evaluations=last.n_evaluations + extra)
+
+    @property
+    def _has_proposal(self) -> bool:
+        return self.utility.learned.blocks[0].proposal.components > 0
+
+    def _turn(self, n: int, n_inner: int) -> bool:
+        """Estimate the correction of each replicate from n data; False if time ran out."""
+        index, begin, spent = len(self.turns), self.schedule.now(), self.spent
+        each, n_replicates = self.utility.learned.each, len(self.populations)
+        cost = n_replicates * n * (n_inner * each + 1)
+        room = cost if self.budget is None else self.budget - spent - cost
+        room = max(room, 0) // (n_replicates * NEAR_DRAWS * each)
+        parts = []
+        for replicate, population in enumerate(self.populations):
+            if self.schedule.left <= 0.0 and (replicate > 0 or index > 0):
+                return False
             try:
-                found = self.nested(problem, room, goal or None)
+                answer = self._nested(population.rows(n, index), n_inner, (replicate, index))
             except OutOfTimeError:
-                return answer or self.bound("time")
-            answer = self._assembled(found, spent + found.n_evaluations * learned.each)
-            spent = answer.n_evaluations - learned.n_truths(found)
-            if room is not None:
-                within = self.room(_RESERVE, spent)
-                room -= found.n_evaluations
-                room = room if within is None else min(room, within)
-            goal /= 2.0
-            # Parts of the error that the loop does not see need more data too.
-            if (
-                goal < 0.05 * asked
-                or asked == 0.0
-                or found.status != "converged"
-                or answer.status == "converged"
-                or (room is not None and room < 2 * found.n_evaluations)
-            ):
-                return answer
+                return False
+            if answer.sample is None or answer.status == "time":
+                return False
+            parts.append(self._repaired(answer, room))
+            if not self._has_proposal and answer.sample is not None and len(answer.sample.f) == n:
+                weights = control_weights(population.drivers[population.chosen(n, index)[0]])
+                centered = answer.sample.f[:, 0] - answer.sample.f[:, 0].mean()
+                parts[-1] = (parts[-1][0] + float(weights @ centered), *parts[-1][1:])
+        values, apart, size, missed, missing, extra = np.array(parts).T
+        self.turns.append(
+            Turn(
+                values=values,
+                n_data=n,
+                n_inner=n_inner,
+                apart=apart,
+                size=float(np.clip(size, 1.0 / n_inner, 1.0).mean()),
+                missed=float(missed.mean()),
+                missing=float(missing.mean()),
+                n_evaluations=cost + int(extra.sum()),
+                seconds=self.schedule.now() - begin,
+            )
+        )
+        return True
 
-    def _assembled(self, found: Estimate, spent: int) -> Gain:
-        """The gain, from KL(posterior ‖ q) and the averages of simulations."""
-        sample, base = found.sample, self.population.base
+    def _nested(self, rows: Array, n_inner: int, path: tuple[int, int]) -> Estimate:
+        stream = self.utility.learned.stream.child(4, *path)
+        name = self.experiment.name or "information gain"
+        points, left = Given(rows, "native"), self.schedule.left
+        with warnings.catch_warnings():  # the spread over replicates is the error bar
+            warnings.simplefilter("ignore", NestquadWarning)
+            answer = estimate(
+                nested_problem(self.utility, rows.shape[1], name),
+                method=NQMC(
+                    n_outer=len(rows),
+                    n_inner=n_inner,
+                    outer_points=points,
+                    inner_points="sobol" if isinstance(self.utility, Information) else "iid",
+                    jackknife=isinstance(self.utility, Information | Regressed),
+                ),
+                budget=len(rows) * n_inner,
+                max_seconds=None if np.isinf(left) else max(left, 1e-3),
+                rng=stream,
+                executor=self.executor,
+                progress=self.progress,
+            )
+        return answer
+
+    def _repaired(self, answer: Estimate, room: int) -> tuple[float, ...]:
+        """Correction, discrepancy, sample size, missed share, missing nats and likelihoods.
+
+        At most `room` data at which the draws missed the posterior get draws near their θ.
+        """
+        sample, utility = answer.sample, self.utility
         assert sample is not None
-        spent += self.learned.n_truths(found)
-        repair = self._repaired(found, spent)
-        value = float(base[0]) + float(found.value) + repair.change
-        simulated = float(self.population.std_errors[0])
-        variance = simulated**2 + float(found.std_error) ** 2 + repair.variance
-        _, apart, size, total = (float(x) for x in np.asarray(found.diagnostics["answers"]))
-        # KL(posterior ‖ q) has a long tail over data, which few of them show: its spread is taken
-        # to be larger by its mean. Simulated data are a sample themselves.
-        variance += total**2 / found.n_outer + float(np.var(sample.f[:, 0])) / self.n_base
-        notes: list[str] = []
-        warned = list(found.warnings)
-        # The θ behind the data are draws of their posteriors: E[log q] is the same by pairs and by
-        # likelihoods if simulate and log_prob describe one experiment.
-        routes = base[0] + float(found.value) + np.array([0.0, apart])
-        allowed = 2.0 * NORMAL_95 * float(np.std(sample.f[:, 1])) / np.sqrt(found.n_outer)
-        variance += max(abs(apart) - allowed - NORMAL_95 * simulated, 0.0) ** 2
-        if abs(apart) > allowed + _NEGLIGIBLE and found.n_outer >= _FEWEST_DATA:
+        _, apart, size = (float(x) for x in np.asarray(answer.diagnostics["answers"]))
+        value, weights = float(answer.value), sample.theta[:, -1]
+        step = 6 if isinstance(utility, Information) else sample.j.shape[1]
+        gaps = lacking(sample.j[:, :-1:step], answer.n_inner).sum(axis=1)
+        rows = np.flatnonzero(gaps > np.log(2.0))
+        t, n = len(gaps), len(rows)
+        if n == 0 or not isinstance(utility, Information) or room == 0:
+            missing = float((weights * gaps)[rows].sum() / t) if step == 6 else 0.0
+            return value, apart, size, n / t, missing, 0
+        chosen = np.random.default_rng(n).permutation(rows)[:room]
+        f, lack = utility.repaired(sample.theta[chosen])
+        change = float((weights[chosen] * f - sample.f[chosen, 0]).mean()) * n / t
+        missing = float((weights[chosen] * lack).mean()) * n / t
+        extra = len(chosen) * NEAR_DRAWS * utility.learned.each
+        return value + change, apart, size, n / t, missing, extra
+
+    def _answer(self) -> Gain:
+        """Mean and spread over the replicates, and reasons not to rely on them."""
+        whole, answers = Turn.pooled(self.turns), self._answers
+        first = self.turns[0]
+        if whole.n_inner > first.n_inner and not isinstance(self.utility, Information):
+            # Without a variance of the weights, bias falls as slowly as one over a root.
+            change = abs(float(np.mean(first.values - whole.values)))
+            whole = replace(whole, missing=change / (whole.n_inner / first.n_inner) ** 0.5)
+        value, n = float(answers.mean()), len(answers)
+        spread = self._half_width(answers) / NORMAL_95
+        apart, allowed = float(whole.apart.mean()), 2.0 * self._half_width(whole.apart)
+        routes = value + np.array([0.0, apart])
+        lost = abs(apart) if abs(apart) > allowed + SETTINGS.negligible else 0.0
+        warned = list(self.utility.learned.notes)
+        if lost > 0.0:
             warned.append(
                 f"simulated pairs and likelihoods disagree about the gain, {routes[0]:.4g} and "
                 f"{routes[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
-        notes += _far(size)
-        status, std_error = found.status, float(np.sqrt(variance))
-        # Of the nested part, which is small, a wide bar says little about the sum.
-        wide = NORMAL_95 * std_error > 0.1 * abs(value)
-        status = "done" if status == "unreliable" and not wide else status
-        if repair.doubt > 0.1 * abs(value):
-            status = "unreliable"
+        rounding = ROUNDING if isinstance(self.utility, Information) else 0.0
+        parts = (spread, whole.missing / NORMAL_95, lost, rounding)
+        std_error = float(np.sqrt(np.square(parts).sum()))
+        notes = []
+        if whole.size < SETTINGS.low_sample_size:
             notes.append(
-                f"at {100 * repair.share:.2g} % of the data the parameters behind them outweigh "
-                "all draws: the proposal misses their posteriors, and the gain there is uncertain; "
-                "a larger budget or more simulations would help"
+                f"the effective sample size is {100 * whole.size:.0f} % of the inner draws: the "
+                "proposal is far from the posterior; more simulations, fewer parameters or data "
+                "that say less would help"
             )
-        if asked := self.goal(value):
-            met = NORMAL_95 * std_error <= 1.0001 * asked
-            status = "converged" if met else "limit" if status == "converged" else status
-            if not met and NORMAL_95 * simulated > 0.5 * asked:
-                status = "limit"
-                warned.append(
-                    f"the tolerance {asked:.3g} is out of reach: averages of {self.n_base:,} "
-                    f"simulations alone are known to ± {NORMAL_95 * simulated:.2g}; raise "
-                    "simulations="
-                )
-            elif status in ("limit", "budget"):
-                notes.append("the tolerance was not met: raise budget= or simulations=")
-        return self._answer(
-            found,
-            common=self.population.means[:, 0],
-            value=value,
-            std_error=std_error,
-            n_evaluations=spent + repair.n_evaluations,
+        status, reason = self._status(value, std_error, whole)
+        warned += reason if status in ("limit", "budget") else []
+        notes += reason if status == "unreliable" else []
+        return self._gain(
+            answers,
+            std_error,
+            n_evaluations=self.spent,
+            n_outer=n * whole.n_data,
+            n_inner=whole.n_inner,
+            method="importance" if self._has_proposal else "prior",
             status=status,
             warnings=tuple(warned),
+            mixtures=self.utility.learned.mixtures,
             diagnostics={
                 **self._diagnostics(),
-                "effective_sample_size": size,
+                "effective_sample_size": whole.size,
                 "routes": routes,
-                "missed": repair.share,
-                "error_inner": found.diagnostics["error_inner"],
-                "error_outer": found.diagnostics["error_outer"],
-                "error_simulations": simulated,
+                "missed": whole.missed,
+                "error_spread": spread,
+                "error_missed": whole.missing / NORMAL_95,
+                "error_routes": lost,
                 "notes": notes,
             },
         )
 
-    def _answer(self, found: Estimate, **changes: Any) -> Gain:
-        sample = found.sample
-        assert sample is not None
-        return Gain.of(
-            found,
-            sample=replace(sample, f=sample.f[:, :1], weights=sample.weights[:, :1]),
-            covariance=None,
-            method="importance",
-            seconds=time.perf_counter() - self.started,
-            **changes,
-        )
-
-    def _repaired(self, found: Estimate, spent: int) -> _Repair:
-        """Data at which the draws missed the posterior get others, near the θ that made them."""
-        sample, learned = found.sample, self.learned
-        assert sample is not None
-        gaps = learned.missed(sample.j, found.n_inner)
-        rows = np.flatnonzero(gaps > np.log(2.0))
-        t, n = len(gaps), len(rows)
-        if n == 0:
-            return _Repair()
-        each = NEAR_DRAWS * learned.each
-        # Without a budget, no more than the estimate has cost.
-        left = found.n_evaluations if self.budget is None else self.budget - spent
-        some = rows[: max(left // each, 0)]
-        weights = sample.theta[:, -1]
-        if len(some) == 0:
-            doubt = float((weights * gaps)[rows].sum() / t)
-            return _Repair(share=n / t, doubt=doubt, variance=(doubt / NORMAL_95) ** 2)
-        f, doubts = learned.resolved(sample.theta[some])
-        change = f[:, 0] - sample.f[some, 0]
-        doubt = float((weights[some] * doubts).mean() * n / t)
-        # Which data were missed, and which of them were looked at, is chance.
-        mean, spread = float(change.mean()), float(change.var())
-        if len(some) == 1:
-            spread = mean**2
-        chance = (n / t) ** 2 * spread / len(some) + (mean**2 + spread) * n / t**2
-        return _Repair(
-            share=n / t,
-            change=mean * n / t,
-            doubt=doubt,
-            variance=chance + (doubt / NORMAL_95) ** 2,
-            n_evaluations=len(some) * each,
-        )
+    def _status(self, value: float, std_error: float, whole: Turn) -> tuple[str, list[str]]:
+        """Status by one rule: unreliable, converged, the limit that ended the search, or done."""
+        asked, half = self.goal(value), NORMAL_95 * std_error
+        if isinstance(self.utility, Information) and (
+            whole.missed > SETTINGS.most_missed or whole.missing > 0.1 * abs(value) + 1e-12
+        ):
+            return "unreliable", [
+                f"at {100 * whole.missed:.2g} % of the data the parameters behind them outweigh "
+                "all draws: the proposal misses their posteriors, and the gain there is uncertain; "
+                "a larger budget or more simulations would help"
+            ]
+        if not asked:
+            return ("done" if self.max_seconds is None else "time"), []
+        if half <= 1.0001 * asked:
+            return "converged", []
+        if self.max_seconds is not None and self.schedule.left < 0.2 * self.max_seconds:
+            return "time", []
+        simulated = self._half_width(self.pairs)
+        text = f"the tolerance {asked:.3g} was not met: the half-width is {half:.2g}"
+        if simulated > 0.5 * half or self.budget is None:
+            text += f", {simulated:.2g} of it from averages of {self.n_base * len(self.pairs):,} "
+            return "limit", [text + "simulations; raise simulations="]
+        return "budget", [text + "; raise budget="]
 
     def _diagnostics(self) -> dict[str, Any]:
+        bounds = [
+            population.mean(self.utility.bound(population)) for population in self.populations
+        ]
+        n = self.looked + self.utility.learned.n_fit + len(bounds) * self.n_base
         return {
-            "lower_bound": float(self.population.base[1]),
-            "lower_bound_error": float(self.population.std_errors[1]),
-            "components": self.learned.blocks[0].proposal.components,
-            "simulations": self.learned.n_fit + self.n_base,
+            "lower_bound": float(np.mean(bounds)),
+            "lower_bound_error": self._half_width(np.array(bounds)) / NORMAL_95,
+            "components": self.utility.learned.blocks[0].proposal.components,
+            "simulations": n,
         }
 
-    def bound(self, status: str = LOWER_BOUND) -> Gain:
-        """The lower bound of a simulator without likelihood, or without time for one."""
+    def _bound(self, status: str) -> Gain:
+        """Lower bound of a simulator without likelihood, or without time for likelihoods."""
         without = "log_prob" if status == LOWER_BOUND else "time for likelihoods"
         note = (
-            f"a lower bound of the gain (Barber and Agakov): without {without} nothing is known "
-            "about the distance; the interval is that of the bound"
+            f"a lower bound of the gain (Barber and Agakov, 2003): without {without} its distance "
+            "from the gain is unknown; the interval is one-sided"
         )
-        return Gain(
-            common=self.population.means[:, 1],
-            value=float(self.population.base[1]),
-            std_error=float(self.population.std_errors[1]),
-            n_evaluations=len(self.learned.at_truth),
-            n_outer=self.n_base,
+        bounds = np.array(
+            [population.mean(self.utility.bound(population)) for population in self.populations]
+        )
+        return self._gain(
+            bounds,
+            self._half_width(bounds) / NORMAL_95,
+            n_evaluations=0 if self.experiment.log_prob is None else self.spent,
+            n_outer=self.n_base * len(bounds),
             n_inner=1,
             method=LOWER_BOUND,
             status=status,
-            seconds=time.perf_counter() - self.started,
-            problem=self.experiment.name or "information gain",
+            warnings=self.utility.learned.notes,
+            mixtures=self.utility.learned.mixtures,
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
 
-    def utility(
-        self, h: Callable[[Array], Array], f: Callable[[Array], Array], base: Array
-    ) -> Gain:
-        """The mean of `base`, from blocks of draws of the prior, and E_y[f(E[h(θ) | y])]."""
-        learned = self.learned
-
-        def g(x: Array, rows: Array) -> Array:
-            ((latent, log_w, _, _),) = learned.weighted(x, rows)
-            flat = latent.reshape(-1, latent.shape[-1])
-            values = h(self.experiment.theta(flat)).reshape(*latent.shape[:-1], -1)
-            w = np.exp(log_w)[..., None]
-            weight = np.broadcast_to(rows[..., -1:], w.shape)
-            return np.concatenate([w, w * values, w * w, weight], axis=-1)
-
-        def answers(j: Array) -> Array:
-            size = j[..., 0] ** 2 / j[..., -2]
-            return np.stack([f(j[..., 1:-2] / j[..., :1]), size], axis=-1) * j[..., -1:]
-
-        # The second expectation, the effective sample size, is a diagnosis.
-        known = float(base.mean())
-        problem = self.population.problem(g, answers, lambda i: known + i[0], "utility")
-        room, factor, doubt, spent = self.room(), 1, 0.0, 0
-        if room is not None and room >= 16 * N_INNER and self.goal(1.0) == 0.0:
-            # Means of a ratio are biased if few draws count: as many more as a pilot asks for.
-            pilot = self.nested(problem, room // 8)
-            room, spent = room - pilot.n_evaluations, pilot.n_evaluations
-            size = float(np.asarray(pilot.diagnostics["answers"])[1])
-            factor = 1 << int(np.clip(np.ceil(np.log2(0.5 / max(size, 1e-3))), 0, 6))
-            factor = min(factor, max(room // (32 * N_INNER), 1))
-        found = self.nested(problem, room, self.tol, self.rtol, factor)
-        assert found.sample is not None
-        if factor > 1:
-            # Where weights have no variance, bias may fall as slowly as one over a root.
-            doubt = abs(float(found.value) - float(pilot.value)) / (np.sqrt(factor) - 1.0)
-        variance = (doubt / NORMAL_95) ** 2
-        variance += float(found.std_error) ** 2 + float(np.var(found.sample.f[:, 0])) / self.n_base
-        std_error = float(np.sqrt(variance + base.var(ddof=1) / len(base) * student(len(base))))
-        size = float(np.asarray(found.diagnostics["answers"])[1])
-        status, asked = found.status, self.goal(float(found.value))
-        if status == "converged" and NORMAL_95 * std_error > 1.0001 * asked:
-            status = "limit"
-        return self._answer(
-            found,
-            common=base,
-            std_error=std_error,
-            status=status,
-            n_evaluations=spent + found.n_evaluations + learned.n_truths(found),
-            diagnostics={
-                "effective_sample_size": size,
-                "components": learned.blocks[0].proposal.components,
-                "simulations": learned.n_fit + self.n_base,
-                "error_inner": found.diagnostics["error_inner"],
-                "error_outer": found.diagnostics["error_outer"],
-                "notes": [*found.diagnostics["notes"], *_far(size)],
-            },
-        )
+    def _nothing_to_learn(self) -> Gain:
+        """Answer where the prior is certain: no gain."""
+        note = "all samples of the prior are the same: there is nothing to learn"
+        fields = {"n_evaluations": 0, "n_outer": 1, "n_inner": 1, "method": "exact"}
+        return self._gain(np.zeros(2), 0.0, diagnostics={"notes": [note]}, **fields)

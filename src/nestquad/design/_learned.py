@@ -1,67 +1,50 @@
-"""An experiment with proposals for its posteriors, as a nested expectation over data.
+"""Experiments with a learned proposal: utilities as a simulated term plus a nested correction.
 
-With weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s, normalized at each y,
-
-    gain = E[log q(θ | y)] − E[log p(θ)] + E_y[KL(posterior ‖ q)]
-
-and KL(w ‖ r) over the draws estimates the last term without noise of first order: it vanishes where
-q is the posterior. E[log p(θ)] is known, and E[log q] is a mean over simulated pairs, at no cost in
-likelihoods. Without the last term that is a lower bound (Barber and Agakov, 2003). The gain about
-some of the parameters is that about all of them less that about the others when these are known.
+Each utility has the form E[s(θ, y)] + E_y[c(y)] with c ≥ 0. The first term is a mean over simulated
+pairs and a lower bound of the utility. The correction is a nested expectation over the posterior,
+by importance sampling from a proposal s(θ | y), and vanishes where the proposal is exact.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri
 
 from nestquad._typing import Array
 from nestquad.design._experiment import Experiment
-from nestquad.design._proposal import NEAR_DRAWS, NormalProposal, Proposal, fit_proposal
+from nestquad.design._mixture import Mixture
+from nestquad.design._proposal import (
+    NEAR_DRAWS,
+    NormalProposal,
+    PriorProposal,
+    Proposal,
+    Summary,
+    fit_proposal,
+)
+from nestquad.design._schedule import Schedule
 from nestquad.distributions import Empirical, Law, Transport
 from nestquad.errors import EvaluationError, InputError
 from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95, Estimate
 
-_PAIRS = 32  # at which the user's functions are checked before the budget is spent
-_BLOCKS = 16  # of a Sobol sequence, whose means show the error of simulated averages
-# Simulations that show what one costs, its part of a fit included, and the share of the time for
-# all of them: fits of several sizes, the averages and the likelihoods need the rest.
-_FEWEST, _SHARE = 256, 0.25
-_LARGEST = 300.0  # log weights are cut there: squares stay below the largest number
-
-
-class Once:
-    """A function of rows (n, c), called once for each: chunks and turns ask for some again."""
-
-    def __init__(self, function: Callable[[Array], Array]) -> None:
-        self._function = function
-        self._known: dict[bytes, Array] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def __call__(self, rows: Array) -> Array:
-        keys = [row.tobytes() for row in np.ascontiguousarray(rows)]
-        new = {key: i for i, key in enumerate(keys) if key not in self._known}
-        if new:
-            found = self._function(rows[list(new.values())])
-            self._known.update(zip(new, found, strict=True))
-        return np.array([self._known[key] for key in keys])
+N_CHECKED = 32  # pairs at which the user's functions are checked before the budget is spent
+_PILOT = 512  # simulations whose fit shows the cost of a simulation
+_PRIOR_DRAWS = 2**14  # draws of θ for the variance under the prior; they cost no simulations
+_ROWS_EACH = 8  # simulations for each control variate
+_LARGEST = 300.0  # limit of log weights: their squares stay finite
+_MOST_CELLS = 2**23  # products of samples and data: a second of work for a prior of samples
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A posterior that the gain is made of: of all parameters given y, or of nuisance given ψ, y.
+    """Posterior of all parameters given y, or of the nuisance parameters given targets and y.
 
-    `own` are the latent coordinates that it is about, and `known` those that belong to its data.
+    `own` are its latent coordinates, and `known` the latent coordinates among its data.
     """
 
     proposal: Proposal
@@ -75,16 +58,20 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """An experiment under one design, with proposals learned from its simulations."""
+    """Experiment under one design, with proposals learned from its simulations.
+
+    `pairs` are simulations of the fit, latent parameters and data.
+    """
 
     experiment: Experiment
     design: Any
     targets: tuple[int, ...]
     blocks: tuple[Block, ...]
     stream: Stream
-    n_y: int
+    pairs: tuple[Array, Array]
     n_fit: int
     simulations: int
+    notes: tuple[str, ...] = ()
 
     @property
     def each(self) -> int:
@@ -92,37 +79,38 @@ class Learned:
         return len(self.blocks)
 
     @property
-    def nuisance(self) -> bool:
-        return self.each > 1
-
-    def n_truths(self, found: Estimate) -> int:
-        """Likelihoods at the θ behind the data; workers in other processes keep theirs."""
-        here = len(self.at_truth)
-        return here if here > _PAIRS else here + found.n_outer
-
-    @property
     def n_latent(self) -> int:
         return len(self.blocks[0].own)
 
-    @cached_property
-    def at_truth(self) -> Once:
-        """Log likelihoods of rows (latent θ, y) of simulated experiments."""
+    @property
+    def n_y(self) -> int:
+        return int(self.pairs[1].shape[1])
 
-        def fn(rows: Array) -> Array:
-            latent, y = rows[:, : self.n_latent], rows[:, self.n_latent :]
-            found = self.experiment.log_likelihood(y, latent, self.design)
-            if np.isneginf(found).any():
-                raise EvaluationError(
-                    "log_prob returned -inf for data that simulate made, "
-                    f"y = {y[int(np.argmax(np.isneginf(found)))]}",
-                    advice="simulate and log_prob have to describe the same experiment.",
-                )
-            return found
+    @property
+    def mixtures(self) -> tuple[Mixture, ...]:
+        fits = [block.proposal for block in self.blocks]
+        return tuple(fit.mixture for fit in fits if not isinstance(fit, PriorProposal))
 
-        return Once(fn)
+    def with_prior(self) -> Learned:
+        """Experiment with draws of the prior instead of the proposal."""
+        blocks = tuple(
+            replace(block, proposal=PriorProposal(len(block.own))) for block in self.blocks
+        )
+        return replace(self, blocks=blocks)
+
+    def at_truth(self, latent: Array, y: Array) -> Array:
+        """Log likelihoods (n,) of simulated data at their own parameters."""
+        values = self.experiment.log_likelihood(y, latent, self.design)
+        if np.isneginf(values).any():
+            raise EvaluationError(
+                "log_prob returned -inf for data that simulate made, "
+                f"y = {y[int(np.argmax(np.isneginf(values)))]}",
+                advice="simulate and log_prob have to describe the same experiment.",
+            )
+        return values
 
     def inner(self, rows: Array, *, near: bool = False) -> Law:
-        """Draws of each block's proposal, side by side; or more of them near the θ of the row."""
+        """Draws of each block's proposal, side by side; `near`: around the θ of each row."""
         latent, y = rows[:, : self.n_latent], rows[:, self.n_latent : self.n_latent + self.n_y]
         sizes = [block.proposal.base_dim for block in self.blocks]
         starts = np.cumsum([0, *sizes])
@@ -138,16 +126,15 @@ class Learned:
         return Transport(fn, dim=int(starts[-1]), batch=len(rows))
 
     def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
-        """For each block latent parameters, log weight, log r, log q: only here are likelihoods.
+        """Latent parameters, log weight, log r and log q of each block; evaluates likelihoods.
 
-        Weights are relative to that of the θ that made the data, a draw of the posterior. Its
-        likelihood is one more for each row. The mean weight is then above 1/K with a probability
-        of 1 − 1/K at least, and where it is below 1/N, N draws have missed the posterior.
+        Weights are relative to the weight of the θ that made the data, a draw of the posterior.
+        The mean weight is then above 1/K with probability at least 1 − 1/K; a mean below 1/N shows
+        that N draws missed the posterior.
         """
         after = self.n_latent + self.n_y
         truth, y = rows[..., : self.n_latent], rows[..., self.n_latent : after]
-        at_truth = self.at_truth(rows[..., :after].reshape(-1, after)).reshape(rows.shape[:-1])
-        found: list[tuple[Array, ...]] = []
+        parts: list[tuple[Array, ...]] = []
         start = 0
         for i, block in enumerate(self.blocks):
             k = len(block.own)
@@ -159,121 +146,283 @@ class Learned:
                 shape = np.broadcast_shapes(own.shape[:-1], truth.shape[:-1])
                 latent = np.broadcast_to(truth, (*shape, self.n_latent)).copy()
                 latent[..., block.own] = own
-            likelihood = self.experiment.log_likelihood(y, latent, self.design) - at_truth
-            log_w = likelihood + log_ratio - rows[..., after + i]
-            found.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
-        return found
+            likelihood = self.experiment.log_likelihood(y, latent, self.design)
+            log_w = likelihood - rows[..., -2] + log_ratio - rows[..., after + i]
+            parts.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
+        return parts
 
-    def g(self, x: Array, rows: Array) -> Array:
-        """w, w log(w/r), r, w log q, r log q and w² of each block, and the weight of the data."""
-        outputs = []
-        for _, log_w, log_r, log_q in self.weighted(x, rows):
-            w, r = np.exp(log_w), np.exp(log_r)
-            outputs += [w, w * (log_w - log_r), r, w * log_q, r * log_q, w * w]
-        outputs.append(np.broadcast_to(rows[..., -1], outputs[0].shape))
-        return np.stack(outputs, axis=-1)
-
-    def f(self, j: Array, pairs: Array) -> Array:
-        """KL(posterior ‖ q), E[log q | y] less that of `pairs`, effective sample size, sum of KLs.
-
-        The second is E[log q] by draws of q, as the mean of r is 1, and the change Σ (w − r) log q.
-        Its mean over y is 0 if `simulate` and `log_prob` describe one experiment.
-        """
-        gap, apart, size, total = 0.0, 0.0, 1.0, 0.0
-        for i, block in enumerate(self.blocks):
-            w, ws, r, wq, rq, ww = np.moveaxis(j[..., 6 * i : 6 * i + 6], -1, 0)
-            kl = ws / w - np.log(w / r)
-            gap, total = gap + block.sign * kl, total + kl
-            apart = apart + block.sign * (wq / w - rq / r + rq - r * pairs[i])
-            size = np.minimum(size, w * w / ww)
-        return np.stack([gap, apart, size, total], axis=-1) * j[..., -1:]
-
-    def missed(self, j: Array, n: int) -> Array:
-        """Nats (T,) that the evidence of n draws may lack: those that the θ behind the data adds.
-
-        With it, bounds of the gain are from below (Foster et al., 2019), without it from above.
-        """
-        parts = [np.log1p(1.0 / (n * j[..., 6 * i])) for i in range(self.each)]
-        return np.asarray(np.sum(parts, axis=0))
-
-    def resolved(self, rows: Array) -> tuple[Array, Array]:
-        """f (T, 4) by draws near the θ behind the data, and nats (T,) that may be wrong in it."""
-        law, size = self.inner(rows, near=True), (0, NEAR_DRAWS)
-        u = Sobol().uniforms(self.stream.child(5), law.base_dim, (0, len(rows)), size)
-        j = self.g(law.from_uniform(u), rows[:, None]).mean(axis=1)
-        doubt = self.missed(j, NEAR_DRAWS)
-        for i in range(self.each):
-            doubt += j[:, 6 * i + 5] / (NEAR_DRAWS * j[:, 6 * i] ** 2)
-        return self.f(j, np.zeros(self.each)), doubt
-
-    def population(self, n: int) -> Population:
-        """The averages of n simulations that no fit has seen, and the law of their data."""
-        u = Sobol().uniforms(self.stream.child(2), self.experiment.dim, (0, 1), (0, n))[0]
+    def population(self, n: int, replicate: int) -> Population:
+        """Simulations (n) of one replicate; no fit has used them."""
+        stream = self.stream.child(2, replicate)
+        u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
         at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
         ratios, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
-        signs = np.array([block.sign for block in self.blocks])
-        pairs = signs @ (log_q - [[block.proposal.log_prior_mean] for block in self.blocks])
-        bound = pairs
-        if self.nuisance:
-            whole = self.blocks[0].proposal
-            assert isinstance(whole, NormalProposal)
-            prior = -0.5 * len(self.targets) * (1.0 + np.log(2.0 * np.pi))
-            bound = whole.log_marginal(latent, y, self.targets) - prior
-        parts = np.array_split(np.column_stack([pairs, bound]), _BLOCKS)
-        means = np.stack([part.mean(axis=0) for part in parts])
         order = np.argsort(log_evidence[0], kind="stable")
-        rows = np.column_stack([latent, y, *ratios])[order]
-        return Population(self, rows, means, log_q.mean(axis=1))
+        return Population(self, stream, ndtri(u), latent, y, ratios.T, log_q, order)
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Simulated data in the order of their rarity, the rarest first, and averages over them.
+    """Simulations of one replicate, with the logs of the proposal at them.
 
-    `means` (16, 2) are those of blocks of log q − E[log p], and of the lower bound; `log_q` has one
-    mean for each posterior.
+    `order` sorts them by the density of the data, the rarest first.
     """
 
     learned: Learned
-    rows: Array
-    means: Array
+    stream: Stream
+    drivers: Array
+    latent: Array
+    y: Array
+    ratios: Array
     log_q: Array
+    order: Any
 
-    @property
-    def base(self) -> Array:
-        return np.asarray(self.means.mean(axis=0))
+    @cached_property
+    def weights(self) -> Array:
+        return control_weights(self.drivers)
 
-    @property
-    def std_errors(self) -> Array:
-        n = len(self.means)
-        return np.asarray(np.sqrt(self.means.var(axis=0, ddof=1) / n * student(n)))
+    def mean(self, values: Array) -> float:
+        """Mean of values at the simulations, with control variates."""
+        return float(self.weights @ values)
 
-    def problem(
-        self,
-        g: Callable[[Array, Array], Array],
-        f: Callable[[Array], Array],
-        combine: Callable[[Array], Any],
-        name: str,
-    ) -> NestedExpectation:
-        """An expectation over the data of f given each of them.
+    def chosen(self, n: int, turn: int) -> tuple[Any, Array]:
+        """Indices (n,) of data for the nested correction, and their weights.
 
-        KL(posterior ‖ q) has most of its spread in rare data. So the share v of rarer data is drawn
-        as t², with the weight dv/dt = 2t that is at most 2, the last coordinate of the data.
+        The correction has most of its spread in rare data: with a share v of rarer data, a datum
+        is chosen with probability ∝ v^(-1/2). Permanent random numbers choose nearly the same data
+        under similar designs (Rosén, 1997, On sampling with probability proportional to size).
+        With draws of the prior, the gain of all data is averaged, and turns continue the sequence.
         """
-        n, learned = len(self.rows), self.learned
+        m = len(self.y)
+        if isinstance(self.learned.blocks[0].proposal, PriorProposal):
+            return (turn * n + np.arange(n)) % m, np.ones(n)
+        generator = self.stream.child(1, turn).generator()
+        if 2 * n > m:
+            t = (np.arange(n) + generator.random()) / n
+            return self.order[np.minimum((m * t * t).astype(int), m - 1)], 2.0 * t
+        chance = np.empty(m)
+        chance[self.order] = np.minimum(0.5 * n / np.sqrt(m * (np.arange(m) + 0.5)), 0.999)
+        xi = generator.random(m)
+        rank = xi / (1.0 - xi) * (1.0 - chance) / chance
+        index = np.argpartition(rank, n)[:n]
+        weight = 1.0 / chance[index]
+        return index, weight * n / weight.sum()
 
-        def fn(t: Array) -> Array:
-            index = np.minimum((n * t[..., 0] ** 2).astype(int), n - 1)
-            return np.concatenate([self.rows[index], 2.0 * t], axis=-1)
+    def rows(self, n: int, turn: int) -> Array:
+        """Data (n, ...) of a turn: latent θ, y, ratios, likelihood at θ, weight."""
+        at, weight = self.chosen(n, turn)
+        latent, y = self.latent[at], self.y[at]
+        truth = self.learned.at_truth(latent, y)
+        return np.column_stack([latent, y, self.ratios[at], truth, weight])
 
-        name = learned.experiment.name or name
-        return NestedExpectation(Transport(fn, dim=1), learned.inner, g, f, combine, name=name)
+
+def control_weights(z: Array) -> Array:
+    """Weights (n,) of a mean with polynomials of driving normals z (n, d) as control variates.
+
+    Quadratic polynomials where there are enough rows, else coordinates and squares, else none
+    (Owen, 2013, Monte Carlo theory, methods and examples, section 8.9).
+    """
+    n, d = z.shape
+    i, j = np.triu_indices(d)
+    if len(i) + d <= n // _ROWS_EACH:
+        x = np.concatenate([z, z[:, i] * z[:, j] - (i == j)], axis=1)
+    elif 2 * d <= n // _ROWS_EACH:
+        x = np.concatenate([z, z * z - 1.0], axis=1)
+    else:
+        return np.full(n, 1.0 / n)
+    center = x.mean(axis=0)
+    gram = x.T @ x - n * np.outer(center, center) + 1e-9 * n * np.eye(len(center))
+    return np.asarray(1.0 / n - (x - center) @ np.linalg.solve(gram, center))
 
 
-def student(n: int) -> float:
-    """Square of Student's factor at 95 %: a variance from n values is itself uncertain."""
-    return float(stdtrit(n - 1, 0.975) / NORMAL_95) ** 2
+class Utility(Protocol):
+    """Expected utility of an experiment: simulated term, and outputs of the nested correction.
+
+    `f` maps posterior means of `g` to the correction, the discrepancy between simulated pairs and
+    likelihoods, the effective sample size and the share of missed posteriors, each (T,).
+    """
+
+    @property
+    def learned(self) -> Learned: ...
+
+    def pairs(self, population: Population) -> Array: ...
+
+    def bound(self, population: Population) -> Array: ...
+
+    def g(self, x: Array, rows: Array) -> Array: ...
+
+    def f(self, j: Array) -> Array: ...
+
+
+def nested_problem(utility: Utility, n_columns: int, name: str) -> NestedExpectation:
+    """Expectation of the correction over rows of data; the last column is their weight."""
+    outer = Transport(lambda u: u, dim=n_columns, out_dim=n_columns)
+
+    def g(x: Array, rows: Array) -> Array:
+        outputs = utility.g(x, rows)
+        weight = np.broadcast_to(rows[..., -1:], (*outputs.shape[:-1], 1))
+        return np.concatenate([outputs, weight], axis=-1)
+
+    def f(j: Array) -> Array:
+        return utility.f(j[..., :-1]) * j[..., -1:]
+
+    return NestedExpectation(outer, utility.learned.inner, g, f, lambda i: i[0], name=name)
+
+
+def lacking(j: Array, n: int) -> Array:
+    """Nats (T, blocks) that the true θ adds to the evidence of n draws, from mean weights j.
+
+    Including the true θ gives a lower bound of the gain and excluding it an upper bound (Foster et
+    al., 2019, Variational Bayesian Optimal Experimental Design).
+    """
+    return np.asarray(np.log1p(1.0 / (n * j)))
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """Information gain: E[log q(θ | y) − log p(θ)] + E_y[KL(posterior ‖ q)].
+
+    With normalized weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s,
+    KL(w ‖ r) estimates the correction without noise of first order. The simulated term is the
+    bound of Barber and Agakov (2003), The IM algorithm. The gain about targets is the gain about
+    all parameters less the gain about the others given the targets.
+    """
+
+    learned: Learned
+    log_q: Array = field(default_factory=lambda: np.zeros(2))
+
+    def pairs(self, population: Population) -> Array:
+        blocks = self.learned.blocks
+        signs = np.array([block.sign for block in blocks])
+        prior = np.array([[block.proposal.log_prior_mean] for block in blocks])
+        return np.asarray(signs @ (population.log_q - prior))
+
+    def bound(self, population: Population) -> Array:
+        whole = self.learned.blocks[0].proposal
+        if self.learned.each == 1 or not isinstance(whole, NormalProposal):
+            return self.pairs(population)
+        kept = self.learned.targets
+        prior = -0.5 * len(kept) * (1.0 + np.log(2.0 * np.pi))
+        return np.asarray(whole.log_marginal(population.latent, population.y, kept) - prior)
+
+    def g(self, x: Array, rows: Array) -> Array:
+        outputs = []
+        for _, log_w, log_r, log_q in self.learned.weighted(x, rows):
+            w, r = np.exp(log_w), np.exp(log_r)
+            outputs += [w, w * (log_w - log_r), r, w * log_q, r * log_q, w * w]
+        return np.stack(outputs, axis=-1)
+
+    def f(self, j: Array) -> Array:
+        gap, apart, size = np.zeros(j.shape[:-1]), np.zeros(j.shape[:-1]), np.ones(j.shape[:-1])
+        for i, block in enumerate(self.learned.blocks):
+            w, ws, r, wq, rq, ww = np.moveaxis(j[..., 6 * i : 6 * i + 6], -1, 0)
+            gap = gap + block.sign * (ws / w - np.log(w / r))
+            apart = apart + block.sign * (wq / w - rq / r + rq - r * self.log_q[i])
+            size = np.minimum(size, w * w / ww)
+        return np.stack([gap, apart, size], axis=-1)
+
+    def repaired(self, rows: Array) -> tuple[Array, Array]:
+        """Corrections (T,) by draws near the θ behind the data, and nats (T,) still missing."""
+        law, size = self.learned.inner(rows, near=True), (0, NEAR_DRAWS)
+        u = Sobol().uniforms(self.learned.stream.child(5), law.base_dim, (0, len(rows)), size)
+        j = self.g(law.from_uniform(u), rows[:, None]).mean(axis=1)
+        w, ww = j[:, 0::6], j[:, 5::6]
+        missing = lacking(w, NEAR_DRAWS) + ww / (NEAR_DRAWS * w**2)
+        return self.f(j)[:, 0], missing.sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Regressed:
+    """Regression of payoffs or parameters h(θ) on the data: the base of other utilities."""
+
+    learned: Learned
+    h: Callable[[Array], Array]
+    center: Array
+
+    @cached_property
+    def summary(self) -> Summary:
+        latent, y = self.learned.pairs
+        return Summary.of(self.values(latent), y)
+
+    def values(self, latent: Array) -> Array:
+        """h(θ) − center, (..., k), from latent parameters."""
+        flat = latent.reshape(-1, latent.shape[-1])
+        values = self.h(self.learned.experiment.theta(flat)) - self.center
+        return np.asarray(values.reshape(*latent.shape[:-1], -1))
+
+    def predicted(self, y: Array) -> Array:
+        return self.summary.at(y)[0]
+
+    def bound(self, population: Population) -> Array:
+        return self.pairs(population)
+
+    def pairs(self, population: Population) -> Array:
+        raise NotImplementedError
+
+    def g(self, x: Array, rows: Array) -> Array:
+        ((latent, log_w, _, _),) = self.learned.weighted(x, rows)
+        n, w = self.learned.n_latent, np.exp(log_w)[..., None]
+        flat = rows[..., n : n + self.learned.n_y].reshape(-1, self.learned.n_y)
+        base = self.predicted(flat).reshape(*rows.shape[:-1], -1)
+        base = np.broadcast_to(base, (*w.shape[:-1], base.shape[-1]))
+        return np.concatenate([w, w * w, w * (self.values(latent) - base), base], axis=-1)
+
+    def f(self, j: Array) -> Array:
+        k = (j.shape[-1] - 2) // 2
+        change, size = self.correction(j[..., 2 : 2 + k] / j[..., :1], j[..., 2 + k :]), j[..., 0]
+        return np.stack([change, 0.0 * size, size**2 / j[..., 1]], axis=-1)
+
+    def correction(self, shift: Array, predicted: Array) -> Array:
+        """Correction (T,) from posterior means of h, relative to their predictions."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Variance(Regressed):
+    """Reduction of variance: E[(θ − μ)² − (θ − m(y))²] + E_y[(E[θ | y] − m(y))²]."""
+
+    def pairs(self, population: Population) -> Array:
+        experiment, law = self.learned.experiment, self.learned.experiment.prior_law
+        u = Sobol().uniforms(population.stream, law.base_dim, (1, 2), (0, _PRIOR_DRAWS))[0]
+        before = (self.values(experiment.latent(u)) ** 2).sum(axis=1).mean()
+        residual = self.values(population.latent) - self.predicted(population.y)
+        return np.asarray(before - (residual**2).sum(axis=1))
+
+    def correction(self, shift: Array, predicted: Array) -> Array:
+        return np.asarray((shift**2).sum(axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Decision(Regressed):
+    """Value of deciding after the data, with the option of the largest prediction m_a(y) as rule.
+
+    E[h_a*(y) − h_best] + E_y[max_a E[h_a | y] − E[h_a* | y]]; `center` is the prior mean of each
+    payoff. The second term is positive only where the rule chooses another option than the
+    posterior mean does.
+    """
+
+    def pairs(self, population: Population) -> Array:
+        values = self.values(population.latent) + self.center
+        predicted = self.predicted(population.y) + self.center
+        chosen = np.argmax(predicted, axis=1)[:, None]
+        best = int(np.argmax(self.center))
+        return np.asarray(np.take_along_axis(values, chosen, axis=1)[:, 0] - values[:, best])
+
+    def correction(self, shift: Array, predicted: Array) -> Array:
+        rule = np.argmax(predicted + self.center, axis=-1)[..., None]
+        means = shift + predicted + self.center
+        return np.asarray(means.max(axis=-1) - np.take_along_axis(means, rule, axis=-1)[..., 0])
+
+
+def _roles(
+    everything: tuple[int, ...], targets: tuple[int, ...], likelihood: bool
+) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
+    """Coordinates, given coordinates and sign of each posterior that the gain is made of."""
+    if targets and not likelihood:
+        return [(targets, (), 1.0)]
+    rest = tuple(i for i in everything if i not in targets)
+    return [(everything, (), 1.0), *([(rest, targets, -1.0)] if targets else [])]
 
 
 def learn(
@@ -281,21 +430,22 @@ def learn(
     design: Any,
     simulations: int,
     stream: Stream,
-    max_seconds: float | None = None,
+    schedule: Schedule,
+    starts: tuple[Mixture, ...] = (),
 ) -> Learned:
-    """Simulate, and fit the proposals; a few likelihoods check the user's function.
+    """Simulate and fit the proposals; a few likelihoods check the user's function.
 
-    With a time, simulations are as many as a first fit says, and it ends after half of it.
+    With a time limit, simulations are limited by the cost of a pilot fit.
     """
-    started, until = time.perf_counter(), np.inf
     targets: tuple[int, ...] = ()
+    given = experiment
     if experiment.targets is not None:
         experiment, targets = experiment.split
     law = experiment.prior_law
     parts: list[tuple[Array, Array]] = []
 
     def simulated(n: int) -> tuple[Array, Array]:
-        """Latent coordinates and data, of which only new ones are simulated."""
+        """Latent coordinates and data; only new ones are simulated."""
         done = sum(len(y) for _, y in parts)
         if n > done:
             u = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (done, n))[0]
@@ -311,7 +461,7 @@ def learn(
         return latent[:n], y[:n]
 
     def fitted(
-        own: tuple[int, ...], known: tuple[int, ...], most: int, until: float
+        own: tuple[int, ...], known: tuple[int, ...], most: int, share: float, start: Mixture | None
     ) -> tuple[Proposal, int]:
         def pairs(n: int) -> tuple[Array, Array]:
             latent, y = simulated(n)
@@ -319,30 +469,31 @@ def learn(
                 return experiment.theta(latent), y
             return latent[:, own], np.concatenate([latent[:, known], y], axis=1)
 
-        return fit_proposal(pairs, most, law, own, until)
+        return fit_proposal(pairs, most, law, own, schedule.room_for(share), start)
 
-    n_y = simulated(2)[1].shape[1]  # a look at what the user's function returns
+    simulated(2)  # checks the form of the simulated data
     everything = tuple(range(law.base_dim))
-    if max_seconds is not None:
-        n, most = _FEWEST, 0
-        while n < simulations // 2:  # larger ones show how little of it is overhead
-            begun = time.perf_counter()
-            fitted(everything, (), n, 0.0)
-            most = int(_SHARE * max_seconds * n / (time.perf_counter() - begun))
-            n *= 8
-            if most < 4 * n:
-                break
-        simulations = max(2 * _FEWEST, min(simulations, most or simulations))
-        until = started + 0.5 * max_seconds
-    roles: list[tuple[tuple[int, ...], tuple[int, ...], float]] = [(everything, (), 1.0)]
-    if targets and experiment.log_prob is None:
-        roles = [(targets, (), 1.0)]
-    elif targets:
-        roles.append((tuple(i for i in everything if i not in targets), targets, -1.0))
-    fits = [fitted(own, known, simulations // 2, until) for own, known, _ in roles]
+    with schedule.measure("simulation", min(_PILOT, simulations // 2)):
+        fitted(everything, (), min(_PILOT, simulations // 2), 0.0, None)
+    simulations = max(min(simulations, _PILOT), schedule.affordable("simulation", simulations))
+    roles = _roles(everything, targets, experiment.log_prob is not None)
+    known_starts = starts if len(starts) == len(roles) else (None,) * len(roles)
+    fits = [
+        fitted(own, known, simulations // 2, schedule.fit_share, start)
+        for (own, known, _), start in zip(roles, known_starts, strict=True)
+    ]
     blocks = tuple(Block(fit[0], *role) for fit, role in zip(fits, roles, strict=True))
     n_fit = max(n for _, n in fits)
-    found = Learned(experiment, design, targets, blocks, stream, n_y, n_fit, simulations)
+    if isinstance(law, Empirical):
+        simulations = min(simulations, n_fit + max(_MOST_CELLS // len(law.samples), 2**12))
+    pairs = simulated(n_fit)
+    latent, y = (part[:N_CHECKED] for part in pairs)
+    notes = given.split_notes
+    if experiment.ignores_noise(latent, y, design):
+        notes = (*notes, "simulate makes the same data for other noise: does it use e?")
+    learned = Learned(
+        experiment, design, targets, blocks, stream, pairs, n_fit + N_CHECKED, simulations, notes
+    )
     if experiment.log_prob is not None:
-        found.at_truth(np.concatenate(simulated(n_fit), axis=1)[:_PAIRS])
-    return found
+        learned.at_truth(latent, y)
+    return learned

@@ -98,7 +98,7 @@ class Mixture:
         return found
 
     def log_parts_fast(self, x: Array) -> Array:
-        """As `log_parts`, by BLAS: for fits, whose rows are always the same."""
+        """Variant of `log_parts` by BLAS, for fits, whose rows are always the same."""
         inverse, logs = self.inverse
         white = x @ inverse.reshape(-1, x.shape[1]).T
         white -= np.einsum("kij,kj->ki", inverse, self.means).reshape(-1)

@@ -1,72 +1,109 @@
-"""Search for the best design: a Gaussian process over designs, and common random numbers."""
+"""Search for the best design: linearized experiments first, likelihoods for the finalists."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
+from scipy.interpolate import RBFInterpolator
+from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
-from nestquad._checks import listed, numbers, shown
+from nestquad._checks import listed, number, numbers, shown, whole
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, compare, coordinates, label_of
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import eig
+from nestquad.design._gain import Gain, eig, variance_reduction
+from nestquad.design._linear import Linearized, exchange
 from nestquad.errors import InputError
 from nestquad.estimate import as_budget
-from nestquad.gp import SurrogateKind, fit_surrogate, trends
 from nestquad.points import Sobol, Stream
 from nestquad.result import Estimate
 
-# Shares of the budget: a search that is not free, its finalists, and the estimate at the end, whose
-# error bar must not be chosen by the search.
-_SEARCH, _FINALISTS, _FRESH = 0.3, 0.6, 0.4
-_FEWEST = 256  # likelihoods for a design of the search: 14 data with 16 draws each
-_MOST_FINALISTS = 8
-_FIRST, _MORE, _MOST_DESIGNS = 8, 12, 60  # designs of a search, more for each coordinate, at most
-_SCREEN = 4096  # simulations for a design of the search: it has to rank designs, no more
-_POOL = 2048  # points at which the process is looked at
 ONE_SIDED_95 = 1.6448536269514722
+_SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA is new in 1.14
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Sizes of a search, chosen by judgment and a few runs on even seeds; no ablation yet."""
+
+    screen: int = 48  # Sobol designs of the screen for each coordinate
+    most_screened: int = 512  # Sobol designs, and designs at ends and middles, at most
+    starts: int = 8  # local searches
+    apart: float = 0.1  # least distance of their starts in the unit cube
+    coarse: int = 512  # simulations of the linearized experiment in the screen
+    fine: int = 2048  # and in local searches
+    step: float = 0.02  # distance in the unit cube below which designs are the same
+    accuracy: float = 1e-4  # of local searches in the unit cube
+    bounds: int = 8192  # simulations of a bound by a proposal with mixtures
+    first: int = 6  # bounds of the best designs
+    more: int = 6  # bounds of other designs for each coordinate
+    turns: int = 8  # of interpolation
+    same: float = 0.01  # nats by which bound and linearized gain may differ without a correction
+    fewest: int = 320  # likelihoods of a finalist
+    most_finalists: int = 8
+    # Of the budget, for the finalists and for the estimate at the end, whose error bar must not be
+    # chosen by the search.
+    shares: tuple[float, float] = (0.6, 0.4)
+
+
+SEARCH = SearchSettings()
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Values of a discrete coordinate of a design: numbers or words.
+
+    Examples
+    --------
+    >>> Levels(1, 2, 5).values
+    (1, 2, 5)
+    """
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        object.__setattr__(self, "values", tuple(values))
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best design found, its estimate from fresh random numbers, and the designs tried.
+    """Best design, its estimate from fresh random numbers, and the designs tried.
 
     Attributes
     ----------
     design, estimate
         The design, and its estimate.
     regret
-        No other design is likely (95 %) to gain more than this on it: as far as a Gaussian process
-        over the designs knows, or among those that were tried if they are not numbers.
+        Upper 95 % limit of the gain that another design may have on it.
     finalists
         The comparison that the design was chosen from.
     trace
-        All designs of the search, in its order: lower bounds from simulations alone if the
-        criterion is `eig`.
+        Designs of the search and their linearized gains, from best to worst.
     """
 
     design: Any
     estimate: Estimate
     regret: float
     finalists: DesignComparison
-    trace: DesignComparison
+    trace: tuple[tuple[Any, float], ...]
 
     @property
     def n_evaluations(self) -> int:
-        spent = self.finalists.n_evaluations + self.trace.n_evaluations
-        return spent + self.estimate.n_evaluations
+        return self.finalists.n_evaluations + self.estimate.n_evaluations
 
     def __str__(self) -> str:
         return (
             f"design {label_of(self.design)}: {self.estimate.summary} (95 %), "
             f"no other likely to gain more than {self.regret:.2g} on it; "
-            f"{len(self.trace.designs)} designs tried, {self.n_evaluations:,} likelihoods"
+            f"{len(self.trace)} designs tried, {self.n_evaluations:,} likelihoods"
         )
 
     def _repr_html_(self) -> str:
@@ -74,17 +111,98 @@ class Optimum:
             "design": label_of(self.design),
             "gain": f"{self.estimate.summary} (95 %)",
             "regret": f"no other design is likely to gain more than {self.regret:.2g} on it",
-            "designs tried": str(len(self.trace.designs)),
+            "designs tried": str(len(self.trace)),
             "likelihoods": f"{self.n_evaluations:,}",
         }
         return pairs("Best design", rows)
 
 
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Box of designs, with intervals and discrete levels as coordinates, and constraints.
+
+    Points of the unit cube (k,) are mapped to designs.
+    """
+
+    axes: tuple[tuple[float, float] | Levels, ...]
+    slack: Callable[[Any], Array]
+
+    @classmethod
+    def of(cls, bounds: Any, constraints: Sequence[Any]) -> Space:
+        expected = "finite (low, high) with low < high, a range or Levels for each coordinate"
+        axes: list[tuple[float, float] | Levels] = []
+        for axis in listed("bounds", bounds, expected):
+            if isinstance(axis, range):
+                axis = Levels(*axis)
+            if not isinstance(axis, Levels):
+                ends = numbers("bounds", axis, expected)
+                if ends.shape != (2,) or not np.isfinite(ends).all() or ends[0] >= ends[1]:
+                    raise InputError("bounds", shown(bounds), expected)
+                axis = (float(ends[0]), float(ends[1]))
+            axes.append(axis)
+        tests = [_constraint(entry) for entry in constraints]
+        return cls(
+            tuple(axes), lambda d: np.concatenate([np.zeros(0), *(test(d) for test in tests)])
+        )
+
+    @cached_property
+    def free(self) -> Any:
+        """Indices of the continuous coordinates."""
+        return np.flatnonzero([not isinstance(axis, Levels) for axis in self.axes])
+
+    @cached_property
+    def widths(self) -> Array:
+        """Widths of the intervals; 1 for levels."""
+        return np.array([1.0 if isinstance(a, Levels) else a[1] - a[0] for a in self.axes])
+
+    @property
+    def constrained(self) -> bool:
+        return len(self.slack(self.design(np.full(len(self.axes), 0.5)))) > 0
+
+    def design(self, u: Array) -> Any:
+        values: list[Any] = []
+        for x, axis in zip(u, self.axes, strict=True):
+            if isinstance(axis, Levels):
+                values.append(axis.values[min(int(x * len(axis.values)), len(axis.values) - 1)])
+            else:
+                values.append(axis[0] + (axis[1] - axis[0]) * float(x))
+        try:
+            return np.array(values, dtype=float)
+        except ValueError:
+            return tuple(values)
+
+    def feasible(self, u: Array) -> bool:
+        return bool((self.slack(self.design(u)) >= -1e-9).all())
+
+    def screen(self, stream: Stream) -> list[Array]:
+        """Ends and middles of all coordinates, and Sobol points; feasible ones only."""
+        marks = [
+            (np.arange(len(axis.values)) + 0.5) / len(axis.values)
+            if isinstance(axis, Levels)
+            else np.array([0.0, 0.5, 1.0])
+            for axis in self.axes
+        ]
+        k, grid = len(self.axes), np.zeros((0, len(self.axes)))
+        if np.prod([float(len(mark)) for mark in marks]) <= SEARCH.most_screened:
+            grid = np.array(list(itertools.product(*marks)))
+        n = min(SEARCH.most_screened, SEARCH.screen * k)
+        sobol = Sobol().uniforms(stream, k, (0, 1), (0, 8 * n))[0]
+        points = [u for u in grid if self.feasible(u)]
+        points += list(itertools.islice((u for u in sobol if self.feasible(u)), n))
+        if not points:
+            raise InputError("constraints", "no feasible design among thousands", "a larger set")
+        return points
+
+
 def optimize(
     experiment: Experiment,
-    bounds: Sequence[Sequence[float]] | None = None,
+    bounds: Sequence[Any] | None = None,
     *,
     candidates: Sequence[Any] | None = None,
+    points: int | None = None,
+    constraints: Any = (),
+    cost: Callable[[Any], float] | None = None,
+    money: float | None = None,
     budget: int | None = None,
     simulations: int | None = None,
     criterion: Criterion = eig,
@@ -93,157 +211,357 @@ def optimize(
 ) -> Optimum:
     """Find the design with the largest expected gain.
 
-    The search compares lower bounds from simulations alone, with common random numbers. Likelihoods
-    are for its finalists, and for the estimate at the end.
+    The search maximizes the gain of the linearized experiment from several starts, with common
+    random numbers; it needs no likelihoods, and follows gradients if `simulate` is written for
+    PyTorch or JAX. Likelihoods are for the finalists, and for the estimate at the end.
 
     Parameters
     ----------
     experiment
-        Its functions take a design of shape (k,).
+        Its functions take a design of shape (k,), or a tuple if a coordinate has words.
     bounds
-        (low, high) for each of the k coordinates of a design in a box.
+        For each coordinate (low, high), a ``range`` of whole numbers, or `Levels`.
     candidates
-        Instead of a box, the designs to choose from, such as those with integer or categorical
-        coordinates: rows of numbers, or anything if there are few.
+        Instead of a box, the designs to choose from; anything that the experiment takes.
+    points
+        With candidates: choose designs of this number of candidate points by the exchange
+        algorithm. The experiment takes arrays (points, …).
+    constraints
+        SciPy's ``LinearConstraint`` or ``NonlinearConstraint`` on a design, or a function whose
+        values are not negative where the design is allowed; or a list of them.
+    cost, money
+        Cost of a design. Without `money`, the gain for each unit of cost is maximized; with it,
+        the gain of designs that cost at most this.
     budget
-        The most evaluations of `log_prob`: 60 % for the finalists, the others at the end. With a
-        criterion other than `eig` the search needs likelihoods too. None without `log_prob`.
+        The most evaluations of `log_prob`: 60 % for the finalists, the others at the end. None
+        without `log_prob`.
     simulations
-        The most simulations for each estimate; by default 4,096 for those of the search.
+        The most simulations for each estimate.
     criterion, rng, progress
         As in `compare`.
     """
     check_experiment(experiment)
     if (bounds is None) == (candidates is None):
         raise InputError("bounds", "both or neither of bounds and candidates", "one of them")
-    least = f"at least {4 * _FEWEST} likelihoods for a search"
+    if money is not None and cost is None:
+        raise InputError("cost", "None with money", "a function of the design")
+    if cost is not None and not callable(cost):
+        raise InputError("cost", shown(cost), "a function of the design, or None")
+    if money is not None:
+        number("money", money, "a positive number, or None")
+    if points is not None:
+        whole("points", points)
+    least = f"at least {4 * SEARCH.fewest} likelihoods for a search"
     if experiment.log_prob is None:
         budget = None
     elif budget is None:
         raise InputError("budget", "None", least)
-    elif (budget := as_budget(budget)) < 4 * _FEWEST:
+    elif (budget := as_budget(budget)) < 4 * SEARCH.fewest:
         raise InputError("budget", f"{budget} likelihoods", least)
     if not callable(criterion):
         raise InputError("criterion", shown(criterion), "a function such as design.eig")
-    stream, show = Stream.from_rng(rng), as_progress(progress)
-    pool, points = _box(bounds, stream.child(1)) if bounds is not None else _listed(candidates)
-    most = min(_MOST_DESIGNS, len(pool))
-    if points is not None:
-        most = min(most, _FIRST + _MORE * points.shape[1])
-    # Always the same random numbers: differences between designs are better known than values.
-    search: dict[str, Any] = {"rng": stream.child(2), "simulations": simulations or _SCREEN}
-    screened, left = experiment, budget
-    if criterion is eig:
-        screened = replace(experiment, log_prob=None)
-    elif budget is not None:
-        most = max(2, min(most, int(_SEARCH * budget) // _FEWEST))
-        search["budget"], left = int(_SEARCH * budget) // most, budget - int(_SEARCH * budget)
-    first = most if points is None else min(most, max(4, most // 2))
-    tried: list[int] = []
-    found: list[Estimate] = []
-    for i in range(most):
-        show(i, most, "designs")
-        tried.append(i if points is None or i < first else _next(points, tried, found))
-        found.append(criterion(screened, pool[tried[-1]], **search))
-    show(most, most, "designs")
-    trace = DesignComparison.of([pool[i] for i in tried], found)
-    n = _MOST_FINALISTS
-    if left is not None:
-        n = max(2, min(n, int(_FINALISTS * left) // (2 * _FEWEST)))
-    order = np.argsort(-trace.values, kind="stable")[:n].tolist()
-    finalists = compare(
+    search = _Search(
         experiment,
-        [trace.designs[i] for i in order],
-        budget=None if left is None else int(_FINALISTS * left),
-        simulations=simulations,
-        criterion=criterion,
-        rng=stream.child(3),
+        criterion,
+        cost if money is None else None,
+        Stream.from_rng(rng),
+        budget,
+        simulations,
     )
-    final = criterion(
-        experiment,
-        finalists.designs[finalists.best],
-        simulations=simulations,
-        rng=stream.child(4),
-        **({} if left is None else {"budget": int(_FRESH * left)}),
-    )
-    regret = _regret(points, tried, found, order, finalists)
-    return Optimum(finalists.designs[finalists.best], final, regret, finalists, trace)
-
-
-def _regret(
-    points: Array | None,
-    tried: list[int],
-    found: list[Estimate],
-    order: Sequence[int],
-    finalists: DesignComparison,
-) -> float:
-    """By how much another design may be better than the chosen one, at 95 %."""
-    behind = [finalists.difference(i, finalists.best) for i in range(len(order))]
-    others = [gap + ONE_SIDED_95 * error for gap, error in behind]
-    # The search was about bounds: finalists show how far those are from values.
-    gaps = finalists.values - np.array([float(found[i].value) for i in order])
-    best = float(finalists.values[finalists.best])
-    if points is not None:
-        mean, sd = _process(points, tried, found)
+    rules = _as_list(constraints)
+    if cost is not None and money is not None:
+        price, limit = cost, float(money)
+        rules.append(lambda d: limit - float(price(d)))
+    show = as_progress(progress)
+    show(0, 3, "linearized designs")
+    if bounds is not None:
+        space = Space.of(bounds, rules)
+        tried = search.local(space)
     else:
-        mean, sd = (
-            np.array([float(x) for x in row])
-            for row in zip(*((est.value, est.std_error) for est in found), strict=True)
+        space = None
+        tried = search.listed(candidates, points, rules)
+    show(1, 3, "finalists")
+    optimum = search.finish(search.corrected(tried, space))
+    show(3, 3, "designs")
+    return optimum
+
+
+@dataclass(eq=False)
+class _Search:
+    experiment: Experiment
+    criterion: Criterion
+    cost: Callable[[Any], float] | None
+    stream: Stream
+    budget: int | None
+    simulations: int | None
+
+    def __post_init__(self) -> None:
+        self.slack = 0.0
+        self.first: Gain | None = None
+        self.coarse, self.fine = (
+            Linearized.of(self.experiment, n, self.stream.child(2))
+            for n in (SEARCH.coarse, SEARCH.fine)
         )
-    spread = np.sqrt(sd**2 + gaps.var(ddof=1))
-    return max(0.0, *others, float((mean + gaps.mean() + ONE_SIDED_95 * spread).max()) - best)
+
+    def price(self, d: Any) -> float:
+        return 1.0 if self.cost is None else float(self.cost(d))
+
+    def score(self, model: Linearized, d: Any) -> float:
+        """Linearized utility for each unit of cost."""
+        value = model.reduction(d) if self.criterion is variance_reduction else model.gain(d)
+        return value / self.price(d)
+
+    def local(self, space: Space) -> list[tuple[Any, float, Array]]:
+        """Local optima of the linearized gain, and the screened designs, the best first."""
+        points = space.screen(self.stream.child(1))
+        values = [self.score(self.coarse, space.design(u)) for u in points]
+        order = np.argsort(values)[::-1]
+        starts: list[Array] = []
+        for i in order:
+            if all(np.abs(points[i] - u).max() >= SEARCH.apart for u in starts):
+                starts.append(points[i])
+            if len(starts) == SEARCH.starts:
+                break
+        ends = [self._climbed(space, u) for u in starts]
+        known = sorted(ends, key=lambda entry: -entry[1])
+        distinct: list[tuple[Any, float, Array]] = []
+        for end in known:
+            if all(np.abs(end[2] - other[2]).max() >= SEARCH.step for other in distinct):
+                distinct.append(end)
+        screened = [(space.design(points[i]), values[i], points[i]) for i in order]
+        return distinct + screened
+
+    def _climbed(
+        self, space: Space, u: Array, more: Callable[[Array], float] | None = None
+    ) -> tuple[Any, float, Array]:
+        """Local maximum of the linearized gain plus `more(u)`, from a point of the unit cube."""
+        free, best = space.free, u.copy()
+
+        def at(x: Array) -> Array:
+            point = best.copy()
+            point[free] = np.clip(x, 0.0, 1.0)
+            return point
+
+        def score(point: Array) -> float:
+            value = self.score(self.fine, space.design(point))
+            return value if more is None else value + more(point)
+
+        def slope(x: Array) -> Array | None:
+            d = space.design(at(x))
+            known = more is None and self.cost is None and self.criterion is eig
+            if not known or not isinstance(d, np.ndarray) or len(free) < len(space.axes):
+                return None
+            gradient = self.fine.gradient(d)
+            return None if gradient is None else -gradient * space.widths
+
+        for _ in range(2):
+            if len(free):
+                loss = lambda x: -score(at(x))  # noqa: E731
+                best = at(self._minimized(space, loss, slope, at, best[free]))
+            changed = self._exchanged(space, best, score)
+            if np.array_equal(changed, best):
+                break
+            best = changed
+        return space.design(best), score(best), best
+
+    def _minimized(
+        self,
+        space: Space,
+        loss: Callable[[Array], float],
+        slope: Callable[[Array], Array | None],
+        at: Callable[[Array], Array],
+        x: Array,
+    ) -> Array:
+        """Local minimum: L-BFGS-B with a gradient, else COBYQA, or COBYLA before SciPy 1.14."""
+        bounds = [(0.0, 1.0)] * len(x)
+        if not space.constrained and slope(x) is not None:
+            return np.asarray(minimize(loss, x, jac=slope, bounds=bounds, method="L-BFGS-B").x)
+        rules = NonlinearConstraint(lambda v: space.slack(space.design(at(v))), 0.0, np.inf)
+        name, options = "COBYLA", {"rhobeg": 0.1, "tol": SEARCH.accuracy}
+        if _SCIPY >= (1, 14):
+            name = "COBYQA"
+            options = {"initial_tr_radius": 0.1, "final_tr_radius": SEARCH.accuracy}
+        limits = [rules] if space.constrained else []
+        end = minimize(loss, x, bounds=bounds, constraints=limits, method=name, options=options).x
+        return np.asarray(end if loss(end) <= loss(x) and space.feasible(at(end)) else x)
+
+    def _exchanged(self, space: Space, u: Array, score: Callable[[Array], float]) -> Array:
+        """Best level of each discrete coordinate in turn, and ends of the others.
+
+        Coordinate exchange; Meyer and Nachtsheim (1995), The coordinate-exchange algorithm.
+        """
+        best, value = u, score(u)
+        for i, axis in enumerate(space.axes):
+            n = len(axis.values) if isinstance(axis, Levels) else 0
+            for x in (np.arange(n) + 0.5) / n if n else (0.0, 1.0):
+                other = best.copy()
+                other[i] = x
+                if not space.feasible(other):
+                    continue
+                if (new := score(other)) > value + 1e-12:
+                    best, value = other, new
+        return best
+
+    def listed(
+        self, candidates: Any, points: int | None, constraints: Sequence[Any]
+    ) -> list[tuple[Any, float, Array]]:
+        """Candidates, or exchanged designs of them, by their linearized gain."""
+        designs = listed("candidates", candidates, "a sequence of designs")
+        if len(designs) < 2:
+            raise InputError("candidates", f"{len(designs)} designs", "at least two")
+        if (rows := coordinates(designs)) is not None and not np.isfinite(rows).all():
+            raise InputError("candidates", shown(candidates), "designs of finite numbers")
+        if points is not None:
+            table = np.asarray(designs, dtype=float)
+            designs = exchange(self.experiment, table, int(points), stream=self.stream.child(5))
+        tests = [_constraint(entry) for entry in constraints]
+        allowed = [d for d in designs if all((test(d) >= -1e-9).all() for test in tests)]
+        if not allowed:
+            raise InputError("constraints", "no feasible candidate", "at least one")
+        model = self.fine if len(allowed) <= SEARCH.most_screened else self.coarse
+        tried = [(d, self.score(model, d), np.zeros(0)) for d in allowed]
+        return sorted(tried, key=lambda entry: -entry[1])
+
+    def bound(self, d: Any) -> float:
+        """Lower bound of the gain by a proposal with mixtures, for each unit of cost."""
+        if self.criterion is not eig:
+            return self.score(self.fine, d)
+        simulator = replace(self.experiment, log_prob=None)
+        stream = self.stream.child(6)
+        answer = eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.first)
+        self.first = self.first or answer
+        return float(answer.value) / self.price(d)
+
+    def corrected(
+        self, tried: list[tuple[Any, float, Array]], space: Space | None
+    ) -> list[tuple[Any, float, Array]]:
+        """Designs with their linearized gain corrected by bounds, which know curved posteriors.
+
+        The difference of bound and linearized gain is interpolated by thin-plate splines, and
+        their sum maximized in turns.
+        """
+        n = 1 if space is None else len(space.axes)
+        known = [(entry, self.bound(entry[0])) for entry in tried[: SEARCH.first]]
+        gaps = np.array([value - entry[1] for entry, value in known])
+        self.slack = float(gaps.std())
+        if self.slack < SEARCH.same or space is None:
+            if self.slack >= SEARCH.same:
+                known += [
+                    (entry, self.bound(entry[0])) for entry in tried[SEARCH.first :][: SEARCH.more]
+                ]
+                tried = tried[len(known) :]
+            else:
+                known, tried = (
+                    [(entry, entry[1]) for entry in tried[: SEARCH.first]],
+                    tried[len(known) :],
+                )
+            known.sort(key=lambda pair: -pair[1])
+            return [(entry[0], value, entry[2]) for entry, value in known] + tried
+        spread = tried[SEARCH.first :: max(len(tried) // (SEARCH.more * n), 1)]
+        known += [(entry, self.bound(entry[0])) for entry in spread]
+        for _ in range(SEARCH.turns):
+            model, self.slack = _interpolated(known)
+            values = [entry[1] + _at(model, entry[2]) for entry in tried]
+            start = tried[int(np.argmax(values))]
+            end = self._climbed(space, start[2], partial(_at, model))
+            near = min(float(np.abs(end[2] - entry[2]).max()) for entry, _ in known)
+            if near < SEARCH.step / 2:
+                break
+            plain = (end[0], self.score(self.fine, end[0]), end[2])
+            known.append((plain, self.bound(end[0])))
+        known.sort(key=lambda pair: -pair[1])
+        rest = [(d, b + _at(model, u), u) for d, b, u in tried]
+        return [(entry[0], value, entry[2]) for entry, value in known] + rest
+
+    def finish(self, tried: list[tuple[Any, float, Array]]) -> Optimum:
+        """Compare the finalists, and estimate the best with fresh random numbers."""
+        n = min(SEARCH.most_finalists, len(tried))
+        shares = [None if self.budget is None else int(x * self.budget) for x in SEARCH.shares]
+        if shares[0] is not None:
+            n = max(1, min(n, shares[0] // SEARCH.fewest))
+        finalists = compare(
+            self.experiment,
+            [entry[0] for entry in tried[:n]],
+            budget=shares[0],
+            simulations=self.simulations,
+            criterion=self.criterion,
+            rng=self.stream.child(3),
+        )
+        values, errors, spread = self._shrunk(
+            finalists, np.array([entry[1] for entry in tried[:n]])
+        )
+        chosen = int(np.argmax(values))
+        final = self.criterion(
+            self.experiment,
+            finalists.designs[chosen],
+            simulations=self.simulations,
+            rng=self.stream.child(4),
+            **({} if shares[1] is None else {"budget": shares[1]}),
+        )
+        # Designs without likelihoods: their bounds, and how much bounds differ from gains.
+        apart = ONE_SIDED_95 * np.hypot(errors, errors[chosen]) * (np.arange(n) != chosen)
+        limits = [float((values - values[chosen] + apart).max())]
+        limits += [entry[1] - tried[chosen][1] + ONE_SIDED_95 * spread for entry in tried[n:]]
+        trace = tuple((d, value) for d, value, _ in tried)
+        return Optimum(finalists.designs[chosen], final, max(0.0, *limits), finalists, trace)
+
+    def _shrunk(self, finalists: DesignComparison, bounds: Array) -> tuple[Array, Array, float]:
+        """Gains of the finalists, their errors, and the spread of gains about bounds.
+
+        Estimates are shrunk to the bounds plus their mean difference, by empirical Bayes (Efron and
+        Morris, 1973, Stein's estimation rule and its competitors): few likelihoods should not
+        overrule many simulations.
+        """
+        prices = np.array([self.price(d) for d in finalists.designs])
+        values, n = finalists.values / prices, len(prices)
+        gaps = values - bounds
+        center = np.eye(n) - 1.0 / n
+        covariance = center @ (finalists.covariance / np.outer(prices, prices)) @ center
+        noise = np.maximum(np.diag(covariance), 1e-12)
+        prior = (
+            max(float(gaps.var(ddof=1)) - noise.mean(), 0.0) + noise.mean() / n if n > 1 else 0.0
+        )
+        share = prior / (prior + noise)
+        shrunk = bounds + gaps.mean() + share * (gaps - gaps.mean())
+        return shrunk, np.sqrt(share * noise), float(np.hypot(np.sqrt(prior), self.slack))
 
 
-def _box(bounds: Sequence[Sequence[float]], stream: Stream) -> tuple[Array, Array]:
-    """Sobol points in a box, and in the unit cube; the first of them are the first designs."""
-    expected = "finite (low, high) for each coordinate, low < high"
-    ends = np.atleast_2d(numbers("bounds", bounds, expected))
-    if ends.shape[1:] != (2,) or not (np.isfinite(ends).all() and (ends[:, 0] < ends[:, 1]).all()):
-        raise InputError("bounds", shown(bounds), expected)
-    points = Sobol().uniforms(stream, len(ends), (0, 1), (0, _POOL))[0]
-    return ends[:, 0] + np.ptp(ends, axis=1) * points, points
+def _interpolated(known: list[tuple[tuple[Any, float, Array], float]]) -> tuple[Any, float]:
+    """Thin-plate spline of bound less linearized gain over designs, and its leave-one-out error."""
+    x = np.array([entry[2] for entry, _ in known])
+    gaps = np.array([value - entry[1] for entry, value in known])
+    x, index = np.unique(x, axis=0, return_index=True)
+    gaps = gaps[index]
+    settings: dict[str, Any] = {"kernel": "thin_plate_spline", "smoothing": 1e-6, "degree": 1}
+    errors = []
+    for i in range(len(x)):
+        rest = RBFInterpolator(np.delete(x, i, axis=0), np.delete(gaps, i), **settings)
+        errors.append(float(rest(x[i : i + 1])[0] - gaps[i]))
+    return RBFInterpolator(x, gaps, **settings), float(np.sqrt(np.mean(np.square(errors))))
 
 
-def _listed(candidates: Sequence[Any] | None) -> tuple[Sequence[Any], Array | None]:
-    """Candidates, and coordinates (n, k) in the unit cube if they are numbers, else None."""
-    designs = listed("candidates", candidates, "a sequence of designs")
-    if len(designs) < 2:
-        raise InputError("candidates", f"{len(designs)} designs", "at least two")
-    found = coordinates(designs)
-    if found is None:
-        if len(designs) > _MOST_DESIGNS:
-            raise InputError(
-                "candidates",
-                f"{len(designs)} designs that are not rows of numbers",
-                f"rows of numbers, or at most {_MOST_DESIGNS} designs",
-            )
-        return designs, None
-    rows = found.reshape(len(designs), -1)
-    if not rows.size or not np.isfinite(rows).all():
-        raise InputError("candidates", shown(candidates), "designs of finite numbers")
-    order = np.random.default_rng(0).permutation(len(rows))  # the first are spread out
-    span = np.ptp(rows, axis=0)
-    points = (rows - rows.min(axis=0)) / np.where(span > 0, span, 1.0)
-    return [designs[i] for i in order], points[order]
+def _at(model: Any, u: Array) -> float:
+    return float(model(u[None])[0])
 
 
-def _next(points: Array, tried: list[int], found: list[Estimate]) -> int:
-    """The untried design with the largest expected improvement."""
-    mean, sd = _process(points, tried, found)
-    above = (mean - mean[tried].max()) / sd
-    gain = sd * (above * ndtr(above) + np.exp(-0.5 * above**2) / np.sqrt(2 * np.pi))
-    gain[tried] = -np.inf
-    return int(np.argmax(gain))
+def _as_list(constraints: Any) -> list[Any]:
+    if callable(constraints) or isinstance(constraints, LinearConstraint | NonlinearConstraint):
+        return [constraints]
+    return list(listed("constraints", constraints, "a constraint, or a list of them"))
 
 
-def _process(points: Array, tried: list[int], found: list[Estimate]) -> tuple[Array, Array]:
-    """Mean and standard deviation (n,) of a Gaussian process over all designs."""
-    z = np.sqrt(12.0) * (points - 0.5)
-    values = np.array([[float(est.value)] for est in found])
-    # Half of the variance: errors from common random numbers move all designs together.
-    variance = 0.5 * np.array([[float(est.std_error)] for est in found]) ** 2
-    kind = SurrogateKind("matern52", trends(z.shape[1], len(tried))[0])
-    model = fit_surrogate(kind, z[tried], values, np.sqrt(variance), variance=variance)
-    if model is None:  # values that no process fits: any other design is as good
-        return np.full(len(z), values.mean()), np.ones(len(z))
-    return model.mean(z)[:, 0], np.maximum(model.sd(z)[:, 0], 1e-12)
+def _constraint(entry: Any) -> Callable[[Any], Array]:
+    """Slack (m,) of a constraint at a design, not negative where it holds."""
+    if isinstance(entry, LinearConstraint | NonlinearConstraint):
+        ends = [np.asarray(end, dtype=float) for end in (entry.lb, entry.ub)]
+
+        def both(d: Any) -> Array:
+            value = entry.A @ d if isinstance(entry, LinearConstraint) else np.asarray(entry.fun(d))
+            value, low, high = np.broadcast_arrays(np.atleast_1d(value), *ends)
+            slack = np.concatenate([value - low, high - value])
+            return np.asarray(slack[np.isfinite(slack)], dtype=float)
+
+        return both
+    if not callable(entry):
+        raise InputError("constraints", shown(entry), "a constraint of SciPy, or a function")
+    return lambda d: np.atleast_1d(np.asarray(entry(d), dtype=float)).ravel()

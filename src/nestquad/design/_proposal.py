@@ -39,16 +39,15 @@ _FEWEST, _FOR_EACH = 16384, 256
 _TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
-# Tails as heavy as those of a law without a tenth moment, such as Student's t with ten degrees of
+# Tails as heavy as in a law without a tenth moment, such as Student's t with ten degrees of
 # freedom: squares of such data say nothing about the rest.
 _HEAVY = 0.1
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
+_SLOWER = 3.0  # seconds of the next doubling over the last: twice the components, more simulations
 _IDLE = -7.0  # log weight of components that q goes without where all cells are summed
-# Cells of samples, and data for which those of all cells are computed together. Data that say more
-# than log(_CELLS / 10), 6 nats, leave few cells, and draws that count less.
-_CELLS, _ROWS = 4096, 256
+_ROWS = 256  # data for which probabilities of all samples are computed together
 
 Simulations = Callable[[int], tuple[Array, Array]]
 """Parameters, in coordinates to regress in, and data of the first n simulations."""
@@ -59,6 +58,7 @@ class Summary:
     """Standardized data, and a quadratic regression of the latent parameters on them."""
 
     counts: Mask
+    bend: Array | None
     center: Array
     scale: Array
     tails: Array
@@ -66,11 +66,11 @@ class Summary:
     spread: Array
 
     @classmethod
-    def of(cls, latent: Array, y: Array) -> Summary:
+    def of(cls, latent: Array, y: Array, bend: Array | None = None) -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-        center, scale, tails = _letter_values(_stable(y, counts))
+        center, scale, tails = _letter_values(_stable(y, counts, bend))
         empty = np.zeros((0, latent.shape[1]))
-        blank = cls(counts, center, scale, tails, empty, np.ones(latent.shape[1]))
+        blank = cls(counts, bend, center, scale, tails, empty, np.ones(latent.shape[1]))
         features = blank._features(y)
         units = np.sqrt((features**2).mean(axis=0)) + 1e-150
         scaled = features / units
@@ -78,11 +78,11 @@ class Summary:
         coefficients = np.linalg.solve(gram, scaled.T @ latent) / units[:, None]
         residual = latent - features @ coefficients
         spread = np.maximum(residual.std(axis=0), 1e-9)
-        return cls(counts, center, scale, tails, coefficients, spread)
+        return cls(counts, bend, center, scale, tails, coefficients, spread)
 
     def _features(self, y: Array) -> Array:
         """1, data with light tails, heavy ones as a location follows them, and squares."""
-        v = (_stable(y, self.counts) - self.center) / self.scale
+        v = (_stable(y, self.counts, self.bend) - self.center) / self.scale
         heavy = self.tails > 0
         raw, h = v[:, heavy], self.tails[heavy]
         v[:, heavy] = np.sign(raw) * np.sqrt(lambertw(h * raw * raw).real / h)
@@ -100,9 +100,32 @@ class Summary:
         return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
-def _stable(y: Array, counts: Mask) -> Array:
-    """Counts by Anscombe's square root, whose variance hardly depends on their mean."""
+def _stable(y: Array, counts: Mask, bend: Array | None) -> Array:
+    """Counts by Anscombe's square root (1948), other data by arcsinh((y − ξ) / λ) if bent."""
+    if bend is not None:
+        y = np.arcsinh((y - bend[0]) / bend[1])
     return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
+
+
+def _bends(y: Array) -> list[Array | None]:
+    """Candidate transformations arcsinh((y − ξ) / λ), rows ξ and λ; None for no transformation.
+
+    They are tried where a column has heavy tails: ξ = 0 and λ = 1, and the Johnson S_U law of four
+    quantiles (Slifker and Shapiro, 1980, The Johnson system: selection and parameter estimation).
+    """
+    counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
+    tails = _letter_values(y)[2]
+    if counts.any() or not (tails > 0).any():
+        return [None]
+    z = 0.524 * np.array([-3.0, -1.0, 1.0, 3.0])
+    low, left, right, high = np.quantile(y, ndtr(z), axis=0)
+    p = np.maximum(right - left, 1e-300)
+    m, n = (high - right) / p, (left - low) / p
+    excess = np.maximum(m * n - 1.0, 1e-3)
+    total = np.maximum(m + n - 2.0, 1e-3)
+    scale = 2.0 * p * np.sqrt(excess) / (total * np.sqrt(total + 4.0))
+    center = 0.5 * (left + right) + p * (n - m) / (2.0 * total)
+    return [None, np.stack([0.0 * p, 0.0 * p + 1.0]), np.stack([center, scale])]
 
 
 def _letter_values(v: Array) -> tuple[Array, Array, Array]:
@@ -134,7 +157,7 @@ class Parameters:
 
     @classmethod
     def heavy(cls, law: Law, own: tuple[int, ...]) -> Parameters | None:
-        """Those of a law with a heavy tail, if it can be inverted coordinate by coordinate."""
+        """Coordinates of a heavy-tailed law, if it can be inverted coordinate by coordinate."""
         z = np.random.default_rng(0).standard_normal((512, law.base_dim))
         theta = law.from_normal(z)
         if theta.shape != z.shape or not _letter_values(theta[:, own])[2].any():
@@ -213,7 +236,7 @@ class _Conditioned:
 
 @dataclass(frozen=True, eq=False)
 class NormalProposal(_Conditioned):
-    """For parameters driven by standard normals, by a mixture of those or of the parameters."""
+    """Proposal for driving normals, by a mixture of the normals or of the parameters."""
 
     parameters: Parameters | None
 
@@ -234,10 +257,7 @@ class NormalProposal(_Conditioned):
             z[:, near] = center[:, None] + scale[:, None] * ndtri(uniform[:, near])
         log_prior, log_q, sampled = self._sampled(z, weights, means)
         if center is not None:
-            away, k = z - center[:, None], z.shape[-1]
-            parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
-            around = np.asarray(logsumexp(parts, axis=0)) - math.log(len(_SCALES))
-            sampled = with_share(_NEAR, sampled, around)
+            sampled = log_near(z, center, sampled)
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
@@ -307,59 +327,60 @@ class NormalProposal(_Conditioned):
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Ranges of weighted samples in their order: ends in units of weight, means, log densities."""
+class PriorProposal:
+    """The prior as proposal, for cheap likelihoods and posteriors with many modes.
 
-    edges: Array
-    starts: Any
-    log_weights: Array
-    means: Array
-    log_density: Array
+    Logs are relative to the prior, so that the simulated term is zero.
+    """
 
-    @staticmethod
-    @lru_cache(maxsize=4)
-    def among(prior: Empirical) -> Cells:
-        """At most `_CELLS`; the density is that of eight normals, in units of the samples."""
-        samples, weights = prior.samples, prior.weights
-        starts = np.linspace(0, len(samples), min(len(samples), _CELLS) + 1).astype(int)[:-1]
-        total = np.add.reduceat(weights, starts)
-        means = np.add.reduceat(weights[:, None] * samples, starts) / total[:, None]
-        edges = np.cumsum(weights)
-        mean = weights @ samples
-        sd = np.sqrt(weights @ (samples - mean) ** 2)
-        sd = np.where(sd > 0, sd, 1.0)
-        levels = (np.arange(4096) + 0.5) / 4096
-        rows = (samples[np.searchsorted(edges[:-1], levels)] - mean) / sd
-        mixture = one_normal(rows)
-        for _ in range(3):
-            mixture = mixture.split().fitted(rows)
-        log_density = np.asarray(logsumexp(mixture.log_parts((means - mean) / sd), axis=1))
-        return Cells(edges, starts, np.log(total), means, log_density)
+    base_dim: int
+    log_prior_mean: ClassVar[float] = 0.0
+    components: ClassVar[int] = 0
 
-    def of(self, latent: Array) -> Any:
-        """Cells of samples that are given by their numbers."""
-        return np.searchsorted(self.starts, latent, side="right") - 1
+    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
+        z = ndtri(np.broadcast_to(uniform, (len(y), *uniform.shape[1:])))
+        logs = np.zeros((*z.shape[:-1], 3))
+        if center is not None:
+            near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
+            z[:, near] = center[:, None] + _SCALES[near % len(_SCALES), None] * z[:, near]
+            logs[..., :2] -= (log_near(z, center, log_normal(z)) - log_normal(z))[..., None]
+        return np.concatenate([z, logs], axis=-1)
 
-    def sample(self, cell: Any, share: Array) -> Array:
-        """Numbers of the samples at shares of the weights of their cells."""
-        below = np.concatenate([[0.0], self.edges])[self.starts[cell]]
-        level = below + share * np.exp(self.log_weights[cell])
-        last = np.append(self.starts[1:], len(self.edges))[cell] - 1
-        return np.asarray(np.clip(np.searchsorted(self.edges, level), self.starts[cell], last))
+    def at(self, latent: Array, y: Array) -> Array:
+        return np.zeros((len(y), 3))
+
+
+def log_near(z: Array, center: Array, sampled: Array) -> Array:
+    """Log density of draws of which a share is near a center, at scales of all sizes."""
+    away, k = z - center[:, None], z.shape[-1]
+    parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
+    around = np.asarray(logsumexp(parts, axis=0)) - math.log(len(_SCALES))
+    return with_share(_NEAR, sampled, around)
+
+
+@lru_cache(maxsize=4)
+def _density(prior: Empirical) -> Array:
+    """Log density (n,) of weighted samples at themselves, by a mixture of eight normals."""
+    mean = prior.weights @ prior.samples
+    sd = np.sqrt(prior.weights @ (prior.samples - mean) ** 2)
+    x = (prior.samples - mean) / np.where(sd > 0, sd, 1.0)
+    levels = (np.arange(len(x)) + 0.5) / len(x)
+    rows = x[np.searchsorted(np.cumsum(prior.weights)[:-1], levels)]
+    mixture = one_normal(rows)
+    for _ in range(3):
+        mixture = mixture.split().fitted(rows)
+    return np.asarray(logsumexp(mixture.log_parts(x), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class SampleProposal(_Conditioned):
-    """For a prior of weighted samples: probabilities of cells of them given data.
+    """Proposal for a prior of weighted samples: their probabilities given data.
 
-    Samples stand in the order of a tree, so that a cell of neighbours is a range. Its probability
-    is proportional to its weight × q(θ | y) / p̂(θ) at its mean θ, with a mixture p̂ of the samples
-    themselves, and samples within it have their share of its weight: sums over samples are sums
-    over at most `_CELLS` cells. The latent coordinate is a sample's number, and log q is
-    relative to the prior.
+    They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
+    The latent coordinate is the number of a sample, and log q is relative to the prior.
     """
 
-    cells: Cells
+    prior: Empirical
     log_prior_mean: ClassVar[float] = 0.0
 
     @property
@@ -369,37 +390,36 @@ class SampleProposal(_Conditioned):
     def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
         u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
         for i in range(0, len(y), _ROWS):
-            some, (log_q, chance, _) = u[i : i + _ROWS], self._sampled(y[i : i + _ROWS])
+            log_q, chance = self._sampled(y[i : i + _ROWS])
             if center is not None:
-                chance = (1.0 - _NEAR) * chance + _NEAR * self._around(center[i : i + _ROWS, 0])
+                near = self._around(center[i : i + _ROWS])
+                chance = (1.0 - _NEAR) * chance + _NEAR * near
             edges = np.cumsum(chance, axis=1)
-            pairs = zip(edges, some, strict=True)
-            cell = np.stack([np.searchsorted(e[:-1], one) for e, one in pairs])
-            log_q, chance, edges = (
-                np.take_along_axis(a, cell, axis=1) for a in (log_q, chance, edges)
-            )
-            latent = self.cells.sample(cell, 1.0 - (edges - some) / chance)
-            parts.append(np.stack([latent, *self._logs(cell, log_q, chance)], axis=-1))
+            pairs = zip(edges / edges[:, -1:], u[i : i + _ROWS], strict=True)
+            index = np.stack([np.searchsorted(e[:-1], levels) for e, levels in pairs])
+            logs = self._logs(index, log_q, chance)
+            parts.append(np.stack([index.astype(float), *logs], axis=-1))
         return np.concatenate(parts)
 
     def at(self, latent: Array, y: Array) -> Array:
-        parts, cells = [], self.cells.of(latent)
+        parts = []
         for i in range(0, len(y), _ROWS):
-            cell, (*found, log_evidence) = cells[i : i + _ROWS], self._sampled(y[i : i + _ROWS])
-            log_q, chance = (np.take_along_axis(a, cell, axis=1) for a in found)
-            log_ratio, _, log_q = self._logs(cell, log_q, chance)
-            parts.append(np.concatenate([log_ratio, log_q, log_evidence[:, None]], axis=1))
+            log_q, chance = self._sampled(y[i : i + _ROWS])
+            logs = self._logs(latent[i : i + _ROWS].astype(int), log_q, chance)
+            evidence = self._parts(y[i : i + _ROWS])[2][:, None]
+            parts.append(np.concatenate([logs[0], logs[2], evidence], axis=1))
         return np.concatenate(parts)
 
-    def _logs(self, cell: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
-        log_s, log_prior = np.log(chance), self.cells.log_weights[cell]
+    def _logs(self, index: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
+        log_q, chance = (np.take_along_axis(a, index, axis=1) for a in (log_q, chance))
+        log_s, log_prior = np.log(chance), np.log(self.prior.weights)[index]
         return log_prior - log_s, log_q - log_s, log_q - log_prior
 
-    def _sampled(self, y: Array) -> tuple[Array, Array, Array]:
-        """log q (T, n) of all cells, their probabilities among draws, and log p(y) (T,)."""
-        weights, means, log_evidence = self._parts(y)
+    def _sampled(self, y: Array) -> tuple[Array, Array]:
+        """log q (T, n) of all samples, and their probabilities among draws."""
+        weights, means, _ = self._parts(y)
         _, inverse, logs = self._factors
-        density = np.full((len(y), len(self.cells.means)), 1e-300)
+        density = np.full((len(y), len(self.prior.samples)), 1e-300)
         for c, white in enumerate(self._white):
             # Given the data, few of the components count.
             rows = np.flatnonzero(weights[:, c] > _IDLE)
@@ -407,32 +427,30 @@ class SampleProposal(_Conditioned):
             square = np.zeros((len(rows), len(white)))
             for i in range(center.shape[1]):
                 square += (center[:, i, None] - white[:, i]) ** 2
-            log_weight = (weights[rows, c] - logs[c])[:, None]
-            density[rows] += np.exp(log_weight - 0.5 * square)
-        log_weights = self.cells.log_weights
-        density *= np.exp(log_weights - self.cells.log_density)
+            density[rows] += np.exp((weights[rows, c] - logs[c])[:, None] - 0.5 * square)
+        log_weights = np.log(self.prior.weights)
+        density *= np.exp(log_weights - _density(self.prior))
         density /= density.sum(axis=1, keepdims=True)
         log_q = with_share(self.share, np.log(density), log_weights)
-        chance = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * np.exp(log_weights)
-        return log_q, chance, log_evidence
+        return log_q, (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
 
     @cached_property
     def _white(self) -> Array:
-        """Means of cells (K, n, p) in the units of each component."""
-        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.cells.means))
+        """Samples (K, n, p) in the units of each component."""
+        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.prior.samples))
 
     def _around(self, center: Array) -> Array:
-        """Probabilities (T, n) of cells near those of given samples, in their order."""
-        n = len(self.cells.means)
-        apart = np.abs(np.arange(n) - self.cells.of(center)[:, None])
-        found = np.zeros(apart.shape)
+        """Probabilities (T, n) of samples near given ones, in their order, at all scales."""
+        n = len(self.prior.samples)
+        apart, total = np.abs(np.arange(n) - center), np.zeros((len(center), n))
         for octave in range(n.bit_length()):
             near = apart <= 2**octave
-            found += near / near.sum(axis=1, keepdims=True)
-        return found / n.bit_length()
+            total += near / near.sum(axis=1, keepdims=True)
+        return total / n.bit_length()
 
 
-Proposal = NormalProposal | SampleProposal
+Fit = NormalProposal | SampleProposal
+Proposal = NormalProposal | SampleProposal | PriorProposal
 """q(θ | y): draws with their log weights, and densities."""
 
 
@@ -444,57 +462,82 @@ def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
 
 
 def fit_proposal(
-    simulations: Simulations, most: int, law: Law, own: tuple[int, ...], until: float = np.inf
+    simulations: Simulations,
+    most: int,
+    law: Law,
+    own: tuple[int, ...],
+    room: Callable[[float], bool] = lambda seconds: True,
+    like: Mixture | None = None,
 ) -> tuple[Proposal, int]:
-    """A proposal from at most that many simulations, and their number; the best at a time `until`.
+    """Proposal from at most `most` simulations, and their number.
 
-    Components double while held-out data gain by it, and simulations with them. A quarter of the
-    simulations is held out. Where the prior has a heavy tail, so does the choice of coordinates.
+    Components double while held-out data gain by it, simulations with them, and `room` allows the
+    predicted seconds. A quarter of the simulations is held out. Where the prior or the data have
+    heavy tails, held-out data also choose the coordinates. The mixture `like` of a similar design
+    is a start without growth, if it is better than one component.
     """
-    if isinstance(law, Empirical):
-        return _grown(simulations, most, law, until)
-    found, n = _grown(simulations, most, None, until)
-    if (parameters := Parameters.heavy(law, own)) is not None:
-        other, more = _grown(simulations, most, parameters, until)
+    n = min(_FEWEST, most)
+    if like is not None:
+        n = min(most, max(n, like.size * _FOR_EACH))
+    latent, y = simulations(n)
+    priors: list[Empirical | Parameters | None] = [law if isinstance(law, Empirical) else None]
+    if not isinstance(law, Empirical) and (heavy := Parameters.heavy(law, own)) is not None:
+        priors.append(heavy)
+    found: Fit | None = None
+    for prior in priors:
+        starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
+        start = max(starts, key=lambda fit: fit.score)
+        if like is not None and like.means.shape[1] == start.mixture.means.shape[1]:
+            similar = _fitted(latent, y, like, prior, start.summary.bend)
+            if similar.score >= start.score and len(priors) == 1:
+                return similar, n
+        grown, more = _grown(simulations, n, most, prior, start, room)
+        if found is None or grown.score > found.score:
+            found = grown
         n = max(n, more)
-        if other.score > found.score:
-            found = other
+    assert found is not None
     return found, n
 
 
 def _grown(
     simulations: Simulations,
+    n: int,
     most: int,
     prior: Empirical | Parameters | None,
-    until: float,
-) -> tuple[Proposal, int]:
-    n = min(_FEWEST, most)
-    found, tried = _fitted(*simulations(n), None, prior), 1
-    start = found
-    while 2 * tried <= _MOST_COMPONENTS and time.perf_counter() < until:
+    start: Fit,
+    room: Callable[[float], bool],
+) -> tuple[Fit, int]:
+    best, tried, bend, seconds = start, 1, start.summary.bend, 0.0
+    while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
+        begin = time.perf_counter()
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:
             break
         if more > n:  # scores are comparable on the same simulations only
             n = more
-            found = _fitted(*simulations(n), found.mixture, prior)
-        start = _fitted(*simulations(n), start.mixture.split(), prior)
-        gain = start.score - found.score
+            best = _fitted(*simulations(n), best.mixture, prior, bend)
+        start = _fitted(*simulations(n), start.mixture.split(), prior, bend)
+        gain = start.score - best.score
         if gain > 0:
-            found = start
+            best = start
         if gain < _WORTHWHILE and tried >= _TRIED:
             break
-    return found, n
+        seconds = time.perf_counter() - begin
+    return best, n
 
 
 def _fitted(
-    latent: Array, y: Array, start: Mixture | None, prior: Empirical | Parameters | None
-) -> Proposal:
+    latent: Array,
+    y: Array,
+    start: Mixture | None,
+    prior: Empirical | Parameters | None,
+    bend: Array | None = None,
+) -> Fit:
     n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
-    summary = Summary.of(latent[:n], y[:n])
+    summary = Summary.of(latent[:n], y[:n], bend)
     predicted, given = summary.at(y)
     x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
@@ -504,7 +547,7 @@ def _fitted(
     log_q = joint - given - np.log(summary.spread).sum() + slope
     if isinstance(prior, Empirical):
         parts = summary, conditional, mixture, _SHARES[1], float(log_q.mean())
-        return SampleProposal(*parts, Cells.among(prior))
+        return SampleProposal(*parts, prior)
     # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
     shares = _SHARES if mixture.size == 1 else _SHARES[1:]
     scores = {x: float(with_share(x, log_q, log_normal(z[n:])).mean()) for x in shares}

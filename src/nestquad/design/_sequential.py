@@ -19,12 +19,52 @@ from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import eig
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
+from nestquad.plots import axes_or_new
 from nestquad.points import Sobol, Stream
 
 _SWEEPS = 8  # Metropolis steps after each resampling
 _STEP = 2.38  # over √dimension: the best step of a random walk on a normal law
 _ABSURD = 4  # ranges of the simulated data, from their median
 _PRIOR = 1024  # particles that stand for the posterior in `next`, whose cost is proportional
+
+
+class Posterior(Empirical):
+    """Weighted samples of the parameters, with summaries."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, samples: Any, weights: Any = None, names: Sequence[str] | None = None):
+        super().__init__(samples, weights)
+        count = self.samples.shape[1]
+        labels = names if names is not None else [f"θ{i}" for i in range(count)]
+        vars(self).update(names=tuple(labels))
+
+    def std(self) -> Array:
+        """Standard deviations (p,)."""
+        return np.asarray(np.sqrt(self.weights @ (self.samples - self.mean()) ** 2))
+
+    def quantile(self, q: Any) -> Array:
+        """Quantiles (…, p) of each parameter at probabilities q."""
+        levels, columns = np.asarray(q, dtype=float), []
+        for column in self.samples.T:
+            order = np.argsort(column, kind="stable")
+            middle = np.cumsum(self.weights[order]) - 0.5 * self.weights[order]
+            columns.append(np.interp(levels, middle, column[order]))
+        return np.stack(columns, axis=-1)
+
+    def draws(self, n: int, rng: RNGLike = None) -> Array:
+        """Equally weighted draws (n, p)."""
+        return self.samples[np.random.default_rng(rng).choice(len(self.weights), n, p=self.weights)]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw median and 95 % interval of each parameter; needs the extra ``plot``."""
+        ax = axes_or_new(ax)
+        low, middle, high = self.quantile([0.025, 0.5, 0.975])
+        at = -np.arange(len(middle))
+        ax.errorbar(middle, at, xerr=[middle - low, high - middle], fmt="o", markersize=4)
+        ax.set_yticks(at, self.names)
+        ax.set_xlabel("parameter, median and 95 % interval")
+        return ax
 
 
 @dataclass(eq=False)
@@ -50,7 +90,7 @@ class Sequential:
     comparison
         What the last `next` compared.
     n_evaluations
-        Evaluations of `log_prob` so far, those of `next` included.
+        Evaluations of `log_prob` so far, including `next`.
     """
 
     experiment: Experiment
@@ -90,9 +130,10 @@ class Sequential:
         return np.asarray(np.exp(self._log_weights - logsumexp(self._log_weights)))
 
     @property
-    def posterior(self) -> Empirical:
-        """The law of θ given all data so far: weighted samples."""
-        return Empirical(self.experiment.theta(self._latent), self.weights)
+    def posterior(self) -> Posterior:
+        """Law of θ given all data so far: weighted samples."""
+        names = self.experiment.parameters
+        return Posterior(self.experiment.theta(self._latent), self.weights, names)
 
     @property
     def effective_particles(self) -> float:
@@ -174,7 +215,7 @@ class Sequential:
 
     def _repr_html_(self) -> str:
         law = self.posterior
-        sd = np.sqrt(law.weights @ (law.samples - law.mean()) ** 2)
+        sd = law.std()
         rows = {
             "experiments so far": str(len(self.data)),
             "posterior mean": label_of(law.mean()),

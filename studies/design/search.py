@@ -1,0 +1,189 @@
+"""Regret of `design.optimize` on random problems, and errors of `design.eig` at equal seconds.
+
+``python -m studies.design.search regret`` and ``… seconds`` print tables in Markdown. Odd seeds
+report, even seeds are to develop on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, gammaln, log_expit, xlogy
+from scipy.stats import binom, norm
+
+import nestquad as nq
+from nestquad import design
+from studies.design import problems, rivals
+from studies.quadrature import normal_nodes
+
+Gain = Callable[[np.ndarray], float]
+Drawn = tuple[str, design.Experiment, list[tuple[float, float]], Gain]
+
+
+def _features(kind: str, rng: np.random.Generator) -> tuple[int, Callable[[Any], np.ndarray]]:
+    """Number of coefficients, and the features (points, coefficients) of a design."""
+    if kind == "polynomial":
+        p = int(rng.integers(2, 5))
+        return p, lambda d: np.asarray(d)[:, None] ** np.arange(p)
+    p = int(rng.integers(1, 4))
+    rate, phase = rng.uniform(0.5, 4.0, p), rng.uniform(0.0, 6.0, p)
+    return p, lambda d: np.sin(np.asarray(d)[:, None] * rate + phase)
+
+
+def _regression(kind: str, rng: np.random.Generator, k: int) -> Drawn:
+    """Linear in normal coefficients: the gain has a closed form."""
+    p, features = _features(kind, rng)
+    sd, noise = rng.uniform(0.5, 1.5, p), float(10 ** rng.uniform(-1.0, -0.2))
+
+    def mean(theta: np.ndarray, d: Any) -> np.ndarray:
+        return np.einsum("...j,ij->...i", theta, features(d))
+
+    def gain(d: np.ndarray) -> float:
+        x = features(d) * sd / noise
+        return float(0.5 * np.linalg.slogdet(np.eye(len(x)) + x @ x.T)[1])
+
+    experiment = design.Experiment(
+        prior=nq.Normal(np.zeros(p), sd),
+        log_prob=lambda y, theta, d: norm.logpdf(y, mean(theta, d), noise).sum(axis=-1),
+        simulate=lambda theta, e, d: mean(theta, d) + noise * e,
+        noise=nq.Normal(np.zeros(k)),
+    )
+    return kind, experiment, [(-1.0, 1.0)] * k, gain
+
+
+def _logistic(rng: np.random.Generator, k: int) -> Drawn:
+    """Binomial responses at k doses: all outcomes and tensor quadrature."""
+    n, mean, sd = int(rng.integers(5, 20)), rng.normal(0.0, 0.7, 2), rng.uniform(0.4, 1.5, 2)
+    outcomes = np.array(list(itertools.product(range(n + 1), repeat=k)), dtype=float)
+    ways = (gammaln(n + 1) - gammaln(outcomes + 1) - gammaln(n - outcomes + 1)).sum(axis=-1)
+    z, w = normal_nodes(40)
+    theta = mean + sd * np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1).reshape(-1, 2)
+    weight = np.outer(w, w).ravel()
+
+    def log_prob(y: np.ndarray, theta: np.ndarray, d: Any) -> np.ndarray:
+        t = theta[..., :1] + theta[..., 1:2] * d
+        return (y * log_expit(t) + (n - y) * log_expit(-t)).sum(axis=-1)
+
+    def gain(d: np.ndarray) -> float:
+        t = theta[:, :1] + theta[:, 1:] * np.asarray(d)
+        logs = ways[:, None] + outcomes @ log_expit(t).T + (n - outcomes) @ log_expit(-t).T
+        mass = np.exp(logs) @ weight
+        return float(((np.exp(logs) * logs) @ weight).sum() - xlogy(mass, mass).sum())
+
+    experiment = design.Experiment(
+        prior=nq.Normal(mean, sd),
+        log_prob=log_prob,
+        simulate=lambda t, e, d: binom.ppf(e, n, expit(t[..., :1] + t[..., 1:2] * d)),
+        noise=nq.Uniform(np.zeros(k), 1.0),
+    )
+    return "logistic", experiment, [(-4.0, 4.0)] * k, gain
+
+
+def draw(seed: int) -> Drawn:
+    """The random problem of a seed: polynomial, sines or logistic, one to three points."""
+    rng = np.random.default_rng([seed, 77])
+    k = int(rng.integers(1, 4))
+    if (kind := ("polynomial", "sines", "logistic")[seed // 2 % 3]) == "logistic":
+        return _logistic(rng, min(k, 2))
+    return _regression(kind, rng, k)
+
+
+def optimum(gain: Gain, bounds: list[tuple[float, float]], seed: int) -> float:
+    """Largest gain, by local searches from the best of 60 random designs."""
+    ends = np.array(bounds)
+    points = np.random.default_rng(seed).uniform(ends[:, 0], ends[:, 1], (60, len(ends)))
+    starts = sorted(points, key=lambda d: -gain(d))[:6]
+    found = [minimize(lambda d: -gain(d), d, bounds=bounds, method="L-BFGS-B") for d in starts]
+    return max(-float(one.fun) for one in found)
+
+
+def regret(first: int, last: int, budget: int) -> None:
+    """Print the regret and the limit that `optimize` reports, by kind of problem."""
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for seed in range(first, last, 2):
+        kind, experiment, bounds, gain = draw(seed)
+        started = time.process_time()
+        best = design.optimize(experiment, bounds, budget=budget, rng=seed, simulations=8192)
+        seconds = time.process_time() - started
+        lost = max(optimum(gain, bounds, seed) - gain(best.design), 0.0)
+        rows.setdefault(kind, []).append((lost, best.regret, seconds))
+    print("| problems | number | limit holds | median regret | largest | median limit | CPU s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for kind, found in [*rows.items(), ("all", [one for part in rows.values() for one in part])]:
+        lost, limit, seconds = np.array(found).T
+        held = np.mean(lost <= limit + 1e-6)
+        print(
+            f"| {kind} | {len(found)} | {100 * held:.0f} % | {np.median(lost):.1e} | "
+            f"{lost.max():.1e} | {np.median(limit):.1e} | {seconds.mean():.1f} |"
+        )
+
+
+def _waves() -> problems.Case:
+    """Frequency of a wave seen at eight times: many narrow modes, gain by a grid."""
+    times, sd = np.linspace(0.3, 4.0, 8), 0.1
+    experiment = design.Experiment(
+        prior=nq.Normal(6.0, 3.0),
+        log_prob=lambda y, theta, d: norm.logpdf(y, np.sin(theta * d), sd).sum(axis=-1),
+        simulate=lambda theta, e, d: np.sin(theta * d) + sd * e,
+        noise=nq.Normal(np.zeros(8)),
+    )
+    grid = np.linspace(-12.0, 24.0, 6001)
+    prior = norm.logpdf(grid, 6.0, 3.0) + np.log(grid[1] - grid[0])
+    rng, gains = np.random.default_rng(1), []
+    for _ in range(300):
+        theta = rng.normal(6.0, 3.0, (100, 1))
+        y = np.sin(theta * times) + sd * rng.standard_normal((100, 8))
+        # The square of the distance by products: means over a grid of frequencies.
+        wave = np.sin(grid[:, None] * times)
+        logs = -0.5 * ((y**2).sum(1)[:, None] - 2 * y @ wave.T + (wave**2).sum(1)) / sd**2 + prior
+        evidence = np.logaddexp.reduce(logs, axis=1)
+        gains.append((np.exp(logs - evidence[:, None]) * (logs - prior)).sum(axis=1) - evidence)
+    return problems.Case(experiment, times, float(np.concatenate(gains).mean()))
+
+
+def seconds(limits: tuple[float, ...], seeds: tuple[int, ...]) -> None:
+    """Print mean errors of nestquad, nested Monte Carlo and Laplace at equal seconds."""
+    cases = {name: problems.case(name) for name in ("linear", "psychometric", "pharmacokinetics")}
+    cases["waves"] = _waves()
+    print("| problem | seconds | nestquad | half-width | nested Monte Carlo | Laplace |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for (name, case), limit in itertools.product(cases.items(), limits):
+        errors: dict[str, list[float]] = {"nestquad": [], "nmc": [], "laplace is": []}
+        halves = []
+        for seed in seeds:
+            est = design.eig(case.experiment, case.design, max_seconds=limit, rng=seed)
+            errors["nestquad"].append(abs(float(est.value) - case.exact))
+            halves.append(float(est.half_width))
+            for rival in ("nmc", "laplace is"):
+                budget, spent = 30_000, 0.0
+                while spent < 0.5 * limit and budget < 2e8:  # the largest run within the time
+                    started = time.perf_counter()
+                    found = rivals.run(rival, name, case, budget, seed)
+                    spent = time.perf_counter() - started
+                    budget = int(budget * min(max(0.9 * limit / max(spent, 1e-3), 1.5), 30.0))
+                errors[rival].append(abs(float(found.value) - case.exact))
+        means = [float(np.mean(errors[one])) for one in errors]
+        print(
+            f"| {name} | {limit:g} | {means[0]:.1e} | {np.mean(halves):.1e} | {means[1]:.1e} | "
+            f"{means[2]:.1e} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", choices=("regret", "seconds"))
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--last", type=int, default=105)
+    parser.add_argument("--budget", type=int, default=5000)
+    args = parser.parse_args()
+    if args.table == "regret":
+        regret(args.first, args.last, args.budget)
+    else:
+        seconds((1.0, 2.0, 10.0), (1,))
