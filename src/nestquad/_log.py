@@ -37,10 +37,10 @@ def log_choice(problem: NestedExpectation, chosen: str, reason: str) -> None:
 
 
 def log_turn(turn: int, estimate: Estimate, seconds: float) -> None:
-    """Turn of plan → evaluate → analyze, with the answer after it."""
+    """Turn of plan → evaluate → analyze, with the answer after it, and seconds of an evaluation."""
     if _ESTIMATE.isEnabledFor(logging.DEBUG):
         _ESTIMATE.debug(
-            "%s: turn %d, %s, %s evaluations, %.3g s",
+            "%s: turn %d, %s, %s evaluations, %.3g s each",
             estimate.problem,
             turn,
             estimate.summary,

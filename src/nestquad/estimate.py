@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import choice, number, whole
+from nestquad._log import log_answer, log_choice, log_start, log_turn
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
@@ -168,6 +169,7 @@ def solved(
     hurried = budget is None
     adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
     chosen, budget = settled(method, budget, adaptive)
+    log_start(problem, chosen.name, budget)
     if certify and budget is not None and budget < 2 * Certificate.fewest:
         raise InputError(
             "budget",
@@ -208,6 +210,9 @@ def solved(
         seconds=time.perf_counter() - started,
         diagnostics={**found.diagnostics, **counts},
     )
+    if answer.candidates:
+        log_choice(problem, answer.method, str(answer.diagnostics["notes"][0]))
+    log_answer(answer)
     if loop.last is None:
         error = OutOfTimeError(
             "time ran out before the first design was complete",
@@ -476,6 +481,7 @@ class Loop:
         self.last = replace(turn, estimate=seen)
         found = self.evaluator.units.natural(seen)
         self._trace.append(Step(found.n_evaluations, found.value, found.std_error))
+        log_turn(len(self._trace), found, self.evaluator.seconds_per_evaluation)
         self._half = np.asarray(found.half_width)
         if stopped is not None:
             return stopped
