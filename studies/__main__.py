@@ -70,6 +70,13 @@ Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data
 finished runs are skipped; --fresh runs them again.
 """
 
+_ABLATE = """\
+examples:
+  python -m studies ablate --out docs
+  python -m studies ablate --families kinks,books --seeds 0-8 --budgets 1e3 --runs 1
+
+Only even seeds are used.
+"""
 _PUBLISHED = """\
 examples:
   python -m studies published --runs 20
@@ -111,6 +118,11 @@ def _parser() -> argparse.ArgumentParser:
     _families_options(
         commands.add_parser(
             "families", help="random problems with exact values", epilog=_FAMILIES, **how
+        )
+    )
+    _ablate_options(
+        commands.add_parser(
+            "ablate", help="devices of the posterior of J, one switched off", epilog=_ABLATE, **how
         )
     )
     _seconds_options(
@@ -266,6 +278,31 @@ def _families(args: argparse.Namespace) -> int:
     from studies.families import families, study
 
     return _drawn(args, families(), study)
+
+
+def _ablate_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
+    parser.add_argument("--seeds", default="0-38", metavar="A-B", help="even ones are used")
+    parser.add_argument("--budgets", default="1e3,1e4", metavar="N[,N]")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each (default 3)")
+    parser.set_defaults(run=_ablate)
+
+
+def _ablate(args: argparse.Namespace) -> int:
+    from studies.families import families
+    from studies.families.ablate import ablate
+
+    ablate(
+        _known("--families", args.families, families()) or families(),
+        [seed for seed in _seeds(args.seeds) if seed % 2 == 0],
+        _numbers(args.budgets),
+        args.runs,
+        Path(args.out),
+        args.jobs,
+        args.line,
+    )
+    return 0
 
 
 def _drawn_options(parser: argparse.ArgumentParser, tolerances: str, runs: int) -> None:

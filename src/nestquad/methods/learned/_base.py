@@ -15,6 +15,7 @@ from nestquad.accuracy import harmonic_averages, is_discontinuous, size_of
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.evaluate import Design, Evaluations
 from nestquad.methods._method import Goal, Method, Turn, require_transports
+from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._events import unreached_errors, unseen_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
@@ -319,9 +320,10 @@ def _answer(
 
     if model not in calibrations:
         jumps = is_discontinuous(average.problem, base.j[:, 0] if average.scalar else base.j)
-        effects = PathEffects(model, functional, jumps)
+        effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
-    drawn = Posterior(model, check, rng).draws(functional, calibrations[model])
+    posterior = Posterior(model, check, rng, _posterior.DEFAULT)
+    drawn = posterior.draws(functional, calibrations[model])
     spread = float(drawn.values.std(axis=0).max())
     by_replicate = average.of(model, spread)
     answers = by_replicate.mean(axis=0)

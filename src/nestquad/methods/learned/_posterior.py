@@ -54,6 +54,9 @@ class PosteriorSettings:
     bias_width
         Scale of the Laplace prior of log(bias / claimed bias): calibrated claims are right within a
         factor of three or so.
+    held_out, calibrated, surprised, discrepant, student
+        Switches of the devices, for ablation: cross-fitted residuals, the factor κ, its increase
+        by fresh pairs, the discrepancy, and Student's factor.
     visible
         Step for an f with jumps, as a share of the standard deviation of J: smaller errors would
         carry none of a few hundred θ across a jump.
@@ -66,6 +69,11 @@ class PosteriorSettings:
     group_dof: float = 1.0
     bias_width: float = 1.0
     visible: float = 0.1
+    held_out: bool = True
+    calibrated: bool = True
+    surprised: bool = True
+    discrepant: bool = True
+    student: bool = True
 
 
 DEFAULT = PosteriorSettings()
@@ -170,7 +178,7 @@ class PathEffects:
         profiles = tuple(Profile.of(j, base.weights, paths, c) for c, j in enumerate(base.j.T))
         effects = np.stack([self._odd(error)[0] for error in paths.errors])
         groups, prior = len(paths.observed), self.settings.prior_sd**-2
-        if groups < 2:
+        if groups < 2 or not self.settings.calibrated:
             none = np.zeros(effects.shape[1])
             ones = np.ones(len(profiles))
             return Calibration(effects, none, 1.0, ones, 1.0, profiles, paths.held_out)
@@ -238,7 +246,9 @@ class Posterior:
     def draws(self, functional: Functional, calibration: Calibration) -> FunctionalDraws:
         """Draws of a functional: a path with its factor, and a discrepancy, each."""
         n, known = self.settings.n_draws, calibration
-        surprise = 1.0 if self.check is None else self.check.surprise(self.model)
+        surprise = 1.0
+        if self.check is not None and self.settings.surprised:
+            surprise = self.check.surprise(self.model)
         logarithm = known.log_factor + self.rng.standard_normal((n, 1)) * known.precision**-0.5
         kappa = self.rng.choice([-1.0, 1.0], size=(n, 1)) * np.exp(0.5 * logarithm)
         path = known.effects[self.rng.integers(len(known.effects), size=n)]
@@ -247,7 +257,8 @@ class Posterior:
         shifts = np.stack([functional(j)[0] - center for j in functions])
         shift = _symmetric(shifts, self.rng)[self.rng.integers(len(shifts), size=n)]
         values = np.nan_to_num(shift + np.sqrt(surprise) * kappa * path)
-        return FunctionalDraws(self._student(known.n_groups) * values, known.rate)
+        student = self._student(known.n_groups) if self.settings.student else 1.0
+        return FunctionalDraws(student * values, known.rate)
 
     def _student(self, groups: int) -> float:
         """Student's factor for the number of groups, and of pairs that carry the variance.
@@ -264,7 +275,7 @@ class Posterior:
     def _discrepant(self, known: Calibration, surprise: float) -> Array:
         """Draws (K, M, p) of Ĵ + b(Ĵ) + √v(Ĵ) ε; claims are wrong by the factor `surprise`."""
         base, n = self.model.sketch, self.settings.n_discrepancies
-        if self.check is None:
+        if self.check is None or not self.settings.discrepant:
             return base.j[None]
         check = self.check
         r, s = check.residuals(self.model), self.model.mean(check.uniform)
@@ -280,7 +291,7 @@ class Posterior:
             profile = replace(known.profiles[c], variance=surprise * known.profiles[c].variance)
             common = Pairs(s[:, c], r[:, :, c], check.weights, profile.at(s[:, c]))
             seen = BinnedResiduals.of_pairs(Evidence(common, z, least))
-            if known.held_out is not None:
+            if known.held_out is not None and self.settings.held_out:
                 out = known.held_out
                 j = out.j[:, c]
                 seen = seen.with_others(
