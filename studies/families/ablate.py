@@ -82,8 +82,8 @@ def ablate(
         "# Ablation of the posterior of J",
         "",
         f"Written by `{command}`. Even seeds; the joint lattice alone with each device switched "
-        "off, beside all of them, and `auto`, which adds pilots of a plain rule. Errors and widths are "
-        "geometric means of ratios to the first row of a budget, over common runs.",
+        "off, beside all of them, and `auto`, which adds pilots of a plain rule. Errors and widths "
+        "are geometric means of ratios to the first row of a budget, over common runs.",
         "",
         "| evaluations | without | runs | covers | error | width | width / error | CPU s |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -92,7 +92,7 @@ def ablate(
         base = {k[3:]: v for k, v in results.items() if k[:3] == (int(budget), "joint", "")}
         for method, without in [("joint", v) for v in variants] + [("auto", "")]:
             mine = {k[3:]: v for k, v in results.items() if k[:3] == (int(budget), method, without)}
-            label = "nothing" if not without else without
+            label = without or "nothing"
             lines.append(
                 _row(int(budget), label if method == "joint" else "nothing, auto", mine, base)
             )
