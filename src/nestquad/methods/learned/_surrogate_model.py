@@ -193,10 +193,13 @@ class SurrogateModel(ModelOfJ):
         return self.means.rest, self.weights[: len(self.means.rest)]
 
     def expected_rms(self) -> Array:
-        """Of the noise of g after control variates, and of the error of Ĵ."""
-        deviations = self.sd(self.uniform)
+        """Root mean square of the noise of g after control variates, and of the error of Ĵ.
+
+        Errors are those at the θ of the sketch: at those of the design they are smaller.
+        """
+        deviations = self.sd(self.sketch.uniform)
         scale = scale_of(deviations)
-        error = scale * np.sqrt(self.weights @ (deviations / scale) ** 2 / self.weights.sum())
+        error = scale * np.sqrt(np.mean((deviations / scale) ** 2, axis=0))
         return np.asarray(np.hypot(self.means.noise, error))
 
     def inner_changes(self) -> list[Array]:
