@@ -17,7 +17,7 @@ from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.estimate import solved
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate
+from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._contributions import contributions_of
 from nestquad.risk._distribution import LearnedLaw, LossDistribution
 from nestquad.risk._method import RiskState, TailSampling
@@ -177,7 +177,13 @@ def _combined(one: Estimate, weights: Array) -> Estimate:
     """A weighted sum of answers, whose errors are correlated."""
     covariance = np.atleast_2d(np.asarray(one.covariance))
     error = float(np.sqrt(max(float(weights @ covariance @ weights), 0.0)))
-    return replace(one, value=float(weights @ one.value), std_error=error, covariance=None)
+    draws = None
+    if one.draws is not None:
+        draws = one.draws @ weights
+        low, high = np.quantile(draws, [0.025, 0.975])
+        error = float(high - low) / (2.0 * NORMAL_95)
+    value = float(weights @ one.value)
+    return replace(one, value=value, std_error=error, covariance=None, draws=draws)
 
 
 def _names(outputs: Any) -> list[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, ndtri
 
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._typing import Array, Indices, RNGLike
@@ -245,6 +245,10 @@ class Table:
     def errors(self, targets: Targets) -> Array:
         drawn = [self.moved(weights).values(targets) for weights in self.resampled()]
         return np.asarray(np.linalg.norm(self.directions(targets, drawn), axis=1))
+
+    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
+        value, half = self.values(targets), ndtri(0.5 + level / 2) * self.errors(targets)
+        return value - half, value + half
 
     def inverse(self, p: Array) -> Array:
         j, cumulative = self.moved().ordered
