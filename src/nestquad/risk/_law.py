@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from nestquad._typing import Array, Indices
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import BinnedResiduals, Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.nested import effective_number
+from nestquad.result import NORMAL_95
 from nestquad.risk._atoms import Atom
 
 
@@ -26,15 +28,15 @@ class LawSettings:
         Posterior draws: their 2.5 % quantile is known to a quarter of a standard deviation.
     n_points, n_central
         Values of J given Ĵ at each node, in a draw and in the central law.
-    hard
-        Share of the central law whose residuals are shrunk by √ρ instead of ρ.
+    n_bootstrap
+        Bootstrap samples for the error of the shape of J given Ĵ.
     """
 
     n_nodes: int = 4096
     n_draws: int = 128
     n_points: int = 2
     n_central: int = 8
-    hard: float = 0.0
+    n_bootstrap: int = 16
 
 
 DEFAULT = LawSettings()
@@ -221,7 +223,7 @@ class LawOfJ:
         rng = np.random.default_rng(1)
         n = 1 if not self.v[0].any() else self.settings.n_central
         chance = None if self.scatter is None else self.scatter.weights
-        return self._sample(0, n, self.settings.hard, self.weights, chance, 0.0, rng)
+        return self._sample(0, n, 0.0, self.weights, chance, 0.0, rng)
 
     @cached_property
     def draws(self) -> tuple[WeightedSample, ...]:
@@ -259,6 +261,9 @@ class LawOfJ:
         """n values of J at each node under correction k, at points of a Kronecker sequence."""
         at = np.repeat(np.arange(len(self.s)), n)
         mean, sd = (self.s + self.b[k])[at], np.sqrt(self.v[k])[at]
+        if not self.steps:  # evenly between the middles of neighboring nodes
+            places = (np.arange(len(at)) + 0.5) / n - 0.5
+            mean = np.interp(places, np.arange(len(self.s)), self.s + self.b[k])
         weights = mass[at] / n
         if not sd.any():
             return WeightedSample(mean, weights, self.steps)
@@ -273,6 +278,32 @@ class LawOfJ:
             j = self.scatter.atom.apply(j, np.modf(u[0] + u[1] + u[2])[0] < share[pick])
         return WeightedSample(j, weights)
 
+    @cached_property
+    def normal(self) -> WeightedSample:
+        """The central law with a normal J given Ĵ."""
+        return replace(self, scatter=None).center
+
+    @cached_property
+    def skewed(self) -> tuple[WeightedSample, ...]:
+        """The central law with residuals shrunk by √ρ, and bootstrap samples of it."""
+        assert self.scatter is not None
+        rng, weights = np.random.default_rng(4), self.scatter.weights
+        chances = [weights]
+        chances += [
+            weights * rng.standard_exponential(len(weights))
+            for _ in range(self.settings.n_bootstrap)
+        ]
+        return tuple(self._sample(0, 2, 1.0, self.weights, one, 0.0, rng) for one in chances)
+
+    def trust(self, c: float) -> float:
+        """ρ of pairs whose J may be at a level, by the chance that Ĵ leaves undecided."""
+        if self.scatter is None:
+            return 1.0
+        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
+        weights = self.scatter.weights * chance * (1.0 - chance)
+        total = float(weights.sum())
+        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
+
     def undecided(self, c: float, below: bool = False) -> float:
         """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.
 
@@ -281,6 +312,20 @@ class LawOfJ:
         chance = ndtr((-1.0 if below else 1.0) * (self.m - c) / np.sqrt(self.v[0] + 1e-300))
         total = float(chance @ self.weights)
         return float((chance * (1.0 - chance)) @ self.weights) / total if total > 0 else 1.0
+
+    def doubtful(self, c: float, excess: bool) -> float:
+        """Mass of θ for which Ĵ does not decide J > c; with `excess`, times the size of J − Ĵ."""
+        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))
+        each = chance * (1.0 - chance) * (np.sqrt(self.v[0]) if excess else 1.0)
+        return float(self.weights @ each)
+
+    @cached_property
+    def student(self) -> float:
+        """Student's factor for the number of pairs that carry the variance of the residuals."""
+        if self.scatter is None:
+            return 1.0
+        number = float(effective_number((self.scatter.r - self.scatter.r.mean())[:, None])[0])
+        return float(stdtrit(max(number - 1.0, 2.0), 0.975) / NORMAL_95)
 
     def corrected(
         self,

@@ -173,7 +173,9 @@ class TailSampling(Method[RiskState]):
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = _EVERYWHERE * mass + (1.0 - _EVERYWHERE) * share
-        k = 1
+        # Several pairs at the same θ, where that tells more of the shape of J; given scenarios are
+        # drawn again and again by themselves.
+        k = 1 if state.laws[0].steps else self.targets.repeats(state.laws, n)
         upper = np.cumsum(chance)
         drawn = upper[-1] * stream.generator().random(n // k)
         at = np.repeat(np.searchsorted(upper[:-1], drawn, "right"), k)

@@ -68,7 +68,8 @@ class Targets:
     def measured(self, law: LawOfJ) -> tuple[Array, Array | None]:
         """Measures (k,) of one loss, and posterior draws (K, k); None where nothing is known.
 
-        The central value counts unless the draws exclude it.
+        The central value counts unless the draws exclude it. Student's factor is for the number of
+        pairs that carry the variance of residuals.
         """
         value = self.values(law.center)
         if law.pairs is None:
@@ -76,6 +77,9 @@ class Targets:
         draws = np.stack([self.values(one) for one in law.draws])
         low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=0)
         value = np.where((low <= value) & (value <= high), value, middle)
+        rng = np.random.default_rng(5)
+        draws += self.hidden(law) * rng.standard_normal((len(draws), 1))
+        draws = value + law.student * (draws - value)
         for i, (kind, level) in enumerate(self.keys):
             draws[:, i] += _few_hits(law, kind, level, value[i], len(draws))
             if kind == "exceed":
@@ -84,7 +88,46 @@ class Targets:
                 draws[:, i] = np.maximum(draws[:, i], 0.0)
         return value, draws
 
+    def hidden(self, law: LawOfJ) -> Array:
+        """Standard errors (k,) of measures by the shape of J given Ĵ that noise hides.
 
+        Residuals shrunk by √ρ show ρ^1.5 of the skewness of J given Ĵ: the rest changes a measure
+        by about as much again, in either direction. A change that chance explains is none.
+        """
+        if law.scatter is None:
+            return np.zeros(len(self.keys))
+        skewed = np.stack([self.values(one) for one in law.skewed])
+        change, chance = skewed[0] - self.values(law.normal), skewed[1:].std(axis=0)
+        rho = np.array([law.trust(_place(law, *key)) for key in self.keys])
+        seen = np.sqrt(np.maximum(change**2 - chance**2, 0.0))
+        return np.asarray(_HIDDEN * (1.0 - rho**3) * seen)
+
+    def repeats(self, laws: Sequence[LawOfJ], n: int) -> int:
+        """Number of the n pairs to draw at the same θ: for the smallest errors on the whole.
+
+        Fewer θ are a smaller sample, and more draws at each hide less of the shape of J.
+        """
+        total = np.zeros(len(_REPEATS))
+        for law in laws:
+            if law.scatter is None:
+                continue
+            for kind, level in self.keys:
+                c, m = _place(law, kind, level), len(law.scatter.weights)
+                skewed = np.array([_functional(one, kind, c) for one in law.skewed])
+                change, chance = skewed[0] - _functional(law.normal, kind, c), skewed[1:].std()
+                rho, least = law.trust(c), _SKEWED * law.doubtful(c, kind in ("es", "ee", "ene"))
+                deeper = _REPEATS * rho / (1.0 + (_REPEATS - 1.0) * rho)
+                seen = max(change**2 - chance**2, least**2)
+                error = chance**2 * _REPEATS * m / n + seen * (1.0 - deeper**3) ** 2
+                total += error / max(float(error.min()), 1e-300)
+        return int(_REPEATS[np.argmin(total)])
+
+
+# Numbers of pairs at the same θ, and the effect of a skewness of one half, as a share of the mass
+# that Ĵ leaves undecided.
+_REPEATS, _SKEWED = 2.0 ** np.arange(6), 0.1
+# Standard errors of the hidden shape, in units of the effect of the visible one.
+_HIDDEN = 1.5
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
 # the scale of one.
 _NEAR = 0.15
@@ -95,6 +138,11 @@ def _place(law: LawOfJ, kind: Kind, level: float) -> float:
     if kind in ("exceed", "ee", "ene"):
         return level
     return law.center.quantile(level)
+
+
+def _functional(law: WeightedSample, kind: Kind, c: float) -> float:
+    """P(J > c) behind a quantile or an exceedance, E max(J − c, 0) behind shortfall, exposure."""
+    return law.excess(c) if kind in ("es", "ee", "ene") else law.exceedance(c)
 
 
 def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int) -> Array:
@@ -114,7 +162,7 @@ def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int)
     if below:
         probability, beyond = 1.0 - probability, ~beyond
     hits = probability * n
-    if hits >= _HITS or kind in ("ee", "ene"):
+    if not n or hits >= _HITS or kind in ("ee", "ene"):
         return np.zeros(n_draws)
     few = kind == "exceed" and beyond.sum() < _HITS
     share = 1.0 if few else law.undecided(c, below)
