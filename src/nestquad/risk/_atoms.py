@@ -62,9 +62,7 @@ class Atom:
     none: Array = field(repr=False)
 
     @classmethod
-    def of(
-        cls, values: Array, bins: Indices, settings: AtomSettings | None = None
-    ) -> Atom | None:
+    def of(cls, values: Array, bins: Indices, settings: AtomSettings | None = None) -> Atom | None:
         """The atom that draws (m, 2) at pairs in bins (m,) show, if there is one."""
         chosen = settings or AtomSettings()
         same = values[values[:, 0] == values[:, 1], 0]

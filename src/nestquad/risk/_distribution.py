@@ -34,9 +34,6 @@ class Measured(Protocol):
     def values(self, targets: Targets) -> Array:
         """Measures (k,)."""
 
-    def errors(self, targets: Targets) -> Array:
-        """Their standard errors (k,)."""
-
     def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
         """Ends (k,) of their intervals."""
 
@@ -76,7 +73,7 @@ class LossDistribution:
         if targets.keys:
             above[finite] = self.law.values(targets)
             if return_std:
-                error[finite] = self.law.errors(targets)
+                error[finite] = self._errors(targets)
         return _both(1.0 - above, error, return_std)
 
     def quantile(self, p: ArrayLike, return_std: bool = False) -> Any:
@@ -89,8 +86,12 @@ class LossDistribution:
         if targets.keys:
             value[...] = self.law.values(targets).reshape(level.shape)
             if return_std:
-                error[...] = self.law.errors(targets).reshape(level.shape)
+                error[...] = self._errors(targets).reshape(level.shape)
         return _both(value, error, return_std)
+
+    def _errors(self, targets: Targets) -> Array:
+        low, high = self.law.ends(targets, 0.95)
+        return np.asarray((high - low) / (2.0 * NORMAL_95))
 
     def sample(self, n: int, rng: RNGLike = None) -> Array:
         """n independent losses J."""
@@ -156,10 +157,6 @@ class LearnedLaw:
 
     def values(self, targets: Targets) -> Array:
         return targets.measured(self.law)[0]
-
-    def errors(self, targets: Targets) -> Array:
-        low, high = self.ends(targets, 0.95)
-        return (high - low) / (2.0 * NORMAL_95)
 
     def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
         value, draws = targets.measured(self.law)

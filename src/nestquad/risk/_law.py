@@ -77,11 +77,19 @@ class Scatter:
         order = np.lexsort((r, seen.bins))
         column = np.clip(np.searchsorted(law.z, seen.z), 0, len(law.z) - 1)
         noise = 1.0 / seen.trust(np.ones(len(r))) - 1.0
-        shares = None if atom is None else atom.pairs[order]
-        each = (seen.bins, column, r, noise, seen.pairs.weights)
-        z, bins = np.sort(seen.z), np.sort(seen.bins)
-        at = np.flatnonzero(np.diff(bins))
-        return cls(0.5 * (z[at] + z[at + 1]), order, *(one[order] for one in each), atom, shares)
+        z = np.sort(seen.z)
+        last = np.flatnonzero(np.diff(np.sort(seen.bins)))
+        return cls(
+            0.5 * (z[last] + z[last + 1]),
+            order,
+            seen.bins[order],
+            column[order],
+            r[order],
+            noise[order],
+            seen.pairs.weights[order],
+            atom,
+            None if atom is None else atom.pairs[order],
+        )
 
     def trust(self, v: Array) -> Array:
         """ρ of each pair, for v (n,) at the nodes."""
@@ -89,11 +97,12 @@ class Scatter:
         return np.asarray(at / (at + self.noise + 1e-300))
 
     def draw(
-        self, z: Array, u: Array, b: Array, v: Array, hard: float, chance: Array
+        self, z: Array, u: Array, b: Array, v: Array, hard: float | None, chance: Array
     ) -> tuple[Array, Indices]:
         """Standardized J − Ĵ − b at scores z by uniforms (3, n), and the pairs they come from.
 
-        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs.
+        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. `hard` is the
+        share of residuals that are shrunk by √ρ; None for a normal J.
         """
         bins = np.searchsorted(self.edges, z)
         total = np.cumsum(chance)
@@ -102,6 +111,8 @@ class Scatter:
         lower = np.concatenate([[0.0], upper[:-1]])
         wanted = lower[bins] + u[0] * (upper - lower)[bins]
         pick = np.clip(np.searchsorted(total, wanted, "right"), 0, len(total) - 1)
+        if hard is None:
+            return ndtri(u[1]), pick
         at, rho = v[self.column], self.trust(v)
         away = (self.r - b[self.column]) / np.sqrt(at + 1e-300)
         soft = (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1])
@@ -252,7 +263,7 @@ class LawOfJ:
         self,
         k: int,
         n: int,
-        hard: float,
+        hard: float | None,
         mass: Array,
         chance: Array | None,
         shift: float,
@@ -280,8 +291,10 @@ class LawOfJ:
 
     @cached_property
     def normal(self) -> WeightedSample:
-        """The central law with a normal J given Ĵ."""
-        return replace(self, scatter=None).center
+        """The central law with a normal J given Ĵ, but for the atom."""
+        assert self.scatter is not None
+        rng, n = np.random.default_rng(1), self.settings.n_central
+        return self._sample(0, n, None, self.weights, self.scatter.weights, 0.0, rng)
 
     @cached_property
     def skewed(self) -> tuple[WeightedSample, ...]:
@@ -312,12 +325,6 @@ class LawOfJ:
         chance = ndtr((-1.0 if below else 1.0) * (self.m - c) / np.sqrt(self.v[0] + 1e-300))
         total = float(chance @ self.weights)
         return float((chance * (1.0 - chance)) @ self.weights) / total if total > 0 else 1.0
-
-    def doubtful(self, c: float, excess: bool) -> float:
-        """Mass of θ for which Ĵ does not decide J > c; with `excess`, times the size of J − Ĵ."""
-        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))
-        each = chance * (1.0 - chance) * (np.sqrt(self.v[0]) if excess else 1.0)
-        return float(self.weights @ each)
 
     @cached_property
     def student(self) -> float:

@@ -19,7 +19,6 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._atoms import Atom
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
@@ -39,9 +38,9 @@ _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 SIZES = (1e-60, 1e60)
 FEWEST = 128
 _SHAPE = (
-    "the loss given the model is far from normal, as at a jump or an atom of J in the scenario: "
-    "most of an interval is what the draws leave open about its shape. A coordinate that says on "
-    "which side of the jump a scenario is, or the jump as a position of its own, would help"
+    "the loss given the model is far from normal, as at a jump of J in the scenario, and noise of "
+    "x hides its shape: most of an interval is due to that. A coordinate that says on which side "
+    "of the jump a scenario is, or the jump as a position of its own, would help"
 )
 
 
@@ -87,8 +86,8 @@ class RiskState:
 class TailSampling(Method[RiskState]):
     """Two stages: a model Ĵ from one x for each θ, then pairs of x where the measures depend on J.
 
-    Pairs show the mean and the variance of J given Ĵ, which correct the law of Ĵ over dense θ.
-    They are fresh, so that the error bar does not rest on what the model says of itself.
+    Pairs show the mean, the variance and the shape of J given Ĵ, which make posterior draws of the
+    law of J over dense θ. They are fresh: intervals do not rest on errors that the model claims.
     """
 
     name: ClassVar[str] = "tail sampling"
@@ -173,14 +172,9 @@ class TailSampling(Method[RiskState]):
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = _EVERYWHERE * mass + (1.0 - _EVERYWHERE) * share
-        # Several pairs at the same θ, where that tells more of the shape of J; given scenarios are
-        # drawn again and again by themselves.
-        k = 1 if state.laws[0].steps else self.targets.repeats(state.laws, n)
         upper = np.cumsum(chance)
-        drawn = upper[-1] * stream.generator().random(n // k)
-        at = np.repeat(np.searchsorted(upper[:-1], drawn, "right"), k)
-        n = len(at)
-        points = DenseSet(dense.uniform[at], mass[at] / chance[at] / k, dense.j[at], at)
+        at = np.searchsorted(upper[:-1], upper[-1] * stream.generator().random(n), "right")
+        points = DenseSet(dense.uniform[at], mass[at] / chance[at], dense.j[at], at)
         # Twice the θ with one x: g may have outputs of θ alone, whose shape is right only then.
         return Grid(2 * n, 1, state.scenarios.given(points), IID(), None, stream)
 
@@ -262,9 +256,7 @@ class TailSampling(Method[RiskState]):
         which = state.scenarios.which(draws.uniform)
         dim = model.dim if which is None else np.inf
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
-        laws = [
-            LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T
-        ]
+        laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
@@ -295,6 +287,9 @@ class TailSampling(Method[RiskState]):
             n_inner=1,
             method=self.name,
         )
+        hidden = self.targets.hidden(laws[0])
+        if (2.0 * hidden**2 > np.atleast_1d(estimate.std_error)[: len(hidden)] ** 2).any():
+            notes.append(_SHAPE)
         return estimate, replace(state, laws=tuple(laws))
 
 

@@ -102,30 +102,7 @@ class Targets:
         seen = np.sqrt(np.maximum(change**2 - chance**2, 0.0))
         return np.asarray(_HIDDEN * (1.0 - rho**3) * seen)
 
-    def repeats(self, laws: Sequence[LawOfJ], n: int) -> int:
-        """Number of the n pairs to draw at the same θ: for the smallest errors on the whole.
 
-        Fewer θ are a smaller sample, and more draws at each hide less of the shape of J.
-        """
-        total = np.zeros(len(_REPEATS))
-        for law in laws:
-            if law.scatter is None:
-                continue
-            for kind, level in self.keys:
-                c, m = _place(law, kind, level), len(law.scatter.weights)
-                skewed = np.array([_functional(one, kind, c) for one in law.skewed])
-                change, chance = skewed[0] - _functional(law.normal, kind, c), skewed[1:].std()
-                rho, least = law.trust(c), _SKEWED * law.doubtful(c, kind in ("es", "ee", "ene"))
-                deeper = _REPEATS * rho / (1.0 + (_REPEATS - 1.0) * rho)
-                seen = max(change**2 - chance**2, least**2)
-                error = chance**2 * _REPEATS * m / n + seen * (1.0 - deeper**3) ** 2
-                total += error / max(float(error.min()), 1e-300)
-        return int(_REPEATS[np.argmin(total)])
-
-
-# Numbers of pairs at the same θ, and the effect of a skewness of one half, as a share of the mass
-# that Ĵ leaves undecided.
-_REPEATS, _SKEWED = 2.0 ** np.arange(6), 0.1
 # Standard errors of the hidden shape, in units of the effect of the visible one.
 _HIDDEN = 1.5
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
@@ -140,23 +117,19 @@ def _place(law: LawOfJ, kind: Kind, level: float) -> float:
     return law.center.quantile(level)
 
 
-def _functional(law: WeightedSample, kind: Kind, c: float) -> float:
-    """P(J > c) behind a quantile or an exceedance, E max(J − c, 0) behind shortfall, exposure."""
-    return law.excess(c) if kind in ("es", "ee", "ene") else law.exceedance(c)
-
-
 def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int) -> Array:
-    """Changes (K,) of a measure where few scenarios of the fit are on one side of a level, or none.
+    """Changes (K,) of a measure where few scenarios of the fit are beyond a level, or none.
 
     The number of hits h is a Poisson variable, and quantiles of gamma variables with h and h + 1
     degrees are limits of its mean (Garwood 1936, Fiducial limits for the Poisson distribution): for
-    none, the upper one at 95 % is the rule of three. It counts for the share of hits that Ĵ does not decide: they rest on the law of J
-    given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
+    none, the upper one at 95 % is the rule of three. It counts for the share of hits that Ĵ does
+    not decide: they rest on the law of J given Ĵ. Where pairs have met few θ beyond a threshold, it
+    counts for all.
     """
     assert law.pairs is not None
     c, n = _place(law, kind, level), law.n_learned
     excess = kind == "es"
-    probability = law.center.exceedance(c)
+    probability = law.center.exceedance(c) if kind == "exceed" else 1.0 - level
     beyond = np.interp(law.pairs.by_scenario().s, law.s, law.m) > c
     below = probability > 0.5 and not excess
     if below:
