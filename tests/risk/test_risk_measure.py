@@ -521,3 +521,32 @@ def test_a_tolerance_with_more_outputs_than_measures():
     report = risk.measure(problem, var=0.99, es=0.975, rtol=0.01, budget=4000, rng=1)
     # The sum is 2 θ₁ + θ₂ + 3 x: J is normal with variance 5.
     assert report.var[0.99].value == pytest.approx(np.sqrt(5.0) * ndtri(0.99), rel=0.01)
+
+
+def _cover(x, theta):
+    """A cover that pays from a trigger on: J is 0 in 84 % of all scenarios, and so is g."""
+    over = theta.sum(axis=-1) / np.sqrt(3.0) - 1.01
+    return np.where(over > 0, over * np.exp(0.4 * x[..., 0] - 0.08), 0.0)
+
+
+def test_an_atom_of_j_that_g_shows():
+    problem = nq.NestedExpectation(nq.Normal(np.zeros(3)), nq.Normal(), _cover)
+    report = risk.measure(problem, var=(0.5, 0.99), exceed=(0.0, 0.5), budget=4_000, rng=0)
+    low, high = report.exceed[0.0].interval()
+    assert low <= norm.sf(1.01) <= high
+    assert high - low < 0.08
+    assert report.var[0.5].value == 0.0
+    assert _holds(report.var[0.99], norm.ppf(0.99) - 1.01)
+    assert _holds(report.exceed[0.5], norm.sf(1.51))
+
+
+def test_draws_intervals_and_band_are_of_one_posterior():
+    report = risk.measure(_linear(), var=0.95, exceed=(0.0, 3.0, 6.0), budget=500, rng=0)
+    draws = report.estimate.draws
+    assert draws.shape[1] == len(report.keys)
+    ends = [one.interval() for one in report.exceed.values()]
+    assert all(0.0 <= low <= high <= 1.0 for low, high in ends)
+    assert ends[0] == pytest.approx(np.quantile(draws[:, 2], [0.025, 0.975]).tolist())
+    for edge in report.distribution.band():
+        assert (np.diff(edge) >= 0).all()
+    assert not any("far from normal" in note for note in report.notes)

@@ -335,17 +335,9 @@ class LawOfJ:
         return float(stdtrit(max(number - 1.0, 2.0), 0.975) / NORMAL_95)
 
     def corrected(
-        self,
-        pairs: Pairs,
-        rng: np.random.Generator,
-        *,
-        others: BinnedResiduals | None = None,
-        values: Array | None = None,
+        self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None
     ) -> LawOfJ:
-        """The law with b, v and ε learned from pairs.
-
-        `others` are held-out residuals of the fit, `values` (m, 2) of g show atoms and bounds.
-        """
+        """The law with b, v and ε learned from pairs; their values (m, 2) show atoms and bounds."""
         whole, pairs = pairs, pairs.by_scenario()
         least = max(1e-12 * self.variance, 1e-300)
         seen = Evidence(pairs, np.interp(pairs.s, self.s, self.z), least)
@@ -358,11 +350,8 @@ class LawOfJ:
             if atom is not None and atom.side:
                 bounds = (-np.inf, bounds[1]) if atom.side > 0 else (bounds[0], np.inf)
         law = replace(self, pairs=whole, bounds=bounds)
-        residuals = BinnedResiduals.of_pairs(seen)
-        if others is not None:
-            residuals = residuals.with_others(others)
         n = self.settings.n_draws
-        b = draw_bias(law, residuals, n, rng)
+        b = draw_bias(law, BinnedResiduals.of_pairs(seen), n, rng)
         v = draw_variances(law, seen, b[0], n, rng)
         if not law.steps:
             return replace(law, b=b, v=v, scatter=Scatter.of(law, seen, atom))
