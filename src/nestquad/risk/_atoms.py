@@ -29,7 +29,7 @@ class AtomSettings:
 
     fewest: int = 6
     least_share: float = 0.02
-    least_pure: float = 0.5
+    least_pure: float = 0.9
     neighbors: int = 2
 
 

@@ -28,15 +28,12 @@ class LawSettings:
         Posterior draws: their 2.5 % quantile is known to a quarter of a standard deviation.
     n_points, n_central
         Values of J given Ĵ at each node, in a draw and in the central law.
-    n_bootstrap
-        Bootstrap samples for the error of the shape of J given Ĵ.
     """
 
     n_nodes: int = 4096
     n_draws: int = 128
     n_points: int = 2
     n_central: int = 8
-    n_bootstrap: int = 16
 
 
 DEFAULT = LawSettings()
@@ -297,16 +294,11 @@ class LawOfJ:
         return self._sample(0, n, None, self.weights, self.scatter.weights, 0.0, rng)
 
     @cached_property
-    def skewed(self) -> tuple[WeightedSample, ...]:
-        """The central law with residuals shrunk by √ρ, and bootstrap samples of it."""
+    def skewed(self) -> WeightedSample:
+        """The central law with residuals shrunk by √ρ."""
         assert self.scatter is not None
-        rng, weights = np.random.default_rng(4), self.scatter.weights
-        chances = [weights]
-        chances += [
-            weights * rng.standard_exponential(len(weights))
-            for _ in range(self.settings.n_bootstrap)
-        ]
-        return tuple(self._sample(0, 2, 1.0, self.weights, one, 0.0, rng) for one in chances)
+        rng, n = np.random.default_rng(1), self.settings.n_central
+        return self._sample(0, n, 1.0, self.weights, self.scatter.weights, 0.0, rng)
 
     def trust(self, c: float) -> float:
         """ρ of pairs whose J may be at a level, by the chance that Ĵ leaves undecided."""

@@ -291,8 +291,8 @@ class TailSampling(Method[RiskState]):
             n_inner=1,
             method=self.name,
         )
-        hidden = self.targets.hidden(laws[0])
-        if (2.0 * hidden**2 > np.atleast_1d(estimate.std_error)[: len(hidden)] ** 2).any():
+        errors = np.atleast_1d(estimate.std_error)[: len(self.targets.keys)]
+        if self.targets.shows_shape(laws[0], errors):
             notes.append(_SHAPE)
         return estimate, replace(state, laws=tuple(laws))
 

@@ -92,19 +92,26 @@ class Targets:
         """Standard errors (k,) of measures by the shape of J given Ĵ that noise hides.
 
         Residuals shrunk by √ρ show ρ^1.5 of the skewness of J given Ĵ: the rest changes a measure
-        by about as much again, in either direction. A change that chance explains is none.
+        by about as much again, in either direction.
         """
         if law.scatter is None:
             return np.zeros(len(self.keys))
-        skewed = np.stack([self.values(one) for one in law.skewed])
-        change, chance = skewed[0] - self.values(law.normal), skewed[1:].std(axis=0)
-        rho = np.array([law.trust(_place(law, *key)) for key in self.keys])
-        seen = np.sqrt(np.maximum(change**2 - chance**2, 0.0))
-        return np.asarray(_HIDDEN * (1.0 - rho**3) * seen)
+        change = self.values(law.skewed) - self.values(law.normal)
+        return np.asarray(_HIDDEN * (1.0 - self._trust(law) ** 3) * np.abs(change))
+
+    def shows_shape(self, law: LawOfJ, std_error: Array) -> bool:
+        """Whether pairs show a J given Ĵ that is far from normal, which matters for a measure."""
+        matters = 2.0 * self.hidden(law) > std_error
+        return bool((matters & (self._trust(law) > _VISIBLE)).any())
+
+    def _trust(self, law: LawOfJ) -> Array:
+        return np.array([law.trust(_place(law, *key)) for key in self.keys])
 
 
 # Standard errors of the hidden shape, in units of the effect of the visible one.
 _HIDDEN = 1.5
+# ρ from which residuals show the shape of J given Ĵ: books of options have less, defaults more.
+_VISIBLE = 0.4
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
 # the scale of one.
 _NEAR = 0.15
