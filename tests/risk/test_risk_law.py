@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from nestquad.methods.learned import Pairs
 from nestquad.risk._atoms import Atom
-from nestquad.risk._distribution import LearnedLaw, LossDistribution
+from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._targets import Targets
 
@@ -101,7 +101,7 @@ def test_share_of_hits_that_the_model_does_not_decide():
 
 
 def test_without_pairs_nothing_is_certain():
-    value, error = LossDistribution(LearnedLaw(_standard(4096))).cdf(0.0, return_std=True)
+    value, error = LossDistribution(_standard(4096)).cdf(0.0, return_std=True)
     assert value == pytest.approx(0.5, abs=1e-2)
     assert np.isinf(error)
 

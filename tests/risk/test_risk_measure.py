@@ -550,3 +550,9 @@ def test_draws_intervals_and_band_are_of_one_posterior():
     for edge in report.distribution.band():
         assert (np.diff(edge) >= 0).all()
     assert not any("far from normal" in note for note in report.notes)
+
+
+def test_without_a_limit_there_is_a_suggestion_that_exists():
+    with pytest.raises(nq.InputError, match="budget=10_000, rtol=") as error:
+        risk.measure(_linear(), var=0.99)
+    assert "method" not in str(error.value)

@@ -14,7 +14,6 @@ from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
 from nestquad.result import NORMAL_95
-from nestquad.risk._law import LawOfJ
 from nestquad.risk._targets import Targets
 
 # Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
@@ -143,30 +142,6 @@ class LossDistribution:
         ax.set_xlabel("loss")
         ax.set_ylabel("probability of a larger loss")
         return ax
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedLaw:
-    """Posterior draws of a law of J."""
-
-    law: LawOfJ
-
-    @property
-    def steps(self) -> bool:
-        return self.law.steps
-
-    def values(self, targets: Targets) -> Array:
-        return targets.measured(self.law)[0]
-
-    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
-        value, draws = targets.measured(self.law)
-        if draws is None:
-            return value - np.inf, value + np.inf
-        low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        return low, high
-
-    def inverse(self, p: Array) -> Array:
-        return self.law.center.quantiles(p)
 
 
 def _both(value: Array, error: Array, return_std: bool) -> Any:

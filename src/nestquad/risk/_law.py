@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
@@ -14,6 +15,9 @@ from nestquad.methods.learned import BinnedResiduals, Evidence, Pairs, draw_bias
 from nestquad.methods.nested import effective_number
 from nestquad.result import NORMAL_95
 from nestquad.risk._atoms import Atom
+
+if TYPE_CHECKING:
+    from nestquad.risk._targets import Targets
 
 
 @dataclass(frozen=True)
@@ -158,15 +162,7 @@ class LawOfJ:
     settings: LawSettings = DEFAULT
 
     @classmethod
-    def of_model(
-        cls,
-        s: Array,
-        weights: Array,
-        owner: Indices,
-        dim: float,
-        n: int = 0,
-        settings: LawSettings = DEFAULT,
-    ) -> LawOfJ:
+    def of_model(cls, s: Array, weights: Array, owner: Indices, dim: float, n: int = 0) -> LawOfJ:
         """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction."""
         order = np.argsort(s, kind="stable")
         n_sets = int(owner.max()) + 1
@@ -176,7 +172,7 @@ class LawOfJ:
         rank[order] = np.cumsum(share[order]) - 0.5 * share[order]
         z = ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12))
         reach = float(np.abs(z).max()) * (1.0 + 1e-9)
-        where = np.floor((z + reach) / (2.0 * reach) * settings.n_nodes).astype(np.intp)
+        where = np.floor((z + reach) / (2.0 * reach) * DEFAULT.n_nodes).astype(np.intp)
         if np.isinf(dim):  # each a node, with nothing between them
             where[order] = np.arange(len(s))
         used, node = np.unique(where, return_inverse=True)
@@ -186,19 +182,8 @@ class LawOfJ:
         middle, score = (np.bincount(node, share * one) / total for one in (s, z))
         spread = np.bincount(node, share * (s - middle[node]) ** 2) / total
         least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-100)
-        none = np.zeros((1, len(used)))
-        return cls(
-            middle,
-            np.maximum(spread, least**2),
-            score,
-            mass,
-            none,
-            none,
-            node,
-            dim=dim,
-            n_learned=n,
-            settings=settings,
-        )
+        spread, none = np.maximum(spread, least**2), np.zeros((1, len(used)))
+        return cls(middle, spread, score, mass, none, none, node, dim=dim, n_learned=n)
 
     @property
     def steps(self) -> bool:
@@ -228,10 +213,22 @@ class LawOfJ:
     @cached_property
     def center(self) -> WeightedSample:
         """The law by the best correction."""
-        rng = np.random.default_rng(1)
+        return self._central(0.0)
+
+    @cached_property
+    def normal(self) -> WeightedSample:
+        """The central law with a normal J given Ĵ, but for the atom."""
+        return self._central(None)
+
+    @cached_property
+    def skewed(self) -> WeightedSample:
+        """The central law with residuals shrunk by √ρ."""
+        return self._central(1.0)
+
+    def _central(self, hard: float | None) -> WeightedSample:
         n = 1 if not self.v[0].any() else self.settings.n_central
         chance = None if self.scatter is None else self.scatter.weights
-        return self._sample(0, n, 0.0, self.weights, chance, 0.0, rng)
+        return self._sample(0, n, hard, self.weights, chance, 0.0, np.random.default_rng(1))
 
     @cached_property
     def draws(self) -> tuple[WeightedSample, ...]:
@@ -286,20 +283,6 @@ class LawOfJ:
             j = self.scatter.atom.apply(j, np.modf(u[0] + u[1] + u[2])[0] < share[pick])
         return WeightedSample(j, weights)
 
-    @cached_property
-    def normal(self) -> WeightedSample:
-        """The central law with a normal J given Ĵ, but for the atom."""
-        assert self.scatter is not None
-        rng, n = np.random.default_rng(1), self.settings.n_central
-        return self._sample(0, n, None, self.weights, self.scatter.weights, 0.0, rng)
-
-    @cached_property
-    def skewed(self) -> WeightedSample:
-        """The central law with residuals shrunk by √ρ."""
-        assert self.scatter is not None
-        rng, n = np.random.default_rng(1), self.settings.n_central
-        return self._sample(0, n, 1.0, self.weights, self.scatter.weights, 0.0, rng)
-
     def trust(self, c: float) -> float:
         """ρ of pairs whose J may be at a level, by the chance that Ĵ leaves undecided."""
         if self.scatter is None:
@@ -308,6 +291,22 @@ class LawOfJ:
         weights = self.scatter.weights * chance * (1.0 - chance)
         total = float(weights.sum())
         return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
+
+    def values(self, targets: Targets) -> Array:
+        """Measures (k,) of the law."""
+        return targets.measured(self)[0]
+
+    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
+        """Ends (k,) of their intervals."""
+        value, draws = targets.measured(self)
+        if draws is None:
+            return value - np.inf, value + np.inf
+        low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        return low, high
+
+    def inverse(self, p: Array) -> Array:
+        """Quantiles at many levels."""
+        return self.center.quantiles(p)
 
     def undecided(self, c: float, below: bool = False) -> float:
         """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.

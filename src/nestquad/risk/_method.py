@@ -26,8 +26,6 @@ from nestquad.risk._targets import Targets
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
 # which a model is chosen; their fewest and most.
 _LEARNING, _CHOOSING, _FEWEST_PAIRS, _MOST_CHOOSING = 0.62, 0.08, 16, 256
-# Share 1 / _CHEAP of the time for pairs that the choice between models may take.
-_CHEAP = 8.0
 # Evaluations of the first turn towards a tolerance.
 _START = 1024
 # Share of the pairs whose θ come from their law, wherever the answer is.
@@ -229,15 +227,13 @@ class TailSampling(Method[RiskState]):
         return Check(*(one[:most] for one in each))
 
     def _kept(self, models: list[ModelOfJ], draws: Check) -> tuple[int, ...]:
-        """Models that pairs do not refute, the one with the smallest bar first.
+        """Models that the first pairs do not refute; first the one with the smallest bar.
 
-        All pairs count where ĝ is cheap: few of them make the choice a matter of chance.
         Its square is that of what the model leaves of g, over the pairs that it can afford.
         """
         if len(models) < 2 or not len(draws.values):
             return (len(models) - 1,)
-        cheap = min(self._affordable(model, draws) for model in models) / _CHEAP
-        check = self._lines(draws, max(_MOST_CHOOSING, int(cheap)))
+        check = self._lines(draws, _MOST_CHOOSING)
         left = [
             float((check.residuals(model) ** 2).mean())
             / min(self._affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
