@@ -24,6 +24,7 @@ ORDER = (
     "_files.py",
     "_clock.py",
     "_notebook.py",
+    "functionals.py",
     "distributions",
     "kernels",
     "embeddings",
