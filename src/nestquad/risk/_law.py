@@ -319,10 +319,16 @@ class LawOfJ:
 
     @cached_property
     def student(self) -> float:
-        """Student's factor for the number of pairs that carry the variance of the residuals."""
+        """Student's factor for the number of pairs that carry the variance of the residuals.
+
+        Residuals count in units of their bins: those of other sizes elsewhere are no outliers.
+        """
         if self.scatter is None:
             return 1.0
-        number = float(effective_number((self.scatter.r - self.scatter.r.mean())[:, None])[0])
+        r, bins = self.scatter.r, self.scatter.bins
+        away = r - (np.bincount(bins, r) / np.bincount(bins))[bins]
+        size = np.sqrt(np.bincount(bins, away**2) / np.bincount(bins))[bins]
+        number = float(effective_number((away / (size + 1e-300))[:, None])[0])
         return float(stdtrit(max(number - 1.0, 2.0), 0.975) / NORMAL_95)
 
     def corrected(
