@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from nestquad.plots import method_styles
-from nestquad.result import NORMAL_95
 from studies import risk
 from studies.promises.cells import provenance
 from studies.promises.measure import warm_up
@@ -216,10 +215,6 @@ def _door(case: risk.Case, task: Task) -> Outcome:
         covered.append(low - truth.error <= truth.value <= high + truth.error)
         states.add(one.status)
         used = max(used, one.n_evaluations)
-    trace["parts"] = {
-        cause: [float(f"{size:.3g}") for size in sizes]
-        for cause, sizes in found.estimate.diagnostics["error_parts"].items()
-    }
     return Outcome(
         max(errors),
         used,
@@ -296,18 +291,6 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
             tuple(tolerances),
         ),
     )
-    tables += (
-        Table(
-            "bar",
-            f"Parts of the bars of {DOOR}: coverage over all families and measures, and median "
-            "width as a share of the whole, of bars without a part.",
-            columns(
-                "goal = evaluations: count; without; bars: count; coverage = covers: percent; "
-                "width: percent"
-            ),
-            tuple(row for goal in selection.budgets for row in _bar_rows(runs, goal)),
-        ),
-    )
     return Result(
         tables=tuple(table for table in tables if table.rows),
         verdicts=(
@@ -381,34 +364,6 @@ def _beside(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             line[row["method"].lower()] = row["rmse"]
             line["setting"] = "; ".join(filter(None, (line.get("setting"), row["setting"])))
     yield from lines.values()
-
-
-def _bar_rows(runs: Iterable[Run], goal: float) -> Iterator[dict[str, Any]]:
-    """What each part of the bars of the door is worth, from the sizes of all parts."""
-    sizes, errors = [], []
-    causes: tuple[str, ...] = ()
-    for run in runs:
-        mine = (run.method, run.goal) == (DOOR, goal) and not run.failed
-        trace = json.loads(run.trace) if mine else {}
-        if "parts" in trace:
-            causes = tuple(trace["parts"])
-            sizes.append(np.square(list(trace["parts"].values())).T)
-            truths = {name: _truth_of(run, name) for name in trace if name != "parts"}
-            errors += [abs(trace[k][0] - one.value) - one.error for k, one in truths.items()]
-    if not sizes:
-        return
-    squares, error = np.concatenate(sizes), np.array(errors)
-    whole = np.sqrt(squares.sum(axis=1))
-    for cause in ("–", *causes):
-        kept = [k for k, name in enumerate(causes) if name != cause]
-        rest = np.sqrt(squares[:, kept].sum(axis=1))
-        yield {
-            "goal": goal,
-            "without": cause,
-            "bars": len(rest),
-            "coverage": float((error <= NORMAL_95 * rest).mean()),
-            "width": float(np.median(rest / whole)),
-        }
 
 
 def _costs(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -138,7 +138,7 @@ def test_drivers_of_a_book_may_be_uniform_or_normal(book_of_60, base):
     for found, exact, limit in (
         (report.var[0.99], c, 0.02),
         (report.es[0.975], tail, 0.02),
-        (report.exceed[c], 0.01, 0.1),
+        (report.exceed[c], 0.01, 0.15),
     ):
         assert found.value == pytest.approx(exact, rel=limit)
         assert found.std_error < 1.5 * limit * abs(exact)
@@ -287,7 +287,7 @@ def test_pairs_and_replicates_see_the_same_model():
     found, size = model.mean(dense.uniform), dense.j.std()
     np.testing.assert_allclose(found, dense.j, atol=1e-6 * size)
     other = replace(model, branches=False)
-    assert np.std(other.mean(dense.uniform) - dense.j) > 1e-3 * size
+    assert np.std(other.mean(dense.uniform) - dense.j) > 1e-4 * size
 
 
 def test_what_a_lattice_cannot_afford_is_said(monkeypatch):
@@ -521,3 +521,38 @@ def test_a_tolerance_with_more_outputs_than_measures():
     report = risk.measure(problem, var=0.99, es=0.975, rtol=0.01, budget=4000, rng=1)
     # The sum is 2 θ₁ + θ₂ + 3 x: J is normal with variance 5.
     assert report.var[0.99].value == pytest.approx(np.sqrt(5.0) * ndtri(0.99), rel=0.01)
+
+
+def _cover(x, theta):
+    """A cover that pays from a trigger on: J is 0 in 84 % of all scenarios, and so is g."""
+    over = theta.sum(axis=-1) / np.sqrt(3.0) - 1.01
+    return np.where(over > 0, over * np.exp(0.4 * x[..., 0] - 0.08), 0.0)
+
+
+def test_an_atom_of_j_that_g_shows():
+    problem = nq.NestedExpectation(nq.Normal(np.zeros(3)), nq.Normal(), _cover)
+    report = risk.measure(problem, var=(0.5, 0.99), exceed=(0.0, 0.5), budget=4_000, rng=0)
+    low, high = report.exceed[0.0].interval()
+    assert low <= norm.sf(1.01) <= high
+    assert high - low < 0.08
+    assert report.var[0.5].value == 0.0
+    assert _holds(report.var[0.99], norm.ppf(0.99) - 1.01)
+    assert _holds(report.exceed[0.5], norm.sf(1.51))
+
+
+def test_draws_intervals_and_band_are_of_one_posterior():
+    report = risk.measure(_linear(), var=0.95, exceed=(0.0, 3.0, 6.0), budget=500, rng=0)
+    draws = report.estimate.draws
+    assert draws.shape[1] == len(report.keys)
+    ends = [one.interval() for one in report.exceed.values()]
+    assert all(0.0 <= low <= high <= 1.0 for low, high in ends)
+    assert ends[0] == pytest.approx(np.quantile(draws[:, 2], [0.025, 0.975]).tolist())
+    for edge in report.distribution.band():
+        assert (np.diff(edge) >= 0).all()
+    assert not any("far from normal" in note for note in report.notes)
+
+
+def test_without_a_limit_there_is_a_suggestion_that_exists():
+    with pytest.raises(nq.InputError, match="budget=10_000, rtol=") as error:
+        risk.measure(_linear(), var=0.99)
+    assert "method" not in str(error.value)

@@ -144,8 +144,11 @@ class _Tool:
         self.b, self.v, self.spread = law.b[:, at], law.v[:, at], law.spread[at]
         self.mean = self.pairs.s + self.b
         self.trust = np.zeros(len(at))
-        if law.shape is not None:
-            self.trust = law.shape.trust / (2.0 - law.shape.trust)
+        if law.scatter is not None:
+            trust = np.empty(len(at))
+            trust[law.scatter.order] = law.scatter.trust(law.v[0])
+            self.trust = trust / (2.0 - trust)
+        self.laws = (law.center, *law.draws)
 
     def estimate(self, kind: Kind, level: float, value: float, error: float) -> tuple[Array, Array]:
         """Contributions (p,), and directions of their errors (p, ·).
@@ -158,8 +161,8 @@ class _Tool:
         """
         law = self.law
         width = _NEAR * float(np.sqrt(law.variance))
-        c = law.quantile(level)
-        measure = c if kind == "var" else c + law.excess(c) / (1.0 - level)
+        c = np.array([one.quantile(level) for one in self.laws])
+        measure = c if kind == "var" else np.array([one.shortfall(level) for one in self.laws])
 
         def counted(mean: Array, variance: Array) -> Array:
             """How much a θ counts, by each draw, if its J is normal."""

@@ -7,19 +7,17 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from nestquad._checks import generator, number, numbers, shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
-from nestquad.risk._law import CorrectedLaw
+from nestquad.result import NORMAL_95
 from nestquad.risk._targets import Targets
 
 # Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
 _PLACES, _REACH = 150, 5.0
-# Places by which a law is inverted for samples: neighbors are 0.005 standard deviations apart.
-_NODES = 2000
 _LEVELS = "probabilities strictly between 0 and 1"
 
 
@@ -35,11 +33,11 @@ class Measured(Protocol):
     def values(self, targets: Targets) -> Array:
         """Measures (k,)."""
 
-    def errors(self, targets: Targets) -> Array:
-        """Their standard errors (k,)."""
+    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
+        """Ends (k,) of their intervals."""
 
     def inverse(self, p: Array) -> Array:
-        """Quantiles at many levels, quickly."""
+        """Quantiles at many levels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +72,7 @@ class LossDistribution:
         if targets.keys:
             above[finite] = self.law.values(targets)
             if return_std:
-                error[finite] = self.law.errors(targets)
+                error[finite] = self._errors(targets)
         return _both(1.0 - above, error, return_std)
 
     def quantile(self, p: ArrayLike, return_std: bool = False) -> Any:
@@ -87,8 +85,12 @@ class LossDistribution:
         if targets.keys:
             value[...] = self.law.values(targets).reshape(level.shape)
             if return_std:
-                error[...] = self.law.errors(targets).reshape(level.shape)
+                error[...] = self._errors(targets).reshape(level.shape)
         return _both(value, error, return_std)
+
+    def _errors(self, targets: Targets) -> Array:
+        low, high = self.law.ends(targets, 0.95)
+        return np.asarray((high - low) / (2.0 * NORMAL_95))
 
     def sample(self, n: int, rng: RNGLike = None) -> Array:
         """n independent losses J."""
@@ -119,8 +121,9 @@ class LossDistribution:
     def band(self, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for P(J ≤ loss) at each of `losses`."""
         level = number("level", level, "a probability strictly between 0 and 1", below=1.0)
-        half = ndtri(0.5 + level / 2) * self.std_error
-        return np.clip(self.probability - half, 0, 1), np.clip(self.probability + half, 0, 1)
+        targets = Targets(tuple(("exceed", float(c)) for c in self.losses))
+        low, high = (np.clip(1.0 - end, 0.0, 1.0) for end in self.law.ends(targets, level))
+        return np.maximum.accumulate(high), np.maximum.accumulate(low)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw P(J > loss) on a logarithmic scale with its 95 % band; returns the axes."""
@@ -139,47 +142,6 @@ class LossDistribution:
         ax.set_xlabel("loss")
         ax.set_ylabel("probability of a larger loss")
         return ax
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedLaw:
-    """A corrected law."""
-
-    law: CorrectedLaw
-
-    @property
-    def steps(self) -> bool:
-        return self.law.steps
-
-    def values(self, targets: Targets) -> Array:
-        return targets.values(self.law.best)[:, 0]
-
-    def errors(self, targets: Targets) -> Array:
-        if self.law.pairs is None:
-            return np.full(len(targets.keys), np.inf)
-        _, parts = targets.measured(self.law)
-        return np.asarray(np.sqrt(sum((one**2).sum(axis=1) for one in parts.values())))
-
-    def inverse(self, p: Array) -> Array:
-        losses, probability = self._table
-        if self.steps:
-            return losses[np.minimum(np.searchsorted(probability, p), len(losses) - 1)]
-        return np.interp(p, probability, losses)
-
-    @cached_property
-    def _table(self) -> tuple[Array, Array]:
-        """Losses and P(J ≤ loss): first where normal laws lie, then evenly in scores."""
-        _, m, e = (one[0] for one in self.law.best.normals)
-        around = np.sort(np.concatenate([m + k * e for k in (-6.0, -2.0, 0.0, 2.0, 6.0)]))
-        losses = around[np.linspace(0, len(around) - 1, _NODES).astype(np.intp)]
-        levels = ndtr(np.linspace(-_REACH, _REACH, _NODES))
-        losses = np.interp(levels, self._cumulative(losses), losses)
-        return losses, self._cumulative(losses)
-
-    def _cumulative(self, losses: Array) -> Array:
-        best = self.law.best
-        found = np.array([1.0 - best.survival(c)[0] for c in losses])
-        return np.maximum.accumulate(np.clip(found, 0.0, 1.0))
 
 
 def _both(value: Array, error: Array, return_std: bool) -> Any:

@@ -1,69 +1,129 @@
-"""Law of J: that of a model Ĵ, corrected by pairs of fresh draws."""
+"""Law of J as posterior draws: a model Ĵ over dense θ, corrected by pairs of fresh draws."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from nestquad._typing import Array, Indices
+from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import BinnedResiduals, Evidence, Pairs, draw_bias, draw_variances
-from nestquad.methods.nested import few_event_errors
+from nestquad.methods.nested import effective_number
+from nestquad.result import NORMAL_95
+from nestquad.risk._atoms import Atom
 
-# Nodes of the law of Ĵ, evenly in normal scores of its ranks: neighbors are 0.005 standard
-# deviations apart, and their spread counts.
-_NODES = 1800
-# Normal laws of pairs: a limit of time.
-_MOST_SHAPES = 1024
-# Numbers of pairs at the same θ, and what a normal law may miss of what Ĵ leaves undecided: that of
-# a skewness of one half or so.
-REPEATS, _SKEWED = 2.0 ** np.arange(6), 0.1
-# Draws of the correction: their spread is known to 6 %.
-DRAWS = 128
+if TYPE_CHECKING:
+    from nestquad.risk._targets import Targets
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """What pairs say of J given Ĵ beyond its mean and variance.
+@dataclass(frozen=True)
+class LawSettings:
+    """Tuning numbers of the law of J.
 
     Attributes
     ----------
-    weights, means, variances
-        Of normal laws of J given pairs, then with negative weights given Ĵ alone (1 + K, 2 l).
-    share, mean, sd, trust, shrunk
-        Of each pair (m,), by the best correction: its weight, mean and standard deviation of J
-        given Ĵ, ρ, and J from the mean residual shrunk by √ρ.
+    n_nodes
+        Nodes of Ĵ, evenly in normal scores of its ranks: 0.002 standard deviations apart.
+    n_draws
+        Posterior draws: their 2.5 % quantile is known to a quarter of a standard deviation.
+    n_points, n_central
+        Values of J given Ĵ at each node, in a draw and in the central law.
     """
 
-    weights: Array
-    means: Array
-    variances: Array
-    share: Array
-    mean: Array
-    sd: Array
-    trust: Array
-    shrunk: Array
+    n_nodes: int = 4096
+    n_draws: int = 128
+    n_points: int = 2
+    n_central: int = 8
 
-    @property
-    def best(self) -> Shape:
-        """That of the best correction alone."""
-        laws = {name: getattr(self, name)[:1] for name in ("weights", "means", "variances")}
-        return replace(self, **laws)
+
+DEFAULT = LawSettings()
+# Steps of the Kronecker sequence in three dimensions: powers of the inverse of the root of
+# x⁴ = x + 1 (Roberts 2018, The unreasonable effectiveness of quasirandom sequences).
+_STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
 
 
 @dataclass(frozen=True, eq=False)
-class CorrectedLaw:
-    """J = Ĵ + b(Ĵ) + √v(Ĵ) N over dense θ, with b and v from pairs, and what pairs say beyond that.
+class Scatter:
+    """J given Ĵ at pairs, from which neighboring θ take theirs: a smoothed bootstrap.
 
-    Given Ĵ, J is normal only where nothing else is seen: J given the draws of a pair is another
-    normal law, and the difference of the two, averaged over pairs, is part of the law. It vanishes
-    on average where J is normal, and where the noise of x hides J. Where residuals show J itself,
-    as at a jump of J that the model smooths, the law is that of the pairs.
+    At a pair with mean residual r of noise variance σ², J − Ĵ is N(b + ρ (r − b), (1 − ρ) v) with
+    ρ = v / (v + σ²), which has ρ³ of the skewness of J given Ĵ; b + √ρ (r − b) has the variance v
+    too and ρ^1.5 of the skewness. Draws of the law take the second for a random share of θ: noise
+    hides the shape of J given Ĵ, and they differ by as much.
 
-    A law is a sum of normal laws with weights: n of the nodes of Ĵ, then those of pairs in place of
-    others, whose weights are negative.
+    Shapes
+    ------
+    edges (B − 1,): scores between bins; order (m,) by bin and residual. All others (m,) in that
+    order: bin, column of the nearest node, mean residual, its noise variance, weight, and the bin
+    of pairs that may be at the atom.
+    """
+
+    edges: Array
+    order: Indices
+    bins: Indices
+    column: Indices
+    r: Array
+    noise: Array
+    weights: Array
+    atom: Atom | None = None
+    at_atom: Indices | None = None
+
+    @classmethod
+    def of(cls, law: LawOfJ, seen: Evidence, atom: Atom | None) -> Scatter:
+        r = seen.pairs.r.mean(axis=1)
+        order = np.lexsort((r, seen.bins))
+        column = np.clip(np.searchsorted(law.z, seen.z), 0, len(law.z) - 1)
+        noise = 1.0 / seen.trust(np.ones(len(r))) - 1.0
+        z = np.sort(seen.z)
+        last = np.flatnonzero(np.diff(np.sort(seen.bins)))
+        return cls(
+            0.5 * (z[last] + z[last + 1]),
+            order,
+            seen.bins[order],
+            column[order],
+            r[order],
+            noise[order],
+            seen.pairs.weights[order],
+            atom,
+            None if atom is None else atom.pairs[order],
+        )
+
+    def trust(self, v: Array) -> Array:
+        """ρ of each pair, for v (n,) at the nodes."""
+        at = v[self.column]
+        return np.asarray(at / (at + self.noise + 1e-300))
+
+    def draw(
+        self, z: Array, u: Array, b: Array, v: Array, hard: float | None, chance: Array
+    ) -> tuple[Array, Indices]:
+        """Standardized J − Ĵ − b at scores z by uniforms (3, n), and the pairs they come from.
+
+        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. `hard` is the
+        share of residuals that are shrunk by √ρ; None for a normal J.
+        """
+        bins = np.searchsorted(self.edges, z)
+        total = np.cumsum(chance)
+        ends = np.searchsorted(self.bins, np.arange(len(self.edges) + 1), "right")
+        upper = total[ends - 1]
+        lower = np.concatenate([[0.0], upper[:-1]])
+        wanted = lower[bins] + u[0] * (upper - lower)[bins]
+        pick = np.clip(np.searchsorted(total, wanted, "right"), 0, len(total) - 1)
+        if hard is None:
+            return ndtri(u[1]), pick
+        at, rho = v[self.column], self.trust(v)
+        away = (self.r - b[self.column]) / np.sqrt(at + 1e-300)
+        soft = (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1])
+        scattered = np.where(np.modf(u[1] + u[2])[0] < hard, (np.sqrt(rho) * away)[pick], soft)
+        return scattered, pick
+
+
+@dataclass(frozen=True, eq=False)
+class LawOfJ:
+    """J = Ĵ + b(Ĵ) + √v(Ĵ) ε over dense θ, with b, v and ε from pairs, as posterior draws.
 
     Attributes
     ----------
@@ -75,14 +135,16 @@ class CorrectedLaw:
         Correction at the nodes: the best (first row), and draws of it (1 + K, n).
     node
         The node of each dense θ.
-    shape
-        The normal laws of pairs, if there are any.
+    scatter
+        J given Ĵ at the pairs, if there are any.
     dim
         Coordinates of θ, along which errors of Ĵ change sign; infinite for given scenarios: pairs
         tell of one each, and are no sample of others.
     pairs, n_learned
-        What the correction was learned from, None where nothing is known, and the number of
-        scenarios behind Ĵ.
+        The evidence behind the correction, None where nothing is known, and the number of scenarios
+        behind Ĵ.
+    bounds
+        Range of means of g, as far as it is known.
     """
 
     s: Array
@@ -92,10 +154,36 @@ class CorrectedLaw:
     b: Array
     v: Array
     node: Indices = field(repr=False)
-    shape: Shape | None = field(default=None, repr=False)
+    scatter: Scatter | None = field(default=None, repr=False)
     dim: float = np.inf
     pairs: Pairs | None = field(default=None, repr=False)
     n_learned: int = 0
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+    settings: LawSettings = DEFAULT
+
+    @classmethod
+    def of_model(cls, s: Array, weights: Array, owner: Indices, dim: float, n: int = 0) -> LawOfJ:
+        """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction."""
+        order = np.argsort(s, kind="stable")
+        n_sets = int(owner.max()) + 1
+        totals = np.bincount(owner, weights, n_sets)
+        share = weights / totals[owner] / n_sets
+        rank = np.empty(len(s))
+        rank[order] = np.cumsum(share[order]) - 0.5 * share[order]
+        z = ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12))
+        reach = float(np.abs(z).max()) * (1.0 + 1e-9)
+        where = np.floor((z + reach) / (2.0 * reach) * DEFAULT.n_nodes).astype(np.intp)
+        if np.isinf(dim):  # each a node, with nothing between them
+            where[order] = np.arange(len(s))
+        used, node = np.unique(where, return_inverse=True)
+        cells = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
+        mass: Array = np.asarray(cells.reshape(n_sets, -1), dtype=np.float64)
+        total = np.maximum(mass.mean(axis=0), 1e-300)
+        middle, score = (np.bincount(node, share * one) / total for one in (s, z))
+        spread = np.bincount(node, share * (s - middle[node]) ** 2) / total
+        least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-100)
+        spread, none = np.maximum(spread, least**2), np.zeros((1, len(used)))
+        return cls(middle, spread, score, mass, none, none, node, dim=dim, n_learned=n)
 
     @property
     def steps(self) -> bool:
@@ -104,32 +192,13 @@ class CorrectedLaw:
 
     @cached_property
     def weights(self) -> Array:
-        """Of the nodes, all replicates together."""
+        """Weights of the nodes, all replicates together."""
         return np.asarray(self.mass.mean(axis=0))
 
     @cached_property
     def variance(self) -> float:
-        """Of Ĵ."""
+        """Variance of Ĵ over θ."""
         return float(self.weights @ (self.s - self.weights @ self.s) ** 2)
-
-    @cached_property
-    def normals(self) -> tuple[Array, Array, Array]:
-        """Weights, means and standard deviations (1 + K, ·) of the normal laws."""
-        m, e = self.s + self.b, np.sqrt(self.v + self.spread)
-        weights = np.broadcast_to(self.weights, m.shape)
-        if self.shape is None:
-            return weights, m, e
-        more, mean, variance = self.shape.weights, self.shape.means, self.shape.variances
-        # Narrower than a node there is nothing to see.
-        least = np.interp(mean[0], self.s, self.spread)
-        e = np.hstack([e, np.sqrt(variance + least)])
-        return np.hstack([weights, more]), np.hstack([m, mean]), e
-
-    @cached_property
-    def best(self) -> CorrectedLaw:
-        """The law by the best correction alone."""
-        first = None if self.shape is None else self.shape.best
-        return replace(self, b=self.b[:1], v=self.v[:1], shape=first)
 
     @property
     def m(self) -> Array:
@@ -141,194 +210,164 @@ class CorrectedLaw:
         """Standard deviations (n,) of J at the nodes."""
         return np.asarray(np.sqrt(self.v[0] + self.spread))
 
-    def survival(self, c: Array | float) -> Array:
-        """P(J > c) (1 + K,) by each draw of the correction, for c (1 + K,) or a number."""
-        w, t, _ = self._scores(c)
-        return np.asarray((w * ndtr(t)).sum(axis=1))
+    @cached_property
+    def center(self) -> WeightedSample:
+        """The law by the best correction."""
+        return self._central(0.0)
 
-    def density(self, c: Array | float) -> Array:
-        w, t, e = self._scores(c)
-        return np.asarray((w * np.exp(-0.5 * t**2) / e).sum(axis=1) / np.sqrt(2.0 * np.pi))
+    @cached_property
+    def normal(self) -> WeightedSample:
+        """The central law with a normal J given Ĵ, but for the atom."""
+        return self._central(None)
 
-    def excess(self, c: Array | float) -> Array:
-        """E max(J − c, 0) by each draw."""
-        w, t, e = self._scores(c)
-        return np.asarray((w * e * positive(t)).sum(axis=1))
+    @cached_property
+    def skewed(self) -> WeightedSample:
+        """The central law with residuals shrunk by √ρ."""
+        return self._central(1.0)
 
-    def mean(self) -> Array:
-        w, m, _ = self.normals
-        return np.asarray((w * m).sum(axis=1))
+    def _central(self, hard: float | None) -> WeightedSample:
+        n = 1 if not self.v[0].any() else self.settings.n_central
+        chance = None if self.scatter is None else self.scatter.weights
+        return self._sample(0, n, hard, self.weights, chance, 0.0, np.random.default_rng(1))
 
-    def _scores(self, c: Array | float) -> tuple[Array, Array, Array]:
-        w, m, e = self.normals
-        return w, (m - np.broadcast_to(c, len(m))[:, None]) / e, e
+    @cached_property
+    def draws(self) -> tuple[WeightedSample, ...]:
+        """Posterior draws of the law; none without pairs.
 
-    def shape_error(self, c: float, excess: bool) -> float:
-        """Standard error of P(J > c), or of E max(J − c, 0), by the shape of J given Ĵ.
-
-        Few pairs may make it. And noise hides it: laws by pairs have ρ³ of the skewness of J given
-        Ĵ. Means of residuals that are shrunk by √ρ have its variance and ρ^1.5 of its skewness:
-        what they change, and its chance, stand for what normal laws miss.
+        Replicates of dense θ and pairs have the weights of a Bayesian bootstrap (Rubin 1981, The
+        Bayesian bootstrap). The error of Ĵ does not average out over the θ at a level if these are
+        few: it is all but orthogonal to cubics, so that it changes sign at least four times along a
+        coordinate, and has 4^(d − 1) patches of independent errors.
         """
-        if self.shape is None:
-            return 0.0
-        w, t, e = (one[0, len(self.s) :] for one in self._scores(c))
-        each = (w * (e * positive(t) if excess else ndtr(t))).reshape(2, -1).sum(axis=0)
-        w = w[: len(each)]
-        few = float(few_event_errors((each / np.maximum(w, 1e-300))[:, None], w[:, None])[0])
-        change, chance, _, rho = self._missed(c, excess)
-        return float(np.hypot(few, (1.0 - rho**3) * np.hypot(change, chance)))
+        rng, found = np.random.default_rng(2), []
+        for k in range(1, len(self.b)):
+            shares = rng.standard_exponential(len(self.mass))
+            mass = shares @ self.mass / shares.sum() if len(shares) > 1 else self.mass[0]
+            chance = None
+            if self.scatter is not None:
+                weights = self.scatter.weights
+                chance = weights * rng.standard_exponential(len(weights))
+            shift = float(2.0 ** (1.0 - self.dim) * rng.standard_normal())
+            found.append(
+                self._sample(k, self.settings.n_points, rng.random(), mass, chance, shift, rng)
+            )
+        return tuple(found)
 
-    def _missed(self, c: float, excess: bool) -> tuple[float, float, float, float]:
-        """What shrunk means change, its chance, the most that Ĵ leaves undecided, and ρ there."""
-        one = self.shape
-        assert one is not None
-        t, j = (one.mean - c) / one.sd, one.shrunk
-        missed = np.maximum(j - c, 0.0) - one.sd * positive(t) if excess else (j > c) - ndtr(t)
-        change = float(one.share @ missed)
-        chance = float(np.linalg.norm(one.share * (missed - change)))
-        undecided = one.share * ndtr(t) * ndtr(-t)
-        rho = float(undecided @ one.trust) / max(float(undecided.sum()), 1e-300)
-        return change, chance, float(undecided @ one.sd if excess else undecided.sum()), rho
+    def _sample(
+        self,
+        k: int,
+        n: int,
+        hard: float | None,
+        mass: Array,
+        chance: Array | None,
+        shift: float,
+        rng: np.random.Generator,
+    ) -> WeightedSample:
+        """n values of J at each node under correction k, at points of a Kronecker sequence."""
+        at = np.repeat(np.arange(len(self.s)), n)
+        mean, sd = (self.s + self.b[k])[at], np.sqrt(self.v[k])[at]
+        if not self.steps:  # evenly between the middles of neighboring nodes
+            places = (np.arange(len(at)) + 0.5) / n - 0.5
+            mean = np.interp(places, np.arange(len(self.s)), self.s + self.b[k])
+        weights = mass[at] / n
+        if not sd.any():
+            return WeightedSample(mean, weights, self.steps)
+        u = (np.arange(len(at)) * _STEPS[:, None] + rng.random((3, 1))) % 1.0
+        u = np.clip(u, 1e-12, 1.0 - 1e-12)
+        if self.scatter is None or chance is None:
+            return WeightedSample(mean + sd * ndtri(u[0]), weights, self.steps)
+        noise, pick = self.scatter.draw(self.z[at], u, self.b[k], self.v[k], hard, chance)
+        j = np.clip(mean + sd * (noise + shift), *self.bounds)
+        if self.scatter.atom is not None and self.scatter.at_atom is not None:
+            share = self.scatter.atom.share(self.scatter.at_atom, rng if k else None)
+            j = self.scatter.atom.apply(j, np.modf(u[0] + u[1] + u[2])[0] < share[pick])
+        return WeightedSample(j, weights)
 
-    def repeated(self, c: float, excess: bool, n: int) -> Array:
-        """Squared errors to expect of n further pairs, if REPEATS of them are at the same θ.
+    def trust(self, c: float) -> float:
+        """ρ of pairs whose J may be at a level, by the chance that Ĵ leaves undecided."""
+        if self.scatter is None:
+            return 1.0
+        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
+        weights = self.scatter.weights * chance * (1.0 - chance)
+        total = float(weights.sum())
+        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
 
-        Fewer θ are a smaller sample, and more draws at each hide less of the shape of J.
-        """
-        if self.shape is None:
-            return np.ones(len(REPEATS))
-        change, chance, most, rho = self._missed(c, excess)
-        seen = max(change**2 - chance**2, (_SKEWED * most) ** 2)
-        deeper = REPEATS * rho / (1.0 + (REPEATS - 1.0) * rho)
-        sampled = chance**2 * REPEATS * len(self.shape.share) / n
-        return np.asarray(sampled + seen * (1.0 - deeper**3) ** 2)
+    def values(self, targets: Targets) -> Array:
+        """Measures (k,) of the law."""
+        return targets.measured(self)[0]
+
+    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
+        """Ends (k,) of their intervals."""
+        value, draws = targets.measured(self)
+        if draws is None:
+            return value - np.inf, value + np.inf
+        low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        return low, high
+
+    def inverse(self, p: Array) -> Array:
+        """Quantiles at many levels."""
+        return self.center.quantiles(p)
 
     def undecided(self, c: float, below: bool = False) -> float:
         """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.
 
         With `below` that of J ≤ c.
         """
-        found = ndtr((-1.0 if below else 1.0) * (self.m - c) / np.sqrt(self.v[0] + 1e-300))
-        total = float(found @ self.weights)
-        return float((found * (1.0 - found)) @ self.weights) / total if total > 0 else 1.0
+        chance = ndtr((-1.0 if below else 1.0) * (self.m - c) / np.sqrt(self.v[0] + 1e-300))
+        total = float(chance @ self.weights)
+        return float((chance * (1.0 - chance)) @ self.weights) / total if total > 0 else 1.0
 
-    def quantile(self, p: float) -> Array:
-        """The p-quantile by each draw: Newton's steps, halving where they leave the bracket."""
-        _, m, e = self.normals
-        low, high = (m - 8.0 * e).min(axis=1), (m + 8.0 * e).max(axis=1)
-        at = min(int(np.searchsorted(np.cumsum(self.weights), p)), len(self.s) - 1)
-        c = m[:, at] if len(m) == 1 else np.broadcast_to(self.best.quantile(p), len(m))
-        for _ in range(60):
-            # Between two scenarios the first is the quantile.
-            over = self.survival(c) - (1.0 - p) - 1e-9 * self.steps
-            low, high = np.where(over > 0, c, low), np.where(over > 0, high, c)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                step = c + over / self.density(c)
-            inside = (step > low) & (step < high)
-            new = np.where(inside, step, 0.5 * (low + high))
-            done = np.abs(new - c) <= 1e-7 * np.maximum(np.abs(c), e[:, : len(self.s)].mean(axis=1))
-            c = np.where(done, c, new)
-            if done.all():
-                break
-        return np.asarray(c)
+    @cached_property
+    def student(self) -> float:
+        """Student's factor for the number of pairs that carry the variance of the residuals.
 
-    def by_replicate(self, values: Array) -> Array:
-        """Errors (R,) of an average of values (n,) at the nodes: each replicate less the mean."""
-        found = self.mass @ values
-        n = len(found)
-        return np.zeros(1) if n < 2 else (found - found.mean()) / np.sqrt(n * (n - 1.0))
+        Residuals count in units of their bins: those of other sizes elsewhere are no outliers.
+        """
+        if self.scatter is None:
+            return 1.0
+        r, bins = self.scatter.r, self.scatter.bins
+        away = r - (np.bincount(bins, r) / np.bincount(bins))[bins]
+        size = np.sqrt(np.bincount(bins, away**2) / np.bincount(bins))[bins]
+        number = float(effective_number((away / (size + 1e-300))[:, None])[0])
+        return float(stdtrit(max(number - 1.0, 2.0), 0.975) / NORMAL_95)
 
-
-def positive(t: Array) -> Array:
-    """E max(t + N, 0) of a standard normal N."""
-    return np.asarray(t * ndtr(t) + np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi))
-
-
-def nodes_of(s: Array, weights: Array, owner: Indices, dim: float, n: int = 0) -> CorrectedLaw:
-    """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction."""
-    order = np.argsort(s, kind="stable")
-    n_sets = int(owner.max()) + 1
-    totals = np.bincount(owner, weights, n_sets)
-    share = weights / totals[owner] / n_sets
-    rank = np.empty(len(s))
-    rank[order] = np.cumsum(share[order]) - 0.5 * share[order]
-    z = ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12))
-    reach = float(np.abs(z).max()) * (1.0 + 1e-9)
-    where = np.floor((z + reach) / (2.0 * reach) * _NODES).astype(np.intp)
-    if np.isinf(dim):  # each a node, with nothing between them
-        where[order] = np.arange(len(s))
-    used, node = np.unique(where, return_inverse=True)
-    cells = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
-    mass: Array = np.asarray(cells.reshape(n_sets, -1), dtype=np.float64)
-    total = np.maximum(mass.mean(axis=0), 1e-300)
-    middle, score = (np.bincount(node, share * one) / total for one in (s, z))
-    spread = np.bincount(node, share * (s - middle[node]) ** 2) / total
-    # Narrower than 0.6 of the distance between nodes, a sum of normal densities has ripples.
-    gaps = np.diff(middle, prepend=-np.inf, append=np.inf)
-    near = 0.6 * np.nan_to_num(np.minimum(gaps[:-1], gaps[1:]), posinf=0.0)
-    least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-100)
-    spread = np.maximum(spread, np.maximum(0.0 if np.isinf(dim) else near, least) ** 2)
-    none = np.zeros((1, len(used)))
-    return CorrectedLaw(middle, spread, score, mass, none, none, node, dim=dim, n_learned=n)
+    def corrected(
+        self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None
+    ) -> LawOfJ:
+        """The law with b, v and ε learned from pairs; their values (m, 2) show atoms and bounds."""
+        whole, pairs = pairs, pairs.by_scenario()
+        least = max(1e-12 * self.variance, 1e-300)
+        seen = Evidence(pairs, np.interp(pairs.s, self.s, self.z), least)
+        atom, bounds = None, (-np.inf, np.inf)
+        if values is not None and not self.steps:
+            extremes = _extremes(whole, values)
+            atom = Atom.of(extremes, seen.bins)
+            low, high = float(self.s[0]), float(self.s[-1])
+            bounds = min(low, float(extremes.min())), max(high, float(extremes.max()))
+            if atom is not None and atom.side:
+                bounds = (-np.inf, bounds[1]) if atom.side > 0 else (bounds[0], np.inf)
+        law = replace(self, pairs=whole, bounds=bounds)
+        n = self.settings.n_draws
+        b = draw_bias(law, BinnedResiduals.of_pairs(seen), n, rng)
+        v = draw_variances(law, seen, b[0], n, rng)
+        if not law.steps:
+            return replace(law, b=b, v=v, scatter=Scatter.of(law, seen, atom))
+        # J of each given scenario by its own draws; in draws of the law it is a number.
+        at, r = pairs.node, pairs.r.mean(axis=1)
+        trust = seen.trust(v[:, at])
+        b[:, at] += trust * (r - b[:, at])
+        v[:, at] *= 1.0 - trust
+        b[1:] += np.sqrt(v[1:]) * rng.standard_normal(v[1:].shape)
+        v[1:] = 0.0
+        return replace(law, b=b, v=v)
 
 
-def corrected(law: CorrectedLaw, pairs: Pairs, rng: np.random.Generator) -> CorrectedLaw:
-    """The law with b and v learned from pairs, and with what pairs say beyond that."""
-    law, pairs = replace(law, pairs=pairs), pairs.by_scenario()
-    least = max(1e-12 * law.variance, 1e-300)
-    seen = Evidence(pairs, np.interp(pairs.s, law.s, law.z), least)
-    b = draw_bias(law, BinnedResiduals.of_pairs(seen), DRAWS, rng)
-    v = draw_variances(law, seen, b[0], DRAWS, rng)
-    if not law.steps:
-        return replace(law, b=b, v=v, shape=_shape(law, seen, b, v, rng))
-    # J of each given scenario by its own draws; in draws of the law it is a number.
-    at, r = pairs.node, pairs.r.mean(axis=1)
-    trust = seen.trust(v[:, at])
-    b[:, at] += trust * (r - b[:, at])
-    v[:, at] *= 1.0 - trust
-    b[1:] += np.sqrt(v[1:]) * rng.standard_normal(v[1:].shape)
-    v[1:] = 0.0
-    return replace(law, b=b, v=v)
-
-
-def _shape(
-    law: CorrectedLaw, seen: Evidence, b: Array, v: Array, rng: np.random.Generator
-) -> Shape:
-    """Normal laws of J given pairs.
-
-    J given Ĵ is N(Ĵ + b, v). The mean r of two residuals adds noise of variance σ², so that J given
-    both is N(Ĵ + b + ρ (r − b), (1 − ρ) v) with ρ = v / (v + σ²). Draws have weights of a Bayesian
-    bootstrap. Pairs with like answers are taken together where there are many.
-    """
-    s, r, weights = seen.pairs.s, seen.pairs.r.mean(axis=1), seen.pairs.weights
-    column = np.clip(np.searchsorted(law.z, seen.z), 0, len(law.z) - 1)
-    b, v = b[:, column], v[:, column]
-    chance = rng.standard_exponential(b.shape) * weights
-    chance[0] = weights
-    chance = chance / chance.sum(axis=1)[:, None]
-    trust = seen.trust(v)
-    order = np.lexsort((r, seen.bins))
-    starts = np.unique(np.arange(_MOST_SHAPES) * len(s) // _MOST_SHAPES)
-
-    def grouped(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """Weights, means and variances of groups."""
-        total, first, second = (
-            np.add.reduceat((chance * one)[:, order], starts, axis=1)
-            for one in (np.ones(1), mean, mean**2 + variance)
-        )
-        center = first / np.maximum(total, 1e-300)
-        return total, center, np.maximum(second / np.maximum(total, 1e-300) - center**2, 0.0)
-
-    w, after, left = grouped(s + b + trust * (r - b), (1.0 - trust) * v)
-    _, before, whole = grouped(s + b, v)
-    return Shape(
-        np.hstack([w, -w]),
-        np.hstack([after, before]),
-        np.hstack([left, whole]),
-        chance[0],
-        s + b[0],
-        np.sqrt(v[0]),
-        trust[0],
-        s + b[0] + np.sqrt(trust[0]) * (r - b[0]),
-    )
+def _extremes(pairs: Pairs, values: Array) -> Array:
+    """Smallest and largest value (m, 2) of g at each scenario, from values at pairs (·, 2)."""
+    if pairs.node is None:
+        return values
+    _, group = np.unique(pairs.node, return_inverse=True)
+    out = np.stack([np.full(group.max() + 1, np.inf), np.full(group.max() + 1, -np.inf)], axis=1)
+    np.minimum.at(out[:, 0], group, values.min(axis=1))
+    np.maximum.at(out[:, 1], group, values.max(axis=1))
+    return out

@@ -17,9 +17,9 @@ from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.estimate import solved
 from nestquad.problem import NestedExpectation
-from nestquad.result import Estimate
+from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._contributions import contributions_of
-from nestquad.risk._distribution import LearnedLaw, LossDistribution
+from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._report import Exposure, RiskReport, scalar
 from nestquad.risk._targets import Targets
@@ -101,6 +101,13 @@ def measure(
         raise InputError(
             "es, exceed", "given with exposure=True", "neither of them", "Levels of PFE are in var."
         )
+    if all(limit is None for limit in (budget, tol, rtol, max_seconds)):
+        raise InputError(
+            "budget",
+            "neither a budget nor a tolerance nor a time",
+            "one of them",
+            "For instance budget=10_000, rtol=0.02 for each measure, or max_seconds=30.",
+        )
     shortfall = (0.975,) if es is None else es
     targets = Targets.exposure(var) if exposure else Targets.of(var, shortfall, exceed)
     if outputs is not None:
@@ -144,7 +151,7 @@ def measure(
         found,
         targets.keys,
         notes,
-        distribution=LossDistribution(LearnedLaw(state.laws[0])),
+        distribution=LossDistribution(state.laws[0]),
         contributions=shares,
     )
 
@@ -177,7 +184,13 @@ def _combined(one: Estimate, weights: Array) -> Estimate:
     """A weighted sum of answers, whose errors are correlated."""
     covariance = np.atleast_2d(np.asarray(one.covariance))
     error = float(np.sqrt(max(float(weights @ covariance @ weights), 0.0)))
-    return replace(one, value=float(weights @ one.value), std_error=error, covariance=None)
+    draws = None
+    if one.draws is not None:
+        draws = one.draws @ weights
+        low, high = np.quantile(draws, [0.025, 0.975])
+        error = float(high - low) / (2.0 * NORMAL_95)
+    value = float(weights @ one.value)
+    return replace(one, value=value, std_error=error, covariance=None, draws=draws)
 
 
 def _names(outputs: Any) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._law import CorrectedLaw, corrected, nodes_of
+from nestquad.risk._law import LawOfJ
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 
@@ -38,9 +38,9 @@ _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 SIZES = (1e-60, 1e60)
 FEWEST = 128
 _SHAPE = (
-    "the loss given the model is far from normal, as at a jump or an atom of J in the scenario: "
-    "most of an interval is what the draws leave open about its shape. A coordinate that says on "
-    "which side of the jump a scenario is, or the jump as a position of its own, would help"
+    "the loss given the model is far from normal, as at a jump of J in the scenario, and noise of "
+    "x hides its shape: most of an interval is due to that. A coordinate that says on which side "
+    "of the jump a scenario is, or the jump as a position of its own, would help"
 )
 
 
@@ -68,7 +68,7 @@ class RiskState:
     parts: ModelOfJ | None
     kept: tuple[int, ...]
     dense: DenseSet
-    laws: tuple[CorrectedLaw, ...]
+    laws: tuple[LawOfJ, ...]
     draws: Check
     affordable: float
     seconds: float = 0.0
@@ -86,8 +86,8 @@ class RiskState:
 class TailSampling(Method[RiskState]):
     """Two stages: a model Ĵ from one x for each θ, then pairs of x where the measures depend on J.
 
-    Pairs show the mean and the variance of J given Ĵ, which correct the law of Ĵ over dense θ.
-    They are fresh, so that the error bar does not rest on what the model says of itself.
+    Pairs show the mean, the variance and the shape of J given Ĵ, which make posterior draws of the
+    law of J over dense θ. They are fresh: intervals do not rest on errors that the model claims.
     """
 
     name: ClassVar[str] = "tail sampling"
@@ -172,15 +172,9 @@ class TailSampling(Method[RiskState]):
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = _EVERYWHERE * mass + (1.0 - _EVERYWHERE) * share
-        # Several pairs at the same θ, where that tells more of the shape of J; given scenarios are
-        # drawn again and again by themselves.
-        laws = () if np.isinf(state.laws[0].dim) else state.laws
-        k = self.targets.repeats(laws, n)
         upper = np.cumsum(chance)
-        drawn = upper[-1] * stream.generator().random(n // k)
-        at = np.repeat(np.searchsorted(upper[:-1], drawn, "right"), k)
-        n = len(at)
-        points = DenseSet(dense.uniform[at], mass[at] / chance[at] / k, dense.j[at], at)
+        at = np.searchsorted(upper[:-1], upper[-1] * stream.generator().random(n), "right")
+        points = DenseSet(dense.uniform[at], mass[at] / chance[at], dense.j[at], at)
         # Twice the θ with one x: g may have outputs of θ alone, whose shape is right only then.
         return Grid(2 * n, 1, state.scenarios.given(points), IID(), None, stream)
 
@@ -262,49 +256,59 @@ class TailSampling(Method[RiskState]):
         which = state.scenarios.which(draws.uniform)
         dim = model.dim if which is None else np.inf
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
-        laws = [nodes_of(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
+        laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
         notes = [str(note) for note in model.describe()["notes"]]
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
             s, expected = model.mean(draws.uniform), _expected(state)
-            r = self._lines(draws).residuals(model)
+            check = self._lines(draws)
+            r, values = check.residuals(model), check.values
             for c, law in enumerate(laws):
                 node = same if which is None else law.node[which]
                 pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
                 # The same stream for all: errors of dates go together.
-                laws[c] = corrected(law, pairs, design.grids[0].stream.child(9).generator())
+                rng = design.grids[0].stream.child(9).generator()
+                laws[c] = law.corrected(pairs, rng, values=values[:, :, c])
             notes.extend(_said(state, laws[0]))
         else:
             notes.append("no fresh draws yet: the error is unknown")
         if constant.any():
             notes.append(NO_VARIATION)
-        found = [self.targets.measured(law) for law in laws]
-        sizes = {k: np.linalg.norm(one, axis=1) for k, one in found[0][1].items()}
-        if "shape" in sizes and (2 * sizes["shape"] ** 2 > sum(x**2 for x in sizes.values())).any():
-            notes.append(_SHAPE)
         for c in np.flatnonzero(constant).tolist():  # of what never varied nothing is known
             laws[c] = replace(laws[c], pairs=None)
-        for law, (values, parts) in zip(laws, found, strict=True):
-            parts["unknown"] = np.full((len(values), 1), np.inf if law.pairs is None else 0.0)
-        estimate = Estimate.from_directions(
-            np.concatenate([values for values, _ in found]),
-            np.concatenate([np.concatenate(list(parts.values()), axis=1) for _, parts in found]),
-            problem=problem.label,
-            diagnostics={
-                "model": type(model).__name__,
-                "error_parts": {
-                    name: np.concatenate([np.linalg.norm(p[name], axis=1) for _, p in found])
-                    for name in found[0][1]
-                },
-                "notes": notes,
-            },
+        measured = [self.targets.measured(law) for law in laws]
+        estimate = _combined(
+            measured,
+            problem=problem,
+            diagnostics={"model": type(model).__name__, "notes": notes},
             n_evaluations=design.n_evaluations,
             n_outer=len(raw) + state.n_pairs,
             n_inner=1,
             method=self.name,
         )
+        errors = np.atleast_1d(estimate.std_error)[: len(self.targets.keys)]
+        if self.targets.shows_shape(laws[0], errors):
+            notes.append(_SHAPE)
         return estimate, replace(state, laws=tuple(laws))
+
+
+def _combined(
+    measured: Sequence[tuple[Array, Array | None]], problem: NestedExpectation, **fields: Any
+) -> Estimate:
+    """The measures of all losses as one estimate; those without draws have infinite errors."""
+    value = np.concatenate([one for one, _ in measured])
+    known = [draws for _, draws in measured if draws is not None]
+    if len(known) == len(measured):
+        return Estimate.from_draws(value, np.concatenate(known, axis=1), problem=problem, **fields)
+    n = len(known[0]) if known else 1
+    errors = [
+        np.full((n, len(one)), np.inf) if draws is None else (draws - one) / np.sqrt(n)
+        for one, draws in measured
+    ]
+    return Estimate.from_directions(
+        value, np.concatenate(errors, axis=1).T, problem=problem, **fields
+    )
 
 
 def _expected(state: RiskState) -> Array:
@@ -323,7 +327,7 @@ def _expected(state: RiskState) -> Array:
     return np.concatenate(found)
 
 
-def _said(state: RiskState, law: CorrectedLaw) -> Iterator[str]:
+def _said(state: RiskState, law: LawOfJ) -> Iterator[str]:
     rest = float(law.weights @ law.v[0])
     share = rest / max(rest + law.variance, 1e-300)
     text = (

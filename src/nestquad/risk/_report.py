@@ -275,6 +275,7 @@ def scalar(estimate: Estimate, which: Any) -> Estimate:
         value=float(value) if single else value,
         std_error=float(error) if single else error,
         covariance=covariance,
+        draws=None if estimate.draws is None else estimate.draws[:, which],
         trace=(),
     )
 

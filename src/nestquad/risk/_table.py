@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, ndtri
 
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._typing import Array, Indices, RNGLike
 from nestquad.errors import InputError
+from nestquad.functionals import WeightedSample
 from nestquad.methods.nested import NO_VARIATION
 from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
@@ -205,7 +206,7 @@ class Table:
 
     @cached_property
     def skewness(self) -> float:
-        """Of the means of scenarios."""
+        """Skewness of the means of scenarios."""
         away = self.means.sum(axis=1) - self.means.sum() / len(self.means)
         return float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
 
@@ -242,17 +243,14 @@ class Table:
     def values(self, targets: Targets) -> Array:
         return self.moved().values(targets)
 
-    def errors(self, targets: Targets) -> Array:
+    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
         drawn = [self.moved(weights).values(targets) for weights in self.resampled()]
-        return np.asarray(np.linalg.norm(self.directions(targets, drawn), axis=1))
+        errors = np.linalg.norm(self.directions(targets, drawn), axis=1)
+        value, half = self.values(targets), ndtri(0.5 + level / 2) * errors
+        return value - half, value + half
 
     def inverse(self, p: Array) -> Array:
-        j, cumulative = self.moved().ordered
-        return j[np.searchsorted(cumulative, p - _ROUNDING)]
-
-
-# Sums of shares are below a level by rounding, and a quantile would be the next scenario.
-_ROUNDING = 1e-12
+        return self.moved().law.quantiles(p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,20 +272,12 @@ class Moved:
         j, w = self.outputs.sum(axis=1)[self.order], self.weights[self.order]
         return j, np.cumsum(w) / w.sum()
 
+    @cached_property
+    def law(self) -> WeightedSample:
+        return WeightedSample(self.outputs.sum(axis=1), self.weights, steps=True)
+
     def values(self, targets: Targets) -> Array:
-        j, cumulative = self.ordered
-        w = self.weights[self.order]
-        out = np.empty(len(targets.keys))
-        for i, (kind, level) in enumerate(targets.keys):
-            if kind == "exceed":
-                at = int(np.searchsorted(j, level, "right"))
-                out[i] = 1.0 - cumulative[at - 1] if at else 1.0
-                continue
-            at = int(np.searchsorted(cumulative, level - _ROUNDING))
-            q = float(j[at])
-            beyond = w[at + 1 :] @ (j[at + 1 :] - q) / w.sum() if kind == "es" else 0.0
-            out[i] = q + beyond / (1.0 - level)
-        return out
+        return targets.values(self.law)
 
     def contributions(self, targets: Targets) -> Array:
         """Means (k, p) of the outputs near a quantile or beyond it, that add up to the measure."""

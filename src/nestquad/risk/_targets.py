@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import gammaincinv, ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.methods.learned import Pairs
-from nestquad.risk._law import REPEATS, CorrectedLaw, positive
+from nestquad.functionals import WeightedSample
+from nestquad.risk._law import LawOfJ
 
 Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, float]
@@ -43,7 +43,7 @@ class Targets:
         levels = _numbers("var", pfe, levels=True)
         return cls((("ee", 0.0), ("ene", 0.0), *(("pfe", p) for p in levels)))
 
-    def interest(self, law: CorrectedLaw, s: Array) -> Array:
+    def interest(self, law: LawOfJ, s: Array) -> Array:
         """Density of draws (M,) relative to the law, over dense Ĵ = s: where answers depend on J.
 
         A quantile or a probability depends on J near its level, shortfall beyond it, exposure
@@ -61,123 +61,102 @@ class Targets:
             total += share / mean if mean > 0 else 0.0
         return total
 
-    def repeats(self, laws: Sequence[CorrectedLaw], n: int) -> int:
-        """How many of n pairs to draw at the same θ: for the smallest errors on the whole."""
-        total = np.zeros(len(REPEATS))
-        for law in laws:
-            for kind, level in self.keys:
-                one = _Functional(law, kind, level, _place(law, kind, level))
-                error = law.repeated(one.c, one.excess, n)
-                total += error / max(float(error.min()), 1e-300)
-        return int(REPEATS[np.argmin(total)])
+    def values(self, law: WeightedSample) -> Array:
+        """Measures (k,) of a law."""
+        return np.array([_value(law, kind, level) for kind, level in self.keys])
 
-    def values(self, law: CorrectedLaw) -> Array:
-        """Measures (k, 1 + K) by the best correction and by draws of it."""
-        return np.stack([_value(law, kind, level) for kind, level in self.keys])
+    def measured(self, law: LawOfJ) -> tuple[Array, Array | None]:
+        """Measures (k,) of one loss, and posterior draws (K, k); None where nothing is known.
 
-    def measured(self, law: CorrectedLaw) -> tuple[Array, dict[str, Array]]:
-        """Measures (k,) of one loss, and directions (k, ·) of their errors by cause."""
-        found = self.values(law)
-        values = found[:, 0]
+        The central value counts unless the draws exclude it. Student's factor is for the number of
+        pairs that carry the variance of residuals.
+        """
+        value = self.values(law.center)
         if law.pairs is None:
-            return values, {}
-        # Nodes are wider than what they stand for, by up to their width; and sums have rounding.
-        wider = replace(law.best, spread=2.0 * law.spread)
-        parts = {
-            "correction": (found[:, 1:] - found[:, :1]) / np.sqrt(found.shape[1] - 1.0),
-            "nodes": np.hypot(self.values(wider) - found[:, :1], 1e-12 * found[:, :1]),
-        }
-        each: dict[str, list[Array]] = {"average": [], "local": [], "shape": [], "hits": []}
-        for (kind, level), value in zip(self.keys, values, strict=True):
-            one = _Functional(law, kind, level, _place(law, kind, level))
-            each["average"].append(one.answer(one.average()))
-            each["local"].append(np.array([one.shifted(value)]))
-            each["shape"].append(one.answer(law.shape_error(one.c, one.excess)))
-            each["hits"].append(one.answer(one.unseen(law.pairs, value)))
-        return values, parts | {name: np.stack(rows) for name, rows in each.items()}
+            return value, None
+        draws = np.stack([self.values(one) for one in law.draws])
+        low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=0)
+        value = np.where((low <= value) & (value <= high), value, middle)
+        rng = np.random.default_rng(5)
+        draws += self.hidden(law) * rng.standard_normal((len(draws), 1))
+        draws = value + law.student * (draws - value)
+        for i, (kind, level) in enumerate(self.keys):
+            draws[:, i] += _few_hits(law, kind, level, value[i], len(draws))
+            if kind == "exceed":
+                draws[:, i] = np.clip(draws[:, i], 0.0, 1.0)
+            elif kind in ("ee", "ene"):
+                draws[:, i] = np.maximum(draws[:, i], 0.0)
+        return value, draws
+
+    def hidden(self, law: LawOfJ) -> Array:
+        """Standard errors (k,) of measures by the shape of J given Ĵ that noise hides.
+
+        Residuals shrunk by √ρ show ρ^1.5 of the skewness of J given Ĵ: the rest changes a measure
+        by about as much again, in either direction.
+        """
+        if law.scatter is None:
+            return np.zeros(len(self.keys))
+        change = self.values(law.skewed) - self.values(law.normal)
+        return np.asarray(_HIDDEN * (1.0 - self._trust(law) ** 3) * np.abs(change))
+
+    def shows_shape(self, law: LawOfJ, std_error: Array) -> bool:
+        """Whether pairs show a J given Ĵ that is far from normal, which matters for a measure."""
+        matters = 2.0 * self.hidden(law) > std_error
+        return bool((matters & (self._trust(law) > _VISIBLE)).any())
+
+    def _trust(self, law: LawOfJ) -> Array:
+        return np.array([law.trust(_place(law, *key)) for key in self.keys])
 
 
+# Standard errors of the hidden shape, in units of the effect of the visible one.
+_HIDDEN = 1.5
+# ρ from which residuals show the shape of J given Ĵ: books of options have less, defaults more.
+_VISIBLE = 0.4
 # Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
 # the scale of one.
 _NEAR = 0.15
 
 
-def _place(law: CorrectedLaw, kind: Kind, level: float) -> float:
+def _place(law: LawOfJ, kind: Kind, level: float) -> float:
     """The loss at which a measure looks: a threshold or a quantile."""
     if kind in ("exceed", "ee", "ene"):
         return level
-    return float(law.best.quantile(level)[0])
+    return law.center.quantile(level)
 
 
-@dataclass(frozen=True)
-class _Functional:
-    """P(J > c) behind a quantile or an exceedance, E max(J − c, 0) behind shortfall and exposure.
+def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int) -> Array:
+    """Changes (K,) of a measure where few scenarios of the fit are beyond a level, or none.
 
-    Errors of a measure are those of its functional, times a derivative.
+    The number of hits h is a Poisson variable, and quantiles of gamma variables with h and h + 1
+    degrees are limits of its mean (Garwood 1936, Fiducial limits for the Poisson distribution): for
+    none, the upper one at 95 % is the rule of three. It counts for the share of hits that Ĵ does
+    not decide: they rest on the law of J given Ĵ. Where pairs have met few θ beyond a threshold, it
+    counts for all.
     """
-
-    law: CorrectedLaw
-    kind: Kind
-    level: float
-    c: float
-
-    @property
-    def excess(self) -> bool:
-        return self.kind in ("es", "ee", "ene")
-
-    def answer(self, error: Array | float) -> Array:
-        """Errors of the measure from those of its functional."""
-        error = np.atleast_1d(error)
-        if self.kind == "es":  # the derivative of q + E max(J − q, 0)/(1 − p) in q vanishes
-            return error / (1.0 - self.level)
-        if self.kind not in ("var", "pfe"):
-            return error
-        density = self.law.best.density(self.c)[0]
-        with np.errstate(divide="ignore", over="ignore"):  # without a density, it may be anywhere
-            return np.asarray(np.divide(error, density, out=np.zeros(len(error)), where=error != 0))
-
-    def average(self) -> Array:
-        """Errors (R,) of the average over dense θ."""
-        law = self.law
-        t = (law.m - self.c) / law.e
-        if self.excess:
-            return law.by_replicate(law.e * positive(-t if self.kind == "ene" else t))
-        return law.by_replicate(ndtr(t))
-
-    def shifted(self, value: float) -> float:
-        """Change of the measure if all J near it were larger or smaller by a share of √v.
-
-        The error of Ĵ does not average out over the θ at a level if these are few. It is all but
-        orthogonal to cubics, so that it changes sign at least four times along a coordinate:
-        4^(d − 1) patches of independent errors.
-        """
-        law, order = self.law, np.argsort(self.law.m, kind="stable")
-        at = self.c if self.kind == "exceed" else value
-        size = float(2.0 ** (1 - law.dim) * np.sqrt(np.interp(at, law.m[order], law.v[0, order])))
-        if self.kind != "exceed":
-            return size
-        sides = [law.best.survival(self.c + sign * size)[0] for sign in (1.0, -1.0)]
-        return max(abs(float(side) - value) for side in sides)
-
-    def unseen(self, pairs: Pairs, value: float) -> float:
-        """Error where few scenarios of the fit are on one side of a level, or none.
-
-        The number of hits is a Poisson variable, and h + 3 an upper limit at 95 % for small h. It
-        counts for the share of hits that Ĵ does not decide: they rest on the shape of the law of J
-        given Ĵ. Where pairs have met few θ beyond a threshold, it counts for all.
-        """
-        law, c, n = self.law, self.c, self.law.n_learned
-        probability = float(np.clip(law.best.survival(c)[0], 0.0, 1.0))
-        beyond = np.interp(pairs.by_scenario().s, law.s, law.m) > c
-        below = probability > 0.5 and not self.excess
-        if below:
-            probability, beyond = 1.0 - probability, ~beyond
-        if probability * n >= _HITS or self.kind in ("ee", "ene"):
-            return 0.0
-        few = self.kind == "exceed" and beyond.sum() < _HITS
-        share = 1.0 if few else law.undecided(c, below)
-        error = float(np.sqrt(share * (probability * n + 3.0))) / n
-        return float(error * (value - c)) if self.excess else error
+    assert law.pairs is not None
+    c, n = _place(law, kind, level), law.n_learned
+    excess = kind == "es"
+    probability = law.center.exceedance(c) if kind == "exceed" else 1.0 - level
+    beyond = np.interp(law.pairs.by_scenario().s, law.s, law.m) > c
+    below = probability > 0.5 and not excess
+    if below:
+        probability, beyond = 1.0 - probability, ~beyond
+    hits = probability * n
+    if not n or hits >= _HITS or kind in ("ee", "ene"):
+        return np.zeros(n_draws)
+    few = kind == "exceed" and beyond.sum() < _HITS
+    share = 1.0 if few else law.undecided(c, below)
+    levels = np.random.default_rng(3).permutation((np.arange(n_draws) + 0.5) / n_draws)
+    degrees = np.maximum(hits + np.arange(n_draws) % 2, 1e-9)
+    change = np.sqrt(share) * (gammaincinv(degrees, levels) - hits) / n
+    if excess:
+        return np.asarray(change * (value - c) / (1.0 - level))
+    if kind == "exceed":
+        return np.asarray(-change if below else change)
+    # More hits beyond a place move the quantile out.
+    tail = probability / np.maximum(1.0 + change / probability, 1e-12)
+    levels = np.clip(tail if below else 1.0 - tail, 0.0, 1.0)
+    return np.array([law.center.quantile(one) - c for one in levels])
 
 
 def label(kind: Kind, level: float) -> str:
@@ -194,16 +173,15 @@ def label(kind: Kind, level: float) -> str:
     return words[kind] if kind in ("ee", "ene") else f"{words[kind]} {100 * level:g} %"
 
 
-def _value(law: CorrectedLaw, kind: Kind, level: float) -> Array:
+def _value(law: WeightedSample, kind: Kind, level: float) -> float:
     if kind == "exceed":
-        return np.clip(law.survival(level), 0.0, 1.0)
+        return law.exceedance(level)
     if kind in ("var", "pfe"):
         return law.quantile(level)
     if kind == "es":
-        c = law.quantile(level)
-        return c + law.excess(c) / (1.0 - level)
+        return law.shortfall(level)
     positive = law.excess(0.0)
-    return np.maximum(positive if kind == "ee" else positive - law.mean(), 0.0)
+    return max(positive if kind == "ee" else positive - law.mean(), 0.0)
 
 
 def _numbers(argument: str, given: object, levels: bool = False) -> tuple[float, ...]:
