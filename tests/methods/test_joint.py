@@ -46,7 +46,8 @@ def test_kernel_alone_converges():
     method = JointLattice(trend=False, periodization="tent")
     errors = [mean_error(problem, method, 2**m, 3) for m in (7, 10, 13)]
     assert errors[1] < errors[0] / 8
-    assert errors[2] < errors[1] / 8
+    # The g-free average stops at a fifth of the posterior's spread.
+    assert errors[2] < errors[0] / 64
 
 
 @pytest.mark.parametrize(
@@ -65,16 +66,19 @@ def test_accuracy(name, budget, most):
     assert mean_error(nq.problems.get(name), JointLattice(), budget, 2) < most
 
 
-def test_a_number_of_points_that_is_no_power_of_two_uses_them_all():
+def test_shifts_times_a_power_of_two_use_most_of_a_budget():
     problem = nq.problems.finance()
     est = nq.estimate(problem, method="joint", budget=1000, rng=0)
     assert est.n_evaluations == 1000
-    assert est.n_outer == 1000 - est.diagnostics["check"]["n_draws"]
-    est = nq.estimate(problem, method=JointLattice(1000), rng=0)
-    assert est.n_outer == 1000
-    assert est.n_evaluations == 1000 + est.diagnostics["check"]["n_draws"]
+    # Six shifts of 128 points; pairs have the rest.
+    assert est.n_outer == 768 == 1000 - est.diagnostics["check"]["n_draws"]
+    est = nq.estimate(problem, method=JointLattice(640), rng=0)
+    assert est.n_outer == 640
+    assert est.n_evaluations == 640 + est.diagnostics["check"]["n_draws"]
+    with pytest.raises(nq.InputError, match="times a power of two"):
+        JointLattice(1000)
     smooth = nq.problems.rainforth()
-    more, fewer = (mean_error(smooth, JointLattice(), n, 3) for n in (1000, 512))
+    more, fewer = (mean_error(smooth, JointLattice(), n, 3) for n in (2000, 512))
     assert more < 0.5 * fewer
 
 
@@ -129,7 +133,7 @@ def test_a_rough_j_and_noise_in_x_are_both_covered():
     assert np.median([est.std_error for est in runs(rough=False)]) < 0.1
 
 
-@pytest.mark.parametrize(("half_width", "most"), [(0.5, 1.7), (0.25, 2.4), (1e-9, 4.1)])
+@pytest.mark.parametrize(("half_width", "most"), [(0.5, 2.1), (0.25, 2.4), (1e-9, 4.1)])
 def test_growth_depends_on_what_is_missing(half_width, most):
     problem, stream = nq.problems.finance(), Stream.from_rng(0)
     goal = Goal(stream, 10**6, adaptive=True, half_width=half_width)
@@ -142,6 +146,7 @@ def test_growth_depends_on_what_is_missing(half_width, most):
         found = nq.Estimate(3.0, 0.26, n, n, 1, "joint")
         return JointLattice().plan(problem, goal, Turn(design, found, state)).grids[0].n_outer
 
+    # Lattices double.
     assert max(1.5, most - 0.5) < grown(512) / 512 < most
     assert grown(2048) >= 4096
     assert grown(2048) & (grown(2048) - 1) == 0
@@ -162,7 +167,7 @@ def test_shifts_of_the_average_see_a_jump_of_f():
 def test_budget_ends_growth():
     est = nq.estimate(nq.problems.finance(), method="joint", tol=1e-9, budget=1500, rng=0)
     assert est.status == "budget"
-    assert est.n_evaluations == 1500
+    assert 1000 < est.n_evaluations <= 1500
 
 
 @pytest.mark.parametrize("budget", [16, 100, 2047, 3000])

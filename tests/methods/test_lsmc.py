@@ -41,15 +41,17 @@ def test_a_fixed_degree_is_not_more_than_it_says():
         nq.Normal(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0] ** 2, np.square
     )
     method = LSMC(degree=1, control_variates=False)
-    assert nq.estimate(problem, method=method, budget=8192, rng=0).value == pytest.approx(
-        4, abs=0.25
-    )
+    est = nq.estimate(problem, method=method, budget=8192, rng=0)
+    assert est.diagnostics["answers"] == pytest.approx(4, abs=0.25)
+    # Pairs show that E J² is more, and their answer replaces what they exclude.
+    assert est.value > 5.0
 
 
 def test_too_low_a_degree_is_biased_and_says_so():
     est = nq.estimate(POLYNOMIAL, method=LSMC(degree=1), budget=2048, rng=0)
     assert abs(est.value - 7.0) > 1.0
-    assert abs(est.value - 7.0) < 2 * est.std_error
+    assert est.diagnostics["check"]["share"] > 0.1
+    assert abs(est.value - 7.0) < 2.5 * est.half_width
 
 
 def mean_error(problem, method, budget, seeds=4):

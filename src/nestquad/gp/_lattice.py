@@ -30,11 +30,11 @@ _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 # Bounds of log γ and of the logarithm of the nugget (relative to the variance): from what rounding
 # hides to what makes the other factors vanish.
 _SCALE_BOUNDS = (-18.0, 9.0)
-_NUGGET_BOUNDS = (-29.0, 5.0)
+_NUGGET_BOUNDS = (-34.0, 5.0)
 _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
 _MOST_STEPS, _REFINING_STEPS = 60, 15
 # Smallest relative nugget: shifted copies may have points close to each other.
-_LEAST_NUGGET = 1e-13
+_LEAST_NUGGET = 1e-15
 # Numbers that are worked on together: they stay in a cache, and in memory that is not given back.
 _BLOCK = 1 << 13
 

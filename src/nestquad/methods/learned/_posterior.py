@@ -256,6 +256,10 @@ class Posterior:
         functions = self._discrepant(known, surprise)
         shifts = np.stack([functional(j)[0] - center for j in functions])
         shift = _symmetric(shifts, self.rng)[self.rng.integers(len(shifts), size=n)]
+        if self.check is not None:
+            # Pairs show the variance of J given Ĵ, not its shape, on which the shift depends.
+            share = self.check.unexplained_share(self.model)
+            shift = shift * (1.0 + share * self.rng.standard_normal((n, 1)))
         values = np.nan_to_num(shift + np.sqrt(surprise) * kappa * path)
         student = self._student(known.n_groups) if self.settings.student else 1.0
         return FunctionalDraws(student * values, known.rate)

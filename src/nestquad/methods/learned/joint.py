@@ -99,8 +99,10 @@ class JointLattice(LearnedMethod[ModelOfJ]):
         if last is not None:
             (grid,) = last.design.grids
             assert isinstance(grid.outer_points, PeriodicLattice)
-            n_shifts = grid.outer_points.n_shifts
-            most = min(n, goal.budget or n, grid.outer_points.max_points)
+            n_shifts, largest = grid.outer_points.n_shifts, grid.outer_points.max_points
+            # The nearest size, at least twice the present one, and within the budget.
+            wanted = max(n_shifts << round(float(np.log2(n / n_shifts))), 2 * grid.n_outer)
+            most = min(wanted, goal.budget or wanted, largest)
             larger = n_shifts << max((most // n_shifts).bit_length() - 1, 0)
             return None if self.n_outer is not None else Design((replace(grid, n_outer=larger),))
         expected = n if goal.budget is None or not goal.adaptive else goal.budget
