@@ -51,6 +51,8 @@ class PosteriorSettings:
         error by orders of magnitude. It is one where there are too few points for groups.
     group_dof
         Degrees of freedom that a deleted group adds to what is known of κ².
+    group_points
+        Fewest held-out points of a group: with fewer, the spread between groups is not known.
     bias_width
         Scale of the Laplace prior of log(bias / claimed bias): calibrated claims are right within a
         factor of three or so.
@@ -67,6 +69,7 @@ class PosteriorSettings:
     n_draws: int = 1024
     prior_sd: float = 3.0
     group_dof: float = 1.0
+    group_points: int = 64
     bias_width: float = 1.0
     visible: float = 0.1
     held_out: bool = True
@@ -295,8 +298,8 @@ class Posterior:
             profile = replace(known.profiles[c], variance=surprise * known.profiles[c].variance)
             common = Pairs(s[:, c], r[:, :, c], check.weights, profile.at(s[:, c]))
             seen = BinnedResiduals.of_pairs(Evidence(common, z, least))
-            if known.held_out is not None and self.settings.held_out:
-                out = known.held_out
+            out = known.held_out if self.settings.held_out else None
+            if out is not None and len(out.weights) >= self.settings.group_points * known.n_groups:
                 j = out.j[:, c]
                 seen = seen.with_others(
                     BinnedResiduals.of_groups(
