@@ -121,16 +121,6 @@ def test_leave_one_out_is_what_leaving_out_gives():
         np.testing.assert_allclose(found[i], values[i] - predicted, atol=1e-8)
 
 
-def test_a_process_without_a_shift_is_that_of_the_others():
-    points = lattice(16, SHIFTS)
-    values = values_at(points)
-    process = interpolate(KERNEL, VECTOR, SHIFTS, 1, values).without(1)
-    kept = np.arange(len(points)) % 3 != 1
-    theta = np.random.default_rng(1).random((5, 1))
-    expected = dense_marginal(KERNEL, points[kept], values[kept], theta)
-    np.testing.assert_allclose(process.at(theta), expected, atol=1e-9)
-
-
 def restricted_likelihood(kernel, points, values):
     """By dense algebra, without the constant log n of the mean."""
     inverse, ones = np.linalg.inv(noisy_gram(kernel, points)), np.ones(len(points))

@@ -8,7 +8,7 @@ of R shifted copies is block circulant: each Fourier mode is a Hermitian system 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -225,11 +225,6 @@ class LatticeProcess:
     @property
     def n_shifts(self) -> int:
         return len(self.shifts)
-
-    def without(self, shift: int) -> LatticeProcess:
-        """The process with the same kernel, conditioned on the other shifts only."""
-        kept = np.arange(self.n_shifts) != shift
-        return replace(self, shifts=self.shifts[kept], values=self.values[kept])
 
     def marginal(self, offsets: Array) -> Array:
         """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m)."""

@@ -52,10 +52,6 @@ class InnerMeans:
         variance = ((self.rest / scale) ** 2).mean(axis=(0, 1)) * count / max(count - 1, 1)
         return np.asarray(scale * np.sqrt(variance))
 
-    def first(self, n: int) -> InnerMeans:
-        variance = None if self.variance is None else self.variance[:n]
-        return replace(self, j=self.j[:, :n], variance=variance)
-
     @property
     def change(self) -> Array:
         """J_N - J_{N/2}, (T, p)."""
