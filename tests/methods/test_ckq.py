@@ -124,7 +124,7 @@ def test_noise_that_nothing_explains_gets_an_honest_bar():
     runs = [nq.estimate(problem, method="ckq", budget=1000, rng=s) for s in range(8)]
     covered = [run.interval()[0] <= 1.0 <= run.interval()[1] for run in runs]
     assert sum(covered) >= 7
-    assert np.median([run.std_error for run in runs]) < 0.1
+    assert np.median([run.std_error for run in runs]) < 0.15
 
 
 def test_theta_without_influence():
