@@ -40,7 +40,7 @@ def test_messages_have_turns_choices_and_seconds(caplog):
     texts = [record.getMessage() for record in caplog.records]
     assert texts[0] == "synthetic: auto, budget 10,000, tol 0.001"
     assert texts[1] == "synthetic: chose joint: smallest predicted error"
-    assert texts[2] == "synthetic: turn 2, 1 ± 0.2, 100 evaluations, 0.5 s"
+    assert texts[2] == "synthetic: turn 2, 1 ± 0.2, 100 evaluations, 0.5 s each"
     assert texts[3] == str(answer)
     assert texts[5] == "rough: Beware."
     levels = [record.levelname for record in caplog.records]

@@ -55,7 +55,7 @@ class LossDistribution:
     >>> from nestquad import risk
     >>> j = np.arange(100.0).repeat(2)
     >>> law = risk.from_table({"scenario": j, "loss": j}).distribution
-    >>> law.quantile(0.25), law.cdf(49.5)
+    >>> law.quantile(0.25), round(law.cdf(49.5), 12)
     (24.0, 0.5)
     """
 
