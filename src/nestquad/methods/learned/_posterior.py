@@ -35,7 +35,7 @@ from nestquad.methods.nested import effective_number
 
 @dataclass(frozen=True)
 class PosteriorSettings:
-    """Tuning numbers of the posterior of J; `studies ablate` measures each.
+    """Tuning numbers of the posterior of J, chosen on few even seeds of the families.
 
     Attributes
     ----------
@@ -319,7 +319,7 @@ def _symmetric(shifts: Array, rng: np.random.Generator) -> Array:
     """Shifts (K, k) with random signs, where their mean is within two standard deviations of zero.
 
     A mean shift that chance explains is an error of unknown sign: answers that are corrected by it
-    are less accurate than plug-in answers (`studies ablate`).
+    were less accurate than plug-in answers on 37 even problems at 10,000 evaluations.
     """
     signs = rng.choice([-1.0, 1.0], size=(len(shifts), 1))
     uncertain = np.abs(shifts.mean(axis=0)) <= 2.0 * shifts.std(axis=0)
