@@ -20,10 +20,10 @@ from studies.runner.collect import in_processes, say
 from studies.runner.ledger import Outcome
 
 DEVICES = {
-    "held-out residuals": {"held_out": False},
     "calibration by groups": {"calibrated": False},
     "surprise of pairs": {"surprised": False},
     "discrepancy": {"discrepant": False},
+    "shape of the discrepancy": {"shaped": False},
     "Student's factor": {"student": False},
 }
 

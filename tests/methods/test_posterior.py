@@ -12,13 +12,18 @@ from nestquad.accuracy import size_of
 from nestquad.estimate import Loop
 from nestquad.evaluate import Design, Evaluations, Evaluator
 from nestquad.methods import Goal, as_method
-from nestquad.methods.learned import BinnedResiduals, Evidence, Pairs, draw_bias
+from nestquad.methods.learned import Evidence, Pairs, draw_bias
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._discrepancy import Scores
 from nestquad.methods.learned._events import unreached_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
-from nestquad.methods.learned._model import DenseSet, HeldOut, ModelOfJ, Paths, sketch_points
-from nestquad.methods.learned._posterior import PathEffects, Posterior
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
+from nestquad.methods.learned._posterior import (
+    Discrepancies,
+    PathEffects,
+    Posterior,
+    student_factor,
+)
 from nestquad.points import Stream
 from nestquad.result import NORMAL_95
 
@@ -58,16 +63,15 @@ class Hand(ModelOfJ):
     """Ĵ = a + b θ₁ + c θ₂ with a claimed error, and with or without g's dependence on x.
 
     Its paths are random multiples of θ₁ and θ₂ of the claimed size. `deleted` is the size of the
-    changes of the slope of θ₁ by four deleted groups, where the paths expect `claimed`. `n_held`
-    points of four groups are held out, with residuals of the true error.
+    changes of the slope of θ₁ by four deleted groups, where the paths expect `claimed`.
     """
 
     dim, n_points, cost = 2, 64, 4
     sketch = design = None
 
-    def __init__(self, a=0.0, b=1.0, c=0.5, claimed=0.01, knows_x=True, deleted=None, n_held=0):
+    def __init__(self, a=0.0, b=1.0, c=0.5, claimed=0.01, knows_x=True, deleted=None):
         self.a, self.b, self.c, self.claimed, self.knows_x = a, b, c, claimed, knows_x
-        self.deleted, self.n_held = deleted, n_held
+        self.deleted = deleted
         uniform = sketch_points(2, 2048)
         self.sketch = DenseSet(uniform, np.ones(2048), self.mean(uniform))
 
@@ -91,16 +95,7 @@ class Hand(ModelOfJ):
         if self.deleted is not None:
             changes = self.deleted * rng.standard_normal((4, 2)) / np.sqrt(2.0)
             observed, expected = (changes @ z.T)[..., None], slopes(4, n_paths)
-        return Paths(slopes(n_paths), observed, expected, self._held_out(rng))
-
-    def _held_out(self, rng):
-        if not self.n_held:
-            return None
-        uniform = rng.random((self.n_held, 2))
-        error = linear_j(uniform) - self.mean(uniform)
-        noise = 0.0 if self.knows_x else NOISE * rng.standard_normal((self.n_held, 1))
-        group = np.arange(self.n_held) % 4
-        return HeldOut(self.mean(uniform), error + noise, np.ones(self.n_held), group)
+        return Paths(slopes(n_paths), observed, expected)
 
     def residuals(self):
         raise NotImplementedError
@@ -181,27 +176,43 @@ def test_fresh_pairs_find_an_error_of_the_answer(f, wrong, knows_x):
         assert np.median(centers) == pytest.approx(exact, abs=0.35 * abs(exact) + 0.05)
 
 
-def test_held_out_residuals_sharpen_what_pairs_say_of_a_bias():
-    """A constant bias of 0.05 behind noise of 0.5, from 64 pairs, and from 4,096 points too."""
+def test_a_bias_is_known_as_well_as_its_pairs_show():
+    """A constant bias of 0.05 behind noise of 0.5: the standard error of 2,048 residuals."""
     rng = np.random.default_rng(0)
     law = Scores.of(rng.standard_normal(2000), np.ones(2000))
-    s = rng.standard_normal(64)
-    r = 0.05 + 0.5 * rng.standard_normal((64, 2))
-    pairs = Pairs(s, r, np.ones(64), np.full(64, 0.1**2))
-    seen = BinnedResiduals.of_pairs(Evidence(pairs, law(s), 1e-12))
-    j, group = rng.standard_normal(4096), np.arange(4096) % 4
-    residuals = 0.05 + 0.5 * rng.standard_normal(4096)
-    held_out = BinnedResiduals.of_groups(
-        law(j), residuals, np.ones(4096), group, np.full(4096, 0.1**2)
-    )
-    middle = np.abs(law.z) < 1.0
-    alone, both = (
-        draw_bias(law, bins, 200, rng)[1:, middle] for bins in (seen, seen.with_others(held_out))
-    )
-    assert both.std(axis=0).mean() < 0.6 * alone.std(axis=0).mean()
-    assert np.abs(both.mean() - 0.05) < 3.0 * 0.5 / np.sqrt(4096)
-    # No narrower than the standard error of the mean.
-    assert both.mean(axis=1).std() > 0.5 * 0.5 / np.sqrt(4096)
+    s, middle = rng.standard_normal(1024), np.abs(law.z) < 1.0
+    r = 0.05 + 0.5 * rng.standard_normal((1024, 2))
+    pairs = Pairs(s, r, np.ones(1024), np.full(1024, 0.1**2))
+    b = draw_bias(law, Evidence(pairs, law(s), 1e-12), 200, rng)[1:, middle]
+    assert abs(b.mean() - r.mean()) < 0.5 / np.sqrt(2048)
+    assert 0.5 * 0.5 / np.sqrt(2048) < b.mean(axis=1).std() < 3.0 * 0.5 / np.sqrt(2048)
+
+
+def test_the_unknown_shape_of_the_discrepancy_counts():
+    """Ĵ is standard normal, and J − Ĵ has variance 1/4: normal, or exponential less its mean.
+
+    Pairs cannot tell which of the two holds; E max(J − c, 0) differs by two deviations at most.
+    """
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((16, 20_000, 1))
+    normal = base + 0.5 * rng.standard_normal(base.shape)
+    skewed = base + 0.5 * (rng.standard_exponential(base.shape) - 1.0)
+
+    def scatter(j, b):
+        return np.abs(excess(j) - excess(b)).mean(axis=0)
+
+    share = 0.25 / 1.25
+    (sd,) = Discrepancies(base, normal, np.full(16, share)).shape_errors(scatter, 16)
+    assert sd == pytest.approx(share * np.abs(excess(normal) - excess(base)).mean(), rel=1e-6)
+    change = abs(excess(skewed).mean() - excess(normal).mean())
+    assert 0.1 * sd < change < 2.0 * sd
+    (none,) = Discrepancies(base, normal, np.zeros(16)).shape_errors(scatter, 16)
+    assert none == 0.0
+
+
+def test_student_factors_are_ratios_of_quantiles():
+    assert student_factor(np.inf) == pytest.approx(1.0)
+    assert student_factor(4.0) == pytest.approx(2.7764451 / 1.9599640, rel=1e-6)
 
 
 @pytest.mark.parametrize("deleted", [0.001, 0.01, 0.1])

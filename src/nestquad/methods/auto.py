@@ -288,7 +288,8 @@ class _Contest:
         if not standing and self.race.candidates[0].failure:
             raise self.race.candidates[0].failure
         if self.goal.adaptive and self.last.final:
-            return None
+            # More θ of the dense average, of the candidate that needs no more evaluations.
+            standing = [one for one in standing if one.turn is not None and one.turn.final]
         standing = [candidate.informed(standing) for candidate in standing]
         believed, left = credible(standing), self._left
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
@@ -417,8 +418,11 @@ def _continued(
         design = candidate.method.plan(problem, own, candidate.turn)
     except NestquadError:  # it says why it cannot go on when it is asked for by name
         return None
-    present = candidate.turn.design.n_evaluations
-    return None if design is None or design.n_evaluations <= present else design
+    present = candidate.turn.design
+    is_larger = design is not None and (
+        design.n_evaluations > present.n_evaluations or (candidate.turn.final and design != present)
+    )
+    return design if is_larger else None
 
 
 def _analyzed(

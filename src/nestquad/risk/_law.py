@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from nestquad._typing import Array, Indices
 from nestquad.functionals import WeightedSample
-from nestquad.methods.learned import BinnedResiduals, Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
 from nestquad.methods.nested import effective_number
 from nestquad.result import NORMAL_95
 from nestquad.risk._atoms import Atom
@@ -348,7 +348,7 @@ class LawOfJ:
                 bounds = (-np.inf, bounds[1]) if atom.side > 0 else (bounds[0], np.inf)
         law = replace(self, pairs=whole, bounds=bounds)
         n = self.settings.n_draws
-        b = draw_bias(law, BinnedResiduals.of_pairs(seen), n, rng)
+        b = draw_bias(law, seen, n, rng)
         v = draw_variances(law, seen, b[0], n, rng)
         if not law.steps:
             return replace(law, b=b, v=v, scatter=Scatter.of(law, seen, atom))

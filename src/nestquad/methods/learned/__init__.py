@@ -3,7 +3,6 @@
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import Certificate, model_of
 from nestquad.methods.learned._discrepancy import (
-    BinnedResiduals,
     Evidence,
     Pairs,
     draw_bias,
@@ -19,7 +18,6 @@ from nestquad.methods.learned.lsmc import LSMC, RegressionModel
 __all__ = [
     "CKQ",
     "LSMC",
-    "BinnedResiduals",
     "Certificate",
     "Check",
     "DenseSet",

@@ -8,6 +8,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import propagated, replicate_errors, size_of
+from nestquad.clock import tick
 from nestquad.evaluate import call_f
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.points import Stream
@@ -19,6 +20,11 @@ _REPLICATES = 16
 # Limits of time: numbers that may be computed for an average (half a second), and the base-2
 # logarithms of the number of θ of a lattice, at first and at most.
 _NUMBERS, _FEWEST, _MOST = 1 << 24, 10, 16
+# Share of the posterior's standard deviation at which an average is accurate enough: answers
+# are often more accurate than their posteriors claim.
+_SMALL = 0.05
+# Base-2 logarithm of the most θ of a lattice where a tolerance asks for more.
+LARGEST = 22
 
 
 @dataclass(frozen=True)
@@ -29,25 +35,31 @@ class DenseAverage:
     scalar: bool
     stream: Stream
 
-    def of(self, model: ModelOfJ, limit: float) -> Array:
+    def of(self, model: ModelOfJ, limit: float, log2_most: int = 0) -> Array:
         """The q expectations by each lattice, (R, q), of as many θ as the accuracy requires.
 
         θ are free of g, so their number grows until the error of the final answers is small
-        beside `limit`, what the model leaves uncertain, or until time is up.
+        beside `limit`, the standard deviation of the posterior, or until there are 2^`log2_most`
+        θ; zero takes as many as half a second allows.
         """
-        affordable = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
-        most = max(min(affordable, _MOST), _FEWEST)
+        most = log2_most or self.affordable(model)
         found = self.by_replicate(model, _FEWEST)
         for log2_size in sorted({*range(_FEWEST + 2, most, 2), most}):
-            if log2_size == _FEWEST or size_of(self.errors(found)) <= 0.2 * limit:
+            if log2_size == _FEWEST or size_of(self.errors(found)) <= _SMALL * limit:
                 break
             found = self.by_replicate(model, log2_size)
         return found
+
+    def affordable(self, model: ModelOfJ) -> int:
+        """Base-2 logarithm of the θ of a lattice that half a second allows."""
+        log2_size = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
+        return max(min(log2_size, _MOST), _FEWEST)
 
     def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
         """The q expectations by each lattice, (R, q)."""
         total: list[Array] = []
         for points in model.replicates(_REPLICATES, log2_size, self.stream):
+            tick()
             assert points.owner is not None
             f = self.f(points.j)
             if not np.isfinite(f).all():  # raises, naming a θ; quantile functions may be slow

@@ -16,12 +16,12 @@ from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.evaluate import Design, Evaluations
 from nestquad.methods._method import Goal, Method, Turn, require_transports
 from nestquad.methods.learned import _posterior
-from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._average import LARGEST, DenseAverage
 from nestquad.methods.learned._events import unreached_errors, unseen_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import Calibration, PathEffects, Posterior
-from nestquad.methods.nested import NO_VARIATION
+from nestquad.methods.nested import NO_VARIATION, floor_directions
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
@@ -124,10 +124,6 @@ class _Answer(Generic[M]):
     parts: dict[str, float]
     rate: float
 
-    @property
-    def size(self) -> float:
-        return float(np.sqrt(sum(part**2 for part in self.parts.values())))
-
 
 class LearnedMethod(Method[Learned[M]], Generic[M]):
     """Learn J from evaluations of g, then average f(Ĵ) over θ, which costs none.
@@ -178,7 +174,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         present, half = last.design, NORMAL_95 * float(np.max(last.estimate.std_error))
         assert isinstance(present, LearnedDesign)
         if goal.adaptive and last.final:
-            return None
+            return self._more_theta(problem, goal, last)
         unchecked = last.state.check is None and goal.adaptive and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
         if learning is not None and not goal.adaptive:
@@ -191,6 +187,17 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
         return None if learning is None else LearnedDesign.of(learning, present.checks)
+
+    def _more_theta(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
+    ) -> LearnedDesign | None:
+        """The last design with sixteen times the θ of its dense average, free of g."""
+        assert isinstance(last.design, LearnedDesign)
+        average = DenseAverage(problem, last.state.scalar, goal.stream)
+        present = last.design.log2_theta or average.affordable(last.state.model)
+        if not goal.half_width or present >= LARGEST:
+            return None
+        return replace(last.design, log2_theta=min(present + 4, LARGEST))
 
     def checked(
         self,
@@ -253,7 +260,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
                 fit = before.state.fit
             else:
                 fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
-            found = _chosen(DenseAverage(problem, fit.scalar, stream), fit, check)
+            average = DenseAverage(problem, fit.scalar, stream)
+            found = _chosen(average, fit, check, design.log2_theta)
         parts = found.parts if fit.reliable else {**found.parts, "unreliable": np.inf}
         inner = [size for name, size in parts.items() if name != "average"]
         estimate = Estimate.from_draws(
@@ -284,26 +292,28 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         return Turn(design, estimate, state, final)
 
 
-def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> _Answer[M]:
-    """The answer with the smallest bar, of the models that the check does not refute."""
+def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None, log2_theta: int) -> _Answer[M]:
+    """The answer of the model with the best held-out score.
+
+    The narrower of two bars would rather be the one that is too narrow.
+    """
     models = (fit.model,) if check is None else fit.models
-    kept = [0] if check is None else check.unrefuted(models)
-    found: list[_Answer[M]] = []
     failure: OutsideDomainError | None = None
-    for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
-        if k not in kept and found:
-            break
+    for k in [0] if check is None else check.ranked(models):
         try:
-            found.append(_answer(average, models[k], check, fit.calibrations))
+            return _answer(average, models[k], check, fit.calibrations, log2_theta)
         except OutsideDomainError as error:  # f cannot take what the model predicts
             failure = failure or error
-    if failure is not None and not found:
-        raise failure
-    return min(found, key=lambda answer: answer.size)
+    assert failure is not None
+    raise failure
 
 
 def _answer(
-    average: DenseAverage, model: M, check: Check | None, calibrations: dict[M, Calibration]
+    average: DenseAverage,
+    model: M,
+    check: Check | None,
+    calibrations: dict[M, Calibration],
+    log2_theta: int,
 ) -> _Answer[M]:
     """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events.
 
@@ -318,14 +328,22 @@ def _answer(
         averages[1:] += plain[0] - plain[1:]
         return np.stack([average.final(row) for row in averages])
 
+    def scatter(j: Array, other: Array) -> Array:
+        """Mean absolute change (k,) of f between two J, carried through combine."""
+        change = np.nan_to_num(np.abs(average.f(j) - average.f(other)))
+        errors = base.weights @ change / base.weights.sum()
+        directions = floor_directions(average.problem, plain[0], errors)
+        return np.asarray(np.sqrt((directions**2).sum(axis=1)))
+
     if model not in calibrations:
         jumps = is_discontinuous(average.problem, base.j[:, 0] if average.scalar else base.j)
         effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    drawn = posterior.draws(functional, calibrations[model])
-    spread = float(drawn.values.std(axis=0).max())
-    by_replicate = average.of(model, spread)
+    drawn = posterior.draws(functional, calibrations[model], scatter)
+    low, high = np.quantile(drawn.values, [0.025, 0.975], axis=0)
+    spread = float((high - low).max()) / (2.0 * NORMAL_95)
+    by_replicate = average.of(model, spread, log2_theta)
     answers = by_replicate.mean(axis=0)
     others = {
         "average": average.errors(by_replicate),

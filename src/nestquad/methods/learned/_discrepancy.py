@@ -14,15 +14,13 @@ from itertools import product
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.special import ndtri
 
 from nestquad._typing import Array, Indices
 
 # Places in normal scores at which the bias is drawn; it varies on the scale of 1.
 _PLACES = 25
-# Scores of the outermost bins of held-out residuals.
-_REACH = 3.0
 # Pairs of a bin, so that its variance is known to a third; and the most bins.
 _PAIRS_A_BIN, _MOST_BINS = 16, 48
 # Scale of the Laplace prior of log(size / claimed size) of the variance, and the standard deviation
@@ -171,67 +169,9 @@ class Evidence:
         return np.asarray(v / (v + noise + 1e-300))
 
 
-@dataclass(frozen=True, eq=False)
-class BinnedResiduals:
-    """Mean residuals y (B,) of bins at scores z (B,), and their covariance (B, B).
-
-    `claimed` (B,) are squares of J − Ĵ that are expected beforehand.
-    """
-
-    z: Array
-    y: Array
-    noise: Array
-    claimed: Array
-
-    @classmethod
-    def of_pairs(cls, seen: Evidence) -> BinnedResiduals:
-        mean = seen.pairs.r.mean(axis=1)
-        y = seen.means(mean)
-        noise = np.diag(seen.noise(mean - y[seen.bins]))
-        return cls(seen.means(seen.z), y, noise, seen.claimed)
-
-    @classmethod
-    def of_groups(
-        cls, z: Array, residuals: Array, weights: Array, group: Indices, claimed: Array
-    ) -> BinnedResiduals:
-        """Bins of unit width of held-out residuals (n,) in groups that are independent.
-
-        Their covariance is that between groups, half of it without correlations: aliasing moves
-        neighboring bins together, and few groups do not show all correlations. It is multiplied as
-        the variance of Student's t, for as many degrees of freedom as there are groups less one.
-        """
-        cell = np.unique(np.clip(np.round(z), -_REACH, _REACH), return_inverse=True)[1]
-        count, groups = int(cell.max()) + 1, int(group.max()) + 1
-        total = np.bincount(cell, weights)
-
-        def means(values: Array) -> Array:
-            return np.asarray(np.bincount(cell, weights * values) / total)
-
-        both = cell * groups + group
-        mass = np.bincount(both, weights, count * groups).reshape(count, groups)
-        sums = np.bincount(both, weights * residuals, count * groups).reshape(count, groups)
-        y = means(residuals)
-        # Deviations of the ratio estimator Σ w r / Σ w by group.
-        away = (sums - y[:, None] * mass) / total[:, None]
-        freedom = groups - 1.0
-        covariance = away @ away.T * groups / freedom * freedom / max(freedom - 2.0, 1.0)
-        noise = 0.5 * (covariance + np.diag(np.maximum(np.diag(covariance), 1e-300)))
-        return cls(means(z), y, noise, means(claimed))
-
-    def with_others(self, other: BinnedResiduals) -> BinnedResiduals:
-        """Both sets of bins, whose noise is independent."""
-        order = np.argsort(np.concatenate([self.z, other.z]), kind="stable")
-        noise = block_diag(self.noise, other.noise)[np.ix_(order, order)]
-        y, claimed = (
-            np.concatenate([getattr(self, name), getattr(other, name)])[order]
-            for name in ("y", "claimed")
-        )
-        return BinnedResiduals(np.concatenate([self.z, other.z])[order], y, noise, claimed)
-
-
 def draw_bias(
     law: ScoredLaw,
-    seen: BinnedResiduals,
+    seen: Evidence,
     n_draws: int,
     rng: np.random.Generator,
     width: float = 2.0,
@@ -242,7 +182,9 @@ def draw_bias(
     The prior is of the size of the error that the model expects of itself, wherever that is:
     log(size / claimed size) has a Laplace distribution with scale `width`.
     """
-    at, y, noise, n = seen.z, seen.y, seen.noise, len(seen.z)
+    mean = seen.pairs.r.mean(axis=1)
+    at, y = seen.means(seen.z), seen.means(mean)
+    noise, n = np.diag(seen.noise(mean - y[seen.bins])), len(at)
     places = np.linspace(law.z[0], law.z[-1], _PLACES)
     scale = float(np.sqrt(np.median(seen.claimed)))
     both = np.concatenate([at, places])
@@ -268,8 +210,8 @@ def draw_bias(
     counts = np.bincount(rng.choice(len(chance), n_draws, p=chance))
     for h in np.flatnonzero(counts):
         fit, cov = fits[h]
-        values, vectors = np.linalg.eigh(cov)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        # Rounding may make the covariance of a smooth process slightly indefinite.
+        root = cholesky(cov + 1e-9 * cov.diagonal().max() * np.eye(_PLACES), lower=True)
         drawn.append(fit + rng.standard_normal((counts[h], _PLACES)) @ root.T)
     return np.stack([np.interp(law.z, places, one) for one in np.concatenate(drawn)])
 

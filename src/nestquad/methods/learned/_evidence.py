@@ -36,9 +36,14 @@ class FreshPoints(Given):
 
 @dataclass(frozen=True)
 class LearnedDesign(Design):
-    """Grids from which a model is learned, and after them the pairs by which it is checked."""
+    """Grids from which a model is learned, and after them the pairs by which it is checked.
+
+    `log2_theta` is the base-2 logarithm of the most θ of each dense average, which cost no
+    evaluation; zero leaves it to the time that the average takes.
+    """
 
     n_checks: int = 0
+    log2_theta: int = 0
 
     @property
     def learning(self) -> Design:
@@ -141,23 +146,31 @@ class Check:
         variance = (model.sketch.j / self.scale).var(axis=0)
         return float(np.max(low / np.maximum(low + variance, np.finfo(float).tiny)))
 
-    def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
-        """Positions of the models whose held-out score is not clearly worse than the best.
+    def losses(self, models: Sequence[ModelOfJ]) -> Array:
+        """Squared errors (k, m) of Ĵ of each model at the draws, but for a common constant.
 
-        The score is the mean square error of Ĵ at the draws. Compared with a reference Ĵ_0 it is
-        the mean of (Ĵ − Ĵ_0)(Ĵ + Ĵ_0 − 2 ȳ), with the noise of ȳ reduced by the control variate
-        of the model that explains g best. Draws count equally: most are where f is sensitive.
+        The noise of the observed J is reduced by the control variate of the model that explains g
+        best. Draws count equally: most are where f is sensitive.
         """
-        if len(models) < 2:
-            return list(range(len(models)))
         spread = (self.values / self.scale).std(axis=(0, 1))
         scale = self.scale * np.where(spread > 0, spread, 1.0)
         rests = [self.residuals(model) / scale for model in models]
         best = int(np.argmin([(rest**2).mean() for rest in rests]))
         means = [model.mean(self.uniform) / scale for model in models]
         observed = means[best] + rests[best].mean(axis=1)
-        losses = [((mean - observed) ** 2).sum(axis=1) for mean in means]
-        first = int(np.argmin([loss.mean() for loss in losses]))
-        count = np.sqrt(len(observed))
-        excess = [loss - losses[first] for loss in losses]
-        return [k for k, e in enumerate(excess) if e.mean() <= _REFUTED * e.std() / count]
+        return np.stack([((mean - observed) ** 2).sum(axis=1) for mean in means])
+
+    def ranked(self, models: Sequence[ModelOfJ]) -> list[int]:
+        """Positions of the models, the best held-out score first."""
+        if len(models) < 2:
+            return [0]
+        return [int(k) for k in np.argsort(self.losses(models).mean(axis=1), kind="stable")]
+
+    def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
+        """Positions of the models whose held-out score is not clearly worse than the best."""
+        if len(models) < 2:
+            return list(range(len(models)))
+        losses = self.losses(models)
+        excess = losses - losses[np.argmin(losses.mean(axis=1))]
+        error = excess.std(axis=1) / np.sqrt(losses.shape[1])
+        return [int(k) for k in np.flatnonzero(excess.mean(axis=1) <= _REFUTED * error)]

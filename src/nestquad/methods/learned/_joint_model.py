@@ -22,7 +22,13 @@ from nestquad.gp import (
     lattice_steps,
     refine_kernel,
 )
-from nestquad.methods.learned._model import DenseSet, HeldOut, ModelOfJ, Paths, near_values
+from nestquad.methods.learned._model import (
+    DenseSet,
+    ModelOfJ,
+    Paths,
+    n_expected,
+    near_values,
+)
 from nestquad.methods.learned._tail import KnownMeans, Tail
 from nestquad.points import Periodization, Stream, density, moved, periodic
 from nestquad.regression import (
@@ -231,7 +237,8 @@ class JointModel(ModelOfJ):
             for o in self.outputs
         ]
         errors = np.zeros((n_paths, *base.j.shape))
-        expected = np.zeros((len(deleted), n_paths, *base.j.shape))
+        few = n_expected(n_paths)
+        expected = np.zeros((len(deleted), few, *base.j.shape))
         rows = np.arange(self.n_points) % n_shifts
         for c, (marginal, values) in enumerate(drawn):
             if marginal is None or values is None:
@@ -241,32 +248,13 @@ class JointModel(ModelOfJ):
             own = self._refit(c, observed) - truth
             errors[:, :, c] = -self.outputs[c].scale * own
             for group, model in enumerate(deleted):
-                change = model._refit(c, observed[:, rows != group], self) - truth - own
+                refit = model._refit(c, observed[:few, rows != group], self)
+                change = refit - truth[:few] - own[:few]
                 expected[group, :, :, c] = self.outputs[c].scale * change
         offsets = self.data.shifts[:, : self.dim]
         others = [model._with_tails(model._unbounded(offsets), model._tails).j for model in deleted]
         observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
-        return Paths(errors, observed_changes, expected, self._held_out(deleted))
-
-    def _held_out(self, deleted: Sequence[JointModel]) -> HeldOut | None:
-        """Residuals of each shift by the model of the other shifts, by FFT."""
-        if not deleted:
-            return None
-        group = np.arange(self.n_points) % self.data.n_shifts
-        j, residuals = np.empty_like(self.data.values), np.empty_like(self.data.values)
-        for number, model in enumerate(deleted):
-            rows = group == number
-            shift = self.data.shifts[number : number + 1]
-            base = model._with_tails(model._unbounded(shift[:, : self.dim]), model._tails)
-            order = in_sequence_order(np.arange(float(self.size))[None]).astype(np.intp)
-            j[rows] = base.j[order]
-            g = model._polynomials(self.data.uniform[rows])
-            for c, output in enumerate(model.outputs):
-                if output.process is not None:
-                    mean = in_sequence_order(output.process.interpolated(shift))
-                    g[:, c] += mean / self.data.weights[rows]
-            residuals[rows] = self.data.values[rows] - g * self._scales
-        return HeldOut(j, residuals, self.data.weights, group)
+        return Paths(errors, observed_changes, expected)
 
     def _refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
         """Posterior means (K, M) over x of output c at the θ of a sketch, from values (K, n)."""

@@ -25,26 +25,6 @@ class DenseSet:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Residuals at the points of each group by the model without that group: cross-fitting.
-
-    No point has a part in its own prediction (Chernozhukov and others 2018, Double/debiased machine
-    learning). Groups are independent randomizations of the points where the method has them, so
-    that the spread of their means shows errors that depend on the points, aliasing among them.
-
-    Shapes
-    ------
-    j (n, p): Ĵ at θ by the model without the group; residuals (n, p), of mean J − Ĵ given θ;
-    weights (n,) that make the points a sample of their law; group (n,), numbers from 0.
-    """
-
-    j: Array
-    residuals: Array
-    weights: Array
-    group: Indices
-
-
-@dataclass(frozen=True, eq=False)
 class Paths:
     """Posterior errors of a model, and its changes when a group of points is deleted.
 
@@ -58,15 +38,22 @@ class Paths:
     observed
         Ĵ without group r, less Ĵ: (R, M, p).
     expected
-        Posterior draws (R, K, M, p) of these changes.
-    held_out
-        Cross-fitted residuals; None where there are too few points for groups.
+        Posterior draws (R, K', M, p) of these changes: their mean square over groups is what
+        counts, so that K' = `n_expected` are enough.
+    shared
+        Draws (K, M, p) of an error that all groups share, such as truncation of a series, which no
+        deletion shows; None if there is none.
     """
 
     errors: Array
     observed: Array
     expected: Array
-    held_out: HeldOut | None = None
+    shared: Array | None = None
+
+
+def n_expected(n_paths: int) -> int:
+    """Number of draws of the change by each deleted group, beside n paths."""
+    return max(n_paths // 4, min(n_paths, 4))
 
 
 class ModelOfJ(ABC):

@@ -23,7 +23,7 @@ from nestquad.gp import (
     near_kinds,
 )
 from nestquad.methods.learned._inner_means import InnerMeans
-from nestquad.methods.learned._model import DenseSet, HeldOut, ModelOfJ, Paths, sketch_points
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, n_expected, sketch_points
 
 # Groups of θ that are deleted in turn.
 _GROUPS = 4
@@ -161,22 +161,19 @@ class SurrogateModel(ModelOfJ):
         doubts = [np.mean((one.sd(z) / scale) ** 2) for one in (self.surrogate, self.sceptic)]
         source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
         errors = source.paths(z, n_paths, rng) - source.mean(z)
-        errors = errors + self._inner_errors(z, n_paths, rng)
+        shared = self._inner_errors(z, n_paths, rng)
         group = np.arange(self.n_points) % _GROUPS
         least = max(8, 2 + self.surrogate.kind.trend.size(z.shape[1]))
         if self.n_points - (self.n_points + _GROUPS - 1) // _GROUPS < least:
             none = np.zeros((0, *base.shape))
-            return Paths(errors, none, np.zeros((0, n_paths, *base.shape)))
-        observed, expected = [], []
-        own, j = scores_of(self.law, self.uniform), np.empty_like(self.means.j[0])
+            return Paths(errors, none, np.zeros((0, n_paths, *base.shape)), shared)
+        observed, expected, few = [], [], n_expected(n_paths)
         for number in range(_GROUPS):
             rows = group == number
             fewer = self.surrogate.restricted(~rows)
             observed.append(fewer.mean(z) - self.surrogate.mean(z))
-            expected.append(source.change_paths(source.restricted(~rows), z, n_paths, rng))
-            j[rows] = fewer.mean(own[rows])
-        held_out = HeldOut(j, self.means.j[0] - j, self.weights, group)
-        return Paths(errors, np.array(observed), np.array(expected), held_out)
+            expected.append(source.change_paths(source.restricted(~rows), z, few, rng))
+        return Paths(errors, np.array(observed), np.array(expected), shared)
 
     def _inner_errors(self, z: Array, n_paths: int, rng: np.random.Generator) -> Array:
         """Errors (K, M, p) that all θ have in common, from halving the inner points."""

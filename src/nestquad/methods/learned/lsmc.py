@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -19,9 +18,9 @@ from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
 from nestquad.methods.learned._model import (
     DenseSet,
-    HeldOut,
     ModelOfJ,
     Paths,
+    n_expected,
     near_values,
     sketch_points,
 )
@@ -129,24 +128,14 @@ class RegressionModel(ModelOfJ):
         errors = self._drawn(table, multipliers) - self._unbounded(table)
         deleted = [self._without(rows) for rows in self._groups]
         observed = np.array([model.mean(self.sketch.uniform) - base for model in deleted])
+        few = n_expected(n_paths)
         expected = [
-            model._drawn(table, multipliers[~rows]) - model._unbounded(table) - errors
+            model._drawn(table, multipliers[~rows, :few]) - model._unbounded(table) - errors[:few]
             for model, rows in zip(deleted, self._groups, strict=True)
         ]
         more = self._raised.mean(self.sketch.uniform) - base
-        errors = errors + rng.standard_normal((n_paths, 1, 1)) * more
-        held_out = self._held_out(deleted)
-        return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected), held_out)
-
-    def _held_out(self, deleted: Sequence[RegressionModel]) -> HeldOut:
-        """Residuals of each group by the regression on the other groups."""
-        j, residuals = np.empty_like(self.values), np.empty_like(self.values)
-        group = np.zeros(self.n_points, dtype=np.intp)
-        for number, (model, rows) in enumerate(zip(deleted, self._groups, strict=True)):
-            theta, inner = self.uniform[rows, : self.dim], self.uniform[rows, self.dim :]
-            j[rows], group[rows] = model.mean(theta), number
-            residuals[rows] = self.values[rows] - model.at(theta, inner)
-        return HeldOut(j, residuals, self.design.weights, group)
+        shared = rng.standard_normal((n_paths, 1, 1)) * more
+        return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected), shared)
 
     @property
     def _groups(self) -> list[NDArray[np.bool_]]:
