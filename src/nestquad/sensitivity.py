@@ -276,7 +276,9 @@ class Sensitivities:
             f"<h1>{escape(head)}</h1>",
             f'<p class="answer">{escape(summary(self.value.value, self.value.std_error))}</p>',
             table(rows),
-            figure(self.plot, "Change of the answer for a change of each parameter, with 95 % bars"),
+            figure(
+                self.plot, "Change of the answer for a change of each parameter, with 95 % bars"
+            ),
             page_grid(_HEAD, self._cells(), "Derivatives with 95 % intervals"),
             "<h2>How it was found</h2>",
             paragraphs(self.notes),
@@ -683,7 +685,9 @@ class SlopeF:
                 size = np.where(size > 0, size, 1e-300)
                 away = np.zeros_like(j)
                 away[:, c] = size
-                changes = [self._f(problem, j + s * away) - self._f(problem, j - s * away) for s in nodes]
+                changes = [
+                    self._f(problem, j + s * away) - self._f(problem, j - s * away) for s in nodes
+                ]
                 for out, rule in zip(found, rules, strict=True):
                     partial = sum(r * one for r, one in zip(rule, changes, strict=True))
                     out[:, :, active] += (partial / size[:, None])[:, :, None] * slopes[:, None, c]
@@ -764,7 +768,12 @@ def with_tangents(
     phi = np.concatenate([value.ravel() for value in values.values()])
     scale = np.concatenate([_scales(value) for value in values.values()])
     tangents = Tangents(
-        family, tuple(phi.tolist()), tuple(scale.tolist()), DEFAULT.steps[3], derivative, gradient  # type: ignore[arg-type]
+        family,
+        tuple(phi.tolist()),
+        tuple(scale.tolist()),
+        DEFAULT.steps[3],
+        derivative,
+        gradient,  # type: ignore[arg-type]
     )
     _check_problem(tangents.problem, gradient is not None)
     return _Pilot.of(tangents, budget).joint()
@@ -784,9 +793,11 @@ def _check_problem(problem: NestedExpectation, given: bool) -> None:
             "A noisy g has no differences: two calls at the same point differ. Give gradient=, or "
             "fix the noise, as a coordinate of x."
         )
-    laws = {"outer": problem.outer_law, "inner": _inner(problem)} if (
-        problem.outer_law.has_transport
-    ) else {"outer": problem.outer_law}
+    laws = (
+        {"outer": problem.outer_law, "inner": _inner(problem)}
+        if (problem.outer_law.has_transport)
+        else {"outer": problem.outer_law}
+    )
     for name, law in laws.items():
         if not law.has_transport:
             raise UnsupportedError(
@@ -819,7 +830,9 @@ class _Pilot:
         n = int(np.clip(n, DEFAULT.fewest, DEFAULT.most))
         problem, rng = tangents.problem, np.random.default_rng(0)
         laws = Driving(_inner(problem)), Driving(problem.outer_law)
-        w, v = (law.from_uniform(rng.uniform(1e-9, 1.0 - 1e-9, (n, 1, law.base_dim))) for law in laws)
+        w, v = (
+            law.from_uniform(rng.uniform(1e-9, 1.0 - 1e-9, (n, 1, law.base_dim))) for law in laws
+        )
         return cls(tangents, w, v)
 
     def joint(self) -> TangentProblem:
@@ -962,7 +975,9 @@ class _Pilot:
             step, there = DEFAULT.wide, None
             while there is None and step > DEFAULT.wide / 40.0:
                 try:
-                    there = self.tangents.values(self.tangents.moved(side * step * signs), self.w, self.v)
+                    there = self.tangents.values(
+                        self.tangents.moved(side * step * signs), self.w, self.v
+                    )
                 except NestquadError:  # such as a correlation beyond 1
                     step /= 2.0
             if there is None:

@@ -99,7 +99,9 @@ class Parametrized:
 
     def owners(self) -> list[str]:
         """Name of the parameter of each of the K components."""
-        return [name for name, size in zip(self.names, self.sizes, strict=True) for _ in range(size)]
+        return [
+            name for name, size in zip(self.names, self.sizes, strict=True) for _ in range(size)
+        ]
 
     def at(self, phi: Array) -> NestedExpectation:
         """The problem at parameters (K,)."""
@@ -316,18 +318,30 @@ def _reverse_jax(
     family: Parametrized, phi: Array, x: Array, theta: Array
 ) -> tuple[Array, Array, Array, Array]:
     """g (n, p) at points (n, ·), and its Jacobians in φ, x and θ."""
+    n = len(x)
+    # A power of two of points: a program is compiled for each number of them.
+    rows = np.arange(max(64, 1 << (n - 1).bit_length())) % n
     jax, enabled = jax_in_64_bits()
+    with enabled:
+        slopes, values = _jacobian_jax(family, tuple(phi.tolist()))(
+            *map(jax.numpy.asarray, (phi, x[rows], theta[rows]))
+        )
+        found = [np.array(part, dtype=float)[:n] for part in (values, *slopes)]
+    return found[0], found[1], found[2], found[3]
+
+
+@lru_cache(maxsize=8)
+def _jacobian_jax(family: Parametrized, phi: tuple[float, ...]) -> Any:
+    """Compiled function of φ, x (n, ·) and θ (n, ·): Jacobians of g, and g itself."""
+    jax, _ = jax_in_64_bits()
 
     def outputs(phi_: Any, x_: Any, theta_: Any) -> tuple[Any, Any]:
-        problem = family.make(**family.named(Traced(phi, phi_, jax.numpy)))
+        problem = family.make(**family.named(Traced(np.array(phi), phi_, jax.numpy)))
         values = jax.numpy.reshape(_outputs(problem, x_, theta_), (-1,))
         return values, values
 
-    with enabled:
-        jacobian = jax.vmap(jax.jacrev(outputs, argnums=(0, 1, 2), has_aux=True), (None, 0, 0))
-        slopes, values = jacobian(*map(jax.numpy.asarray, (phi, x, theta)))
-        found = [np.array(one, dtype=float) for one in (values, *slopes)]
-    return found[0], found[1], found[2], found[3]
+    jacobian = jax.jacrev(outputs, argnums=(0, 1, 2), has_aux=True)
+    return jax.jit(jax.vmap(jacobian, (None, 0, 0)))
 
 
 def _reverse_torch(
