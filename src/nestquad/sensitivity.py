@@ -1,8 +1,8 @@
 """Sensitivities: a nested expectation and its gradient in parameters of the problem.
 
-A derivative of a nested expectation is a nested expectation. With J' = E[dg/dφ | θ] at fixed driving
-variables of θ and x, dI/dφ = E[f'(J) J' + ∂f/∂φ]. So one problem with the outputs (g, dg/dφ_1, …)
-has value and gradient as its answers, with their covariance, by any method.
+A derivative of a nested expectation is a nested expectation. With J' = E[dg/dφ | θ] at fixed
+driving variables of θ and x, dI/dφ = E[f'(J) J' + ∂f/∂φ]. So one problem with the outputs
+(g, dg/dφ_1, …) has value and gradient as its answers, with their covariance, by any method.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from nestquad.pages import figure, footer, paragraphs, table, write_page
 from nestquad.pages import grid as page_grid
 from nestquad.plots import INK, axes_or_new, series_styles, short, title
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95, Estimate, OuterSample, plain, summary
+from nestquad.result import Estimate, OuterSample, plain, summary
 
 __all__ = ["Sensitivities", "SensitivitySettings", "sensitivity", "with_tangents"]
 
@@ -924,7 +925,7 @@ class _Pilot:
         return False
 
     def _step(self, signs: Array) -> tuple[float, float, int]:
-        """Step at which differences agree best with those of its neighbors, and their difference."""
+        """Step at which differences agree with those of its neighbor, and their difference."""
         w, v = self.w[: DEFAULT.n_ladder], self.v[: DEFAULT.n_ladder]
         slopes: dict[float, Array] = {}
         failure: NestquadError | None = None
@@ -946,7 +947,7 @@ class _Pilot:
         size = np.where(size > 0, size, 1.0)
         gaps = [
             float((np.abs(slopes[a] - slopes[b]).mean(axis=0) / size).max())
-            for a, b in zip(steps[:-1], steps[1:], strict=True)
+            for a, b in pairwise(steps)
         ]
         # The smallest step that is accurate enough: the fewest points straddle a kink of g.
         enough = max(min(gaps), DEFAULT.agreement)
@@ -1042,12 +1043,13 @@ class _Pilot:
             return
         x, theta = self.tangents.points(self.tangents.moved(low * reach), w, v)
         names = self._crossing(at, c, low * reach, reach, g_low, jump)
+        verb = "move" if "," in names else "moves"
         raise DiscontinuityError(
-            f"g jumps by {jump:.4g} where {names} {'moves' if ',' not in names else 'move'} by "
-            f"{low * DEFAULT.wide:.2%}, at theta = {theta[0].tolist()}, x = {x[0, 0].tolist()}: the "
-            "derivative of J is not the mean of that of g. Replace the jump by its mean over a part "
-            "of x (for a digital option, its probability given the step before), or by a steep "
-            "ramp; or difference two estimates with the same seed."
+            f"g jumps by {jump:.4g} where {names} {verb} by {low * np.abs(reach).max():.2%}, at "
+            f"theta = {theta[0].tolist()}, x = {x[0, 0].tolist()}: the derivative of J is not the "
+            "mean of that of g. Replace the jump by its mean over a part of x (for a digital "
+            "option, its probability given the step before), or by a steep ramp; or difference "
+            "two estimates with the same seed."
         )
 
     def _crossing(

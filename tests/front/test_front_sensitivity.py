@@ -12,6 +12,8 @@ from scipy.stats import norm
 import nestquad as nq
 
 STEP = 1e-4
+# A plain rule, where only the mechanism is tested.
+RULE = nq.NQMC(n_outer=64, n_inner=8)
 
 
 def derivative(function, at, which):
@@ -104,22 +106,22 @@ def holds(estimate, truth, rounding=1e-6):
 
 
 def test_linear_normal():
-    s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, budget=3000, rng=0)
+    s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, budget=1500, rng=0, method="joint")
     for found, truth in ((s.value, 4.25), (s["mean"], 1.0), (s["slope"], 4.0)):
         assert found.value == pytest.approx(truth, rel=1e-6)
         assert holds(found, truth)
-    assert s.n_evaluations <= 3000
+    assert s.n_evaluations <= 1500
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_closed_forms(name):
     make, exact, at, accuracy = CASES[name]
-    s = nq.sensitivity(make, at, budget=5000, rng=0)
+    s = nq.sensitivity(make, at, budget=3000, rng=0, method="joint")
     truths = [exact(**at), *(derivative(exact, at, which) for which in at)]
     for found, truth in zip([s.value, *s.gradient.values()], truths, strict=True):
-        assert abs(found.value - truth) <= max(accuracy * abs(truth), 3.0 * found.half_width)
-        assert found.half_width < 3.0 * accuracy * abs(truth) + 1e-9
-        assert abs(found.value - truth) <= 2.0 * found.half_width + 1e-6
+        assert abs(found.value - truth) <= accuracy * abs(truth)
+        assert abs(found.value - truth) <= 1.5 * found.half_width + 1e-6
+        assert found.half_width <= 3.0 * accuracy * abs(truth)
 
 
 @pytest.mark.slow
@@ -141,7 +143,7 @@ def test_coverage(name):
 
 
 def test_covariance_and_draws():
-    s = nq.sensitivity(excess, {"vol": 0.2, "strike": 0.1}, budget=3000, rng=2)
+    s = nq.sensitivity(excess, {"vol": 0.2, "strike": 0.1}, budget=1500, rng=2, method="joint")
     assert s.covariance.shape == (3, 3)
     errors = [s.value.std_error, s["vol"].std_error, s["strike"].std_error]
     np.testing.assert_allclose(np.sqrt(np.diag(s.covariance)), errors, rtol=1e-6)
@@ -163,11 +165,13 @@ def baskets(weights, shift):
 
 def test_gradients_have_the_shape_of_their_parameters():
     weights = np.array([[1.0, -0.5], [0.25, 2.0]])
-    s = nq.sensitivity(baskets, {"weights": weights, "shift": 0.0}, budget=6000, rng=0)
+    at = {"weights": weights, "shift": 0.0}
+    s = nq.sensitivity(baskets, at, budget=9000, rng=0, method=nq.NQMC(n_outer=256, n_inner=2))
     assert s["weights"].value.shape == s["weights"].std_error.shape == (2, 2)
-    np.testing.assert_allclose(s["weights"].value, 2 * weights, rtol=1e-4)
+    away = np.abs(s["weights"].value - 2 * weights)
+    assert (away <= np.minimum(2.0 * s["weights"].half_width, 0.3)).all()
     assert s["weights"].covariance.shape == (4, 4)
-    assert abs(s["shift"].value) < 1e-4
+    assert abs(s["shift"].value) <= 2.0 * s["shift"].half_width
     assert [row["parameter"] for row in s.rows()][1] == "weights[0, 1]"
     assert "weights[1, 1]" in str(s)
 
@@ -181,7 +185,7 @@ def test_several_answers():
             f=lambda j: np.stack([j**2, j + a], axis=-1),
         )
 
-    s = nq.sensitivity(two, {"a": 3.0}, budget=2000, rng=0)
+    s = nq.sensitivity(two, {"a": 3.0}, budget=1000, rng=0, method="joint")
     np.testing.assert_allclose(s.value.value, [9.0, 3.0], rtol=1e-5)
     np.testing.assert_allclose(s["a"].value, [6.0, 1.0], rtol=1e-5)
     assert len(s.rows()) == 2
@@ -197,7 +201,7 @@ def test_parameters_in_f_and_combine_alone():
             combine=lambda means: factor * means[0],
         )
 
-    s = nq.sensitivity(scaled, {"power": 2.0, "factor": 3.0}, budget=1000, rng=0)
+    s = nq.sensitivity(scaled, {"power": 2.0, "factor": 3.0}, budget=800, rng=0, method="joint")
     moment = quad(lambda t: t**2, 0.5, 1.5)[0]
     slope = quad(lambda t: t**2 * np.log(t), 0.5, 1.5)[0]
     assert s.value.value == pytest.approx(3 * moment, rel=1e-6)
@@ -214,7 +218,7 @@ def test_logarithm_needs_positive_j():
             f=np.log,
         )
 
-    s = nq.sensitivity(evidence, {"scale": 1.0}, budget=2000, rng=0)
+    s = nq.sensitivity(evidence, {"scale": 1.0}, budget=1000, rng=0, method="joint")
     assert s.value.value == pytest.approx(-0.48, abs=1e-3)
     assert abs(s["scale"].value) < 1e-3
 
@@ -222,22 +226,22 @@ def test_logarithm_needs_positive_j():
 def test_same_seed_same_bits_with_threads():
     at = {"vol": 0.2, "strike": 0.1}
     with ThreadPoolExecutor(2) as executor:
-        there = nq.sensitivity(excess, at, budget=1500, rng=4, executor=executor)
-    here = nq.sensitivity(excess, at, budget=1500, rng=4)
+        there = nq.sensitivity(excess, at, budget=5000, rng=4, executor=executor, method=RULE)
+    here = nq.sensitivity(excess, at, budget=5000, rng=4, method=RULE)
     assert here.to_dict()["gradient"] == there.to_dict()["gradient"]
 
 
 def test_store_continues(tmp_path):
     at = {"mean": 0.5, "slope": 2.0}
-    first = nq.sensitivity(linear, at, budget=1500, rng=0, store=tmp_path / "values")
-    again = nq.sensitivity(linear, at, budget=1500, rng=0, store=tmp_path / "values")
+    first = nq.sensitivity(linear, at, budget=5000, rng=0, store=tmp_path / "values", method=RULE)
+    again = nq.sensitivity(linear, at, budget=5000, rng=0, store=tmp_path / "values", method=RULE)
     assert first["slope"].value == again["slope"].value
 
 
 def test_tolerance():
-    s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, tol=1e-3, rng=0)
+    s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, tol=1e-2, rng=0, method="joint")
     assert s.status == "converged"
-    assert s["slope"].half_width * 2.0 <= 1e-3
+    assert s["slope"].half_width * 2.0 <= 1e-2
 
 
 def test_evaluations_are_counted():
@@ -252,10 +256,10 @@ def test_evaluations_are_counted():
 
         return nq.NestedExpectation(problem.outer, problem.inner, g, problem.f)
 
-    s = nq.sensitivity(counting, {"mean": 0.5, "slope": 2.0}, budget=1500, rng=0)
+    s = nq.sensitivity(counting, {"mean": 0.5, "slope": 2.0}, budget=5000, rng=0, method=RULE)
     # Single points that tell shapes come on top.
     assert s.n_evaluations <= counted[0] <= s.n_evaluations + 20
-    assert s.n_evaluations <= 1500
+    assert s.n_evaluations <= 5000
 
 
 def test_g_with_errors_of_a_solver_gets_a_larger_step():
@@ -266,7 +270,7 @@ def test_g_with_errors_of_a_solver_gets_a_larger_step():
             g=lambda x, theta: np.round(np.exp(slope * (theta[..., 0] + x[..., 0])), 7),
         )
 
-    s = nq.sensitivity(rounded, {"slope": 0.2}, budget=3000, rng=0)
+    s = nq.sensitivity(rounded, {"slope": 0.2}, budget=1500, rng=0, method="joint")
     assert s["slope"].value == pytest.approx(0.4 * np.exp(0.04), rel=2e-4)
 
 
@@ -276,7 +280,7 @@ def test_gradient_of_the_user():
         return {"vol": np.zeros_like(inside), "strike": inside}
 
     at = {"vol": 0.2, "strike": 0.1}
-    by_hand = nq.sensitivity(excess, at, budget=3000, rng=0, gradient=gradient)
+    by_hand = nq.sensitivity(excess, at, budget=3000, rng=0, gradient=gradient, method="joint")
     assert by_hand["strike"].value == pytest.approx(
         derivative(exact_excess, at, "strike"), abs=2 * by_hand["strike"].half_width
     )
@@ -408,11 +412,18 @@ def test_steep_and_kinked_g_is_no_jump():
             lambda x, theta: np.clip(50.0 * (x[..., 0] - strike), 0.0, 1.0),
         )
 
-    s = nq.sensitivity(ramp, {"strike": 0.5}, budget=3000, rng=0)
+    s = nq.sensitivity(ramp, {"strike": 0.5}, budget=3000, rng=0, method="joint")
     assert (
         abs(s["strike"].value + norm.pdf(0.51 / np.sqrt(2)) / np.sqrt(2))
         < 2 * s["strike"].half_width
     )
+
+
+AT = {"mean": 0.1, "slope": 1.0}
+
+
+def idle(mean, slope, b):
+    return linear(mean, slope)
 
 
 @pytest.mark.parametrize(
@@ -424,13 +435,13 @@ def test_steep_and_kinked_g_is_no_jump():
         (linear, {"mean": "x", "slope": 1.0}, {}, r"parameters\['mean'\]: got 'x'"),
         (linear, {"mean": np.nan, "slope": 1.0}, {}, "finite numbers"),
         (lambda a: a, {"a": 1.0}, {}, "returned float"),
-        (lambda mean, slope, b: linear(mean, slope), {"mean": 0.1, "slope": 1.0, "b": 2.0}, {}, "'b', on which neither"),
-        (linear, {"mean": 0.1, "slope": 1.0}, {"derivative": "autograd"}, "derivative: got 'autograd'"),
-        (linear, {"mean": 0.1, "slope": 1.0}, {"budget": 100}, "budget: got 100 evaluations"),
-        (linear, {"mean": 0.1, "slope": 1.0}, {"budget": None}, "neither a budget nor"),
-        (linear, {"mean": 0.1, "slope": 1.0}, {"derivative": "jax", "gradient": linear}, "gradient: got with 'jax'"),
+        (idle, {**AT, "b": 2.0}, {}, "'b', on which neither"),
+        (linear, AT, {"derivative": "autograd"}, "derivative: got 'autograd'"),
+        (linear, AT, {"budget": 100}, "budget: got 100 evaluations"),
+        (linear, AT, {"budget": None}, "neither a budget nor"),
+        (linear, AT, {"derivative": "jax", "gradient": linear}, "gradient: got with 'jax'"),
     ],
-)  # fmt: skip
+)
 def test_wrong_input(make, at, more, text):
     with pytest.raises(nq.InputError, match=text):
         nq.sensitivity(make, at, **{"budget": 2000, **more})
@@ -478,8 +489,8 @@ def test_random_g_is_refused():
 
 
 def test_presentation(tmp_path):
-    s = nq.sensitivity(linear, {"mean": 0.5, "slope": -2.0}, budget=1500, rng=0)
-    assert str(s).startswith("linear: 4.25")
+    s = nq.sensitivity(linear, {"mean": 0.5, "slope": -2.0}, budget=5000, rng=0, method=RULE)
+    assert str(s).startswith("linear: 4.")
     assert "scaled" in str(s)
     assert "<table" in s._repr_html_()
     told = json.loads(s.to_json())
@@ -498,6 +509,6 @@ def test_presentation(tmp_path):
 
 
 def test_value_is_that_of_the_problem():
-    s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, budget=1500, rng=0)
+    s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, budget=1500, rng=0, method="joint")
     assert s.value.sample is not None
     np.testing.assert_allclose(s.value.sample.j, 0.5 + 2.0 * s.value.sample.theta[:, 0], atol=1e-4)

@@ -1,9 +1,9 @@
 """Derivatives of g in parameters of a problem, at fixed driving variables of θ and x.
 
 The driving variables v of θ and w of x (uniforms, or normals) have a law that does not depend on
-the parameters φ, so that dJ/dφ = E[d/dφ g(Φ_φ(w; θ), θ, φ)] with θ = Ψ_φ(v): the pathwise derivative
-(Glasserman 2003, Monte Carlo methods in financial engineering, section 7.2). Parameters of the laws
-count through the transports Ψ and Φ.
+the parameters φ, so that dJ/dφ = E[d/dφ g(Φ_φ(w; θ), θ, φ)] with θ = Ψ_φ(v): the pathwise
+derivative (Glasserman 2003, Monte Carlo methods in financial engineering, section 7.2). Parameters
+of the laws count through the transports Ψ and Φ.
 """
 
 from __future__ import annotations
