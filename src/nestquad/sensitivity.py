@@ -65,6 +65,8 @@ class SensitivitySettings:
     share, fewest, most
         Share of a budget for the pilot, and limits of its number of points. A jump that one point
         in a hundred meets is missed by 256 points with probability e^-2.6 = 7 %.
+    fewest_points
+        Fewest points that a budget has to leave after the pilot.
     wide
         Relative step that looks for jumps of g: 5 % of a strike or a volatility carries several
         percent of the points across the jump of a digital option.
@@ -91,6 +93,7 @@ class SensitivitySettings:
     share: float = 0.1
     fewest: int = 8
     most: int = 256
+    fewest_points: int = 32
     wide: float = 0.05
     n_segments: int = 4096
     candidates: int = 6
@@ -383,8 +386,8 @@ def sensitivity(
     left = None
     if budget is not None:
         left = (budget - joint.n_spent) // joint.tangents.cost
-        if left < 64:
-            least = joint.n_spent + 64 * joint.tangents.cost
+        if left < DEFAULT.fewest_points:
+            least = joint.n_spent + DEFAULT.fewest_points * joint.tangents.cost
             raise InputError(
                 "budget",
                 f"{budget} evaluations",
