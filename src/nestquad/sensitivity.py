@@ -23,7 +23,7 @@ import numpy as np
 from nestquad._checks import choice, is_number, numbers, shown
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
-from nestquad._typing import Array, RNGLike
+from nestquad._typing import Array, Indices, RNGLike
 from nestquad.accuracy import is_discontinuous, takes
 from nestquad.errors import (
     DiscontinuityError,
@@ -35,7 +35,7 @@ from nestquad.errors import (
     optional_module,
 )
 from nestquad.estimate import check_limits, estimate
-from nestquad.evaluate import Driving, Parametrized, TangentG, Tangents
+from nestquad.evaluate import Derivative, Driving, Parametrized, TangentG, Tangents
 from nestquad.methods import Method
 from nestquad.pages import figure, footer, paragraphs, table, write_page
 from nestquad.pages import grid as page_grid
@@ -279,7 +279,7 @@ class Sensitivities:
         sections = [
             f"<h1>{escape(head)}</h1>",
             f'<p class="answer">{escape(summary(self.value.value, self.value.std_error))}</p>',
-            table(rows),
+            table(rows.items()),
             figure(
                 self.plot, "Change of the answer for a change of each parameter, with 95 % bars"
             ),
@@ -311,7 +311,7 @@ def sensitivity(
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: ProgressLike = False,
-    derivative: str = "difference",
+    derivative: Derivative = "difference",
     gradient: Callable[..., Mapping[str, Any]] | None = None,
 ) -> Sensitivities:
     """Estimate a nested expectation and its derivatives in parameters of the problem.
@@ -497,7 +497,7 @@ class TangentProblem:
             draws = draws + bias * np.random.default_rng(0).standard_normal(draws.shape)
         covariance = covariance * unit * unit[:, None]
         notes = tuple(self._notes())
-        common = {
+        common: dict[str, Any] = {
             "n_evaluations": n_spent,
             "n_outer": found.n_outer,
             "n_inner": found.n_inner,
@@ -512,7 +512,7 @@ class TangentProblem:
         values, errors = values[:m] * unit, errors * unit
         draws = None if draws is None else draws * unit
 
-        def part(which: Array, shape: tuple[int, ...], **more: Any) -> Estimate:
+        def part(which: Indices, shape: tuple[int, ...], **more: Any) -> Estimate:
             picked = which.ravel()
             single = not shape
             return Estimate(
@@ -746,7 +746,7 @@ def with_tangents(
     parameters: Mapping[str, Any],
     *,
     budget: int | None,
-    derivative: str = "difference",
+    derivative: Derivative = "difference",
     gradient: Callable[..., Mapping[str, Any]] | None = None,
 ) -> TangentProblem:
     """The joint problem of value and derivatives, after a pilot that chooses steps and checks g."""
@@ -777,7 +777,7 @@ def with_tangents(
         tuple(scale.tolist()),
         DEFAULT.steps[3],
         derivative,
-        gradient,  # type: ignore[arg-type]
+        gradient,
     )
     _check_problem(tangents.problem, gradient is not None)
     return _Pilot.of(tangents, budget).joint()

@@ -30,7 +30,7 @@ from nestquad.evaluate._call import CountedG, call_g
 from nestquad.evaluate._traced import Traced
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Driving", "Parametrized", "TangentG", "Tangents"]
+__all__ = ["Derivative", "Driving", "Parametrized", "TangentG", "Tangents"]
 
 Derivative: TypeAlias = Literal["difference", "jax", "torch"]
 Gradient: TypeAlias = Callable[..., Mapping[str, Any]]
