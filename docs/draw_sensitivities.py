@@ -1,4 +1,4 @@
-"""Draw the figure in docs/sensitivities.md from its example: `python docs/draw_sensitivities.py`."""
+"""Draw the figure in docs/sensitivities.md: `python docs/draw_sensitivities.py`."""
 
 from __future__ import annotations
 

@@ -57,4 +57,6 @@ for name, value in today.items():
     step = 1e-4 * value
     up, down = (exact(**{**today, name: value + side}) for side in (step, -step))
     low, high = s[name].interval()
-    print(f"{name:7} {s[name].value:9.5f}  [{low:.5f}, {high:.5f}]  exact {(up - down) / 2 / step:.5f}")
+    print(
+        f"{name:7} {s[name].value:9.5f}  [{low:.5f}, {high:.5f}]  exact {(up - down) / 2 / step:.5f}"
+    )

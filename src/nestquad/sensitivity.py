@@ -43,7 +43,7 @@ from nestquad.plots import INK, axes_or_new, series_styles, short, title
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate, OuterSample, plain, summary
 
-__all__ = ["Sensitivities", "SensitivitySettings", "sensitivity", "with_tangents"]
+__all__ = ["Sensitivities", "SensitivitySettings", "sensitivity", "slope_rules", "with_tangents"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class SensitivitySettings:
     bandwidth, nodes
         For an f with jumps: half-width of the window in standard deviations of J, and its nodes to
         either side. The slope of a cubic through the nodes (Savitzky and Golay 1964, Smoothing and
-        differentiation of data) has a bias of .002 bandwidth⁴ p⁗/p relative to the density p of J.
+        differentiation of data) has a bias of .002 bandwidth⁴ p⁗/p relative to the density p of J:
+        .04 % at the center of a normal law, .4 % at three standard deviations.
     learning
         Share of a budget that learns the spread of J for this window, and its fewest evaluations.
     """
@@ -100,7 +101,7 @@ class SensitivitySettings:
     halvings: int = 16
     f_step: float = 6e-6
     f_floor: float = 1e-3
-    bandwidth: float = 0.25
+    bandwidth: float = 0.5
     nodes: int = 4
     learning: tuple[float, int] = (0.1, 512)
 
@@ -354,7 +355,7 @@ def sensitivity(
     Pathwise derivatives at fixed driving variables: Glasserman (2003), Monte Carlo methods in
     financial engineering, section 7.2. Where f jumps, dE f(J)/dφ has the density of J at the jump,
     dP(J > c)/dφ = p_J(c) E[J' | J = c] (Hong 2009, Estimating quantile sensitivities), by a window
-    of a quarter of the standard deviation of J.
+    of half a standard deviation of J to either side.
 
     Examples
     --------
@@ -655,13 +656,14 @@ class SlopeF:
         wanted = max(float((weights @ one).max()) for one in moved)
         steps = []
         for k in self.explicit:
-            candidates = DEFAULT.wide * 2.0 ** -np.arange(16.0)
-            effects = []
-            for step in candidates:
-                up, down = (self._f(side, j) for side in self.tangents.sides(k, float(step)))
-                effects.append(float((weights @ np.abs(up - down)).max()))
-            near = int(np.argmin(np.abs(np.log(np.maximum(effects, 1e-12) / max(wanted, 1e-12)))))
-            steps.append(float(candidates[near]))
+            effects = {}
+            for step in (0.5 * 2.0 ** -np.arange(20.0)).tolist():
+                try:
+                    up, down = (self._f(side, j) for side in self.tangents.sides(k, step))
+                except NestquadError:  # such as a probability beyond 1
+                    continue
+                effects[step] = float((weights @ np.abs(up - down)).max())
+            steps.append(min(effects, key=lambda step: abs(effects[step] - wanted)))
         return replace(self, window=(tuple(widths), tuple(steps)))
 
     def _f(self, problem: NestedExpectation, j: Array) -> Array:
@@ -674,7 +676,7 @@ class SlopeF:
         slopes = joint[:, p:].reshape(rows, p, len(active))
         problem = self.tangents.problem
         value = self._f(problem, j)
-        rules = _slope_rules(1 if self.window is None else DEFAULT.nodes)
+        rules = slope_rules(1 if self.window is None else DEFAULT.nodes)
         nodes, rules = rules[0], rules[1:]
         found = [np.zeros((rows, value.shape[1], k)) for _ in rules]
         if problem.f is None:
@@ -708,7 +710,7 @@ class SlopeF:
         return np.concatenate([value, *(out.reshape(rows, -1) for out in found)], axis=1)
 
 
-def _slope_rules(n: int) -> tuple[Array, ...]:
+def slope_rules(n: int) -> tuple[Array, ...]:
     """Nodes (n,) of a unit window, and weights of F(s) − F(−s) for the slope of F at 0.
 
     By a cubic and by a line, least squares; for one node by the line alone.
@@ -781,6 +783,12 @@ def with_tangents(
     )
     _check_problem(tangents.problem, gradient is not None)
     return _Pilot.of(tangents, budget).joint()
+
+
+def _relative_gap(a: Array, b: Array) -> float:
+    """Mean difference of slopes (n, p) relative to their mean size, the largest over outputs."""
+    size = 0.5 * (np.abs(a) + np.abs(b)).mean(axis=0)
+    return float((np.abs(a - b).mean(axis=0) / np.where(size > 0, size, 1.0)).max())
 
 
 def _scales(value: Array) -> Array:
@@ -946,12 +954,7 @@ class _Pilot:
             assert failure is not None
             raise failure
         steps = list(slopes)
-        size = np.median([np.abs(slope).mean(axis=0) for slope in slopes.values()], axis=0)
-        size = np.where(size > 0, size, 1.0)
-        gaps = [
-            float((np.abs(slopes[a] - slopes[b]).mean(axis=0) / size).max())
-            for a, b in pairwise(steps)
-        ]
+        gaps = [_relative_gap(slopes[a], slopes[b]) for a, b in pairwise(steps)]
         # The smallest step that is accurate enough: the fewest points straddle a kink of g.
         enough = max(min(gaps), DEFAULT.agreement)
         best = max(i for i, gap in enumerate(gaps) if gap <= enough)

@@ -121,7 +121,7 @@ def test_closed_forms(name):
     for found, truth in zip([s.value, *s.gradient.values()], truths, strict=True):
         assert abs(found.value - truth) <= accuracy * abs(truth)
         assert abs(found.value - truth) <= 1.5 * found.half_width + 1e-6
-        assert found.half_width <= 3.0 * accuracy * abs(truth)
+        assert found.half_width <= 5.0 * accuracy * abs(truth)
 
 
 @pytest.mark.slow
@@ -174,6 +174,8 @@ def test_gradients_have_the_shape_of_their_parameters():
     assert abs(s["shift"].value) <= 2.0 * s["shift"].half_width
     assert [row["parameter"] for row in s.rows()][1] == "weights[0, 1]"
     assert "weights[1, 1]" in str(s)
+    assert "±" in str(s["weights"])
+    assert "<td" in s["weights"]._repr_html_()
 
 
 def test_several_answers():

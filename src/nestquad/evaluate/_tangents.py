@@ -183,9 +183,11 @@ class Tangents:
 
     def points(self, problem: NestedExpectation, w: Array, v: Array) -> tuple[Array, Array]:
         """x (T or 1, N, d_x) and θ (T, d_θ) from driving variables w of x and v (T, 1, ·) of θ."""
-        theta = _transported(problem.outer_law, v[:, 0])
-        law = problem.inner_law(theta)
-        if law.base_dim != w.shape[-1] or problem.outer_law.base_dim != v.shape[-1]:
+        outer, law = problem.outer_law, None
+        if outer.base_dim == v.shape[-1]:
+            theta = _transported(outer, v[:, 0])
+            law = problem.inner_law(theta)
+        if law is None or law.base_dim != w.shape[-1]:
             raise InputError(
                 "make_problem",
                 "laws whose number of driving variables depends on the parameters",

@@ -8,7 +8,7 @@ sum of the outputs J'_1, …, J'_K and of the rest, J − Σ J'_k, to whose cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,10 +25,10 @@ from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._contributions import Conditioned
 from nestquad.risk._method import RiskState
 from nestquad.risk._targets import Key, Targets, label
-from nestquad.sensitivity import TangentProblem, with_tangents
+from nestquad.sensitivity import TangentProblem, slope_rules, with_tangents
 
 # Half-width of the window of a density, in standard deviations of J, as in `nestquad.sensitivity`.
-_WINDOW = 0.25
+_WINDOW = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Greeks:
 
 
 def loss_with_tangents(
-    make_problem: Callable[..., NestedExpectation],
+    make_problem: Any,
     parameters: Mapping[str, Any],
     budget: int | None,
 ) -> tuple[TangentProblem, int | None]:
@@ -192,15 +192,17 @@ def _exceedance(tool: Conditioned, c: float) -> tuple[Array, Array]:
     center = _density(law.center, c, width)
     drawn = np.array([_density(draw, c, width) for draw in law.draws])
     spread = law.student * float(np.sqrt(np.mean((drawn - center) ** 2)))
-    return center * mean, np.column_stack([center * errors, spread * mean])
+    # A series of even powers of the window: the next term is about the square of the last.
+    change = abs(center - _density(law.center, c, width, cubic=False))
+    bias = change * min(1.0, change / max(center, 1e-300))
+    return center * mean, np.column_stack([center * errors, np.hypot(spread, bias) * mean])
 
 
-def _density(law: WeightedSample, c: float, width: float) -> float:
-    """Density of J at c: slope of a cubic through eight values of the distribution function."""
-    nodes = width * np.arange(1.0, 5.0) / 4.0
-    changes = [law.exceedance(c - s) - law.exceedance(c + s) for s in nodes]
-    powers = 2.0 * np.stack([nodes, nodes**3], axis=1)
-    return max(float(np.linalg.lstsq(powers, np.array(changes), rcond=None)[0][0]), 0.0)
+def _density(law: WeightedSample, c: float, width: float, cubic: bool = True) -> float:
+    """Density of J at c: slope of a curve through eight values of the distribution function."""
+    nodes, by_cubic, by_line = slope_rules(4)
+    changes = [law.exceedance(c - s * width) - law.exceedance(c + s * width) for s in nodes]
+    return max(float((by_cubic if cubic else by_line) @ np.array(changes)) / width, 0.0)
 
 
 def _by_name(

@@ -339,8 +339,8 @@ def _sections(report: RiskReport) -> Iterator[str]:
             yield paragraphs([f"{more} more rows are in the report's to_frame()."])
     if report.sensitivities is not None:
         yield "<h2>Sensitivities</h2>"
-        head = ("measure", "parameter", "derivative", "±")
-        yield page_grid(head, report.sensitivities.cells()[:_MOST_ROWS])
+        columns = ("measure", "parameter", "derivative", "±")
+        yield page_grid(columns, report.sensitivities.cells()[:_MOST_ROWS])
     yield "<h2>How it was found</h2>"
     yield paragraphs(
         [
