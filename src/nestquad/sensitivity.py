@@ -770,7 +770,7 @@ def with_tangents(
             given = f"{name!r} with {shown(value)}"
             raise InputError("parameters", given, "finite numbers, or arrays of them")
     shapes = tuple(value.shape for value in values.values())
-    family = Parametrized(make_problem, tuple(values), shapes)
+    family = Parametrized(make_problem, tuple(values), shapes, derivative == "torch")
     phi = np.concatenate([value.ravel() for value in values.values()])
     scale = np.concatenate([_scales(value) for value in values.values()])
     tangents = Tangents(

@@ -301,8 +301,9 @@ def put_in(library, vol, strike, weights):
     """A put on two assets, written with functions of a library."""
 
     def g(x, theta):
-        spot = 100.0 * library.exp(vol * x[..., 0]) * weights[0] + theta[..., 0] * weights[1]
-        rest = strike - spot
+        growth = library.exp(vol * x[..., 0]) * library.exp(0.1 * vol)
+        spot = 100.0 * growth * weights[0] + theta[..., 0] * weights[1]
+        rest = strike - spot + library.sum(weights)
         return library.where(rest > 0, rest, 0.0 * rest)
 
     return nq.NestedExpectation(

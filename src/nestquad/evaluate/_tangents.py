@@ -9,7 +9,7 @@ of the laws count through the transports Ψ and Φ.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -27,7 +27,7 @@ from nestquad.errors import (
 )
 from nestquad.evaluate._arrays import jax_in_64_bits
 from nestquad.evaluate._call import CountedG, call_g
-from nestquad.evaluate._traced import Traced
+from nestquad.evaluate._traced import Traced, with_face
 from nestquad.problem import NestedExpectation
 
 __all__ = ["Derivative", "Driving", "Parametrized", "TangentG", "Tangents"]
@@ -70,11 +70,14 @@ class Parametrized:
         Function of named parameters that returns a `NestedExpectation`.
     names, shapes
         Names and shapes of the parameters; () for a number.
+    tensors
+        Whether g takes parameters as tensors of PyTorch, whose functions take no numbers.
     """
 
     make: Callable[..., NestedExpectation]
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    tensors: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -114,7 +117,7 @@ def _made(family: Parametrized, phi: tuple[float, ...]) -> NestedExpectation:
     named = family.named(np.array(phi))
     named = {k: v if np.ndim(v) else float(v) for k, v in named.items()}
     try:
-        problem = family.make(**named)
+        problem = _with_tensors(family, phi) if family.tensors else family.make(**named)
     except NestquadError:
         raise
     except Exception as error:
@@ -125,6 +128,19 @@ def _made(family: Parametrized, phi: tuple[float, ...]) -> NestedExpectation:
         given = f"a function that returned {type(problem).__name__}"
         raise InputError("make_problem", given, "one that returns a nq.NestedExpectation")
     return problem
+
+
+def _with_tensors(family: Parametrized, phi: tuple[float, ...]) -> NestedExpectation:
+    """The problem with parameters as tensors in g, and as numbers elsewhere."""
+    torch = optional_module("torch", "derivative='torch'", "torch")
+    traced = Traced(np.array(phi), torch.tensor(phi, dtype=torch.float64), torch)
+    problem = family.make(**family.named(traced))
+    others = {name: with_face("value", getattr(problem, name)) for name in _OTHERS}
+    return replace(problem, g=with_face("variable", problem.g), **others)
+
+
+# Functions of a problem that take arrays of NumPy.
+_OTHERS = ("inner", "f", "combine")
 
 
 @dataclass(frozen=True)
@@ -313,7 +329,7 @@ class TangentG:
 def _outputs(problem: NestedExpectation, x: Any, theta: Any) -> Any:
     if problem.g is None:
         raise UnsupportedError("A problem without g has no derivative: its values come from files.")
-    return problem.g(x, theta)
+    return with_face("variable", problem.g)(x, theta)
 
 
 def _reverse_jax(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -96,6 +99,38 @@ class Traced(NDArrayOperatorsMixin):
     @property
     def size(self) -> int:
         return self.value.size
+
+
+def with_face(face: str, value: Any, known: dict[int, Any] | None = None) -> Any:
+    """A function, or data, with ``"variable"`` or ``"value"`` in place of traced parameters.
+
+    Functions of JAX that are compiled take arrays of its own only. Parameters are looked for in
+    closures, defaults, ``functools.partial``, tuples, lists and dicts.
+    """
+    known = {} if known is None else known
+    if isinstance(value, Traced):
+        return getattr(value, face)
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, FunctionType):
+        cells = tuple(CellType() for _ in value.__closure__ or ())
+        same = FunctionType(value.__code__, value.__globals__, value.__name__, None, cells)
+        known[id(value)] = same  # before its closure, which may have the function itself
+        same.__defaults__ = with_face(face, value.__defaults__, known)
+        same.__kwdefaults__ = with_face(face, value.__kwdefaults__, known)
+        for cell, old in zip(cells, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # a name that has no value yet
+                cell.cell_contents = with_face(face, old.cell_contents, known)
+        return same
+    if isinstance(value, partial):
+        parts = (with_face(face, part, known) for part in (value.func, value.args, value.keywords))
+        function, args, keywords = parts
+        return partial(function, *args, **keywords)
+    if type(value) in (tuple, list):
+        return type(value)(with_face(face, part, known) for part in value)
+    if type(value) is dict:
+        return {key: with_face(face, part, known) for key, part in value.items()}
+    return value
 
 
 def _variable(value: Any) -> Any:
