@@ -192,17 +192,16 @@ def _exceedance(tool: Conditioned, c: float) -> tuple[Array, Array]:
     center = _density(law.center, c, width)
     drawn = np.array([_density(draw, c, width) for draw in law.draws])
     spread = law.student * float(np.sqrt(np.mean((drawn - center) ** 2)))
-    # A series of even powers of the window: the next term is about the square of the last.
-    change = abs(center - _density(law.center, c, width, cubic=False))
-    bias = change * min(1.0, change / max(center, 1e-300))
-    return center * mean, np.column_stack([center * errors, np.hypot(spread, bias) * mean])
+    # Half the window shows its bias, and errors of Ĵ that oscillate.
+    rough = abs(center - _density(law.center, c, 0.5 * width))
+    return center * mean, np.column_stack([center * errors, np.hypot(spread, rough) * mean])
 
 
-def _density(law: WeightedSample, c: float, width: float, cubic: bool = True) -> float:
-    """Density of J at c: slope of a curve through eight values of the distribution function."""
-    nodes, by_cubic, by_line = slope_rules(4)
+def _density(law: WeightedSample, c: float, width: float) -> float:
+    """Density of J at c: slope of a cubic through eight values of the distribution function."""
+    nodes, rule, _ = slope_rules(4)
     changes = [law.exceedance(c - s * width) - law.exceedance(c + s * width) for s in nodes]
-    return max(float((by_cubic if cubic else by_line) @ np.array(changes)) / width, 0.0)
+    return max(float(rule @ np.array(changes)) / width, 0.0)
 
 
 def _by_name(
