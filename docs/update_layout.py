@@ -51,6 +51,7 @@ ORDER = (
     "plots",
     "pages",
     "voi",
+    "sensitivity.py",
     "risk",
     "design",
     "botorch",

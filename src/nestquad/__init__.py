@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
         Uniform,
     )
     from nestquad.errors import (
+        DiscontinuityError,
         EvaluationError,
         InputError,
         MissingExtraError,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.quadrature import KernelQuadrature
     from nestquad.result import Estimate
     from nestquad.rules import Jitter, Schedule
+    from nestquad.sensitivity import Sensitivities, sensitivity
 
 __version__ = "0.1.0"
 
@@ -86,6 +88,7 @@ __all__ = [
     "Auto",
     "Comparison",
     "ConditionalEstimate",
+    "DiscontinuityError",
     "Empirical",
     "Estimate",
     "EvaluationError",
@@ -113,6 +116,7 @@ __all__ = [
     "Sampler",
     "Scaled",
     "Schedule",
+    "Sensitivities",
     "Sobol",
     "Sobolev",
     "Stein",
@@ -129,6 +133,7 @@ __all__ = [
     "expectation",
     "plan",
     "problems",
+    "sensitivity",
 ]
 
 # Public names by the module that defines them.
@@ -140,8 +145,8 @@ _HOMES = {
         "Empirical Independent LogNormal MultivariateT Normal Sampler Transport Uniform"
     ),
     "errors": (
-        "EvaluationError InputError MissingExtraError NestquadError NestquadWarning NumericalError "
-        "OutsideDomainError UnsupportedError"
+        "DiscontinuityError EvaluationError InputError MissingExtraError NestquadError "
+        "NestquadWarning NumericalError OutsideDomainError UnsupportedError"
     ),
     "estimate": "estimate",
     "expectation": "expectation",
@@ -153,6 +158,7 @@ _HOMES = {
     "quadrature": "KernelQuadrature",
     "result": "Estimate",
     "rules": "Jitter Schedule",
+    "sensitivity": "Sensitivities sensitivity",
 }
 _SUBPACKAGES = ("botorch", "design", "problems", "risk", "voi")
 _MODULE_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

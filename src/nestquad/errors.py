@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "DiscontinuityError",
     "EvaluationError",
     "InputError",
     "MissingExtraError",
@@ -57,6 +58,10 @@ class InputError(NestquadError, ValueError):
 
 class UnsupportedError(NestquadError, NotImplementedError):
     """A combination that has no implementation, such as an embedding without closed form."""
+
+
+class DiscontinuityError(UnsupportedError):
+    """A derivative in a parameter in which g jumps, as a digital or a barrier option does."""
 
 
 class NumericalError(NestquadError, ArithmeticError):

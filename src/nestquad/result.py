@@ -361,8 +361,8 @@ def _given(value: Any) -> Any:
 
 def summary(value: float | Array, std_error: float | Array) -> str:
     """Value ± half-width of the 95 % interval, with the digits that mean something."""
-    half = NORMAL_95 * np.atleast_1d(np.asarray(std_error))
-    values = np.atleast_1d(np.asarray(value))
+    half = NORMAL_95 * np.ravel(np.asarray(std_error))
+    values = np.ravel(np.asarray(value))
     return ", ".join(f"{_digits(v, h)} ± {h:.2g}" for v, h in zip(values, half, strict=True))
 
 
@@ -407,7 +407,7 @@ def _digits(value: float, half_width: float) -> str:
 
 
 def _cell(value: Any) -> str:
-    return ", ".join(f"{v:.8g}" for v in np.atleast_1d(np.asarray(value, dtype=float)))
+    return ", ".join(f"{v:.8g}" for v in np.ravel(np.asarray(value, dtype=float)))
 
 
 def _ends(estimate: Estimate) -> str:

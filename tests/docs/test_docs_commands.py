@@ -55,6 +55,7 @@ def smaller(line: str) -> list[str]:
         "analyze": [] if len(arguments) > 1 else ["--help"],
         "design": [] if len(arguments) > 1 else ["--help"],
         "voi": [] if len(arguments) > 1 else ["--help"],
+        "sensitivity": [] if len(arguments) > 1 else ["--help"],
         "risk": [] if len(arguments) > 1 else ["--help"],
     }
     return arguments + extra.get(arguments[0], [])

@@ -12,7 +12,10 @@ import nestquad as nq
 DOCS = pages.ROOT / "docs"
 # A word, and pages of which at least one has to be found by it.
 WORDS = {
-    "greeks": ("glossary",),
+    "greeks": ("glossary", "sensitivities"),
+    "delta": ("glossary", "sensitivities"),
+    "vega": ("glossary", "sensitivities"),
+    "gradient": ("glossary", "sensitivities"),
     "SCR": ("glossary", "risk"),
     "Solvency": ("glossary", "risk"),
     "CVA": ("glossary", "risk"),

@@ -139,6 +139,21 @@ def load_problem(target: str) -> NestedExpectation:
     return found if found.name is not None else replace(found, name=name)
 
 
+def load_function(target: str, kinds: str) -> Callable[..., Any]:
+    """The function that ``FILE.py:name`` or ``module:name`` stands for."""
+    file, _, name = target.rpartition(":")
+    if not file or not name:
+        advice = f"For instance {target.rstrip(':')}:make_problem."
+        raise InputError("TARGET", f"{target!r} without a name", "FILE.py:name", advice)
+    path = Path(file)
+    found = _look_up(_module(path), name, path, NestedExpectation, kinds)
+    if not callable(found):
+        given = f"{name!r} of {path.name}, which is of type {type(found).__name__}"
+        raise InputError("TARGET", given, kinds)
+    function: Callable[..., Any] = found
+    return function
+
+
 def load_object(file: str, name: str, kind: type[Value], kinds: str) -> Value:
     """An object of that type in FILE.py or an importable module, or what a function returns."""
     path = Path(file)

@@ -30,6 +30,7 @@ from nestquad.cli._arguments import (
 from nestquad.cli._design import add_design
 from nestquad.cli._plan import add_plan
 from nestquad.cli._risk import add_risk
+from nestquad.cli._sensitivity import add_sensitivity
 from nestquad.cli._serve import add_serve
 from nestquad.cli._voi import add_voi
 from nestquad.methods import METHODS
@@ -287,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     add_serve(partial(_command, commands))
     add_risk(partial(_command, commands))
     add_design(partial(_command, commands))
+    add_sensitivity(partial(_command, commands))
 
     listing = _command(
         commands,

@@ -17,10 +17,13 @@ from nestquad.evaluate._evaluations import Evaluations
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._fingerprint import fingerprint
 from nestquad.evaluate._store import Store
+from nestquad.evaluate._tangents import Derivative, Driving, Parametrized, TangentG, Tangents
 from nestquad.evaluate._task import InnerRule
 
 __all__ = [
+    "Derivative",
     "Design",
+    "Driving",
     "Evaluations",
     "Evaluator",
     "Grid",
@@ -28,8 +31,11 @@ __all__ = [
     "InnerRule",
     "OutOfTimeError",
     "OuterPoints",
+    "Parametrized",
     "Span",
     "Store",
+    "TangentG",
+    "Tangents",
     "call_f",
     "call_h",
     "chunks",

@@ -9,7 +9,7 @@ from typing import Any
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, optional_module
 
-__all__ = ["call_in_library"]
+__all__ = ["call_in_library", "jax_in_64_bits"]
 
 _G = Callable[[Any, Any], Any]
 
@@ -40,6 +40,12 @@ def _enable_x64(jax: Any) -> AbstractContextManager[Any]:
     experimental = optional_module("jax.experimental", "A g that takes JAX arrays", "jax")
     found = experimental.enable_x64()
     return found
+
+
+def jax_in_64_bits() -> tuple[Any, AbstractContextManager[Any]]:
+    """The module jax, and a context with 64-bit numbers."""
+    jax = optional_module("jax", "derivative='jax'", "jax")
+    return jax, _enable_x64(jax)
 
 
 def _call_torch(g: _G, x: Array, theta: Array) -> Any:

@@ -2,6 +2,7 @@
 
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._greeks import Greeks
 from nestquad.risk._measure import measure
 from nestquad.risk._report import Exposure, RiskReport
 from nestquad.risk._table import from_table
@@ -9,6 +10,7 @@ from nestquad.risk._table import from_table
 __all__ = [
     "Contributions",
     "Exposure",
+    "Greeks",
     "LossDistribution",
     "RiskReport",
     "from_table",

@@ -90,7 +90,7 @@ def contributions_of(
 ) -> Contributions:
     """Contributions under the corrected law of the sum."""
     found: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
-    tool = _Tool(state)
+    tool = Conditioned(state)
     both = np.stack([np.atleast_1d(estimate.value), np.atleast_1d(estimate.std_error)], axis=1)
     for (kind, level), (value, error) in zip(targets.keys, both, strict=True):
         if kind in found:
@@ -108,8 +108,8 @@ def contributions_of(
     return Contributions(tuple(names), found["var"], found["es"])
 
 
-class _Tool:
-    """What contributions to all measures share."""
+class Conditioned:
+    """Means of outputs given that J is at a level or beyond it, for all measures."""
 
     def __init__(self, state: RiskState) -> None:
         self.law, dense, parts = state.laws[0], state.dense, state.parts

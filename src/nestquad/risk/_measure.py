@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from numbers import Real
@@ -20,6 +20,7 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._contributions import contributions_of
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._greeks import greeks_of, loss_with_tangents, losses, tangent_loss
 from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._report import Exposure, RiskReport, scalar
 from nestquad.risk._targets import Targets
@@ -28,7 +29,7 @@ DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
 
 
 def measure(
-    problem: NestedExpectation,
+    problem: NestedExpectation | Callable[..., NestedExpectation],
     *,
     var: float | Sequence[float] = (0.99,),
     es: float | Sequence[float] | None = None,
@@ -37,6 +38,7 @@ def measure(
     exposure: bool = False,
     default_curve: DefaultCurve | None = None,
     recovery: float = 0.4,
+    sensitivities: Mapping[str, Any] | None = None,
     budget: int | None = None,
     tol: float | None = None,
     rtol: float | None = None,
@@ -69,6 +71,10 @@ def measure(
         or a function from dates to these. Values of g are discounted ones.
     recovery
         Share that is recovered on default.
+    sensitivities
+        Parameters by name, for derivatives of all measures in them; `problem` is then a function of
+        them that returns a problem. Central differences in K components take 1 + 2 K evaluations at
+        each point of a budget (see :func:`nestquad.sensitivity`).
     budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
         As in :func:`nestquad.estimate`; tolerances hold for each measure.
 
@@ -88,15 +94,7 @@ def measure(
     >>> bool(abs(report.var[0.99].value - 2.3263) < 0.01)
     True
     """
-    if isinstance(problem, NestedExpectation) and not (
-        problem.f is None and problem.combine is None
-    ):
-        raise InputError(
-            "problem",
-            "one with f or combine",
-            "one without: g is the loss",
-            "Measures of risk stand in place of f.",
-        )
+    _refuse_f(problem)
     if exposure and (es is not None or np.size(np.asarray(exceed, dtype=object))):
         raise InputError(
             "es, exceed", "given with exposure=True", "neither of them", "Levels of PFE are in var."
@@ -108,6 +106,14 @@ def measure(
             "one of them",
             "For instance budget=10_000, rtol=0.02 for each measure, or max_seconds=30.",
         )
+    joint, points = None, budget
+    if sensitivities is not None:
+        if exposure:
+            raise InputError("sensitivities", "given with exposure=True", "one of them")
+        joint, points = loss_with_tangents(problem, sensitivities, budget)
+        _refuse_f(joint.base)
+        problem = tangent_loss(joint)
+    assert isinstance(problem, NestedExpectation)
     shortfall = (0.975,) if es is None else es
     targets = Targets.exposure(var) if exposure else Targets.of(var, shortfall, exceed)
     if outputs is not None:
@@ -119,16 +125,21 @@ def measure(
     if default_curve is not None:  # before the budget is spent
         n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
         _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
-    count = None if outputs is None else len(outputs)
+    count, n_losses = None if outputs is None else len(outputs), None
+    if joint is not None:
+        n_losses = joint.f.n_outputs
+        if count not in (None, n_losses):
+            raise InputError("outputs", f"{count} of them", f"{n_losses}, one for each output of g")
+        count = None
     # Towards a tolerance pairs may take ten seconds eight times over, and most of a limit.
     aimed = tol is not None or rtol is not None
     patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     found, turn = solved(
         problem,
-        budget=budget,
+        budget=points,
         tol=tol,
         rtol=rtol,
-        method=TailSampling(targets, exposure, count, patience),
+        method=TailSampling(targets, exposure, count, patience, n_losses),
         rng=rng,
         executor=executor,
         store=store,
@@ -142,7 +153,15 @@ def measure(
     if exposure:
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
     shares = None
-    if state.parts is not None and state.laws[0].pairs is not None:
+    greeks = None
+    if joint is not None:
+        spent = joint.n_spent + joint.tangents.cost * found.n_evaluations
+        found = replace(found, n_evaluations=spent)
+        if state.laws[0].pairs is not None:
+            greeks = greeks_of(state, targets, found, joint)
+        state = losses(state, joint.f.n_outputs)
+    single = joint is not None and joint.f.n_outputs == 1
+    if state.parts is not None and state.laws[0].pairs is not None and not single:
         n = state.draws.values.shape[2]
         names = outputs or [f"output {k + 1}" for k in range(n)]
         shares = contributions_of(state, targets, found, names)
@@ -153,7 +172,18 @@ def measure(
         notes,
         distribution=LossDistribution(state.laws[0]),
         contributions=shares,
+        sensitivities=greeks,
     )
+
+
+def _refuse_f(problem: Any) -> None:
+    if isinstance(problem, NestedExpectation) and (problem.f or problem.combine):
+        raise InputError(
+            "problem",
+            "one with f or combine",
+            "one without: g is the loss",
+            "Measures of risk stand in place of f.",
+        )
 
 
 def _exposures(

@@ -102,7 +102,11 @@ class TailSampling(Method[RiskState]):
     patience: float = 1.0
     """How many times as long as usual pairs may take."""
 
+    n_losses: int | None = None
+    """Leading outputs that are losses, if not all: others are averaged given the loss."""
+
     def lines(self, values: Array) -> Array:
+        values = values[..., : self.n_losses]
         return values if self.each else values.sum(axis=-1, keepdims=True)
 
     # Plan.

@@ -23,6 +23,7 @@ from nestquad.plots import INK, SOFT, axes_or_new, series_styles, title
 from nestquad.result import NORMAL_95, Estimate, plain
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._greeks import Greeks
 from nestquad.risk._targets import Key, Kind, label
 
 # Rows of a table on the page.
@@ -108,6 +109,8 @@ class RiskReport:
         Euler contributions by output; None where there is one output.
     exposure
         By date, with ``exposure=True``; otherwise None.
+    sensitivities
+        Derivatives of the measures in parameters, if they were asked for.
     """
 
     problem: str
@@ -117,6 +120,7 @@ class RiskReport:
     distribution: LossDistribution | None = None
     contributions: Contributions | None = None
     exposure: Exposure | None = None
+    sensitivities: Greeks | None = None
 
     @cached_property
     def var(self) -> Mapping[float, Estimate]:
@@ -190,6 +194,7 @@ class RiskReport:
             "measures": plain(self.rows()),
             "contributions": plain(self.contributions.rows()) if self.contributions else None,
             "exposure": plain(self.exposure.rows()) if self.exposure else None,
+            "sensitivities": plain(self.sensitivities.rows()) if self.sensitivities else None,
             "n_evaluations": self.n_evaluations,
             "status": self.status,
             "seconds": self.seconds,
@@ -213,6 +218,8 @@ class RiskReport:
             lines.append(f"{name:<{width}}  {value:>12}   {ends}")
         if self.contributions is not None:
             lines += ["", str(self.contributions)]
+        if self.sensitivities is not None:
+            lines += ["", str(self.sensitivities)]
         lines += ["", *self.notes] if self.notes else []
         return "\n".join(lines)
 
@@ -330,6 +337,10 @@ def _sections(report: RiskReport) -> Iterator[str]:
         if len(cells) > _MOST_ROWS:
             more = len(cells) - _MOST_ROWS
             yield paragraphs([f"{more} more rows are in the report's to_frame()."])
+    if report.sensitivities is not None:
+        yield "<h2>Sensitivities</h2>"
+        columns = ("measure", "parameter", "derivative", "±")
+        yield page_grid(columns, report.sensitivities.cells()[:_MOST_ROWS])
     yield "<h2>How it was found</h2>"
     yield paragraphs(
         [

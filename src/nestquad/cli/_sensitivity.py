@@ -1,0 +1,94 @@
+"""``nestquad sensitivity``: value and derivatives of a problem in its parameters."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from nestquad.cli._arguments import Command, add_output, count, load_function, progress, wrote
+from nestquad.errors import InputError
+from nestquad.methods import METHODS
+from nestquad.sensitivity import sensitivity
+
+_SUMMARY = "value and gradient in parameters of a problem"
+_EPILOG = """\
+examples:
+  nestquad sensitivity book.py:book --parameters '{"vol": 0.2, "strike": 100}' --budget 1e4
+  nestquad sensitivity book.py:book --parameters '{"vol": 0.2}' --rtol 0.02 --json
+  nestquad sensitivity book.py:book --parameters '{"weights": [1, 2, 3]}' --derivative jax \\
+      --budget 1e4 --report page.html
+
+exit codes:
+  0  done; where a tolerance was asked for, it was met
+  2  wrong input, or a g that jumps in a parameter
+  3  a tolerance was asked for and not met
+"""
+_KINDS = "a function of named parameters that returns a nq.NestedExpectation"
+
+
+def add_sensitivity(command: Command) -> None:
+    """Add ``sensitivity``."""
+    parser = command("sensitivity", _run, _SUMMARY, _EPILOG)
+    parser.add_argument("target", metavar="TARGET", help=f"FILE.py:name, where name is {_KINDS}")
+    parser.add_argument(
+        "--parameters", required=True, metavar="JSON", help="""values by name: '{"vol": 0.2}'"""
+    )
+    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
+    parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
+    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
+    )
+    parser.add_argument(
+        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
+    )
+    parser.add_argument(
+        "--derivative",
+        default="difference",
+        metavar="NAME",
+        help="difference (default), jax, torch",
+    )
+    parser.add_argument("--store", metavar="DIR", help="keep values of g there")
+    parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    add_output(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        parameters = json.loads(args.parameters)
+    except json.JSONDecodeError as error:
+        given = f"{args.parameters!r} ({error.msg} at character {error.pos})"
+        raise InputError("--parameters", given, """JSON such as '{"vol": 0.2}'""") from error
+    make: Callable[..., Any] = load_function(args.target, _KINDS)
+    with _pool(args) as executor:
+        found = sensitivity(
+            make,
+            parameters,
+            budget=args.budget,
+            tol=args.tol,
+            rtol=args.rtol,
+            max_seconds=args.max_seconds,
+            method=args.method,
+            rng=args.seed,
+            executor=executor,
+            store=args.store,
+            progress=progress(args),
+            derivative=args.derivative,
+        )
+    print(found.to_json(indent=2) if args.json else found)
+    if args.report:
+        wrote(args, found.save(args.report, command=args.line))
+    asked = args.tol is not None or args.rtol is not None
+    return 0 if not asked or found.status == "converged" else 3
+
+
+def _pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
+    if args.workers is None:
+        return nullcontext()
+    # Workers load the file as well: its functions are found by name there.
+    initial = (args.target, _KINDS)
+    return ProcessPoolExecutor(args.workers, initializer=load_function, initargs=initial)
