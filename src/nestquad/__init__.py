@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.points import IID, Given, Halton, Lattice, Sobol
     from nestquad.problem import NestedExpectation
     from nestquad.quadrature import KernelQuadrature
+    from nestquad.repeated import RepeatedExpectation
     from nestquad.result import Estimate
     from nestquad.rules import Jitter, Schedule
 
@@ -110,6 +111,7 @@ __all__ = [
     "OutsideDomainError",
     "PeriodicSobolev",
     "Plan",
+    "RepeatedExpectation",
     "Sampler",
     "Scaled",
     "Schedule",
@@ -151,6 +153,7 @@ _HOMES = {
     "points": "IID Given Halton Lattice Sobol",
     "problem": "NestedExpectation",
     "quadrature": "KernelQuadrature",
+    "repeated": "RepeatedExpectation",
     "result": "Estimate",
     "rules": "Jitter Schedule",
 }
