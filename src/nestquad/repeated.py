@@ -166,6 +166,11 @@ class RepeatedExpectation:
             step.outer, inner, g, f, exact=exact, name=name, vectorized=self.vectorized
         )
 
+    @property
+    def innermost_f(self) -> Callable[..., Any] | None:
+        """The innermost f if it depends on J alone; None otherwise, and for the identity."""
+        return self.f[-1] if self._n_taken[-1] == 0 else None
+
     def split(self, theta: Array) -> list[Array]:
         """y_0, y_1, … from their coordinates (…, d) side by side."""
         return _split(theta, self.dims)
@@ -178,10 +183,16 @@ class RepeatedExpectation:
         f = self.f[k]
         if f is None:
             return j
+        taken = y[: min(self._n_taken[k], k + 1)]
         try:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-                taken = y[: min(self._n_taken[k], k + 1)]
                 raw = f(np.array(j), *(np.array(one) for one in taken))
+                # T answers for T rows: j + y0 instead of j + y0[:, 0], unless there are T of them.
+                square = np.ndim(raw) == 2 and np.shape(raw)[1] == len(j) > 1
+                if square and np.shape(f(j[:-1], *(one[:-1] for one in taken)))[1] == len(j) - 1:
+                    raise _broadcast_error(k, np.shape(raw), j.shape)
+        except EvaluationError:
+            raise
         except Exception as error:
             last = traceback.format_exception_only(error)[-1].strip()
             raise EvaluationError(
@@ -191,11 +202,7 @@ class RepeatedExpectation:
             ) from error
         values = numbers(f"f[{k}]", raw, "numbers", copy=False)
         if values.ndim not in (1, 2) or len(values) != len(j) or not values.size:
-            raise EvaluationError(
-                f"f[{k}] returned an array of shape {values.shape} for j of shape {j.shape}; "
-                f"expected ({len(j)},) or ({len(j)}, q)",
-                advice="Use y0[:, 0] for a y of one coordinate, and reduce over the last axis.",
-            )
+            raise _broadcast_error(k, values.shape, j.shape)
         if finite and not np.isfinite(values).all():
             row = int(np.argmin(np.isfinite(values.reshape(len(j), -1)).all(axis=1)))
             raise OutsideDomainError(
@@ -300,6 +307,14 @@ class _AtMedians:
         for k in reversed(range(len(self.levels.f))):
             j = self.levels.apply_f(k, j, y)
         return j
+
+
+def _broadcast_error(k: int, given: tuple[int, ...], j: tuple[int, ...]) -> EvaluationError:
+    return EvaluationError(
+        f"f[{k}] returned an array of shape {given} for j of shape {j}; expected ({j[0]},) or "
+        f"({j[0]}, q)",
+        advice="Use y0[:, 0] for a y of one coordinate, and reduce over the last axis.",
+    )
 
 
 def _split(theta: Array, dims: Sequence[int]) -> list[Array]:

@@ -48,6 +48,8 @@ class LevelSettings:
         bounds the error of any rate above n^(-1/2).
     share
         Error of the upper levels beside that of the innermost one, below which they do not grow.
+    enough
+        Relative error of the upper levels below which they do not grow either.
     unlearned
         Share of the variance of J_k that two sizes of lattices disagree about, beyond which a
         note says that the level is hardly learned.
@@ -57,6 +59,7 @@ class LevelSettings:
     log2_sizes: tuple[int, int] = (10, 14)
     log2_step: int = 2
     share: float = 0.2
+    enough: float = 1e-8
     unlearned: float = 0.05
 
 
@@ -337,7 +340,8 @@ class LevelAverage(DenseAverage):
         for log2_size in range(first + settings.log2_step, most + 1, settings.log2_step):
             fine = self._found(model, log2_size)
             found = LevelsFound.of(coarse, fine, 1 << settings.log2_step)
-            if size_of(found.errors) <= settings.share * limit:
+            enough = settings.enough * float(np.abs(found.answers).max())
+            if size_of(found.errors) <= max(settings.share * limit, enough):
                 break
             coarse = fine
         return found

@@ -84,7 +84,9 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         n: int,
         learning: Design | None = None,
     ) -> LearnedDesign:
-        return super().checked(_of_means(problem), last, n, learning)
+        # Half of the draws are where the innermost f is sensitive, if it depends on J alone.
+        plain = self.levels.innermost_f
+        return super().checked(replace(problem, f=plain), last, n, learning)
 
     def answer(
         self,
