@@ -298,11 +298,10 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         self, problem: NestedExpectation, fit: Fit[M], check: Check | None, stream: Stream
     ) -> Answer[M]:
         """The answer of the best model."""
-        average = DenseAverage(problem, fit.scalar, stream)
-        return choose_answer(fit, check, lambda m: _answer(average, m, check, fit.calibrations))
+        return _chosen(DenseAverage(problem, fit.scalar, stream), fit, check)
 
 
-def choose_answer(fit: Fit[M], check: Check | None, answer: Callable[[M], Answer[M]]) -> Answer[M]:
+def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M]:
     """The answer with the smallest bar, of the models that the check does not refute."""
     models = (fit.model,) if check is None else fit.models
     kept = [0] if check is None else check.unrefuted(models)
@@ -312,12 +311,12 @@ def choose_answer(fit: Fit[M], check: Check | None, answer: Callable[[M], Answer
         if k not in kept and found:
             break
         try:
-            found.append(answer(models[k]))
+            found.append(_answer(average, models[k], check, fit.calibrations))
         except OutsideDomainError as error:  # f cannot take what the model predicts
             failure = failure or error
     if failure is not None and not found:
         raise failure
-    return min(found, key=lambda one: one.size)
+    return min(found, key=lambda answer: answer.size)
 
 
 def _answer(

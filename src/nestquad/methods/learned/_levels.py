@@ -43,6 +43,9 @@ class LevelSettings:
     log2_sizes
         Base-2 logarithms of the fewest and the most points of a lattice. 2¹⁴ points of four
         coordinates are learned in about a second.
+    log2_forms
+        Base-2 logarithm of the most points that choose terms and kernels and determine coefficients
+        of terms. Larger lattices have the same ones, and interpolate what is left.
     log2_step
         Base-2 logarithm of the growth. The difference to a lattice that is four times as small
         bounds the error of any rate above n^(-1/2).
@@ -57,6 +60,7 @@ class LevelSettings:
 
     n_replicates: int = 8
     log2_sizes: tuple[int, int] = (10, 14)
+    log2_forms: int = 12
     log2_step: int = 2
     share: float = 0.2
     enough: float = 1e-8
@@ -157,17 +161,15 @@ class LevelMean:
 
     def _column(self, c: int, values: Array) -> Array:
         trend, process = self._trends[c], self._processes[c]
-        coefficients = cho_solve((trend.lower, True), trend.columns @ (self._weights * values))
+        some = trend.some
+        weighted = (self.lattices.weights * values)[some]
+        coefficients = cho_solve((trend.lower, True), trend.columns[:, some] @ weighted)
         mean = coefficients[trend.kept] @ trend.leading
         if process is not None:
             rest = (values - coefficients @ trend.columns) * self.lattices.weights
             by_shift = rest.reshape(1, len(self.lattices.shifts), -1)
             mean += process.smoothed(by_shift).reshape(-1) / self._theta.weights
         return np.asarray(mean)
-
-    @property
-    def _weights(self) -> Array:
-        return self.lattices.weights / len(self.lattices.weights)
 
     @cached_property
     def _theta(self) -> Lattices:
@@ -176,7 +178,8 @@ class LevelMean:
     @cached_property
     def _trends(self) -> list[_Trend]:
         table = ScoreTable(self.lattices.uniform, self.form.scores)
-        return [_Trend.of(table, terms, self._weights, self.dim) for terms, _ in self.form.outputs]
+        weights = self.lattices.weights
+        return [_Trend.of(table, terms, weights, self.dim) for terms, _ in self.form.outputs]
 
     @cached_property
     def _processes(self) -> list[LatticeProcess | None]:
@@ -193,10 +196,12 @@ class LevelMean:
 class _Trend:
     """Columns (t, M) of polynomial terms, with the Cholesky factor of their Gram matrix.
 
-    `kept` are the terms in the leading coordinates, and `leading` their columns.
+    `some` are points of a smaller lattice that determine coefficients: the process of the residuals
+    has all points. `kept` are the terms in the leading coordinates, and `leading` their columns.
     """
 
     columns: Array
+    some: slice
     lower: Array
     kept: Indices
     leading: Array
@@ -205,14 +210,15 @@ class _Trend:
     def of(cls, table: ScoreTable, terms: Sequence[Term], weights: Array, dim: int) -> _Trend:
         columns = np.empty((len(terms), weights.size))
         table.fill(terms, columns)
-        gram = (columns * weights) @ columns.T
+        some = slice(None, None, max(1, weights.size >> DEFAULT.log2_forms))
+        gram = (columns[:, some] * weights[some]) @ columns[:, some].T
         try:
             # Terms were told apart by points like these; others may do so less well.
             lower = cholesky(gram + 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram)), True)
         except np.linalg.LinAlgError as error:
             raise NumericalError(f"{len(terms)} polynomials cannot be told apart") from error
         kept = np.flatnonzero([not term or term[-1][0] < dim for term in terms])
-        return cls(columns, lower, kept, columns[kept])
+        return cls(columns, some, lower, kept, columns[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,13 +270,22 @@ class Cascade:
             for i, form in enumerate(self.forms)
         )
 
-    def below(self, k: int, j: Array, *, finite: bool = False) -> tuple[Array, bool]:
+    def below(self, k: int, j: Array) -> tuple[Array, bool]:
         """J_{k+1} (M, p) at the points from J_{D−1}, and whether it is a single output."""
         scalar = self.scalar
         for i, mean in enumerate(self._means[: self.levels.depth - 2 - k]):
-            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar, finite=finite)
+            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar)
             j = mean(values)
         return j, scalar
+
+    def all_means(self, j: Array) -> tuple[Array, tuple[Array, ...]]:
+        """f_0 (M, q) and J_1, …, J_{D−2} at the points; f has to be finite there."""
+        scalar, found = self.scalar, []
+        for i, mean in enumerate(self._means):
+            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar, finite=True)
+            j = mean(values)
+            found.append(j)
+        return self.f(0, j, scalar, finite=True)[0], tuple(found[::-1])
 
     def f(self, k: int, j: Array, scalar: bool, *, finite: bool = False) -> tuple[Array, bool]:
         """f_k (M, q) at J_{k+1} (M, p) and the points, and whether it is a single output.
@@ -286,9 +301,9 @@ class Cascade:
             values = np.clip(np.nan_to_num(values, nan=0.0), low, high)
         return values, raw.ndim == 1
 
-    def top(self, j: Array, *, finite: bool = False) -> Array:
+    def top(self, j: Array) -> Array:
         """f_0 (M, q) at the points, from J_{D−1} (M, p)."""
-        return self.f(0, *self.below(0, j, finite=finite), finite=finite)[0]
+        return self.f(0, *self.below(0, j))[0]
 
     def above(self, k: int, values: Array, scalar: bool) -> Array:
         """f_0 (M, q) at the points, from values (M, p) of f_k."""
@@ -315,6 +330,7 @@ class LevelAverage(DenseAverage):
     levels: RepeatedExpectation = field(kw_only=True)
     settings: LevelSettings = DEFAULT
     cascade: Cascade | None = None
+    known: dict[int, Replicates] = field(default_factory=dict)
 
     def at_sketch(self, model: JointModel) -> LevelAverage:
         """With the levels at the points of the model's own sketch."""
@@ -346,13 +362,21 @@ class LevelAverage(DenseAverage):
             coarse = fine
         return found
 
-    def _found(self, model: JointModel, log2_size: int) -> list[_Replicate]:
-        """Averages by each of the shifted lattices of that size."""
+    def _found(self, model: JointModel, log2_size: int) -> Replicates:
+        """Averages by each of the shifted lattices of that size, once for all checks."""
+        if log2_size not in self.known:
+            self.known[log2_size] = self._learned(model, log2_size)
+        return self.known[log2_size]
+
+    def _learned(self, model: JointModel, log2_size: int) -> Replicates:
+        smaller = [size for size in self.known if size < log2_size]
         vector, size = model.data.vector[: model.dim], 1 << log2_size
         shifts = self.stream.generator().random((self.settings.n_replicates, model.dim))
         copies = size // model.size
         steps = np.arange(copies)[:, None] * vector / size
         forms: tuple[LevelForm, ...] = ()
+        if smaller and log2_size > self.settings.log2_forms:
+            forms = self.known[max(smaller)].forms
         found = []
         for shift in shifts:
             points = Lattices(vector, shift[None], size, model.periodization)
@@ -364,7 +388,7 @@ class LevelAverage(DenseAverage):
                 cascade = cascade.fitted(j)
                 forms = cascade.forms
             found.append(_Replicate.of(cascade, j))
-        return found
+        return Replicates(forms, tuple(found))
 
     def sample(self, points: DenseSet) -> OuterSample:
         """A few thousand y_0 with J_1 and f_0, for plots."""
@@ -393,14 +417,20 @@ class _Replicate:
 
     @classmethod
     def of(cls, cascade: Cascade, j: Array) -> _Replicate:
-        levels = range(cascade.levels.depth - 2)
-        means = tuple(cascade.below(k, j, finite=True)[0] for k in levels)
-        ends = np.cumsum(cascade.levels.base_dims)
+        top, means = cascade.all_means(j)
+        levels, ends = range(len(means)), np.cumsum(cascade.levels.base_dims)
         weights = tuple(cascade.lattices.leading(int(ends[k])).weights for k in levels)
         rounding = tuple(1e-20 * float(np.mean(one**2)) + 1e-300 for one in (*means[1:], j))
-        top = cascade.top(j, finite=True)
         points = cascade.theta
         return cls(points.weights @ top / points.weights.sum(), means, weights, rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Averages by shifted lattices of one size, and the terms and kernels of all of them."""
+
+    forms: tuple[LevelForm, ...]
+    each: tuple[_Replicate, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,10 +446,11 @@ class LevelsFound:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, coarse: list[_Replicate], fine: list[_Replicate], step: int) -> LevelsFound:
-        small, large = (np.stack([one.answers for one in some]) for some in (coarse, fine))
-        common = (large - small).mean(axis=0)
-        errors = np.concatenate([replicate_errors(large.T), common[:, None]], axis=1)
+    def of(cls, small: Replicates, large: Replicates, step: int) -> LevelsFound:
+        coarse, fine = small.each, large.each
+        before, after = (np.stack([one.answers for one in some]) for some in (coarse, fine))
+        common = (after - before).mean(axis=0)
+        errors = np.concatenate([replicate_errors(after.T), common[:, None]], axis=1)
         shares = []
         for k in range(len(fine[0].means)):
             # A quarter of the points of a larger lattice are those of the smaller one.
@@ -428,4 +459,4 @@ class LevelsFound:
             away = fine[0].means[k][::step] - weights @ fine[0].means[k][::step]
             variance, noise = weights @ away**2, weights @ change**2
             shares.append(float(np.max(noise / (variance + noise + fine[0].rounding[k]))))
-        return cls(large.mean(axis=0), errors, tuple(shares))
+        return cls(after.mean(axis=0), errors, tuple(shares))

@@ -22,7 +22,6 @@ from nestquad.methods.learned._base import (
     Fit,
     Learned,
     LearnedMethod,
-    choose_answer,
     complete_answer,
     rounding_errors,
 )
@@ -75,7 +74,8 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
 
     def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:
         # A ridge has no lattice on which the levels above could be learned.
-        return replace(self.learner.fit(evaluations, last), make_rival=None)
+        found = self.learner.fit(evaluations, last)
+        return LevelFit(found.model, found.scalar, found.n_outer, found.n_inner, found.reliable)
 
     def checked(
         self,
@@ -95,20 +95,25 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         check: Check | None,
         stream: Stream,
     ) -> Answer[ModelOfJ]:
-        average = LevelAverage(
-            _of_means(problem), fit.scalar, stream, levels=self.levels, settings=self.settings
-        )
+        assert isinstance(fit, LevelFit)
+        assert isinstance(fit.model, JointModel)
+        if fit.model not in fit.averages:
+            average = LevelAverage(
+                replace(problem, f=None),
+                fit.scalar,
+                stream,
+                levels=self.levels,
+                settings=self.settings,
+            )
+            fit.averages[fit.model] = average.at_sketch(fit.model)
+        return _answer(fit.averages[fit.model], fit.model, check, fit.calibrations)
 
-        def answer(model: ModelOfJ) -> Answer[ModelOfJ]:
-            assert isinstance(model, JointModel)
-            return _answer(average.at_sketch(model), model, check, fit.calibrations)
 
-        return choose_answer(fit, check, answer)
+@dataclass(frozen=True, eq=False)
+class LevelFit(Fit[ModelOfJ]):
+    """A model of the innermost J, and the levels above it, which do not depend on checks."""
 
-
-def _of_means(problem: NestedExpectation) -> NestedExpectation:
-    """The innermost two levels with their conditional mean as the answer."""
-    return replace(problem, f=None)
+    averages: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
 
 
 def _answer(
