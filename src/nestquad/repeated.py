@@ -166,11 +166,6 @@ class RepeatedExpectation:
             step.outer, inner, g, f, exact=exact, name=name, vectorized=self.vectorized
         )
 
-    @property
-    def innermost_f(self) -> Callable[..., Any] | None:
-        """The innermost f if it depends on J alone; None otherwise, and for the identity."""
-        return self.f[-1] if self._n_taken[-1] == 0 else None
-
     def split(self, theta: Array) -> list[Array]:
         """y_0, y_1, … from their coordinates (…, d) side by side."""
         return _split(theta, self.dims)

@@ -67,8 +67,11 @@ class DenseAverage:
     def final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))
 
-    def f(self, j: Array) -> Array:
-        """Values (…, q) of f at J (…, p); NaN where f cannot take it."""
+    def f(self, j: Array, uniform: Array | None = None) -> Array:
+        """Values (…, q) of f at J (…, p); NaN where f cannot take it.
+
+        `uniform` (…, d_θ) are those of θ, for an f that depends on θ as well.
+        """
         flat = j.reshape(-1, j.shape[-1])
         values = call_f(self.problem, self._argument(flat), flat, require_finite=False)
         return values.reshape(*j.shape[:-1], -1)

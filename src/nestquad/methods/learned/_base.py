@@ -215,7 +215,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         size = (learning or present.learning).n_evaluations * last.state.model.sketch.j.shape[1]
         n = min(n, most_draws(problem, size))
         stream = present.grids[0].stream.child(7, present.n_checks)
-        average = DenseAverage(problem, last.state.scalar, stream)
+        average = self.average(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
         return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
 
@@ -294,11 +294,15 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             estimate.diagnostics["notes"].append(AVERAGING)
         return Turn(design, estimate, state, final)
 
+    def average(self, problem: NestedExpectation, scalar: bool, stream: Stream) -> DenseAverage:
+        """Averages of f(Ĵ), at no evaluation of g."""
+        return DenseAverage(problem, scalar, stream)
+
     def answer(
         self, problem: NestedExpectation, fit: Fit[M], check: Check | None, stream: Stream
     ) -> Answer[M]:
         """The answer of the best model."""
-        return _chosen(DenseAverage(problem, fit.scalar, stream), fit, check)
+        return _chosen(self.average(problem, fit.scalar, stream), fit, check)
 
 
 def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M]:

@@ -332,6 +332,15 @@ class LevelAverage(DenseAverage):
     cascade: Cascade | None = None
     known: dict[int, Replicates] = field(default_factory=dict)
 
+    def f(self, j: Array, uniform: Array | None = None) -> Array:
+        """Values (M, q) of the innermost f at J (M, p) and uniforms of θ; J itself without them."""
+        if uniform is None:
+            return super().f(j)
+        law = self.levels.innermost.outer_law
+        y = self.levels.split(law.from_uniform(np.clip(uniform, 1e-15, 1.0 - 1e-15)))
+        values = self.levels.apply_f(self.levels.depth - 2, self._argument(j), y)
+        return values.reshape(len(j), -1)
+
     def at_sketch(self, model: JointModel) -> LevelAverage:
         """With the levels at the points of the model's own sketch."""
         data = model.data

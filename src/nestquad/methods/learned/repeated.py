@@ -26,7 +26,7 @@ from nestquad.methods.learned._base import (
     rounding_errors,
 )
 from nestquad.methods.learned._events import unseen_errors
-from nestquad.methods.learned._evidence import Check, LearnedDesign
+from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, LevelSettings
 from nestquad.methods.learned._model import ModelOfJ
@@ -77,16 +77,9 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         found = self.learner.fit(evaluations, last)
         return LevelFit(found.model, found.scalar, found.n_outer, found.n_inner, found.reliable)
 
-    def checked(
-        self,
-        problem: NestedExpectation,
-        last: Turn[Learned[ModelOfJ]],
-        n: int,
-        learning: Design | None = None,
-    ) -> LearnedDesign:
-        # Half of the draws are where the innermost f is sensitive, if it depends on J alone.
-        plain = self.levels.innermost_f
-        return super().checked(replace(problem, f=plain), last, n, learning)
+    def average(self, problem: NestedExpectation, scalar: bool, stream: Stream) -> LevelAverage:
+        plain = replace(problem, f=None)
+        return LevelAverage(plain, scalar, stream, levels=self.levels, settings=self.settings)
 
     def answer(
         self,
@@ -98,13 +91,7 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)
         if fit.model not in fit.averages:
-            average = LevelAverage(
-                replace(problem, f=None),
-                fit.scalar,
-                stream,
-                levels=self.levels,
-                settings=self.settings,
-            )
+            average = self.average(problem, fit.scalar, stream)
             fit.averages[fit.model] = average.at_sketch(fit.model)
         return _answer(fit.averages[fit.model], fit.model, check, fit.calibrations)
 
