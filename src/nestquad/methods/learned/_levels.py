@@ -56,6 +56,8 @@ class LevelSettings:
     unlearned
         Share of the variance of J_k that two sizes of lattices disagree about, beyond which a
         note says that the level is hardly learned.
+    local
+        Share of the standard deviation of J_k over which an f without an event in reach is flat.
     """
 
     n_replicates: int = 8
@@ -65,6 +67,7 @@ class LevelSettings:
     share: float = 0.2
     enough: float = 1e-8
     unlearned: float = 0.05
+    local: float = 0.01
 
 
 DEFAULT = LevelSettings()
@@ -87,7 +90,7 @@ class Lattices:
         return int(self.shifts.shape[1])
 
     def leading(self, dim: int) -> Lattices:
-        """The same points in their leading coordinates."""
+        """Project the points on their leading coordinates."""
         return replace(self, vector=self.vector[:dim], shifts=self.shifts[:, :dim])
 
     @cached_property

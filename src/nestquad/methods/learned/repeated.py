@@ -183,7 +183,8 @@ def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> 
 
         if not sd.any() or np.ptp(f, axis=0).any():
             continue
-        if (change(_LOCAL * sd) > 0).any() or (change(-_LOCAL * sd) > 0).any():
+        local = average.settings.local * sd
+        if (change(local) > 0).any() or (change(-local) > 0).any():
             continue
         bound = np.zeros(f.shape[1])
         for step in 2.0 ** np.arange(14.0):
@@ -194,10 +195,6 @@ def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> 
         found.append(moved[0] - average.averages(cascade.above(k, f, single))[0])
     q = average.averages(cascade.top(j)).shape[1]
     return np.stack(found, axis=1) if found else np.zeros((q, 1))
-
-
-# Share of the standard deviation of J over which an f without an event in reach is flat.
-_LOCAL = 0.01
 
 
 def _notes(shares: tuple[float, ...], settings: LevelSettings) -> tuple[str, ...]:
