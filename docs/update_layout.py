@@ -37,6 +37,7 @@ ORDER = (
     "regression",
     "quadrature.py",
     "problem.py",
+    "repeated.py",
     "result.py",
     "evaluate",
     "accuracy",

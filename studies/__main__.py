@@ -87,6 +87,16 @@ problems that the command names.
 """
 
 
+_REPEATED = """\
+examples:
+  python -m studies repeated --parity even --seeds 0-8 --cases none
+  python -m studies repeated --seeds 0-20 --budgets 2e3 --runs 3
+
+Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/repeated_runs.csv
+and finished runs are skipped.
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = _parser().parse_args(given)
@@ -137,6 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     _published_options(
         commands.add_parser("published", help="problems of other papers", epilog=_PUBLISHED, **how)
+    )
+    _repeated_options(
+        commands.add_parser("repeated", help="more than two levels", epilog=_REPEATED, **how)
     )
     faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
     faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
@@ -466,6 +479,35 @@ def _published(args: argparse.Namespace) -> int:
     names = _known("--only", args.only, tuple(cases())) or tuple(cases())
     how = {"fresh": args.fresh, "most": args.most, "command": args.line}
     report(names, args.runs, Path(args.out), args.jobs, **how)
+    return 0
+
+
+def _repeated_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="docs", metavar="DIR", help="output folder")
+    parser.add_argument("--families", metavar="NAME[,NAME]", help="or none (default all)")
+    parser.add_argument("--cases", metavar="NAME[,NAME]", help="or none (default all)")
+    parser.add_argument("--seeds", default="0-20", metavar="A-B", help="of families (default 0-20)")
+    parser.add_argument("--parity", choices=("odd", "even"), default="odd")
+    parser.add_argument("--budgets", default="2e3", metavar="N[,N]")
+    parser.add_argument("--rival-budget", default=1e6, type=float, metavar="N")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each case (default 3)")
+    parser.set_defaults(run=_repeated)
+
+
+def _repeated(args: argparse.Namespace) -> int:
+    from studies.repeated.cases import CASES
+    from studies.repeated.families import FAMILIES
+    from studies.repeated.study import report
+
+    def chosen(option: str, known: Sequence[str]) -> tuple[str, ...]:
+        text = getattr(args, option)
+        return () if text == "none" else _known(f"--{option}", text, known) or tuple(known)
+
+    seeds = [seed for seed in _seeds(args.seeds) if seed % 2 == (args.parity == "odd")]
+    names = [f"{family}/{seed}" for family in chosen("families", FAMILIES) for seed in seeds]
+    budgets = [int(n) for n in _numbers(args.budgets)]
+    cases, rivals = chosen("cases", tuple(CASES)), int(args.rival_budget)
+    report(names, cases, budgets, rivals, args.runs, Path(args.out), args.line, say)
     return 0
 
 

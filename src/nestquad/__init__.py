@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.points import IID, Given, Halton, Lattice, Sobol
     from nestquad.problem import NestedExpectation
     from nestquad.quadrature import KernelQuadrature
+    from nestquad.repeated import RepeatedExpectation
     from nestquad.result import Estimate
     from nestquad.rules import Jitter, Schedule
     from nestquad.sensitivity import Sensitivities, sensitivity
@@ -113,6 +114,7 @@ __all__ = [
     "OutsideDomainError",
     "PeriodicSobolev",
     "Plan",
+    "RepeatedExpectation",
     "Sampler",
     "Scaled",
     "Schedule",
@@ -156,6 +158,7 @@ _HOMES = {
     "points": "IID Given Halton Lattice Sobol",
     "problem": "NestedExpectation",
     "quadrature": "KernelQuadrature",
+    "repeated": "RepeatedExpectation",
     "result": "Estimate",
     "rules": "Jitter Schedule",
     "sensitivity": "Sensitivities sensitivity",

@@ -27,9 +27,10 @@ from nestquad.evaluate import (
     Store,
     call_f,
 )
-from nestquad.methods import Certificate, Goal, Method, Turn, as_method, model_of
+from nestquad.methods import Certificate, Goal, Method, Turn, as_method, as_repeated, model_of
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
+from nestquad.repeated import RepeatedExpectation
 from nestquad.result import Estimate, Step
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "as_budget",
     "check_evaluation",
     "estimate",
+    "in_two_levels",
     "settled",
     "solved",
     "validated",
@@ -49,7 +51,7 @@ DEFAULT_BUDGET = 10_000_000
 
 
 def estimate(
-    problem: NestedExpectation,
+    problem: NestedExpectation | RepeatedExpectation,
     *,
     budget: int | None = None,
     tol: float | None = None,
@@ -69,7 +71,7 @@ def estimate(
     Parameters
     ----------
     problem
-        What to estimate.
+        What to estimate: two levels, or more of them (`RepeatedExpectation`).
     budget
         The most evaluations of g. Without a tolerance NMC, NQMC and NKQ plan them all at once;
         methods that learn spend them in turns.
@@ -142,7 +144,7 @@ def estimate(
 
 
 def solved(
-    problem: NestedExpectation,
+    problem: NestedExpectation | RepeatedExpectation,
     *,
     budget: int | None,
     tol: float | None,
@@ -162,9 +164,18 @@ def solved(
     Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
     """
     started = time.perf_counter()
+    choice("certify", certify, (True, False))
+    if certify and isinstance(problem, RepeatedExpectation):
+        raise InputError(
+            "certify",
+            "True for a repeated expectation",
+            "False",
+            "Fresh draws would have to be nested at every level; the interval has the errors of "
+            "all levels without them.",
+        )
+    problem, method = in_two_levels(problem, method)
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
-    choice("certify", certify, (True, False))
     show = as_progress(progress)
     hurried = budget is None
     adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
@@ -222,6 +233,15 @@ def solved(
         error.estimate = answer
         raise error
     return answer, loop.last
+
+
+def in_two_levels(
+    problem: NestedExpectation | RepeatedExpectation, method: str | Method[Any]
+) -> tuple[NestedExpectation, str | Method[Any]]:
+    """The problem with the innermost two levels, and a method that knows of the others."""
+    if isinstance(problem, RepeatedExpectation):
+        return problem.innermost, as_repeated(method, problem)
+    return problem, method
 
 
 def settled(
@@ -292,7 +312,11 @@ def validated(
     max_seconds: float | None,
 ) -> int | None:
     if not isinstance(problem, NestedExpectation):
-        raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
+        expected = "a nq.NestedExpectation"
+        advice = ""
+        if isinstance(problem, RepeatedExpectation):
+            advice = "Repeated expectations are for nq.estimate and nq.plan."
+        raise InputError("problem", type(problem).__name__, expected, advice)
     return check_limits(budget, tol, rtol, max_seconds)
 
 

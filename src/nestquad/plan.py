@@ -19,7 +19,7 @@ from nestquad._files import check_size, new_file, text_table
 from nestquad._frames import frame_columns, is_frame, new_frame
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
-from nestquad.estimate import Loop, settled, validated
+from nestquad.estimate import Loop, in_two_levels, settled, validated
 from nestquad.evaluate import (
     Evaluator,
     Grid,
@@ -31,6 +31,7 @@ from nestquad.evaluate import (
 from nestquad.methods import Goal, Method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
+from nestquad.repeated import RepeatedExpectation
 from nestquad.result import Estimate
 
 __all__ = [
@@ -152,7 +153,7 @@ class Plan:
 
 
 def plan(
-    problem: NestedExpectation,
+    problem: NestedExpectation | RepeatedExpectation,
     *,
     budget: int | None = None,
     tol: float | None = None,
@@ -165,7 +166,8 @@ def plan(
     Parameters
     ----------
     problem
-        Its g is not called and may be None.
+        Its g is not called and may be None. For a `RepeatedExpectation`, theta is y_0, y_1, … side
+        by side, and x the innermost y.
     budget, tol, rtol, method, rng
         As in :func:`nestquad.estimate`. The same arguments make the same points.
 
@@ -189,6 +191,7 @@ def plan(
     >>> bool(abs(est.value - problem.exact) < 1e-3)
     True
     """
+    problem, method = in_two_levels(problem, method)
     budget = validated(problem, budget, tol, rtol, None)
     adaptive = tol is not None or rtol is not None
     tol, rtol = (None if one is None else float(one) for one in (tol, rtol))

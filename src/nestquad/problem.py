@@ -132,21 +132,21 @@ class NestedExpectation:
 
     def _repr_html_(self) -> str:
         outer = self.outer_law
-        theta = f"{_short(outer)}: {_coordinates(outer.dim)}"
+        theta = f"{described_law(outer)}: {_coordinates(outer.dim)}"
         try:
             # At the median of θ; g is not called, since nobody knows what that costs.
             inner = self.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
             given = "" if self.inner_is_shared else " given θ; shown at its median"
-            x = f"{_short(inner)}: {_coordinates(inner.dim)}{given}"
+            x = f"{described_law(inner)}: {_coordinates(inner.dim)}{given}"
         except NestquadError as error:
             x = str(error)
-        given_g = _signature(self.g) + ("" if self.vectorized else ", one point at a time")
+        given_g = described_signature(self.g) + ("" if self.vectorized else ", one point at a time")
         rows = {
             "θ": theta,
             "x": x,
             "g(x, θ)": given_g + ("" if self.arrays == "numpy" else f", {self.arrays} arrays"),
-            "f(J)": "identity" if self.f is None else _signature(self.f),
-            "combine": "" if self.combine is None else _signature(self.combine),
+            "f(J)": "identity" if self.f is None else described_signature(self.f),
+            "combine": "" if self.combine is None else described_signature(self.combine),
             "exact": "" if self.exact is None else f"{np.asarray(self.exact)}",
             "tags": ", ".join(self.tags),
         }
@@ -250,13 +250,13 @@ def _coordinates(dim: int | None) -> str:
     return "coordinates" if dim is None else f"{dim} coordinate{'s' if dim != 1 else ''}"
 
 
-def _short(law: Law, longest: int = 72) -> str:
+def described_law(law: Law, longest: int = 72) -> str:
     """A law in one line."""
     text = " ".join(repr(law).split())
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def _signature(function: Callable[..., Any] | None) -> str:
+def described_signature(function: Callable[..., Any] | None) -> str:
     """Name and arguments of a function."""
     if function is None:
         return "evaluated elsewhere: nq.plan writes the points down"

@@ -20,6 +20,7 @@ from nestquad import _files, problems
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
+from nestquad.repeated import RepeatedExpectation
 
 Command: TypeAlias = Callable[
     [str, Callable[[argparse.Namespace], int], str, str], argparse.ArgumentParser
@@ -27,8 +28,9 @@ Command: TypeAlias = Callable[
 """Adds a command: name, what it runs, summary and epilog."""
 
 TARGET = """\
-FILE.py:name, where name is a nestquad.NestedExpectation in that file or a function without
-arguments that returns one; or the name of a shipped problem (see `nestquad problems`)"""
+FILE.py:name, where name is a nestquad.NestedExpectation (or RepeatedExpectation) in that file or a
+function without arguments that returns one; or the name of a shipped problem (see `nestquad
+problems`)"""
 
 Value = TypeVar("Value")
 
@@ -77,7 +79,7 @@ def pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
     if args.workers is None:
         return nullcontext()
     # Workers load the file as well: its functions are found by name there.
-    return ProcessPoolExecutor(args.workers, initializer=load_problem, initargs=(args.target,))
+    return ProcessPoolExecutor(args.workers, initializer=load_expectation, initargs=(args.target,))
 
 
 def count(text: str) -> int:
@@ -115,16 +117,30 @@ _KINDS = "a nq.NestedExpectation, or a function without arguments that returns o
 
 
 def load_problem(target: str) -> NestedExpectation:
-    """The problem that ``FILE.py:name`` or the name of a shipped problem stands for.
-
-    The file is run, as ``python FILE.py`` would run it but for its ``__name__``; ``name`` is a
-    `NestedExpectation` in it, or a function without arguments that returns one. A problem without
-    a name takes this one.
+    """The problem of two levels that a target stands for; see `load_expectation`.
 
     Examples
     --------
     >>> load_problem("finance").exact
     3.07365140973624
+    """
+    found = load_expectation(target)
+    if isinstance(found, RepeatedExpectation):
+        raise InputError(
+            "TARGET",
+            f"{target!r}, which is of type RepeatedExpectation",
+            _KINDS,
+            "Repeated expectations are for `nestquad estimate` and `nestquad plan`.",
+        )
+    return found
+
+
+def load_expectation(target: str) -> NestedExpectation | RepeatedExpectation:
+    """The problem that ``FILE.py:name`` or the name of a shipped problem stands for.
+
+    The file is run, as ``python FILE.py`` would run it but for its ``__name__``; ``name`` is a
+    `NestedExpectation` or `RepeatedExpectation` in it, or a function without arguments that returns
+    one. A problem without a name takes this one.
     """
     file, _, name = target.rpartition(":")
     if target.endswith(".py") or (file and not name):
@@ -135,7 +151,8 @@ def load_problem(target: str) -> NestedExpectation:
             return problems.get(target)
         near = unknown_name("TARGET", target, problems.names())
         raise InputError("TARGET", near.given, f"FILE.py:name, or {near.expected}", near.advice)
-    found = load_object(file, name, NestedExpectation, _KINDS)
+    found = load_object(file, name, (NestedExpectation, RepeatedExpectation), _KINDS)
+    assert isinstance(found, NestedExpectation | RepeatedExpectation)
     return found if found.name is not None else replace(found, name=name)
 
 
@@ -154,7 +171,9 @@ def load_function(target: str, kinds: str) -> Callable[..., Any]:
     return function
 
 
-def load_object(file: str, name: str, kind: type[Value], kinds: str) -> Value:
+def load_object(
+    file: str, name: str, kind: type[Value] | tuple[type[Value], ...], kinds: str
+) -> Value:
     """An object of that type in FILE.py or an importable module, or what a function returns."""
     path = Path(file)
     found = _look_up(_module(path), name, path, kind, kinds)
@@ -198,7 +217,7 @@ def _nearest(path: Path) -> str:
     return f"Did you mean {str(folder / near[0])!r}?" if near else ""
 
 
-def _look_up(module: ModuleType, name: str, path: Path, kind: type[Any], kinds: str) -> Any:
+def _look_up(module: ModuleType, name: str, path: Path, kind: Any, kinds: str) -> Any:
     if name in vars(module):
         return vars(module)[name]
     candidates = [

@@ -22,6 +22,7 @@ from nestquad.cli._arguments import (
     add_output,
     count,
     listed,
+    load_expectation,
     load_problem,
     pool,
     progress,
@@ -134,7 +135,7 @@ def _estimate(args: argparse.Namespace) -> int:
     if not any((args.budget, args.tol, args.rtol, args.max_seconds)):
         options = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
-    problem = load_problem(args.target)
+    problem = load_expectation(args.target)
     with pool(args) as executor:
         est = nq.estimate(
             problem,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._files import check_size
-from nestquad.cli._arguments import Command, add_goal, add_result, load_problem, new_file
+from nestquad.cli._arguments import Command, add_goal, add_result, load_expectation, new_file
 from nestquad.errors import InputError
 from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
@@ -93,7 +93,7 @@ def _run_analyze(args: argparse.Namespace) -> int:
 
 def _made(settings: dict[str, Any]) -> Plan:
     options = {name: settings[name] for name in ("budget", "tol", "rtol", "method")}
-    return plan(load_problem(settings["target"]), rng=settings["seed"], **options)
+    return plan(load_expectation(settings["target"]), rng=settings["seed"], **options)
 
 
 def _write(made: Plan, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Methods: nested rules, learners, multilevel methods, and the automatic choice."""
 
 from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods._names import METHODS, as_method
+from nestquad.methods._names import METHODS, as_method, as_repeated
 from nestquad.methods.auto import Auto
 from nestquad.methods.learned import (
     CKQ,
@@ -37,6 +37,7 @@ __all__ = [
     "ModelOfJ",
     "Turn",
     "as_method",
+    "as_repeated",
     "kernel_outer",
     "model_of",
 ]

@@ -9,10 +9,11 @@ from nestquad._checks import choice, shown
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.auto import Auto
-from nestquad.methods.learned import CKQ, LSMC, JointLattice
+from nestquad.methods.learned import CKQ, LSMC, JointLattice, RepeatedLattice
 from nestquad.methods.multilevel import MLKQ, MLMC
-from nestquad.methods.nested import NKQ, NMC, NQMC
+from nestquad.methods.nested import NKQ, NMC, NQMC, RepeatedNMC
 from nestquad.quadrature import KernelQuadrature
+from nestquad.repeated import RepeatedExpectation
 
 _KINDS: tuple[type[Method[Any]], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
 # Sizes beyond this are slips: a grid of so many points is never evaluated.
@@ -40,6 +41,23 @@ def as_method(method: str | Method[Any]) -> Method[Any]:
         "method",
         f"{getattr(method, '__name__', type(method).__name__)}",
         "a name such as 'nkq', or an instance such as nq.NKQ()",
+    )
+
+
+def as_repeated(method: str | Method[Any], problem: RepeatedExpectation) -> Method[Any]:
+    """A method for all levels of a repeated expectation, from that of its innermost two."""
+    chosen = as_method(method)
+    if isinstance(chosen, Auto) and chosen.candidates is None:
+        return RepeatedLattice(problem)
+    if isinstance(chosen, JointLattice):
+        return RepeatedLattice(problem, chosen)
+    if isinstance(chosen, NMC):
+        return RepeatedNMC(problem)
+    raise InputError(
+        "method",
+        repr(chosen.name),
+        "'auto', 'joint' or 'nmc' for a repeated expectation",
+        "'auto' and 'joint' learn each level, 'nmc' nests loops.",
     )
 
 

@@ -14,6 +14,7 @@ from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
 from nestquad.methods.learned.lsmc import LSMC, RegressionModel
+from nestquad.methods.learned.repeated import RepeatedLattice
 
 __all__ = [
     "CKQ",
@@ -30,6 +31,7 @@ __all__ = [
     "ModelOfJ",
     "Pairs",
     "RegressionModel",
+    "RepeatedLattice",
     "draw_bias",
     "draw_variances",
     "model_of",

@@ -29,20 +29,24 @@ LARGEST = 22
 
 @dataclass(frozen=True)
 class DenseAverage:
-    """Averages f(Ĵ) over dense θ, at no evaluation of g; `scalar` if g has one output."""
+    """Averages f(Ĵ) over dense θ, at no evaluation of g; `scalar` if g has one output.
+
+    `log2_theta` is the base-2 logarithm of the most θ of a lattice; zero leaves it to time.
+    """
 
     problem: NestedExpectation
     scalar: bool
     stream: Stream
+    log2_theta: int = 0
 
-    def of(self, model: ModelOfJ, limit: float, log2_most: int = 0) -> Array:
+    def of(self, model: ModelOfJ, limit: float) -> Array:
         """The q expectations by each lattice, (R, q), of as many θ as the accuracy requires.
 
         θ are free of g, so their number grows until the error of the final answers is small
-        beside `limit`, the standard deviation of the posterior, or until there are 2^`log2_most`
+        beside `limit`, the standard deviation of the posterior, or until there are 2^`log2_theta`
         θ; zero takes as many as half a second allows.
         """
-        most = log2_most or self.affordable(model)
+        most = self.log2_theta or self.affordable(model)
         found = self.by_replicate(model, _FEWEST)
         for log2_size in sorted({*range(_FEWEST + 2, most, 2), most}):
             if log2_size == _FEWEST or size_of(self.errors(found)) <= _SMALL * limit:
@@ -79,8 +83,11 @@ class DenseAverage:
     def final(self, answers: Array) -> Array:
         return np.atleast_1d(self.problem.finish(answers))
 
-    def f(self, j: Array) -> Array:
-        """Values (…, q) of f at J (…, p); NaN where f cannot take it."""
+    def f(self, j: Array, uniform: Array | None = None) -> Array:
+        """Values (…, q) of f at J (…, p); NaN where f cannot take it.
+
+        `uniform` (…, d_θ) are those of θ, for an f that depends on θ as well.
+        """
         flat = j.reshape(-1, j.shape[-1])
         values = call_f(self.problem, self._argument(flat), flat, require_finite=False)
         return values.reshape(*j.shape[:-1], -1)

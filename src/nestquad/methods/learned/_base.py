@@ -20,8 +20,15 @@ from nestquad.methods.learned._average import LARGEST, DenseAverage
 from nestquad.methods.learned._events import unreached_errors, unseen_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.learned._posterior import Calibration, PathEffects, Posterior
+from nestquad.methods.learned._posterior import (
+    Calibration,
+    Functional,
+    FunctionalDraws,
+    PathEffects,
+    Posterior,
+)
 from nestquad.methods.nested import NO_VARIATION, floor_directions
+from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
@@ -99,7 +106,7 @@ class Learned(Generic[M]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Answer(Generic[M]):
+class Answer(Generic[M]):
     """Answer of one model.
 
     Attributes
@@ -114,6 +121,8 @@ class _Answer(Generic[M]):
         Standard deviations of the error by cause, the largest over the answers.
     rate
         Power of n at which the posterior narrows.
+    notes
+        Sentences for the user.
     """
 
     model: M
@@ -123,6 +132,7 @@ class _Answer(Generic[M]):
     draws: Array
     parts: dict[str, float]
     rate: float
+    notes: tuple[str, ...] = ()
 
 
 class LearnedMethod(Method[Learned[M]], Generic[M]):
@@ -212,7 +222,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         size = (learning or present.learning).n_evaluations * last.state.model.sketch.j.shape[1]
         n = min(n, most_draws(problem, size))
         stream = present.grids[0].stream.child(7, present.n_checks)
-        average = DenseAverage(problem, last.state.scalar, stream)
+        average = self.average(problem, last.state.scalar, stream)
         grid = check_grid(average, last.state.model, n, stream)
         return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
 
@@ -260,8 +270,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
                 fit = before.state.fit
             else:
                 fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
-            average = DenseAverage(problem, fit.scalar, stream)
-            found = _chosen(average, fit, check, design.log2_theta)
+            found = self.answer(problem, fit, check, stream, design.log2_theta)
         parts = found.parts if fit.reliable else {**found.parts, "unreliable": np.inf}
         inner = [size for name, size in parts.items() if name != "average"]
         estimate = Estimate.from_draws(
@@ -281,6 +290,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             method=self.name,
             sample=found.average.sample(found.model.sketch),
         )
+        estimate.diagnostics["notes"].extend(found.notes)
         state = Learned(fit, found.model, found.answers, parts, found.rate, check)
         if not np.isfinite(parts["unseen"]):
             estimate.diagnostics["notes"].append(NO_VARIATION)
@@ -291,8 +301,24 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             estimate.diagnostics["notes"].append(AVERAGING)
         return Turn(design, estimate, state, final)
 
+    def average(self, problem: NestedExpectation, scalar: bool, stream: Stream) -> DenseAverage:
+        """Averages of f(Ĵ), at no evaluation of g."""
+        return DenseAverage(problem, scalar, stream)
 
-def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None, log2_theta: int) -> _Answer[M]:
+    def answer(
+        self,
+        problem: NestedExpectation,
+        fit: Fit[M],
+        check: Check | None,
+        stream: Stream,
+        log2_theta: int,
+    ) -> Answer[M]:
+        """The answer of the best model, with at most 2^`log2_theta` θ in each dense average."""
+        average = self.average(problem, fit.scalar, stream)
+        return _chosen(replace(average, log2_theta=log2_theta), fit, check)
+
+
+def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M]:
     """The answer of the model with the best held-out score.
 
     The narrower of two bars would rather be the one that is too narrow.
@@ -301,7 +327,7 @@ def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None, log2_theta:
     failure: OutsideDomainError | None = None
     for k in [0] if check is None else check.ranked(models):
         try:
-            return _answer(average, models[k], check, fit.calibrations, log2_theta)
+            return _answer(average, models[k], check, fit.calibrations)
         except OutsideDomainError as error:  # f cannot take what the model predicts
             failure = failure or error
     assert failure is not None
@@ -309,12 +335,8 @@ def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None, log2_theta:
 
 
 def _answer(
-    average: DenseAverage,
-    model: M,
-    check: Check | None,
-    calibrations: dict[M, Calibration],
-    log2_theta: int,
-) -> _Answer[M]:
+    average: DenseAverage, model: M, check: Check | None, calibrations: dict[M, Calibration]
+) -> Answer[M]:
     """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events.
 
     `calibrations` keeps what does not depend on the check, for the next turn.
@@ -343,25 +365,43 @@ def _answer(
     drawn = posterior.draws(functional, calibrations[model], scatter)
     low, high = np.quantile(drawn.values, [0.025, 0.975], axis=0)
     spread = float((high - low).max()) / (2.0 * NORMAL_95)
-    by_replicate = average.of(model, spread, log2_theta)
+    by_replicate = average.of(model, spread)
     answers = by_replicate.mean(axis=0)
     others = {
         "average": average.errors(by_replicate),
         "unseen": unseen_errors(model, check, average, answers),
         "events": unreached_errors(model, check, average, answers),
-        "rounding": functional(base.j * (1.0 + _ROUNDING))[:1].T - functional(base.j)[:1].T,
+        "rounding": rounding_errors(functional, base.j),
     }
+    return complete_answer(average, model, answers, drawn, others, rng)
+
+
+def rounding_errors(functional: Functional, j: Array) -> Array:
+    """Direction (k, 1) of the error of a functional of J (M, p) by rounding of values of g."""
+    return functional(j * (1.0 + _ROUNDING))[:1].T - functional(j)[:1].T
+
+
+def complete_answer(
+    average: DenseAverage,
+    model: M,
+    answers: Array,
+    drawn: FunctionalDraws,
+    others: dict[str, Array],
+    rng: np.random.Generator,
+) -> Answer[M]:
+    """Answer from draws of the posterior and directions (k, m) of all other errors."""
     deviations = np.sqrt(sum((one**2).sum(axis=1) for one in others.values()))
     value = average.final(answers)
     if not np.isfinite(value).all():
         raise EvaluationError(f"combine returned {value} for I = {answers}")
     noise = np.where(np.isfinite(deviations), deviations, 0.0)
     draws = value + drawn.values + noise * rng.standard_normal(drawn.values.shape)
+    spread = float(drawn.values.std(axis=0).max())
     parts = {"posterior": spread, **{name: size_of(one) for name, one in others.items()}}
     # The plug-in answer is more accurate than the median of the draws, unless they exclude it.
     low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=0)
     value = np.where((low <= value) & (value <= high), value, middle)
-    return _Answer(model, average, answers, value, draws, parts, drawn.rate)
+    return Answer(model, average, answers, value, draws, parts, drawn.rate)
 
 
 def most_draws(problem: NestedExpectation, n: float) -> int:
@@ -376,7 +416,7 @@ def n_draws(problem: NestedExpectation, n: float) -> int:
     return wanted - wanted % 2 if wanted >= _FEWEST_DRAWS else 0
 
 
-def _described(found: _Answer[Any], check: Check | None) -> dict[str, Any]:
+def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
     """Description of the model and of the check."""
     about: dict[str, Any] = found.model.describe()
     if check is None:

@@ -335,6 +335,10 @@ class JointModel(ModelOfJ):
             notes.append("where J is tiny, its logarithm is continued as a quadratic in theta")
         return {"outputs": outputs, "notes": notes}
 
+    def on_lattices(self, offsets: Array) -> DenseSet:
+        """Ĵ at the lattice θ shifted by offsets (C, d_θ), by FFT: (C m, …) in lattice order."""
+        return self._with_tails(self._unbounded(offsets), self._tails)
+
     # Means over x, first without bounds, then with them.
 
     def _at_design(self) -> DenseSet:

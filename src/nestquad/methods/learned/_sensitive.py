@@ -90,7 +90,7 @@ def _sensitivity(
     Outputs of J are shifted one at a time. The change of each answer counts in units of the spread
     of that answer. Outside the domain of f, the largest change elsewhere stands for it.
     """
-    j, f = points.j, average.f(points.j)
+    j, f = points.j, average.f(points.j, points.uniform)
     sd = j.std(axis=0)
     if noise is not None:
         blocks = np.array_split(points.uniform, -(-len(j) // (1 << 13)))
@@ -103,7 +103,8 @@ def _sensitivity(
     for c in range(j.shape[1]):
         for shift in (*_SHIFTS, *(-shift for shift in _SHIFTS)):
             moved = j + shift * sd * (np.arange(j.shape[1]) == c)
-            change = (average.f(model.bounded(moved, points.uniform)) - f) / spread
+            shifted = average.f(model.bounded(moved, points.uniform), points.uniform)
+            change = (shifted - f) / spread
             squares += (change**2).sum(axis=1)
     found = np.sqrt(squares)
     finite = np.isfinite(found)

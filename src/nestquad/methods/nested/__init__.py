@@ -30,6 +30,7 @@ from nestquad.methods.nested._outer import (
 from nestquad.methods.nested.nkq import NKQ
 from nestquad.methods.nested.nmc import NMC
 from nestquad.methods.nested.nqmc import NQMC
+from nestquad.methods.nested.repeated import RepeatedNMC
 
 __all__ = [
     "NKQ",
@@ -43,6 +44,7 @@ __all__ = [
     "NestedRule",
     "NestedState",
     "OuterFit",
+    "RepeatedNMC",
     "WeightedRule",
     "cancellation",
     "describe_rules",

@@ -1,0 +1,474 @@
+"""Levels above the innermost one: conditional means of a model, at no evaluation of g.
+
+Given J_{k+1} at the points of lattices in (y_0, …, y_k), the next level is
+J_k = E[f_k(J_{k+1}) | y_0 … y_{k−1}]. It is learned as g is by a joint lattice: a polynomial and a
+periodic kernel in all coordinates, whose mean over y_k is exact. Leading coordinates of a rank-1
+lattice are a rank-1 lattice, so that J_k is known at the leading coordinates of the same points,
+and so on up to y_0. With fixed terms and kernels each level is linear in its values: draws of the
+innermost J go through all levels by a few matrix products and FFTs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky
+
+from nestquad._typing import Array, Indices
+from nestquad.accuracy import harmonic_averages, replicate_errors, size_of
+from nestquad.errors import NumericalError
+from nestquad.gp import LatticeProcess, PeriodicKernel, in_sequence_order, lattice_steps
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._joint_model import Data, JointModel, fit_joint
+from nestquad.methods.learned._model import DenseSet
+from nestquad.points import Periodization, density, moved
+from nestquad.regression import Score, ScoreTable, Term
+from nestquad.repeated import RepeatedExpectation
+from nestquad.result import OuterSample
+
+
+@dataclass(frozen=True)
+class LevelSettings:
+    """Tuning numbers of the levels above the innermost one.
+
+    Attributes
+    ----------
+    n_replicates
+        Independently shifted lattices, whose spread is the random part of the error. Half as many
+        as of a dense average, since each is learned.
+    log2_sizes
+        Base-2 logarithms of the fewest and the most points of a lattice. 2¹⁴ points of four
+        coordinates are learned in about a second.
+    log2_forms
+        Base-2 logarithm of the most points that choose terms and kernels and determine coefficients
+        of terms. Larger lattices have the same ones, and interpolate what is left.
+    log2_step
+        Base-2 logarithm of the growth. The difference to a lattice that is four times as small
+        bounds the error of any rate above n^(-1/2).
+    share
+        Error of the upper levels beside that of the innermost one, below which they do not grow.
+    enough
+        Relative error of the upper levels below which they do not grow either.
+    unlearned
+        Share of the variance of J_k that two sizes of lattices disagree about, beyond which a
+        note says that the level is hardly learned.
+    local
+        Share of the standard deviation of J_k over which an f without an event in reach is flat.
+    """
+
+    n_replicates: int = 8
+    log2_sizes: tuple[int, int] = (10, 14)
+    log2_forms: int = 12
+    log2_step: int = 2
+    share: float = 0.2
+    enough: float = 1e-8
+    unlearned: float = 0.05
+    local: float = 0.01
+
+
+DEFAULT = LevelSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class Lattices:
+    """R shifts (R, d) of a rank-1 lattice of m points; rows are in lattice order, shift by shift.
+
+    `vector` (d,) generates it, and `periodization` makes uniforms of its points.
+    """
+
+    vector: NDArray[np.int64]
+    shifts: Array
+    size: int
+    periodization: Periodization
+
+    @property
+    def dim(self) -> int:
+        return int(self.shifts.shape[1])
+
+    def leading(self, dim: int) -> Lattices:
+        """Project the points on their leading coordinates."""
+        return replace(self, vector=self.vector[:dim], shifts=self.shifts[:, :dim])
+
+    @cached_property
+    def periodic(self) -> Array:
+        steps = lattice_steps(self.vector, self.size).T
+        return np.asarray((steps + self.shifts[:, None]) % 1.0).reshape(-1, self.dim)
+
+    @cached_property
+    def uniform(self) -> Array:
+        return moved(self.periodization, self.periodic)
+
+    @cached_property
+    def weights(self) -> Array:
+        return density(self.periodization, self.periodic)
+
+    @cached_property
+    def sequence_order(self) -> Indices:
+        """Rows in van der Corput order, shifts interleaved."""
+        rows = np.arange(float(len(self.shifts) * self.size)).reshape(len(self.shifts), -1)
+        return in_sequence_order(rows).astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelForm:
+    """Polynomial terms and kernel (None without) of each output of a level, and their scores."""
+
+    scores: tuple[Score, ...]
+    outputs: tuple[tuple[tuple[Term, ...], PeriodicKernel | None], ...]
+
+    @classmethod
+    def fit(cls, lattices: Lattices, dim: int, values: Array, written: Score) -> LevelForm:
+        """Choose them for values (M, q) at lattices, of which `dim` coordinates remain."""
+        order = lattices.sequence_order
+        data = Data(
+            lattices.vector,
+            lattices.shifts,
+            dim,
+            lattices.periodization,
+            lattices.periodic[order],
+            values[order],
+        )
+        orders = (1, 2) if lattices.periodization == "tent" else (1, 2, 3)
+        model = fit_joint(data, (written, written), trend=True, orders=orders)
+        outputs = tuple((one.fit.terms, one.kernel) for one in model.outputs)
+        return cls(tuple(model.table.scores), outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelMean:
+    """Conditional mean of a level given the leading coordinates, linear in its values.
+
+    Attributes
+    ----------
+    lattices, dim
+        Points in all coordinates of the level, and the number of those that remain.
+    form
+        Terms and kernels.
+    """
+
+    lattices: Lattices
+    dim: int
+    form: LevelForm
+
+    def __call__(self, values: Array) -> Array:
+        """Means (M, q) at the leading coordinates of the points, from values (M, q).
+
+        Kept within the range of the values, as every mean is.
+        """
+        found = [self._column(c, column) for c, column in enumerate(values.T)]
+        return np.clip(np.stack(found, axis=1), values.min(axis=0), values.max(axis=0))
+
+    def _column(self, c: int, values: Array) -> Array:
+        trend, process = self._trends[c], self._processes[c]
+        some = trend.some
+        weighted = (self.lattices.weights * values)[some]
+        coefficients = cho_solve((trend.lower, True), trend.columns[:, some] @ weighted)
+        mean = coefficients[trend.kept] @ trend.leading
+        if process is not None:
+            rest = (values - coefficients @ trend.columns) * self.lattices.weights
+            by_shift = rest.reshape(1, len(self.lattices.shifts), -1)
+            mean += process.smoothed(by_shift).reshape(-1) / self._theta.weights
+        return np.asarray(mean)
+
+    @cached_property
+    def _theta(self) -> Lattices:
+        return self.lattices.leading(self.dim)
+
+    @cached_property
+    def _trends(self) -> list[_Trend]:
+        table = ScoreTable(self.lattices.uniform, self.form.scores)
+        weights = self.lattices.weights
+        return [_Trend.of(table, terms, weights, self.dim) for terms, _ in self.form.outputs]
+
+    @cached_property
+    def _processes(self) -> list[LatticeProcess | None]:
+        some = self.lattices
+        steps = lattice_steps(some.vector, some.size)
+        none = np.zeros((len(some.shifts), some.size))
+        return [
+            None if kernel is None else LatticeProcess(kernel, steps, some.shifts, self.dim, none)
+            for _, kernel in self.form.outputs
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Trend:
+    """Columns (t, M) of polynomial terms, with the Cholesky factor of their Gram matrix.
+
+    `some` are points of a smaller lattice that determine coefficients: the process of the residuals
+    has all points. `kept` are the terms in the leading coordinates, and `leading` their columns.
+    """
+
+    columns: Array
+    some: slice
+    lower: Array
+    kept: Indices
+    leading: Array
+
+    @classmethod
+    def of(cls, table: ScoreTable, terms: Sequence[Term], weights: Array, dim: int) -> _Trend:
+        columns = np.empty((len(terms), weights.size))
+        table.fill(terms, columns)
+        some = slice(None, None, max(1, weights.size >> DEFAULT.log2_forms))
+        gram = (columns[:, some] * weights[some]) @ columns[:, some].T
+        try:
+            # Terms were told apart by points like these; others may do so less well.
+            lower = cholesky(gram + 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram)), True)
+        except np.linalg.LinAlgError as error:
+            raise NumericalError(f"{len(terms)} polynomials cannot be told apart") from error
+        kept = np.flatnonzero([not term or term[-1][0] < dim for term in terms])
+        return cls(columns, some, lower, kept, columns[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class Cascade:
+    """All levels above the innermost one, on given lattices in (y_0, …, y_{D−2}).
+
+    Attributes
+    ----------
+    levels
+        The problem.
+    scalar
+        Whether g has a single output.
+    lattices
+        Points.
+    forms
+        Terms and kernels of the levels D−2, …, 1.
+    """
+
+    levels: RepeatedExpectation
+    scalar: bool
+    lattices: Lattices
+    forms: tuple[LevelForm, ...] = ()
+
+    @cached_property
+    def y(self) -> list[Array]:
+        """y_0 … y_{D−2} at the points."""
+        law = self.levels.innermost.outer_law
+        return self.levels.split(law.from_uniform(np.clip(self.lattices.uniform, 1e-15, 1 - 1e-15)))
+
+    def fitted(self, j: Array) -> Cascade:
+        """With terms and kernels chosen for J_{D−1} (M, p) at the points."""
+        chosen = replace(self, forms=())
+        written: Score = self.levels.innermost.outer_law.base
+        for k in reversed(range(1, self.levels.depth - 1)):
+            values, _ = self.f(k, *chosen.below(k, j))
+            ends = np.cumsum(self.levels.base_dims)
+            points = self.lattices.leading(int(ends[k]))
+            form = LevelForm.fit(points, int(ends[k - 1]), values, written)
+            chosen = replace(chosen, forms=(*chosen.forms, form))
+        return chosen
+
+    @cached_property
+    def _means(self) -> tuple[LevelMean, ...]:
+        ends, depth = np.cumsum(self.levels.base_dims), self.levels.depth
+        return tuple(
+            LevelMean(
+                self.lattices.leading(int(ends[depth - 2 - i])), int(ends[depth - 3 - i]), form
+            )
+            for i, form in enumerate(self.forms)
+        )
+
+    def below(self, k: int, j: Array) -> tuple[Array, bool]:
+        """J_{k+1} (M, p) at the points from J_{D−1}, and whether it is a single output."""
+        scalar = self.scalar
+        for i, mean in enumerate(self._means[: self.levels.depth - 2 - k]):
+            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar)
+            j = mean(values)
+        return j, scalar
+
+    def all_means(self, j: Array) -> tuple[Array, tuple[Array, ...]]:
+        """f_0 (M, q) and J_1, …, J_{D−2} at the points; f has to be finite there."""
+        scalar, found = self.scalar, []
+        for i, mean in enumerate(self._means):
+            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar, finite=True)
+            j = mean(values)
+            found.append(j)
+        return self.f(0, j, scalar, finite=True)[0], tuple(found[::-1])
+
+    def f(self, k: int, j: Array, scalar: bool, *, finite: bool = False) -> tuple[Array, bool]:
+        """f_k (M, q) at J_{k+1} (M, p) and the points, and whether it is a single output.
+
+        Values that are not finite, but need not be, become the nearest that are.
+        """
+        raw = self.levels.apply_f(k, j[:, 0] if scalar else j, self.y, finite=finite)
+        values = raw.reshape(len(raw), -1)
+        usable = np.isfinite(values)
+        if not usable.all():
+            low = np.where(usable, values, np.inf).min(axis=0)
+            high = np.where(usable, values, -np.inf).max(axis=0)
+            values = np.clip(np.nan_to_num(values, nan=0.0), low, high)
+        return values, raw.ndim == 1
+
+    def top(self, j: Array) -> Array:
+        """f_0 (M, q) at the points, from J_{D−1} (M, p)."""
+        return self.f(0, *self.below(0, j))[0]
+
+    def above(self, k: int, values: Array, scalar: bool) -> Array:
+        """f_0 (M, q) at the points, from values (M, p) of f_k."""
+        for level in reversed(range(k)):
+            j = self._means[self.levels.depth - 3 - level](values)
+            values, scalar = self.f(level, j, scalar)
+        return values
+
+    @property
+    def theta(self) -> Lattices:
+        """The points in the coordinates of y_0."""
+        return self.lattices.leading(self.levels.base_dims[0])
+
+
+@dataclass(frozen=True)
+class LevelAverage(DenseAverage):
+    """Averages over all levels above the innermost one, at no evaluation of g.
+
+    `problem` has the two innermost levels, with the identity for f. An average over replicates has
+    their spread as its random error, and its difference to lattices of a quarter of the points as
+    the error that they have in common.
+    """
+
+    levels: RepeatedExpectation = field(kw_only=True)
+    settings: LevelSettings = DEFAULT
+    cascade: Cascade | None = None
+    known: dict[int, Replicates] = field(default_factory=dict)
+
+    def f(self, j: Array, uniform: Array | None = None) -> Array:
+        """Values (M, q) of the innermost f at J (M, p) and uniforms of θ; J itself without them."""
+        if uniform is None:
+            return super().f(j)
+        law = self.levels.innermost.outer_law
+        y = self.levels.split(law.from_uniform(np.clip(uniform, 1e-15, 1.0 - 1e-15)))
+        values = self.levels.apply_f(self.levels.depth - 2, self._argument(j), y)
+        return values.reshape(len(j), -1)
+
+    def at_sketch(self, model: JointModel) -> LevelAverage:
+        """With the levels at the points of the model's own sketch."""
+        data = model.data
+        points = Lattices(
+            data.vector[: model.dim], data.shifts[:, : model.dim], model.size, data.periodization
+        )
+        cascade = Cascade(self.levels, self.scalar, points)
+        return replace(self, cascade=cascade.fitted(model.sketch.j))
+
+    def averages(self, top: Array) -> Array:
+        """Averages (S, q) of f_0 (M, q) at the sketch: plain ones, then times waves over y_0."""
+        assert self.cascade is not None
+        points = self.cascade.theta
+        return harmonic_averages(top, points.weights, points.uniform)
+
+    def of_levels(self, model: JointModel, limit: float) -> LevelsFound:
+        """Averages of as many points as the accuracy requires, `limit` of the innermost level."""
+        settings, (first, most) = self.settings, self.settings.log2_sizes
+        first = max(first, model.size.bit_length() - 1)
+        most = max(most, first + settings.log2_step)
+        coarse = self._found(model, first)
+        for log2_size in range(first + settings.log2_step, most + 1, settings.log2_step):
+            fine = self._found(model, log2_size)
+            found = LevelsFound.of(coarse, fine, 1 << settings.log2_step)
+            enough = settings.enough * float(np.abs(found.answers).max())
+            if size_of(found.errors) <= max(settings.share * limit, enough):
+                break
+            coarse = fine
+        return found
+
+    def _found(self, model: JointModel, log2_size: int) -> Replicates:
+        """Averages by each of the shifted lattices of that size, once for all checks."""
+        if log2_size not in self.known:
+            self.known[log2_size] = self._learned(model, log2_size)
+        return self.known[log2_size]
+
+    def _learned(self, model: JointModel, log2_size: int) -> Replicates:
+        smaller = [size for size in self.known if size < log2_size]
+        vector, size = model.data.vector[: model.dim], 1 << log2_size
+        shifts = self.stream.generator().random((self.settings.n_replicates, model.dim))
+        copies = size // model.size
+        steps = np.arange(copies)[:, None] * vector / size
+        forms: tuple[LevelForm, ...] = ()
+        if smaller and log2_size > self.settings.log2_forms:
+            forms = self.known[max(smaller)].forms
+        found = []
+        for shift in shifts:
+            points = Lattices(vector, shift[None], size, model.periodization)
+            parts = model.on_lattices((steps + shift) % 1.0).j
+            # Copy b of point a is the point a · copies + b of the whole lattice.
+            j = parts.reshape(copies, model.size, -1).swapaxes(0, 1).reshape(size, -1)
+            cascade = Cascade(self.levels, self.scalar, points, forms)
+            if not forms:
+                cascade = cascade.fitted(j)
+                forms = cascade.forms
+            found.append(_Replicate.of(cascade, j))
+        return Replicates(forms, tuple(found))
+
+    def sample(self, points: DenseSet) -> OuterSample:
+        """A few thousand y_0 with J_1 and f_0, for plots."""
+        assert self.cascade is not None
+        j, scalar = self.cascade.below(0, points.j)
+        f, _ = self.cascade.f(0, j, scalar)
+        weights = self.cascade.theta.weights / self.cascade.theta.weights.sum()
+        rows = slice(None, None, -(-len(j) // 4096))
+        spread = np.repeat(weights[rows, None], f.shape[1], axis=1)
+        return OuterSample(
+            self.cascade.y[0][rows], (j[:, 0] if scalar else j)[rows], f[rows], spread
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Replicate:
+    """Averages (q,) of f_0 by one lattice, and J_1, …, J_{D−2} with weights at its points.
+
+    `rounding` are squares below which variation of J_k is due to rounding of J_{k+1}.
+    """
+
+    answers: Array
+    means: tuple[Array, ...]
+    weights: tuple[Array, ...]
+    rounding: tuple[float, ...]
+
+    @classmethod
+    def of(cls, cascade: Cascade, j: Array) -> _Replicate:
+        top, means = cascade.all_means(j)
+        levels, ends = range(len(means)), np.cumsum(cascade.levels.base_dims)
+        weights = tuple(cascade.lattices.leading(int(ends[k])).weights for k in levels)
+        rounding = tuple(1e-20 * float(np.mean(one**2)) + 1e-300 for one in (*means[1:], j))
+        points = cascade.theta
+        return cls(points.weights @ top / points.weights.sum(), means, weights, rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Averages by shifted lattices of one size, and the terms and kernels of all of them."""
+
+    forms: tuple[LevelForm, ...]
+    each: tuple[_Replicate, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelsFound:
+    """Answers (q,), directions (q, R + 1) of their error, and shares that sizes disagree about.
+
+    `shares` has, for each of the levels 1, …, D−2, the variance of the change of J_k from the
+    smaller to the larger lattices over that of J_k, the largest over outputs.
+    """
+
+    answers: Array
+    errors: Array
+    shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, small: Replicates, large: Replicates, step: int) -> LevelsFound:
+        coarse, fine = small.each, large.each
+        before, after = (np.stack([one.answers for one in some]) for some in (coarse, fine))
+        common = (after - before).mean(axis=0)
+        errors = np.concatenate([replicate_errors(after.T), common[:, None]], axis=1)
+        shares = []
+        for k in range(len(fine[0].means)):
+            # A quarter of the points of a larger lattice are those of the smaller one.
+            change = coarse[0].means[k] - fine[0].means[k][::step]
+            weights = coarse[0].weights[k] / coarse[0].weights[k].sum()
+            away = fine[0].means[k][::step] - weights @ fine[0].means[k][::step]
+            variance, noise = weights @ away**2, weights @ change**2
+            shares.append(float(np.max(noise / (variance + noise + fine[0].rounding[k]))))
+        return cls(after.mean(axis=0), errors, tuple(shares))

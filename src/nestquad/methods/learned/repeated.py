@@ -1,0 +1,207 @@
+"""Repeated expectations by learning: J of the innermost level, then each level from the one below.
+
+Only the innermost level needs g. Draws of its posterior go through all levels above, so that the
+bar has the errors of all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import is_discontinuous
+from nestquad.evaluate import Design, Evaluations
+from nestquad.methods._method import Goal, Turn
+from nestquad.methods.learned import _posterior
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._base import (
+    Answer,
+    Fit,
+    Learned,
+    LearnedMethod,
+    complete_answer,
+    rounding_errors,
+)
+from nestquad.methods.learned._events import unseen_errors
+from nestquad.methods.learned._evidence import Check
+from nestquad.methods.learned._joint_model import JointModel
+from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, LevelSettings
+from nestquad.methods.learned._model import ModelOfJ
+from nestquad.methods.learned._posterior import Calibration, PathEffects, Posterior
+from nestquad.methods.learned.joint import JointLattice
+from nestquad.points import Stream
+from nestquad.problem import NestedExpectation
+from nestquad.repeated import RepeatedExpectation
+from nestquad.result import NORMAL_95
+
+__all__ = ["RepeatedLattice"]
+
+
+@dataclass(frozen=True)
+class RepeatedLattice(LearnedMethod[ModelOfJ]):
+    """Learn the innermost J on a joint lattice, and each level above from the one below.
+
+    Parameters
+    ----------
+    levels
+        The repeated expectation. Designs and evaluations are those of its innermost two levels.
+    learner
+        Learns the innermost J.
+    settings
+        Sizes of the lattices of the levels above.
+    """
+
+    name: ClassVar[str] = "repeated"
+    fewest: ClassVar[int] = JointLattice.fewest
+    averages: ClassVar[bool] = False
+    n_inner: ClassVar[int] = 1
+
+    levels: RepeatedExpectation = field(repr=False)
+    learner: JointLattice = field(default_factory=JointLattice)
+    settings: LevelSettings = DEFAULT
+
+    @property
+    def n_outer(self) -> int | None:
+        return self.learner.n_outer
+
+    def sized(
+        self, problem: NestedExpectation, goal: Goal, n: int, last: Turn[Learned[ModelOfJ]] | None
+    ) -> Design | None:
+        return self.learner.sized(problem, goal, n, last)
+
+    def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:
+        # A ridge has no lattice on which the levels above could be learned.
+        found = self.learner.fit(evaluations, last)
+        return LevelFit(found.model, found.scalar, found.n_outer, found.n_inner, found.reliable)
+
+    def average(self, problem: NestedExpectation, scalar: bool, stream: Stream) -> LevelAverage:
+        plain = replace(problem, f=None)
+        return LevelAverage(plain, scalar, stream, levels=self.levels, settings=self.settings)
+
+    def answer(
+        self,
+        problem: NestedExpectation,
+        fit: Fit[ModelOfJ],
+        check: Check | None,
+        stream: Stream,
+        log2_theta: int,
+    ) -> Answer[ModelOfJ]:
+        assert isinstance(fit, LevelFit)
+        assert isinstance(fit.model, JointModel)
+        if fit.model not in fit.averages:
+            average = self.average(problem, fit.scalar, stream)
+            fit.averages[fit.model] = average.at_sketch(fit.model)
+        return _answer(fit.averages[fit.model], fit.model, check, fit.calibrations)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelFit(Fit[ModelOfJ]):
+    """A model of the innermost J, and the levels above it, which do not depend on checks."""
+
+    averages: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
+
+
+def _answer(
+    average: LevelAverage,
+    model: JointModel,
+    check: Check | None,
+    calibrations: dict[ModelOfJ, Calibration],
+) -> Answer[ModelOfJ]:
+    """Average over all levels, and its draws: posterior of the innermost J, levels, events."""
+    cascade, base, rng = average.cascade, model.sketch, average.stream.child(5).generator()
+    assert cascade is not None
+    plain = average.averages(cascade.top(base.j))
+
+    def functional(j: Array) -> Array:
+        """The answers, and those that average f_0 times a wave over y_0: (S, q)."""
+        averages = average.averages(cascade.top(j))
+        averages[1:] += plain[0] - plain[1:]
+        return averages
+
+    if model not in calibrations:
+        effects = PathEffects(model, functional, _has_jumps(cascade, base.j), _posterior.DEFAULT)
+        calibrations[model] = effects.calibration(average.stream.child(9).generator())
+    drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
+    found = average.of_levels(model, float(drawn.values.std(axis=0).max()))
+    means = base.weights @ base.j / base.weights.sum()
+    unseen = unseen_errors(
+        model, check, DenseAverage(average.problem, average.scalar, average.stream), means
+    )
+    others = {
+        "average": found.errors,
+        "unseen": _carried(unseen, functional, base.j),
+        "events": _event_errors(average, cascade, base.j, model.n_points),
+        "rounding": rounding_errors(functional, base.j),
+    }
+    answer: Answer[ModelOfJ] = complete_answer(average, model, found.answers, drawn, others, rng)
+    return replace(answer, notes=_notes(found.shares, average.settings))
+
+
+def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> Array:
+    """Directions (q, m) of the answers from directions (p, m) of J at all θ."""
+    if not np.isfinite(directions).all():
+        return np.full((functional(j).shape[1], 1), np.inf)
+    sides = [[functional(j + s * step)[0] for s in (1.0, -1.0)] for step in directions.T]
+    return np.stack([np.nan_to_num(up - down) / 2.0 for up, down in sides], axis=1)
+
+
+def _has_jumps(cascade: Cascade, j: Array) -> bool:
+    """Whether some f_k jumps where its argument can be, at medians of y."""
+    levels, inner = cascade.levels, cascade.levels.innermost
+    law = inner.outer_law
+    median = law.from_uniform(np.full((1, law.base_dim), 0.5))
+    for k in range(len(levels.f)):
+        below, scalar = cascade.below(k, j)
+
+        def f(j: Array, k: int = k) -> Array:
+            y = levels.split(np.broadcast_to(median, (len(j), median.shape[1])))
+            return levels.apply_f(k, j, y)
+
+        if is_discontinuous(replace(inner, f=f), below[:, 0] if scalar else below):
+            return True
+    return False
+
+
+def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> Array:
+    """Directions (q, m) for events of some f_k that no point has reached.
+
+    Where f_k is flat about J_{k+1} at all points, an event takes a value of J_{k+1} beyond them.
+    By the rule of three (Hanley and Lippman-Hand 1983, If nothing goes wrong, is everything all
+    right?) its probability is below 3/n, and by Cantelli's inequality at most 1/(1 + s²) for s
+    standard deviations.
+    """
+    found = []
+    for k in range(len(cascade.levels.f)):
+        below, scalar = cascade.below(k, j)
+        f, single = cascade.f(k, below, scalar)
+        sd = below.std(axis=0)
+
+        def change(step: Array, k: int = k, j: Array = below, s: bool = scalar) -> Array:
+            return np.asarray(np.abs(cascade.f(k, j + step, s)[0] - cascade.f(k, j, s)[0]))
+
+        if not sd.any() or np.ptp(f, axis=0).any():
+            continue
+        local = average.settings.local * sd
+        if (change(local) > 0).any() or (change(-local) > 0).any():
+            continue
+        bound = np.zeros(f.shape[1])
+        for step in 2.0 ** np.arange(14.0):
+            chance = min(3.0 / n, 1.0 / (1.0 + step**2))
+            for side in (step, -step):
+                bound = np.maximum(bound, chance * change(side * sd).mean(axis=0))
+        moved = average.averages(cascade.above(k, f + bound / NORMAL_95, single))
+        found.append(moved[0] - average.averages(cascade.above(k, f, single))[0])
+    q = average.averages(cascade.top(j)).shape[1]
+    return np.stack(found, axis=1) if found else np.zeros((q, 1))
+
+
+def _notes(shares: tuple[float, ...], settings: LevelSettings) -> tuple[str, ...]:
+    return tuple(
+        f"level {k}: lattices of two sizes disagree about {share:.0%} of the variance of its "
+        "conditional mean, which is hardly learned; the interval is as wide as their answers differ"
+        for k, share in enumerate(shares, start=1)
+        if share > settings.unlearned
+    )

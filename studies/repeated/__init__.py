@@ -1,0 +1,1 @@
+"""Repeated expectations: random families, decisions, options, and a randomized rival."""
