@@ -5,12 +5,15 @@ from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._measure import measure
 from nestquad.risk._report import Exposure, RiskReport
 from nestquad.risk._table import from_table
+from nestquad.risk._validate import ValidationReport, validate
 
 __all__ = [
     "Contributions",
     "Exposure",
     "LossDistribution",
     "RiskReport",
+    "ValidationReport",
     "from_table",
     "measure",
+    "validate",
 ]
