@@ -1,10 +1,11 @@
 """Proxies planted wrong: coverage of certified intervals, and verdicts, on random problems.
 
 A problem has a θ of two or three normal coordinates, J a sum of random functions of them and a
-product, g = J plus noise of two x, and a random f. Exact values are averages of f(J) over 2^16
-scrambled Sobol points. Proxies are J with a fault: a shift, a coordinate averaged out, predictions
-cut off above a quantile, or with rough noise of its own. Tables are random skewed books
-with a few draws for each scenario. Even seeds are to develop on, odd seeds to report.
+product, g = J plus noise of two x, and a random f. Exact values are averages of f(J) over 16
+scrambled sets of 2^14 Sobol points, and three standard errors of them are allowed for. Proxies are
+J with a fault: a shift, a coordinate averaged out, predictions cut off above a quantile, or rough
+noise. Tables are random skewed books with a few draws for each scenario. Even seeds are to develop
+on, odd seeds to report.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ _SHAPES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A random problem with closed-form J, its exact value, and proxies with faults."""
+    """A random problem with closed-form J, and the error `slack` of its exact value."""
 
     problem: nq.NestedExpectation
     j: Callable[[np.ndarray], np.ndarray]
     parts: tuple[Callable[[np.ndarray], np.ndarray], ...]
     sd: float
     sample: np.ndarray
+    slack: float
 
     def proxy(self, fault: str, seed: int) -> tuple[Callable[[np.ndarray], np.ndarray], int | None]:
         """A proxy with the fault, and the coordinate that it lacks."""
@@ -90,7 +92,8 @@ def draw(seed: int) -> Case:
         own = x[..., 0] * (1.0 + 0.2 * theta[..., 0]) + 0.4 * (x[..., 1] ** 2 - 1.0)
         return j(theta) + noise * own
 
-    sample = ndtri(np.clip(qmc.Sobol(dim, seed=seed).random_base2(16), 1e-12, 1.0 - 1e-12))
+    sets = [qmc.Sobol(dim, seed=1000 * seed + k).random_base2(14) for k in range(16)]
+    sample = ndtri(np.clip(np.concatenate(sets), 1e-12, 1.0 - 1e-12))
     values = j(sample)
     kind, level = int(rng.integers(3)), float(np.quantile(values, 0.8))
     functions: list[Callable[[np.ndarray], np.ndarray]] = [
@@ -99,15 +102,17 @@ def draw(seed: int) -> Case:
         lambda v: v,
     ]
     f = functions[kind]
+    means = f(values).reshape(16, -1).mean(axis=1)
     problem = nq.NestedExpectation(
         nq.Normal(np.zeros(dim)),
         nq.Normal(np.zeros(2)),
         g,
         f,
-        exact=float(f(values).mean()),
+        exact=float(means.mean()),
         name=f"proxies-{seed}",
     )
-    return Case(problem, j, parts, float(values.std()), sample)
+    slack = 3.0 * float(means.std(ddof=1)) / 4.0
+    return Case(problem, j, parts, float(values.std()), sample, slack)
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,9 @@ def check(seed: int, fault: str, budget: int = _BUDGET) -> Run:
         named = named or found.is_good
     error = abs(float(np.asarray(est.value)) - exact)
     half = float(np.asarray(est.half_width))
-    covers, inner = error <= half, bool(low <= exact <= high)
+    # The exact value has an error of its own.
+    covers = error <= half + case.slack
+    inner = bool(low - case.slack <= exact <= high + case.slack)
     return Run(seed, fault, covers, inner, half, error, own, first, named, seconds)
 
 
@@ -247,10 +254,10 @@ def page(runs: Sequence[Run], tables: Sequence[TableRun], line: str) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     good = [one for one in runs if one.fault == "good"]
-    beside = np.exp(np.mean(np.log([one.half_width / one.own_half_width for one in good])))
+    beside = float(np.median([one.half_width / one.own_half_width for one in good]))
     lines += [
         "",
-        f"With good proxies the half-width is {beside:.2f} times (geometric mean) that of "
+        f"With good proxies the half-width is {beside:.2f} times (median) that of "
         "`nq.estimate(certify=True)`, nestquad's own model, at the same evaluations. For a good "
         "proxy, “named” means that no fault was, or that the proxy was called good.",
         "",

@@ -157,7 +157,7 @@ class Diagnosis:
             drawn = found.summaries(float(spread[c]), rng, own.n_bootstrap)
             lowest = float(np.quantile(drawn[1:, 1], 0.025))
             total = max(float(drawn[0, 1]), 1e-300)
-            least = 1e-20 * max(float((found.predicted**2).mean()), 1e-300)
+            least = own.negligible * max(float(drawn[0, 2]), 1e-300)
             faults.append(find_faults(found, total, lowest - least, own))
             errors.append(found)
             draws.append(drawn)
@@ -279,9 +279,9 @@ def _sentences(faults: tuple[Fault, ...], bias: Estimate, share: Estimate, dim: 
             case "flattened tail":
                 tail, side = ("upper", "low") if fault.side > 0 else ("lower", "high")
                 words.append(
-                    f"Flattened tail: in the {tail} tenth of its predictions the proxy is too "
-                    f"{side} by {abs(fault.size):.3g} on average; {part} of its mean square error "
-                    "is there."
+                    f"Flattened tail: in the {tail} {_percent(fault.tail)} of scenarios by its own "
+                    f"predictions the proxy is too {side} by {abs(fault.size):.3g} on average; "
+                    f"{part} of its mean square error is there."
                 )
             case "scale":
                 side = "too little" if fault.size > 1 else "too much"
@@ -620,8 +620,10 @@ def _check_control(model: ProxyModel) -> None:
     values = values.reshape(n, m, -1)
     mean = model.mean(uniform[::m])
     error = values.std(axis=1) / np.sqrt(m) + 1e-9 * (np.abs(mean) + np.abs(values).mean(axis=1))
-    away = np.abs(values.mean(axis=1) - mean) / np.maximum(error, 1e-300)
-    if away.max() > SETTINGS.control_error:
+    distance = values.mean(axis=1) - mean
+    away = np.abs(distance) / np.maximum(error, 1e-300)
+    together = np.abs(distance.mean(axis=0)) / np.maximum(np.linalg.norm(error, axis=0) / n, 1e-300)
+    if max(away.max(), together.max()) > SETTINGS.control_error:
         i, c = np.unravel_index(int(np.argmax(away)), away.shape)
         theta = model.theta_of(uniform[::m])[i].tolist()
         raise InputError(

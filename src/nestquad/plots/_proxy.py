@@ -36,7 +36,7 @@ def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     ends = np.array([errors.predicted.min(), errors.predicted.max()])
     ax.plot(ends, ends, color=INK, linewidth=1.0)
     ax.annotate(
-        "proxy = J", (ends[1], ends[1]), xytext=(-4, -10), textcoords="offset points", ha="right",
+        "J = proxy", (ends[0], ends[0]), xytext=(6, -3), textcoords="offset points",
         fontsize=TEXT_SIZE - 1, color=INK,
     )  # fmt: skip
     ax.set_xlabel("J predicted by the proxy")
@@ -56,9 +56,12 @@ def plot_proxy_errors(diagnosis: Any, ax: Any = None, name: str = "") -> Any:
     ax.axhline(0.0, color=INK, linewidth=1.0)
     # Outliers of single draws are not to hide the band.
     low, high = np.quantile(errors.mean, [0.01, 0.99])
-    reach = max(abs(low), abs(high), float(np.abs(mean).max() + half.max())) * 1.2
-    if reach > 0:
-        ax.set_ylim(-reach, reach)
+    low, high = (
+        min(low, float((mean - half).min()), 0.0),
+        max(high, float((mean + half).max()), 0.0),
+    )
+    if high > low:
+        ax.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))
     ax.set_xlabel("J predicted by the proxy")
     ax.set_ylabel("observed − predicted")
     title(ax, name, "errors along the proxy, mean and 95 % band")
