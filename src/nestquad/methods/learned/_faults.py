@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import fdtrc, ndtri
-from scipy.stats import rankdata
 
 from nestquad._typing import Array
 
@@ -300,5 +299,7 @@ def _robust(design: Array, y: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _scores(values: Array) -> Array:
-    """Normal scores of ranks."""
-    return np.asarray(ndtri((rankdata(values) - 0.5) / len(values)))
+    """Normal scores of ranks, equal values with their mean rank."""
+    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(count) - 0.5 * count
+    return np.asarray(ndtri(middle[which.ravel()] / len(values)))
