@@ -46,6 +46,7 @@ ORDER = (
     "estimate.py",
     "expectation.py",
     "conditional.py",
+    "certify.py",
     "compare.py",
     "plan.py",
     "problems",

@@ -151,6 +151,11 @@ def _parser() -> argparse.ArgumentParser:
     _repeated_options(
         commands.add_parser("repeated", help="more than two levels", epilog=_REPEATED, **how)
     )
+    proxies = commands.add_parser("proxies", help="certificates of proxies planted wrong", **how)
+    proxies.add_argument("--out", default="docs", metavar="DIR", help="output folder")
+    proxies.add_argument("--seeds", type=_seeds, default="0-10", metavar="A-B", help="problems")
+    proxies.add_argument("--parity", choices=("odd", "even", "both"), default="odd")
+    proxies.set_defaults(run=_proxies)
     faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
     faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
     faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
@@ -159,6 +164,13 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("design", help="information gain of experiments", epilog=_DESIGN, **how)
     )
     return parser
+
+
+def _proxies(args: argparse.Namespace) -> int:
+    from studies import proxies
+
+    proxies.run(Path(args.out), args.seeds, args.parity, args.line)
+    return 0
 
 
 def _faults(args: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad import risk as risk
     from nestquad import voi as voi
     from nestquad.accuracy import Allocation, allocate
+    from nestquad.certify import ProxyCheck, certify
     from nestquad.compare import Comparison, compare
     from nestquad.conditional import ConditionalEstimate, conditional
     from nestquad.distributions import (
@@ -115,6 +116,7 @@ __all__ = [
     "PeriodicSobolev",
     "Plan",
     "RepeatedExpectation",
+    "ProxyCheck",
     "Sampler",
     "Scaled",
     "Schedule",
@@ -129,6 +131,7 @@ __all__ = [
     "UnsupportedError",
     "allocate",
     "analyze",
+    "certify",
     "compare",
     "conditional",
     "estimate",
@@ -141,6 +144,7 @@ __all__ = [
 # Public names by the module that defines them.
 _HOMES = {
     "accuracy": "Allocation allocate",
+    "certify": "ProxyCheck certify",
     "compare": "Comparison compare",
     "conditional": "ConditionalEstimate conditional",
     "distributions": (

@@ -51,6 +51,7 @@ def smaller(line: str) -> list[str]:
         "compare": ["--replicates", "2"] if len(arguments) > 1 else ["--help"],
         "estimate": [] if len(arguments) > 1 else ["--help"],
         "demo": ["--tol", "2.0"],
+        "certify": ["--budget", "600"] if len(arguments) > 1 else ["--help"],
         "plan": [] if len(arguments) > 1 else ["--help"],
         "analyze": [] if len(arguments) > 1 else ["--help"],
         "design": [] if len(arguments) > 1 else ["--help"],

@@ -2,7 +2,6 @@
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +9,11 @@ from scipy.special import ndtr, ndtri, stdtrit
 from scipy.stats import norm
 
 import nestquad as nq
+from nestquad.accuracy import degrees_of_freedom, tail_index
 from nestquad.estimate import Loop
 from nestquad.evaluate import Evaluator
-from nestquad.methods import Certificate, Goal, Learned, as_method, model_of
+from nestquad.methods import Certificate, Goal, as_method, model_of
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._certificate import degrees_of_freedom, tail_index
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._sensitive import sensitive_set
 from nestquad.points import Stream
@@ -82,12 +81,7 @@ Shifted.__abstractmethods__ = frozenset()
 
 
 def certified(problem, model, seed, n=2000):
-    learned = (
-        None
-        if model is None
-        else Learned(SimpleNamespace(scalar=True), model, np.zeros(1), {}, 1.0, None)
-    )
-    certificate = Certificate(Evaluator(problem), Stream.from_rng(seed), learned)
+    certificate = Certificate(Evaluator(problem), Stream.from_rng(seed), model)
     certificate.draw(n)
     return certificate.estimate()
 
@@ -220,7 +214,7 @@ def test_the_mean_of_the_control_variate_is_the_model_of_j(method):
     problem = nq.NestedExpectation(nq.Normal(np.zeros(2)), nq.Normal(np.zeros(3)), wavy)
     loop = Loop(as_method(method), Goal(Stream.from_rng(0), 2048), Evaluator(problem, keep=True))
     loop.run()
-    model = model_of(loop.last).model
+    model = model_of(loop.last)
     rng = np.random.default_rng(0)
     uniform, n = rng.random((4, 2)), 8192
     for row in uniform:
@@ -251,9 +245,12 @@ def test_intervals_at_other_levels_have_the_quantiles_of_student():
 def test_batches_of_other_sizes_are_not_pooled():
     # More evaluations have more or larger levels; differences of other levels do not telescope.
     certificate = Certificate(Evaluator(linear(square)), Stream.from_rng(0), None)
+    spent = []
     for n in (400, 20_000, 300):
         certificate.draw(n)
-        sizes = {tuple(len(d.residuals) // len(d.j) for d in b) for b in certificate.batches}
-        assert len(sizes) == 1
+        spent.append(sum(level.rest[..., 0].size for level in certificate.seen))
+        assert len(certificate.seen) == len(certificate.planned.n_inner)
+    assert spent[1] < 20_400
+    assert spent[1] < spent[2] < 20_800
     found = certificate.estimate()
     assert abs(found.value - EXACT[square]) <= 2.0 * found.half_width

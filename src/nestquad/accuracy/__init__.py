@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from nestquad.accuracy._allocation import Allocation, Level, allocate
 from nestquad.accuracy._errors import (
+    degrees_of_freedom,
     harmonic_averages,
     linearized_covariance,
     propagated,
     replicate_errors,
     size_of,
+    tail_index,
 )
 from nestquad.accuracy._smoothness import (
     characteristics,
@@ -22,6 +24,7 @@ __all__ = [
     "Level",
     "allocate",
     "characteristics",
+    "degrees_of_freedom",
     "harmonic_averages",
     "is_discontinuous",
     "linearized_covariance",
@@ -29,5 +32,6 @@ __all__ = [
     "propagated",
     "replicate_errors",
     "size_of",
+    "tail_index",
     "takes",
 ]

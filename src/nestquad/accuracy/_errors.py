@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
@@ -69,3 +69,33 @@ def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Ar
     center = np.atleast_1d(problem.finish(answers))
     rows = [problem.finish(answers + row) - center for row in changes.reshape(-1, answers.size)]
     return np.reshape(rows, (*changes.shape[:-1], center.size))
+
+
+def tail_index(residuals: Array) -> float:
+    """Order below which moments of residuals (n, p) exist: Hill's estimator on the largest 1 %.
+
+    The least over outputs; at least 16 residuals count.
+    """
+    sizes = np.sort(np.abs(residuals), axis=0)[::-1]
+    count = min(max(16, len(sizes) // 100), len(sizes) - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.log(sizes[:count] / sizes[count]).mean(axis=0)
+    excess = np.where(sizes[count] > 0, excess, np.where(sizes[0] > 0, np.inf, 0.0))
+    return float(1.0 / max(float(excess.max()), 1e-9))
+
+
+def degrees_of_freedom(influence: Sequence[Array]) -> float:
+    """Degrees of freedom of a sum of means of draws, from their influences (k, n) on the answers.
+
+    The variance estimate of n draws with kurtosis κ has a relative variance of (κ − 1)/n, a χ²
+    variable with ν degrees of freedom one of 2/ν. Few draws, and few that carry all the variance,
+    both mean few degrees of freedom. The least over the answers.
+    """
+    total = sum((part**2).sum(axis=1) for part in influence)
+    doubt = sum(
+        np.maximum((part**4).sum(axis=1) - (part**2).sum(axis=1) ** 2 / part.shape[1], 0.0)
+        for part in influence
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = np.where(doubt > 0, 2.0 * total**2 / doubt, np.inf)
+    return float(np.clip(np.min(freedom), 2.0, 1e9))

@@ -28,6 +28,7 @@ from nestquad.cli._arguments import (
     progress,
     wrote,
 )
+from nestquad.cli._certify import add_certify
 from nestquad.cli._design import add_design
 from nestquad.cli._plan import add_plan
 from nestquad.cli._risk import add_risk
@@ -58,6 +59,7 @@ examples:
   nestquad voi serve
   nestquad risk model.py:problem --var 0.99 --es 0.975 --budget 1e4
   nestquad design trial.py:experiment --designs designs.csv --budget 2e4
+  nestquad certify model.py:problem model.py:proxy --budget 2000
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -290,6 +292,7 @@ def _parser() -> argparse.ArgumentParser:
     add_risk(partial(_command, commands))
     add_design(partial(_command, commands))
     add_sensitivity(partial(_command, commands))
+    add_certify(partial(_command, commands))
 
     listing = _command(
         commands,

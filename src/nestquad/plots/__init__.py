@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nestquad.plots._comparison import plot_comparison
 from nestquad.plots._estimate import plot_conditional, plot_estimate, plot_trace
+from nestquad.plots._proxy import plot_proxy, plot_proxy_errors
 from nestquad.plots._style import (
     AVERAGE,
     INK,
@@ -47,6 +48,8 @@ __all__ = [
     "plot_comparison",
     "plot_conditional",
     "plot_estimate",
+    "plot_proxy",
+    "plot_proxy_errors",
     "plot_trace",
     "plus_minus",
     "save",

@@ -6,6 +6,7 @@ from nestquad.risk._greeks import Greeks
 from nestquad.risk._measure import measure
 from nestquad.risk._report import Exposure, RiskReport
 from nestquad.risk._table import from_table
+from nestquad.risk._validate import ValidationReport, validate
 
 __all__ = [
     "Contributions",
@@ -13,6 +14,8 @@ __all__ = [
     "Greeks",
     "LossDistribution",
     "RiskReport",
+    "ValidationReport",
     "from_table",
     "measure",
+    "validate",
 ]

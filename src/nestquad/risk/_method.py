@@ -109,6 +109,10 @@ class TailSampling(Method[RiskState]):
         values = values[..., : self.n_losses]
         return values if self.each else values.sum(axis=-1, keepdims=True)
 
+    def fit(self, scenarios: Scenarios, learning: Evaluations) -> list[ModelOfJ]:
+        """Models of the losses; draws will choose."""
+        return scenarios.fit(learning, self.lines)
+
     # Plan.
 
     def plan(
@@ -212,7 +216,7 @@ class TailSampling(Method[RiskState]):
             if same and last is not None:
                 models, parts = last.state.models, last.state.parts
             else:
-                models = scenarios.fit(learning, self.lines)
+                models = self.fit(scenarios, learning)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
             kept = self._kept(models, draws)
             if last is not None and same and kept[0] == last.state.kept[0]:
@@ -225,7 +229,7 @@ class TailSampling(Method[RiskState]):
         seconds = time.perf_counter() - started
         return Turn(design, estimate, replace(state, seconds=seconds))
 
-    def _lines(self, draws: Check, most: int | None = None) -> Check:
+    def summed(self, draws: Check, most: int | None = None) -> Check:
         """The first pairs, with the losses that are analyzed."""
         each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
         return Check(*(one[:most] for one in each))
@@ -237,7 +241,7 @@ class TailSampling(Method[RiskState]):
         """
         if len(models) < 2 or not len(draws.values):
             return (len(models) - 1,)
-        check = self._lines(draws, _MOST_CHOOSING)
+        check = self.summed(draws, _MOST_CHOOSING)
         left = [
             float((check.residuals(model) ** 2).mean())
             / min(self._affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
@@ -266,7 +270,7 @@ class TailSampling(Method[RiskState]):
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
             s, expected = model.mean(draws.uniform), _expected(state)
-            check = self._lines(draws)
+            check = self.summed(draws)
             r, values = check.residuals(model), check.values
             for c, law in enumerate(laws):
                 node = same if which is None else law.node[which]

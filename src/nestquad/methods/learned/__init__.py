@@ -2,6 +2,7 @@
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import Certificate, model_of
+from nestquad.methods.learned._differences import CertificateSettings
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
@@ -9,8 +10,10 @@ from nestquad.methods.learned._discrepancy import (
     draw_variances,
 )
 from nestquad.methods.learned._evidence import Check, LearnedDesign
+from nestquad.methods.learned._faults import Errors, Fault, FaultSettings, find_faults
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._proxy import ProxyModel, as_control, as_predictor
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
 from nestquad.methods.learned.lsmc import LSMC, RegressionModel
@@ -20,9 +23,13 @@ __all__ = [
     "CKQ",
     "LSMC",
     "Certificate",
+    "CertificateSettings",
     "Check",
     "DenseSet",
+    "Errors",
     "Evidence",
+    "Fault",
+    "FaultSettings",
     "JointLattice",
     "JointModel",
     "Learned",
@@ -30,10 +37,14 @@ __all__ = [
     "LearnedMethod",
     "ModelOfJ",
     "Pairs",
+    "ProxyModel",
     "RegressionModel",
     "RepeatedLattice",
+    "as_control",
+    "as_predictor",
     "draw_bias",
     "draw_variances",
+    "find_faults",
     "model_of",
     "n_draws",
 ]

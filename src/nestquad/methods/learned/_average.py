@@ -68,7 +68,7 @@ class DenseAverage:
             f = self.f(points.j)
             if not np.isfinite(f).all():  # raises, naming a θ; quantile functions may be slow
                 theta = self.problem.outer_law.from_uniform(points.uniform)
-                call_f(self.problem, self._argument(points.j), theta)
+                call_f(self.problem, self.argument(points.j), theta)
             columns = [points.weights, *(points.weights * column for column in f.T)]
             sums = [np.bincount(points.owner, column, _REPLICATES) for column in columns]
             total.append(np.stack(sums, axis=1))
@@ -89,10 +89,10 @@ class DenseAverage:
         `uniform` (…, d_θ) are those of θ, for an f that depends on θ as well.
         """
         flat = j.reshape(-1, j.shape[-1])
-        values = call_f(self.problem, self._argument(flat), flat, require_finite=False)
+        values = call_f(self.problem, self.argument(flat), flat, require_finite=False)
         return values.reshape(*j.shape[:-1], -1)
 
-    def _argument(self, j: Array) -> Array:
+    def argument(self, j: Array) -> Array:
         return j[:, 0] if self.scalar else j
 
     def sample(self, points: DenseSet) -> OuterSample:
@@ -102,4 +102,4 @@ class DenseAverage:
         f = self.f(some.j)
         theta = self.problem.outer_law.from_uniform(some.uniform)
         weights = np.repeat(some.weights[:, None] / some.weights.sum(), f.shape[1], axis=1)
-        return OuterSample(theta, self._argument(some.j), f, weights)
+        return OuterSample(theta, self.argument(some.j), f, weights)

@@ -1,0 +1,76 @@
+"""``nestquad certify``: an interval and a verdict for a proxy of J."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import nestquad as nq
+from nestquad.cli._arguments import (
+    TARGET,
+    Command,
+    add_output,
+    count,
+    load_object,
+    load_problem,
+    pool,
+    progress,
+    wrote,
+)
+from nestquad.errors import InputError
+
+_SUMMARY = "check somebody's model of J: an interval by fresh draws, and a verdict in words"
+_EPILOG = """\
+examples:
+  nestquad certify model.py:problem model.py:proxy --budget 2000
+  nestquad certify model.py:problem model.py:proxy --budget 2000 --report check.html
+  nestquad certify model.py:problem package.module:fitted --budget 1e4 --json
+
+The proxy is a function of theta (n, d) that returns J as (n,), or an object with .predict.
+
+exit codes:
+  0  done; the verdict is in the answer
+  2  wrong input
+"""
+
+
+def add_certify(command: Command) -> None:
+    """Add ``certify``."""
+    parser = command("certify", _run, _SUMMARY, _EPILOG)
+    parser.add_argument("target", metavar="TARGET", help=TARGET)
+    parser.add_argument("proxy", metavar="PROXY", help="FILE.py:name or module:name of the proxy")
+    parser.add_argument("--control", metavar="FILE.py:name", help="g-hat(x, theta) of the proxy")
+    parser.add_argument(
+        "--budget", type=count, required=True, metavar="N", help="at most N evaluations of g"
+    )
+    parser.add_argument("--store", metavar="DIR", help="keep values of g there")
+    parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    add_output(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    problem, proxy = load_problem(args.target), _loaded("PROXY", args.proxy)
+    control = None if args.control is None else _loaded("--control", args.control)
+    with pool(args) as executor:
+        check = nq.certify(
+            problem,
+            proxy,
+            budget=args.budget,
+            rng=args.seed,
+            control=control,
+            executor=executor,
+            store=args.store,
+            progress=progress(args),
+        )
+    print(check.to_json(indent=2) if args.json else check)
+    if args.report:
+        wrote(args, check.save(args.report, command=args.line))
+    return 0
+
+
+def _loaded(argument: str, target: str) -> Any:
+    """The object that FILE.py:name or module:name stands for, functions as they are."""
+    file, _, name = target.rpartition(":")
+    if not file or not name:
+        raise InputError(argument, repr(target), "FILE.py:name or module:name")
+    return load_object(file, name, object, "a function of theta, or an object with .predict")

@@ -1,0 +1,301 @@
+"""Validation of a proxy: measures of the corrected law of the loss beside those of the proxy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nestquad._notebook import grid
+from nestquad._progress import ProgressLike
+from nestquad._typing import Array, RNGLike
+from nestquad.certify import Diagnosis, check_sections
+from nestquad.errors import InputError
+from nestquad.estimate import solved
+from nestquad.evaluate import Evaluations
+from nestquad.methods import ModelOfJ
+from nestquad.methods.learned import ProxyModel, as_predictor
+from nestquad.pages import footer, paragraphs, write_page
+from nestquad.pages import grid as page_grid
+from nestquad.problem import NestedExpectation
+from nestquad.result import plain
+from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._law import LawOfJ
+from nestquad.risk._method import RiskState, TailSampling
+from nestquad.risk._report import RiskReport, page_path
+from nestquad.risk._scenarios import GivenScenarios, Scenarios
+from nestquad.risk._targets import Targets
+
+Predictor = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class ProxySampling(TailSampling):
+    """Tail sampling with a given Ĵ: learned models serve as control variates of its residuals."""
+
+    predict: Predictor = field(default=lambda theta: theta)
+
+    def fit(self, scenarios: Scenarios, learning: Evaluations) -> list[ModelOfJ]:
+        predict = self.predict
+        return [
+            ProxyModel(
+                scenarios.problem,
+                lambda theta: predict(theta).sum(axis=1, keepdims=True),
+                _theta_of(scenarios),
+                own.dim,
+                own,
+            )
+            for own in super().fit(scenarios, learning)
+        ]
+
+
+def _theta_of(scenarios: Scenarios) -> Callable[[Array], Array]:
+    """θ (n, d_θ) at coordinates (n, d) of scenarios."""
+    if not isinstance(scenarios, GivenScenarios):
+        return scenarios.problem.outer_law.from_uniform
+    ranks, theta = scenarios.coordinates, scenarios.cloud[0]
+
+    def at(coordinates: Array) -> Array:
+        both = np.concatenate([ranks, coordinates])
+        _, first, which = np.unique(both, axis=0, return_index=True, return_inverse=True)
+        return np.asarray(theta[first[which.ravel()[len(ranks) :]]])
+
+    return at
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationReport(RiskReport):
+    """Measures of the risk of J beside those of a proxy, with a verdict.
+
+    Attributes
+    ----------
+    proxy
+        Measures (k,) of the law of the proxy's predictions, in the order of the others.
+    diagnosis
+        Bias, unexplained variance and faults of the proxy, from fresh pairs.
+    """
+
+    proxy: Array = field(default_factory=lambda: np.empty(0))
+    diagnosis: Diagnosis | None = None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a measure: value, interval, value by the proxy, whether the interval holds it."""
+        return [
+            {**row, "proxy": float(value), "holds": bool(row["low"] <= value <= row["high"])}
+            for row, value in zip(super().rows(), self.proxy, strict=True)
+        ]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the intervals hold all measures of the proxy."""
+        return all(row["holds"] for row in self.rows())
+
+    @property
+    def verdict(self) -> str:
+        """Measures that the proxy misses, and its faults, in words."""
+        sentences = []
+        for row in self.rows():
+            if row["holds"]:
+                continue
+            end = row["low"] if row["proxy"] < row["low"] else row["high"]
+            side = "low" if row["proxy"] < row["low"] else "high"
+            size = abs(row["proxy"] - row["value"])
+            share = f" ({size / abs(row['value']):.1%})" if row["value"] else ""
+            sentences.append(
+                f"{row['measure']} by the proxy is {row['proxy']:.5g}, too {side} by {size:.3g}"
+                f"{share}: the interval ends at {end:.5g}."
+            )
+        if not sentences:
+            sentences.append("All measures of the proxy are within the 95 % intervals.")
+        if self.diagnosis is not None:
+            sentences.append(self.diagnosis.verdict)
+        return " ".join(sentences)
+
+    def worst(self, n: int = 10) -> Any:
+        """The n scenarios with the largest errors of those drawn, each with its error."""
+        assert self.diagnosis is not None
+        return self.diagnosis.worst(n)
+
+    def _table(self) -> list[tuple[str, str, str, str, str]]:
+        return [
+            (
+                row["measure"],
+                f"{row['value']:.5g}",
+                f"{row['low']:.5g} … {row['high']:.5g}",
+                f"{row['proxy']:.5g}",
+                "inside" if row["holds"] else "outside",
+            )
+            for row in self.rows()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {**super().to_dict(), "verdict": self.verdict, "good": self.is_good}
+        if self.diagnosis is not None:
+            for name in ("bias", "unexplained"):
+                estimate = getattr(self.diagnosis, name)
+                found[name] = {
+                    "value": plain(estimate.value),
+                    "std_error": plain(estimate.std_error),
+                }
+        return found
+
+    def _repr_html_(self) -> str:
+        head = ("measure", "corrected", "95 % interval", "proxy", "proxy is")
+        return grid(f"Validation of a proxy: {self._title}", head, self._table())
+
+    def __str__(self) -> str:
+        rows = [("", "corrected", "95 % interval", "proxy", ""), *self._table()]
+        widths = [max(len(row[k]) for row in rows) for k in range(5)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
+        return "\n".join(
+            [f"Validation of a proxy: {self._title}, {self.seconds:.2g} s"]
+            + [line.rstrip() for line in lines]
+            + ["", self.verdict]
+        )
+
+    def save(self, path: str | Path, *, command: str | None = None) -> Path:
+        """Write the validation as one self-contained HTML page; returns the file."""
+        assert self.diagnosis is not None
+        heading = f"Validation of a proxy: {self.problem}"
+        head = ("measure", "corrected", "95 % interval", "proxy", "proxy is")
+        lines = {
+            "verdict": self.verdict,
+            "bias of the proxy": f"{self.diagnosis.bias.summary} (proxy less J, 95 %)",
+            "unexplained variance": self.diagnosis.unexplained.summary,
+            "evaluations of the loss": f"{self.n_evaluations:,}",
+        }
+        sections = [
+            f"<h1>{escape(heading)}</h1>",
+            page_grid(head, self._table(), "Measures of the loss J, corrected by fresh draws"),
+            paragraphs(
+                [
+                    "J is the expected loss given the scenario. Corrected measures are those of "
+                    "the proxy's law after its errors were observed in pairs of fresh draws, "
+                    "which the proxy was not fitted to."
+                ]
+            ),
+            *check_sections(self.diagnosis, lines, self.notes, self.problem),
+            footer(command),
+        ]
+        return write_page(page_path(path), heading, sections)
+
+
+def validate(
+    problem: NestedExpectation,
+    proxy: Any,
+    *,
+    var: float | Sequence[float] = (0.995,),
+    es: float | Sequence[float] = (0.99,),
+    exceed: float | Sequence[float] = (),
+    budget: int | None = None,
+    tol: float | None = None,
+    rtol: float | None = None,
+    rng: RNGLike = None,
+    executor: Executor | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: ProgressLike = False,
+    max_seconds: float | None = None,
+    retries: int = 0,
+    store_check: bool = True,
+) -> ValidationReport:
+    """Validate a proxy of the loss J(θ) = E[g(x, θ) | θ] for measures of risk.
+
+    Pairs of fresh draws show the mean and the variance of J given the proxy, which correct the law
+    of its predictions. The corrected measures stand beside those of the proxy alone.
+
+    Parameters
+    ----------
+    problem
+        A problem without f: θ is the scenario, g the loss; several outputs of g are summed.
+    proxy
+        A function of θ (n, d_θ) that returns the loss as (n,), or the outputs as (n, p), or an
+        object with ``.predict``.
+    var, es, exceed
+        As in :func:`measure`.
+    budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
+        As in :func:`nestquad.estimate`.
+
+    Returns
+    -------
+    ValidationReport
+        Corrected measures beside those of the proxy, with a verdict in words.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad import risk
+    >>> problem = nq.NestedExpectation(
+    ...     nq.Normal(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0]
+    ... )
+    >>> report = risk.validate(problem, lambda theta: theta[:, 0] - 0.5, budget=1000, rng=0)
+    >>> report.is_good, bool(abs(report.var[0.995].value - 2.5758) < 0.02)
+    (False, True)
+    """
+    if not isinstance(problem, NestedExpectation):
+        raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
+    if problem.f is not None or problem.combine is not None:
+        advice = "Measures of risk stand in place of f."
+        raise InputError("problem", "one with f or combine", "one without: g is the loss", advice)
+    if all(limit is None for limit in (budget, tol, rtol, max_seconds)):
+        given = "neither a budget nor a tolerance nor a time"
+        raise InputError("budget", given, "one of them", "For instance budget=2_000.")
+    targets = Targets.of(var, es, exceed)
+    law, random = problem.outer_law, np.random.default_rng(0)
+    theta = law.sample(8, random) if not law.has_transport else None
+    theta = law.from_uniform(random.random((8, law.base_dim))) if theta is None else theta
+    method = ProxySampling(targets, predict=as_predictor(proxy, theta))
+    found, turn = solved(
+        problem,
+        budget=budget,
+        tol=tol,
+        rtol=rtol,
+        method=method,
+        rng=rng,
+        executor=executor,
+        store=store,
+        progress=progress,
+        max_seconds=max_seconds,
+        retries=retries,
+        store_check=store_check,
+    )
+    state: RiskState = turn.state
+    model, dense = state.model, state.dense
+    assert isinstance(model, ProxyModel)
+    assert model.own is not None
+    assert dense.owner is not None
+    outputs = state.draws.values.shape[2] if state.n_pairs else 1
+    columns = method.predict(theta).shape[1]
+    if columns not in (1, outputs):
+        raise InputError("proxy", f"{columns} outputs", f"the sum, or {outputs} as g has")
+    alone = LawOfJ.of_model(dense.j[:, 0], dense.weights, dense.owner, state.laws[0].dim)
+    diagnosis = None
+    if state.n_pairs:
+        draws = state.draws
+        residuals = method.summed(draws).residuals(model)
+        own = model.own.mean(draws.uniform)
+        predicted = model.mean(draws.uniform)
+        diagnosis = Diagnosis.of(
+            problem,
+            model.theta_of(draws.uniform),
+            draws.weights,
+            predicted,
+            [residuals],
+            np.array([alone.variance]),
+            np.random.default_rng(3),
+            np.abs(own - predicted)[:, 0],
+        )
+    return ValidationReport(
+        problem.label,
+        found,
+        targets.keys,
+        tuple(found.diagnostics["notes"]),
+        distribution=LossDistribution(state.laws[0]),
+        proxy=alone.values(targets),
+        diagnosis=diagnosis,
+    )
