@@ -1,6 +1,7 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
 from nestquad.gp._dense import Hyperparameters
+from nestquad.gp._integrated import IntegratedGP, JointFit, ScoreKind, fit_integrated
 from nestquad.gp._lattice import (
     LatticeProcess,
     PeriodicKernel,
@@ -30,12 +31,16 @@ from nestquad.points import reversed_bits
 
 __all__ = [
     "Hyperparameters",
+    "IntegratedGP",
+    "JointFit",
     "LatticeProcess",
     "PeriodicKernel",
+    "ScoreKind",
     "Surrogate",
     "SurrogateKind",
     "amplitude",
     "first_kinds",
+    "fit_integrated",
     "fit_lengthscale",
     "fit_periodic",
     "fit_surrogate",

@@ -15,6 +15,7 @@ from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
 from nestquad.methods.learned.lsmc import LSMC, RegressionModel
+from nestquad.methods.learned.process import JointProcess
 
 __all__ = [
     "CKQ",
@@ -26,6 +27,7 @@ __all__ = [
     "Evidence",
     "JointLattice",
     "JointModel",
+    "JointProcess",
     "Learned",
     "LearnedDesign",
     "LearnedMethod",
