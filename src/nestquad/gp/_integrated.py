@@ -221,11 +221,9 @@ class JointFit:
         """
         center = self.process.gp.parameters.vector()
         step = 0.1
-        rows = []
-        for i in range(center.size):
-            shift = step * (np.arange(center.size) == i)
-            up, down = (self.likelihood(center + sign * shift)[1] for sign in (1.0, -1.0))
-            rows.append((up - down) / (2.0 * step))
+        here = self.likelihood(center)[1]
+        shifts = step * np.eye(center.size)
+        rows = [(self.likelihood(center + shift)[1] - here) / step for shift in shifts]
         hessian = 0.5 * (np.array(rows) + np.array(rows).T)
         values, vectors = np.linalg.eigh(hessian)
         # Prior precision is the least there is; failed differences count as that.

@@ -35,6 +35,8 @@ class ProcessSettings:
         Random features of a drawn function.
     n_parameters
         Draws of hyperparameters; paths are divided among them.
+    n_changes
+        Drawn functions that give the expected changes by deleted groups.
     n_groups
         Groups of points that are deleted in turn to calibrate errors.
     n_cells
@@ -42,8 +44,9 @@ class ProcessSettings:
     """
 
     n_sketch: int = 1024
-    n_features: int = 512
+    n_features: int = 256
     n_parameters: int = 8
+    n_changes: int = 8
     n_groups: int = 4
     n_cells: int = 4096
 
@@ -156,7 +159,7 @@ class ProcessModel(ModelOfJ):
                 g, j = one.prior_functions(z, n_each, settings.n_features, rng)
                 parts.append((one.mean(z) - base)[:, None] + unit * (j - one.interpolated(z, g)))
             errors.append(np.concatenate(parts, axis=1)[:, :n_paths].T)
-            g, _ = process.prior_functions(z, n_paths, settings.n_features, rng)
+            g, _ = process.prior_functions(z, settings.n_changes, settings.n_features, rng)
             whole = process.interpolated(z, g)
             deleted = [(process.restricted(~rows), ~rows) for rows in self._groups]
             observed.append([one.mean(z) - base for one, _ in deleted])

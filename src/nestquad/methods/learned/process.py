@@ -40,8 +40,8 @@ class JointProcess(LearnedMethod[ProcessModel]):
     first
         Points of the first batch; None takes 1.5 for each coordinate, and at least 16.
     batch
-        Points of each further batch, such as the number of workers; None takes a quarter of the
-        points so far, and at least 4.
+        Points of each further batch, such as the number of workers; None takes three batches a
+        doubling, up to 16, 20, 25, 32, 40, 51, 64, … points.
     active
         Share of points that are chosen; the others are Sobol' points.
 
@@ -59,6 +59,10 @@ class JointProcess(LearnedMethod[ProcessModel]):
     most: ClassVar[int] = 1024
     """Most points: a fit costs the cube of their number."""
     n_inner: ClassVar[int] = 1
+    few: ClassVar[int] = 256
+    """Largest budget that `auto` gives to this method (``python -m studies few``)."""
+    most_dim: ClassVar[int] = 64
+    """Most coordinates of (θ, x) for `auto`: lengthscales of more are not learned from few."""
 
     n_outer: int | None = None
     first: int | None = None
@@ -76,6 +80,12 @@ class JointProcess(LearnedMethod[ProcessModel]):
                 )
         if not (isinstance(self.active, int | float) and 0.0 <= self.active <= 1.0):
             raise InputError("active", repr(self.active), "a share from 0 to 1")
+
+    @classmethod
+    def suits(cls, problem: NestedExpectation, budget: int) -> bool:
+        """Whether `auto` takes this method for a problem and a budget."""
+        dim = problem.outer_law.base_dim + problem.inner_base_dim
+        return cls.fewest <= budget <= cls.few and dim <= cls.most_dim
 
     def plan(
         self,
@@ -101,7 +111,10 @@ class JointProcess(LearnedMethod[ProcessModel]):
         if n == 0:
             dim = problem.outer_law.base_dim + problem.inner_base_dim
             return self.first or max(16, int(1.5 * dim))
-        return self.batch or max(4, n // 4)
+        if self.batch is not None:
+            return self.batch
+        sizes = np.round(2.0 ** (np.arange(12, 3 * self.most.bit_length()) / 3.0)).astype(int)
+        return int(sizes[np.searchsorted(sizes, n, "right")]) - n
 
     def sized(
         self,
