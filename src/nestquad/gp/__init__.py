@@ -19,7 +19,7 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import trends
+from nestquad.gp._prior import Shape, trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -36,6 +36,7 @@ __all__ = [
     "LatticeProcess",
     "PeriodicKernel",
     "ScoreKind",
+    "Shape",
     "Surrogate",
     "SurrogateKind",
     "amplitude",

@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.accuracy import takes
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
-from nestquad.gp import ScoreKind
+from nestquad.gp import ScoreKind, Shape
 from nestquad.methods._method import Goal, Turn, require_transports
 from nestquad.methods.learned._acquisition import choose_points
 from nestquad.methods.learned._average import DenseAverage
@@ -177,7 +178,11 @@ class JointProcess(LearnedMethod[ProcessModel]):
                 f"time ran out after {len(y)} evaluations", advice="Raise max_seconds."
             )
         before = None if last is None else last.state.model
-        model = fit_process_model(_kinds(problem), uniform, y, outer.base_dim, before)
+        # f of zero is asked for only where a mean of g must be positive.
+        positive = bool(y.min() > 0) and not takes(problem, np.zeros((1, *raw.shape[2:])))
+        model = fit_process_model(
+            _kinds(problem), uniform, y, outer.base_dim, positive=positive, last=before
+        )
         return Fit(model, scalar, len(y), 1)
 
 
@@ -188,4 +193,6 @@ def _kinds(problem: NestedExpectation) -> tuple[ScoreKind, ...]:
     written = (outer.base == "normal",) * outer.base_dim
     written += (inner.base == "normal",) * inner.base_dim
     scores = {(True,) * len(written), written}
-    return tuple(ScoreKind(s, n) for s in ("gaussian", "matern52") for n in sorted(scores))
+    shapes: tuple[Shape, ...] = ("gaussian", "matern52")
+    logs = (False, True)
+    return tuple(ScoreKind(s, n, log) for s in shapes for n in sorted(scores) for log in logs)
