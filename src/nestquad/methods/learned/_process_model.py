@@ -49,9 +49,9 @@ class ProcessSettings:
         Least J relative to the smallest Ĵ over the sketch, where f needs J > 0.
     """
 
-    n_sketch: int = 1024
+    n_sketch: int = 512
     n_features: int = 256
-    n_parameters: int = 8
+    n_parameters: int = 4
     n_changes: int = 8
     n_groups: int = 4
     n_cells: int = 4096

@@ -9,6 +9,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import takes
+from nestquad.distributions import Empirical, Independent, Law, ScipyLaw
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.gp import ScoreKind, Shape
@@ -86,7 +87,8 @@ class JointProcess(LearnedMethod[ProcessModel]):
     def suits(cls, problem: NestedExpectation, budget: int) -> bool:
         """Whether `auto` takes this method for a problem and a budget."""
         dim = problem.outer_law.base_dim + problem.inner_base_dim
-        return cls.fewest <= budget <= cls.few and dim <= cls.most_dim
+        small = cls.fewest <= budget <= cls.few and dim <= cls.most_dim
+        return small and not any(is_discrete(law) for _, law in _laws(problem))
 
     def plan(
         self,
@@ -95,6 +97,14 @@ class JointProcess(LearnedMethod[ProcessModel]):
         last: Turn[Learned[ProcessModel]] | None = None,
     ) -> Design | None:
         require_transports(problem, self.name)
+        for argument, law in _laws(problem):
+            if is_discrete(law):
+                raise InputError(
+                    argument,
+                    "a discrete law",
+                    f"a continuous law, along which method {self.name!r} interpolates g",
+                    "Use method='nqmc', or 'ckq' for a discrete inner law.",
+                )
         if goal.budget is not None and goal.budget < self.fewest:
             raise InputError(
                 "budget",
@@ -186,12 +196,27 @@ class JointProcess(LearnedMethod[ProcessModel]):
         return Fit(model, scalar, len(y), 1)
 
 
-def _kinds(problem: NestedExpectation) -> tuple[ScoreKind, ...]:
-    """Kinds of scores and correlations to choose from, by likelihood."""
+def is_discrete(law: Law) -> bool:
+    """Whether a coordinate of a law has atoms, so that no score drives it smoothly."""
+    if isinstance(law, Independent):
+        return any(is_discrete(part) for part in law.laws)
+    return isinstance(law, Empirical) or (
+        isinstance(law, ScipyLaw) and hasattr(law.frozen, "pmf")
+    )
+
+
+def _laws(problem: NestedExpectation) -> tuple[tuple[str, Law], ...]:
+    """Laws of θ, and of x at the median of θ, with their names."""
     outer = problem.outer_law
     inner = problem.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
-    written = (outer.base == "normal",) * outer.base_dim
-    written += (inner.base == "normal",) * inner.base_dim
+    return ("outer", outer), ("inner", inner)
+
+
+def _kinds(problem: NestedExpectation) -> tuple[ScoreKind, ...]:
+    """Kinds of scores and correlations to choose from, by likelihood."""
+    written: tuple[bool, ...] = ()
+    for _, law in _laws(problem):
+        written += (law.base == "normal",) * law.base_dim
     scores = {(True,) * len(written), written}
     shapes: tuple[Shape, ...] = ("gaussian", "matern52")
     logs = (False, True)
