@@ -130,9 +130,7 @@ def _parser() -> argparse.ArgumentParser:
             "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
-    _few_options(
-        commands.add_parser("few", help="32 to 256 evaluations of an expensive g", **how)
-    )
+    _few_options(commands.add_parser("few", help="32 to 256 evaluations of an expensive g", **how))
     _risk_options(
         commands.add_parser(
             "risk", help="risk measures on random books, beside rivals", epilog=_RISK, **how

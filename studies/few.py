@@ -29,7 +29,11 @@ from studies.runner.study import Settings, Study, run_studies
 
 FAMILIES = ("books", "experiments", "decisions", "insurance", "rough", "rare", "smooth", "kinks")
 # Shipped problems: relative errors to reach, by number of evaluations.
-SHIPPED = {"health": {64: 0.05, 128: 0.01}, "finance": {64: 0.08, 128: 0.05}, "rainforth": {64: 0.01}}
+SHIPPED = {
+    "health": {64: 0.05, 128: 0.01},
+    "finance": {64: 0.08, 128: 0.05},
+    "rainforth": {64: 0.01},
+}
 BUDGETS = (32, 64, 128, 256)
 METHODS = ("process", "sobol", "former auto", "nkq", "nqmc")
 _LABELS = {
@@ -67,13 +71,13 @@ class Selection:
         return range(self.parity == "odd", _LAST_SEED, 2)
 
     def tasks(self) -> Iterator[Task]:
+        for name in self.drawn:
+            for method in METHODS:
+                yield from (Task(name, method, budget, 0) for budget in self.budgets)
         for name, targets in SHIPPED.items():
             for seed in range(self.runs):
                 for method in ("process", "sobol", "former auto"):
                     yield from (Task(name, method, budget, seed) for budget in targets)
-        for name in self.drawn:
-            for method in METHODS:
-                yield from (Task(name, method, budget, 0) for budget in self.budgets)
 
 
 def _is_small(family: str, seed: int) -> bool:
@@ -158,7 +162,9 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
     pooled: dict[str, list[np.ndarray]] = {"former": [], "best": []}
     for budget in selection.budgets:
         errors = {m: _errors(runs, m, budget, drawn) for m in METHODS}
-        mine = [r for r in runs if r.method == "process" and r.goal == budget and r.problem in drawn]
+        mine = [
+            r for r in runs if r.method == "process" and r.goal == budget and r.problem in drawn
+        ]
         rivals = ("sobol", "nkq", "nqmc")
         best = min((errors[m] for m in rivals), key=_mean)
         oracle = np.min([errors[m] for m in rivals], axis=0)
@@ -220,7 +226,7 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
     failed = sum(run.failed for run in runs)
     return Result(
         tables=(
-            Table("summary", f"Geometric means of relative errors over {len(drawn)} random problems.",
+            Table("summary", f"Geometric means of relative errors, {len(drawn)} random problems.",
                   heads, tuple(rows)),
             Table("shipped", "Shipped problems: relative root mean square errors.", of_shipped,
                   tuple(shipped)),

@@ -67,6 +67,9 @@ class ScoreKind:
         return np.asarray(scores)
 
 
+_WEAK = Priors((1.5, 2.0), 4.0)
+
+
 @dataclass(frozen=True)
 class JointPriors:
     """Priors and limits of a fit, chosen on even seeds by ``python -m studies few``.
@@ -89,7 +92,7 @@ class JointPriors:
         Nodes in x where log g is modeled.
     """
 
-    priors: Priors = Priors((1.5, 2.0), 4.0)
+    priors: Priors = _WEAK
     noise: float = 1e-6
     trend_points: float = 2.0
     signals: tuple[float, float] = (1e-3, 1e3)
@@ -99,6 +102,8 @@ class JointPriors:
 
 
 DEFAULT = JointPriors()
+# A tenth of the variance, within a factor of e⁴ or so: a random g cannot be interpolated.
+NOISY = JointPriors(Priors((1.5, 2.0), 2.0), noise=0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +243,6 @@ class IntegratedGP:
         j = self._integrated_waves(theta, frequency, phase) @ size
         sd = np.sqrt(p.noise * self.gp.noise_shape + FLOOR * p.signal)
         return g + sd[:, None] * rng.standard_normal(g.shape), j
-
 
     def _integrated_waves(self, theta: Array, frequency: Array, phase: Array) -> Array:
         """Integrals (T, F) of cos(ω·z + φ) over x."""
@@ -408,13 +412,14 @@ def fit_integrated(
     outer: int,
     *,
     start: Hyperparameters | None = None,
-    settings: JointPriors = DEFAULT,
+    noisy: bool = False,
 ) -> JointFit | None:
     """Fit of the most likely kind to values y (n,) at uniforms (n, d) of (θ, x).
 
     Restricted likelihood with weak priors; None if no kind has a maximum. `start` are the
-    hyperparameters of a fit to fewer points.
+    hyperparameters of a fit to fewer points. `noisy` if g is random by itself.
     """
+    settings = NOISY if noisy else DEFAULT
     if not float(y.std()) > 1e-14 * float(np.abs(y).max(initial=0.0)):
         return _flat_fit(kinds[0], uniform, y, outer, settings)
     fits = [_fit_kind(kind, uniform, y, outer, start, settings) for kind in kinds]

@@ -105,12 +105,11 @@ class _Reduction:
 
     def column(self, i: int) -> Array:
         """Posterior covariance (C,) of g at all candidates with g at candidate i."""
-        prior = self.process.gp.parameters.signal * self.process.gp._correlate(
-            self.z, self.z[i : i + 1]
-        )[:, 0]
-        return np.asarray(
-            prior - self.white.T @ self.white[:, i] + self.extra.T @ self.extra[:, i]
+        prior = (
+            self.process.gp.parameters.signal
+            * self.process.gp._correlate(self.z, self.z[i : i + 1])[:, 0]
         )
+        return np.asarray(prior - self.white.T @ self.white[:, i] + self.extra.T @ self.extra[:, i])
 
 
 def choose_points(
@@ -135,16 +134,16 @@ def choose_points(
     for c, process in enumerate(model.processes):
         theta = process.kind.scores(model.sketch.uniform)
         unit = process.variance_unit**0.5
-        parts.append(_Reduction.of(process, unit * slopes[:, :, c], theta, process.kind.scores(uniform)))
+        parts.append(
+            _Reduction.of(process, unit * slopes[:, :, c], theta, process.kind.scores(uniform))
+        )
     total = sum((part.covariance**2 / part.variance).sum(axis=1) for part in parts)
     scale = np.maximum(np.asarray(total), np.finfo(float).tiny)
     used: list[list[Array]] = [[] for _ in parts]
     chosen: list[int] = []
     free = np.ones(len(uniform), dtype=bool)
     for _ in range(n):
-        falls = sum(
-            ((part.covariance**2).T / scale).sum(axis=1) / part.variance for part in parts
-        )
+        falls = sum(((part.covariance**2).T / scale).sum(axis=1) / part.variance for part in parts)
         i = int(np.argmax(np.where(free, falls, -np.inf)))
         chosen.append(i)
         free[i] = False

@@ -219,7 +219,9 @@ class ProcessModel(ModelOfJ):
             p, outer = process.gp.parameters, self.outer
             what = "log g" if process.kind.logarithm else "g"
             predicted = process.leave_one_out[0]
-            share = float(np.var(self.values[:, c] - predicted) / max(self.values[:, c].var(), 1e-300))
+            share = float(
+                np.var(self.values[:, c] - predicted) / max(self.values[:, c].var(), 1e-300)
+            )
             outputs.append(
                 {
                     "kernel": process.kind.shape,
@@ -261,6 +263,7 @@ def fit_process_model(
     outer: int,
     *,
     positive: bool = False,
+    noisy: bool = False,
     last: ProcessModel | None = None,
 ) -> ProcessModel:
     """Processes of all outputs at uniforms (n, d) with values (n, p).
@@ -277,7 +280,7 @@ def fit_process_model(
         if before is not None and not again and before.kind in tried:
             tried = [before.kind]
         start = None if before is None else before.gp.parameters
-        fit = fit_integrated(tried, uniform, y, outer, start=start)
+        fit = fit_integrated(tried, uniform, y, outer, start=start, noisy=noisy)
         if fit is None:
             raise NumericalError("No Gaussian process in theta and x has a likelihood.")
         fits.append(fit)

@@ -191,7 +191,13 @@ class JointProcess(LearnedMethod[ProcessModel]):
         # f of zero is asked for only where a mean of g must be positive.
         positive = bool(y.min() > 0) and not takes(problem, np.zeros((1, *raw.shape[2:])))
         model = fit_process_model(
-            _kinds(problem), uniform, y, outer.base_dim, positive=positive, last=before
+            _kinds(problem),
+            uniform,
+            y,
+            outer.base_dim,
+            positive=positive,
+            noisy=problem.noisy,
+            last=before,
         )
         return Fit(model, scalar, len(y), 1)
 
@@ -200,9 +206,7 @@ def is_discrete(law: Law) -> bool:
     """Whether a coordinate of a law has atoms, so that no score drives it smoothly."""
     if isinstance(law, Independent):
         return any(is_discrete(part) for part in law.laws)
-    return isinstance(law, Empirical) or (
-        isinstance(law, ScipyLaw) and hasattr(law.frozen, "pmf")
-    )
+    return isinstance(law, Empirical) or (isinstance(law, ScipyLaw) and hasattr(law.frozen, "pmf"))
 
 
 def _laws(problem: NestedExpectation) -> tuple[tuple[str, Law], ...]:
