@@ -156,4 +156,4 @@ def choose_points(
             )
             noise = part.process.gp.parameters.noise
             part.variance[:] = np.maximum(part.variance - direction**2, noise + 1e-12)
-    return uniform[chosen]
+    return np.asarray(uniform[chosen])
