@@ -273,7 +273,7 @@ _HEAD = (
     "# Few evaluations, measured\n"
 )
 _ABOUT = """
-32 to 256 evaluations of g on random problems of eight families in 1–3 + 1–12 dimensions, one run
+Few evaluations of g on random problems of eight families in 1–3 + 1–12 dimensions, one run
 each: the first problems of each family that have so few. `JointProcess` with chosen points, the
 same with Sobol' points, the candidates of `auto` for larger budgets (lattice and NQMC), NKQ and
 NQMC. Errors are relative to the scale of the answer. Even seeds were used for development, odd

@@ -72,7 +72,7 @@ _WEAK = Priors((1.5, 2.0), 4.0)
 
 @dataclass(frozen=True)
 class JointPriors:
-    """Priors and limits of a fit, chosen on even seeds by ``python -m studies few``.
+    """Priors and limits of a fit, chosen on few even seeds of the families.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ from nestquad.points import Sobol, Stream
 
 @dataclass(frozen=True)
 class AcquisitionSettings:
-    """Tuning numbers of the choice, chosen on even seeds by ``python -m studies few``.
+    """Tuning numbers of the choice, chosen on few even seeds of the families.
 
     Attributes
     ----------

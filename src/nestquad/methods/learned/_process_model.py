@@ -26,7 +26,7 @@ from nestquad.methods.learned._model import (
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """Tuning numbers of the process, chosen on even seeds by ``python -m studies few``.
+    """Tuning numbers of the process, chosen on few even seeds of the families.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
     """Most points: a fit costs the cube of their number."""
     n_inner: ClassVar[int] = 1
     few: ClassVar[int] = 256
-    """Largest budget that `auto` gives to this method (``python -m studies few``)."""
+    """Largest budget that `auto` gives to this method; ``python -m studies few`` goes to 128."""
     most_dim: ClassVar[int] = 64
     """Most coordinates of (θ, x) for `auto`: lengthscales of more are not learned from few."""
 
@@ -189,7 +189,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
             )
         before = None if last is None else last.state.model
         # f of zero is asked for only where a mean of g must be positive.
-        positive = bool(y.min() > 0) and not takes(problem, np.zeros((1, *raw.shape[2:])))
+        positive = bool(y.min() >= 0) and not takes(problem, np.zeros((1, *raw.shape[2:])))
         model = fit_process_model(
             _kinds(problem),
             uniform,
