@@ -140,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
             "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
+    _few_options(commands.add_parser("few", help="32 to 256 evaluations of an expensive g", **how))
     _risk_options(
         commands.add_parser(
             "risk", help="risk measures on random books, beside rivals", epilog=_RISK, **how
@@ -416,6 +417,24 @@ def _seconds(args: argparse.Namespace) -> int:
         f"--runs {args.runs} --jobs {args.jobs}"
     )
     report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _few_options(parser: argparse.ArgumentParser) -> None:
+    _common(parser, "docs")
+    parser.set_defaults(jobs=0, run=_few)
+    parser.add_argument("--parity", choices=("odd", "even"), default="odd", help="default odd")
+    parser.add_argument("--each", type=int, default=5, metavar="N", help="problems of a family")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of shipped problems")
+    parser.add_argument("--budgets", default="32,64,128,256", metavar="N[,N]")
+
+
+def _few(args: argparse.Namespace) -> int:
+    from studies.few import Selection, report
+
+    budgets = tuple(int(n) for n in _numbers(args.budgets))
+    selection = Selection(args.parity, args.each, args.runs, budgets)
+    report(selection, Path(args.out), args.jobs, args.fresh, args.line)
     return 0
 
 

@@ -63,7 +63,18 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
         Sum,
         Tensor,
     )
-    from nestquad.methods import CKQ, LSMC, MLKQ, MLMC, NKQ, NMC, NQMC, Auto, JointLattice
+    from nestquad.methods import (
+        CKQ,
+        LSMC,
+        MLKQ,
+        MLMC,
+        NKQ,
+        NMC,
+        NQMC,
+        Auto,
+        JointLattice,
+        JointProcess,
+    )
     from nestquad.plan import Plan, analyze, plan
     from nestquad.points import IID, Given, Halton, Lattice, Sobol
     from nestquad.problem import NestedExpectation
@@ -101,6 +112,7 @@ __all__ = [
     "InputError",
     "Jitter",
     "JointLattice",
+    "JointProcess",
     "KernelQuadrature",
     "Lattice",
     "LogNormal",
@@ -157,7 +169,7 @@ _HOMES = {
     "estimate": "estimate",
     "expectation": "expectation",
     "kernels": "Additive Anova Gaussian Matern PeriodicSobolev Scaled Sobolev Stein Sum Tensor",
-    "methods": "CKQ LSMC MLKQ MLMC NKQ NMC NQMC Auto JointLattice",
+    "methods": "CKQ LSMC MLKQ MLMC NKQ NMC NQMC Auto JointLattice JointProcess",
     "plan": "Plan analyze plan",
     "points": "IID Given Halton Lattice Sobol",
     "problem": "NestedExpectation",

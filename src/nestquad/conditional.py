@@ -162,8 +162,8 @@ def conditional(
     budget
         The most evaluations of g.
     method
-        A method that learns J: ``"ckq"`` (the default), ``"joint"`` or ``"lsmc"``, or a configured
-        one such as ``nq.CKQ(n_outer=32)``.
+        A method that learns J: ``"ckq"`` (the default), ``"joint"``, ``"process"`` or ``"lsmc"``,
+        or a configured one such as ``nq.CKQ(n_outer=32)``.
     rng, executor, store, store_check
         As in :func:`nestquad.estimate`.
 

@@ -60,8 +60,8 @@ class NestedExpectation:
         or p of them. It is called once for each evaluation.
     noisy
         True for a g that is random by itself: two calls at the same point differ, independently,
-        by noise of mean zero. ``"auto"`` then leaves out models of g at single points, and a store
-        compares averages instead of values.
+        by noise of mean zero. ``"auto"`` then leaves out models of g at single points, except with
+        few evaluations, and a store compares averages instead of values.
     arrays
         The library whose arrays g takes: ``"numpy"``, ``"jax"`` or ``"torch"`` (extras of the same
         names). Points share memory with them on a CPU, so g must not write to them; JAX runs with

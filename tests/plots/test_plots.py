@@ -31,7 +31,7 @@ from nestquad.result import NORMAL_95, Estimate, OuterSample
 
 mpl.use("Agg")
 
-KNOWN = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc", "auto"]
+KNOWN = ["nmc", "nqmc", "nkq", "ckq", "joint", "process", "mlmc", "mlkq", "lsmc", "auto"]
 
 
 def draw(function, result):

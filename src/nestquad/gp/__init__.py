@@ -1,6 +1,7 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
 from nestquad.gp._dense import Hyperparameters
+from nestquad.gp._integrated import IntegratedGP, JointFit, ScoreKind, fit_integrated
 from nestquad.gp._lattice import (
     LatticeProcess,
     PeriodicKernel,
@@ -18,7 +19,7 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import trends
+from nestquad.gp._prior import Shape, trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -30,12 +31,17 @@ from nestquad.points import reversed_bits
 
 __all__ = [
     "Hyperparameters",
+    "IntegratedGP",
+    "JointFit",
     "LatticeProcess",
     "PeriodicKernel",
+    "ScoreKind",
+    "Shape",
     "Surrogate",
     "SurrogateKind",
     "amplitude",
     "first_kinds",
+    "fit_integrated",
     "fit_lengthscale",
     "fit_periodic",
     "fit_surrogate",

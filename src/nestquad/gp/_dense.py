@@ -18,16 +18,29 @@ from nestquad.gp._prior import Correlation, Trend
 
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
 FLOOR = 1e-13
-# Weak priors: lengthscales around 2 standard deviations of θ, noise around what halving the inner
-# points suggests. They decide only what the data leave open.
-_LENGTHSCALE_PRIOR = (np.log(2.0), 1.5)
-_NOISE_PRIOR_SD = 1.5
 # Points that choose hyperparameters: optima are flat, and likelihoods cost T³.
 _TUNING_POINTS = 80
 _MOST_STEPS = 30
 # Points that are predicted together, so that their covariances stay in a cache, and points of the
 # line that a spline goes through.
 _ROWS, _LINE = 512, 512
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Weak normal priors of log hyperparameters, which decide only what data leave open.
+
+    Attributes
+    ----------
+    lengthscale
+        Mean and standard deviation of log lengthscales: around 2 standard deviations of θ.
+    noise_sd
+        Standard deviation of the log noise variance about its guess, such as the change of inner
+        means by halving their points.
+    """
+
+    lengthscale: tuple[float, float] = (float(np.log(2.0)), 1.5)
+    noise_sd: float = 1.5
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,7 @@ class RestrictedLikelihood:
     functions: Array
     noise_shape: Array
     log_noise_guess: float | None
+    priors: Priors = Priors()
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int64], Array]:
@@ -106,14 +120,14 @@ class RestrictedLikelihood:
         gradient[:-2] = signal * (slopes @ pairs)
         gradient[-2] = signal * (float(correlations @ pairs) + 0.5 * float(diagonal.sum()))
         gradient[-1] = 0.5 * noise * float(diagonal @ self.noise_shape)
-        centre, sd = _LENGTHSCALE_PRIOR
+        centre, sd = self.priors.lengthscale
         deviation = (vector[:-2] - centre) / sd
         loss += 0.5 * float(deviation @ deviation)
         gradient[:-2] += deviation / sd
         if self.log_noise_guess is not None:
-            away = (float(vector[-1]) - self.log_noise_guess) / _NOISE_PRIOR_SD
+            away = (float(vector[-1]) - self.log_noise_guess) / self.priors.noise_sd
             loss += 0.5 * away**2
-            gradient[-1] += away / _NOISE_PRIOR_SD
+            gradient[-1] += away / self.priors.noise_sd
         return loss, gradient
 
 

@@ -9,13 +9,23 @@ from nestquad._checks import choice, shown
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
 from nestquad.methods.auto import Auto
-from nestquad.methods.learned import CKQ, LSMC, JointLattice, RepeatedLattice
+from nestquad.methods.learned import CKQ, LSMC, JointLattice, JointProcess, RepeatedLattice
 from nestquad.methods.multilevel import MLKQ, MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC, RepeatedNMC
 from nestquad.quadrature import KernelQuadrature
 from nestquad.repeated import RepeatedExpectation
 
-_KINDS: tuple[type[Method[Any]], ...] = (NMC, NQMC, MLMC, LSMC, NKQ, MLKQ, CKQ, JointLattice)
+_KINDS: tuple[type[Method[Any]], ...] = (
+    NMC,
+    NQMC,
+    MLMC,
+    LSMC,
+    NKQ,
+    MLKQ,
+    CKQ,
+    JointLattice,
+    JointProcess,
+)
 # Sizes beyond this are slips: a grid of so many points is never evaluated.
 _LARGEST = 10**9
 METHODS = {kind.name: kind for kind in _KINDS}

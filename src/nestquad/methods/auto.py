@@ -22,7 +22,14 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
-from nestquad.methods.learned import CKQ, JointLattice, LearnedDesign, LearnedMethod, n_draws
+from nestquad.methods.learned import (
+    CKQ,
+    JointLattice,
+    JointProcess,
+    LearnedDesign,
+    LearnedMethod,
+    n_draws,
+)
 from nestquad.methods.multilevel import MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
 from nestquad.problem import NestedExpectation
@@ -77,8 +84,9 @@ class Auto(Method[Race]):
     Parameters
     ----------
     candidates
-        The methods to choose from, the likeliest first; None takes `JointLattice` and `NQMC`,
-        `CKQ` and `NQMC` where g is noisy, or `NMC` and `MLMC` where a law can only be sampled.
+        The methods to choose from, the likeliest first; None takes `JointProcess` alone for a
+        budget of at most 256 evaluations, and for a larger one `JointLattice` and `NQMC`, `CKQ`
+        and `NQMC` where g is noisy, or `NMC` and `MLMC` where a law can only be sampled.
 
     Examples
     --------
@@ -109,7 +117,7 @@ class Auto(Method[Race]):
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Race] | None = None
     ) -> Design | None:
-        methods = self.candidates or _candidates(problem)
+        methods = self.candidates or _candidates(problem, goal, last)
         # Without a budget, time counts: a plain rule first, as long as it promises more.
         by_time = goal.hurried and self.candidates is None and has_transports(problem)
         if last is None:
@@ -175,9 +183,14 @@ class Auto(Method[Race]):
         return Turn(portfolio, estimate, state, best.turn.final, best.turn.tentative)
 
 
-def _candidates(problem: NestedExpectation) -> tuple[Method[Any], ...]:
+def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None) -> Methods:
     if not has_transports(problem):
         return (NMC(), MLMC())
+    if goal.budget is not None and JointProcess.suits(problem, goal.budget):
+        if last is None or last.state.standing():
+            return (JointProcess(),)
+        # Too few evaluations for a comparison, unless the process has failed.
+        return (JointProcess(), *_candidates(problem, replace(goal, budget=None), None))
     # A model of g at single points cannot tell noise from detail: with noise as large as J varies,
     # intervals of auto held in 52 of 60 runs with joint lattices and in 60 of 60 without, at half
     # the error. That is one problem (tests/methods/test_noisy.py), and the seeds that decided.
@@ -381,6 +394,8 @@ def _pilots(
         if method != first.method and design.n_evaluations <= left:
             parts.append((method, design))
             left -= design.n_evaluations
+    if not parts:
+        return ()
     # Lattices double: just short of a power of two, pilots would cost half of the points.
     if bounded and first.is_within(0.1):
         rest = (goal.budget or 0) - first.n

@@ -50,6 +50,7 @@ _STYLES = {
     "joint": MethodStyle("#B04A86", "P", (0, (6, 1.5, 1, 1.5))),
     "mlmc": MethodStyle("#8A6D00", "v", (0, (1, 1))),
     "mlkq": MethodStyle("#3A9BD9", "X", (0, (4, 1, 1, 1, 1, 1))),
+    "process": MethodStyle("#C03B26", "H", (0, (8, 1.5))),
     "lsmc": MethodStyle("#5E3C99", "*", (0, (2, 2))),
     "auto": MethodStyle("#000000", "h", (0, (12, 1, 2, 1))),
 }
@@ -91,7 +92,7 @@ def series_styles(count: int) -> list[MethodStyle]:
     >>> [look.marker for look in series_styles(3)]
     ['D', 's', '^']
     """
-    order = ("nkq", "nqmc", "ckq", "joint", "mlkq", "lsmc", "mlmc")
+    order = ("nkq", "nqmc", "ckq", "joint", "process", "mlkq", "lsmc", "mlmc")
     looks = [*(_STYLES[name] for name in order), *_SPARE]
     return [looks[k % len(looks)] for k in range(count)]
 

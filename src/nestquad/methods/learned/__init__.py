@@ -17,6 +17,7 @@ from nestquad.methods.learned._proxy import ProxyModel, as_control, as_predictor
 from nestquad.methods.learned.ckq import CKQ
 from nestquad.methods.learned.joint import JointLattice
 from nestquad.methods.learned.lsmc import LSMC, RegressionModel
+from nestquad.methods.learned.process import JointProcess
 from nestquad.methods.learned.repeated import RepeatedLattice
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "FaultSettings",
     "JointLattice",
     "JointModel",
+    "JointProcess",
     "Learned",
     "LearnedDesign",
     "LearnedMethod",

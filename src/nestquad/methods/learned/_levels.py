@@ -341,7 +341,7 @@ class LevelAverage(DenseAverage):
             return super().f(j)
         law = self.levels.innermost.outer_law
         y = self.levels.split(law.from_uniform(np.clip(uniform, 1e-15, 1.0 - 1e-15)))
-        values = self.levels.apply_f(self.levels.depth - 2, self._argument(j), y)
+        values = self.levels.apply_f(self.levels.depth - 2, self.argument(j), y)
         return values.reshape(len(j), -1)
 
     def at_sketch(self, model: JointModel) -> LevelAverage:

@@ -1,0 +1,287 @@
+"""Model of J by a Gaussian process in (θ, x), one for each output of g."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.special import log_ndtr
+
+from nestquad._typing import Array
+from nestquad.errors import NumericalError
+from nestquad.gp import IntegratedGP, JointFit, ScoreKind, fit_integrated
+from nestquad.methods.learned._model import (
+    DenseSet,
+    ModelOfJ,
+    Paths,
+    near_values,
+    sketch_points,
+)
+
+
+@dataclass(frozen=True)
+class ProcessSettings:
+    """Tuning numbers of the process, chosen on few even seeds of the families.
+
+    Attributes
+    ----------
+    n_sketch
+        θ at which paths are drawn.
+    n_features
+        Random features of a drawn function.
+    n_parameters
+        Draws of hyperparameters; paths are divided among them.
+    n_changes
+        Drawn functions that give the expected changes by deleted groups.
+    n_groups
+        Groups of points that are deleted in turn to calibrate errors.
+    n_cells
+        Draws of (θ, x) that give each point the probability of its Voronoi cell.
+    surprising
+        Leave-one-out residuals above this many of their standard deviations are events that the
+        process does not expect; smaller ones are part of its posterior.
+    least
+        Least J relative to the smallest Ĵ over the sketch, where f needs J > 0.
+    """
+
+    n_sketch: int = 512
+    n_features: int = 256
+    n_parameters: int = 4
+    n_changes: int = 8
+    n_groups: int = 4
+    n_cells: int = 4096
+    surprising: float = 3.0
+    least: float = 0.1
+
+
+DEFAULT = ProcessSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessModel(ModelOfJ):
+    """J as the integral over x of a Gaussian process of g in (θ, x), for each output.
+
+    Attributes
+    ----------
+    fits
+        A fitted process for each output.
+    uniform, values
+        Points (n, d) in (θ, x) and values (n, p) of g.
+    outer
+        d_θ.
+    positive
+        Whether f needs J > 0: Ĵ is then the posterior mean given that.
+    settings
+        Tuning numbers.
+    """
+
+    fits: tuple[JointFit, ...]
+    uniform: Array
+    values: Array
+    outer: int
+    positive: bool = False
+    settings: ProcessSettings = DEFAULT
+
+    @property
+    def processes(self) -> tuple[IntegratedGP, ...]:
+        return tuple(fit.process for fit in self.fits)
+
+    @property
+    def dim(self) -> int:
+        return self.outer
+
+    @property
+    def n_points(self) -> int:
+        return len(self.values)
+
+    @property
+    def cost(self) -> int:
+        # A node in x costs an eighth of a coordinate: it is part of a matrix product.
+        nodes = max(p.n_nodes for p in self.processes) // 8
+        return self.n_points * len(self.fits) * (self.outer + nodes)
+
+    @cached_property
+    def _logarithms(self) -> NDArray[np.bool_]:
+        """Whether each output (p,) is modeled by its logarithm."""
+        return np.array([process.kind.logarithm for process in self.processes])
+
+    @cached_property
+    def sketch(self) -> DenseSet:
+        uniform = sketch_points(self.outer, self.settings.n_sketch)
+        return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
+
+    @cached_property
+    def design(self) -> DenseSet:
+        """θ of the fit; the weight of a point is the probability of its Voronoi cell in (θ, x).
+
+        Points that were chosen are no sample of the law. Distances are in lengthscales of the
+        first output.
+        """
+        first = self.processes[0]
+        lengthscale = first.gp.parameters.lengthscale
+        drawn = sketch_points(self.uniform.shape[1], self.settings.n_cells)
+        nearest = cKDTree(first.gp.z / lengthscale).query(first.kind.scores(drawn) / lengthscale)[1]
+        count = np.bincount(nearest, minlength=self.n_points) + 0.5
+        theta = self.uniform[:, : self.outer]
+        return DenseSet(theta, count * (self.n_points / count.sum()), self.mean(theta))
+
+    def _scores(self, uniform: Array) -> list[Array]:
+        return [process.kind.scores(uniform) for process in self.processes]
+
+    def _unbounded(self, uniform: Array) -> Array:
+        scores = zip(self.processes, self._scores(uniform), strict=True)
+        return np.stack([process.mean(z) for process, z in scores], axis=1)
+
+    def mean(self, uniform: Array) -> Array:
+        return self.bounded(self._expected(uniform), uniform)
+
+    def _expected(self, uniform: Array) -> Array:
+        """Posterior mean (T, p) of J; given J > 0 that of a truncated normal variable."""
+        j = self._unbounded(uniform)
+        if not self.positive or self._logarithms.all():
+            return j
+        sd = np.maximum(self.sd(uniform), np.finfo(float).tiny)
+        ratio = np.maximum(j / sd, -1e6)
+        return np.where(self._logarithms, j, sd * (ratio + _hazard(ratio)))
+
+    @cached_property
+    def _floor(self) -> Array:
+        """Least J (p,) where f needs J > 0."""
+        least = self._expected(sketch_points(self.outer, self.settings.n_sketch)).min(axis=0)
+        return np.asarray(self.settings.least * least)
+
+    def sd(self, uniform: Array) -> Array:
+        scores = zip(self.processes, self._scores(uniform), strict=True)
+        return np.stack([process.sd(z) for process, z in scores], axis=1)
+
+    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
+        joint = np.concatenate([uniform, inner], axis=1)
+        g = [p.predict(z) for p, z in zip(self.processes, self._scores(joint), strict=True)]
+        return np.asarray(np.stack(g, axis=1) - self._unbounded(uniform) + self.mean(uniform))
+
+    def bounded(self, j: Array, uniform: Array) -> Array:
+        """J within half a range of the values of g, and positive if f needs that."""
+        j = near_values(j, self.values)
+        return np.maximum(j, self._floor) if self.positive else j
+
+    def residuals(self) -> Array:
+        predicted = [process.leave_one_out[0] for process in self.processes]
+        return np.asarray(self.values - np.stack(predicted, axis=1))
+
+    def unexplained(self) -> tuple[Array, Array]:
+        """Residuals that the process does not expect; others are zero."""
+        sd = np.stack([process.leave_one_out[1] for process in self.processes], axis=1)
+        residuals = self.residuals()
+        expected = np.abs(residuals) <= self.settings.surprising * sd
+        return np.where(expected, 0.0, residuals), self.design.weights
+
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
+        """Posterior draws over functions and hyperparameters, and delete-a-group changes."""
+        settings, theta = self.settings, self.sketch.uniform
+        n_each = -(-n_paths // settings.n_parameters)
+        errors, observed, expected = [], [], []
+        for fit, z in zip(self.fits, self._scores(theta), strict=True):
+            process, unit = fit.process, fit.process.variance_unit**0.5
+            base = process.mean(z)
+            drawn = [
+                process.with_parameters(vector)
+                for vector in fit.hyperparameters(settings.n_parameters, rng)
+            ]
+            parts = []
+            for one in drawn:
+                g, j = one.prior_functions(z, n_each, settings.n_features, rng)
+                parts.append((one.mean(z) - base)[:, None] + unit * (j - one.interpolated(z, g)))
+            drawn_errors = np.concatenate(parts, axis=1)[:, :n_paths].T
+            signs = rng.standard_normal((len(drawn_errors), 1))
+            errors.append(drawn_errors + signs * process.node_error(z))
+            g, _ = process.prior_functions(z, settings.n_changes, settings.n_features, rng)
+            whole = process.interpolated(z, g)
+            deleted = [(process.restricted(~rows), ~rows) for rows in self._groups]
+            observed.append([one.mean(z) - base for one, _ in deleted])
+            expected.append([_changes(one, process, z, g[kept], whole) for one, kept in deleted])
+        return Paths(
+            np.stack(errors, axis=-1), np.stack(observed, axis=-1), np.stack(expected, axis=-1)
+        )
+
+    @property
+    def _groups(self) -> list[NDArray[np.bool_]]:
+        number = np.arange(self.n_points) % self.settings.n_groups
+        return [number == group for group in range(self.settings.n_groups)]
+
+    def describe(self) -> dict[str, Any]:
+        outputs, notes = [], []
+        for c, process in enumerate(self.processes):
+            p, outer = process.gp.parameters, self.outer
+            what = "log g" if process.kind.logarithm else "g"
+            predicted = process.leave_one_out[0]
+            share = float(
+                np.var(self.values[:, c] - predicted) / max(self.values[:, c].var(), 1e-300)
+            )
+            outputs.append(
+                {
+                    "kernel": process.kind.shape,
+                    "logarithm": process.kind.logarithm,
+                    "trend": str(process.gp.trend),
+                    "lengthscales_theta": p.lengthscale[:outer].tolist(),
+                    "lengthscales_x": p.lengthscale[outer:].tolist(),
+                    "noise_share": p.noise,
+                    "unexplained_share": share,
+                }
+            )
+            notes.append(
+                f"output {c + 1}: Gaussian process of {what} in theta and x ({process.kind.shape}, "
+                f"{process.gp.trend} trend) leaves {share:.2g} of the variance of g unexplained"
+            )
+        return {"outputs": outputs, "notes": notes}
+
+
+def _hazard(ratio: Array) -> Array:
+    """φ(a)/Φ(a), for any a."""
+    density = -0.5 * ratio**2 - 0.5 * np.log(2.0 * np.pi)
+    # Far below zero it is −a + 1/|a|, whose parts cancel with a.
+    direct = np.exp(density - log_ndtr(ratio))
+    return np.asarray(np.where(ratio < -1e4, -ratio + 1.0 / np.maximum(-ratio, 1.0), direct))
+
+
+def _changes(
+    deleted: IntegratedGP, process: IntegratedGP, z: Array, g: Array, whole: Array
+) -> Array:
+    """Changes (K, M) of Ĵ by deleted points, for functions of the prior with values g (m, K)."""
+    unit = process.variance_unit**0.5
+    return np.asarray(unit * (deleted.interpolated(z, g) - whole).T)
+
+
+def fit_process_model(
+    kinds: Sequence[ScoreKind],
+    uniform: Array,
+    values: Array,
+    outer: int,
+    *,
+    positive: bool = False,
+    noisy: bool = False,
+    last: ProcessModel | None = None,
+) -> ProcessModel:
+    """Processes of all outputs at uniforms (n, d) with values (n, p).
+
+    A last fit to fewer points starts the searches. Kinds are compared whenever the number of points
+    has passed a power of two.
+    """
+    n = len(values)
+    again = last is None or n.bit_length() > last.n_points.bit_length()
+    fits = []
+    for c, y in enumerate(values.T):
+        before = None if last is None else last.fits[c].process
+        tried = [kind for kind in kinds if not kind.logarithm or y.min() > 0]
+        if before is not None and not again and before.kind in tried:
+            tried = [before.kind]
+        start = None if before is None else before.gp.parameters
+        fit = fit_integrated(tried, uniform, y, outer, start=start, noisy=noisy)
+        if fit is None:
+            raise NumericalError("No Gaussian process in theta and x has a likelihood.")
+        fits.append(fit)
+    return ProcessModel(tuple(fits), uniform, values, outer, positive)

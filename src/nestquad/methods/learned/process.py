@@ -1,0 +1,227 @@
+"""Joint process: a Gaussian process in (θ, x) for few evaluations, points chosen by batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.accuracy import takes
+from nestquad.distributions import Empirical, Independent, Law, ScipyLaw
+from nestquad.errors import InputError
+from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.gp import ScoreKind, Shape
+from nestquad.methods._method import Goal, Turn, require_transports
+from nestquad.methods.learned._acquisition import choose_points
+from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
+from nestquad.methods.learned._evidence import LearnedDesign
+from nestquad.methods.learned._process_model import ProcessModel, fit_process_model
+from nestquad.points import Given, Sobol
+from nestquad.problem import NestedExpectation
+
+__all__ = ["JointProcess"]
+
+
+@dataclass(frozen=True)
+class JointProcess(LearnedMethod[ProcessModel]):
+    """Learn g in (θ, x) by a Gaussian process; choose points that narrow the answer.
+
+    For a g that takes minutes. A Gaussian process on scores of (θ, x) with one lengthscale for
+    each coordinate is fitted by restricted likelihood; x is integrated out in closed form, and
+    f(Ĵ) is averaged over dense θ, free of g. The first points are scrambled Sobol' points. Each
+    further batch has the points that promise the largest fall of the variance of the answer, and
+    among them a share of Sobol' points, for what the process does not know.
+
+    Parameters
+    ----------
+    n_outer
+        Number of points; where None, the budget or the tolerance decides.
+    first
+        Points of the first batch; None takes 1.5 for each coordinate, and at least 16.
+    batch
+        Points of each further batch, such as the number of workers; None takes three batches a
+        doubling, up to 16, 20, 25, 32, 40, 51, 64, … points.
+    active
+        Share of points that are chosen; the others are Sobol' points.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.problems.health()
+    >>> est = nq.estimate(problem, method=nq.JointProcess(), budget=64, rng=0)
+    >>> bool(abs(est.value - problem.exact) < 0.1 * problem.exact)
+    True
+    """
+
+    name: ClassVar[str] = "process"
+    fewest: ClassVar[int] = 8
+    most: ClassVar[int] = 1024
+    """Most points: a fit costs the cube of their number."""
+    n_inner: ClassVar[int] = 1
+    few: ClassVar[int] = 256
+    """Largest budget that `auto` gives to this method; ``python -m studies few`` goes to 128."""
+    most_dim: ClassVar[int] = 64
+    """Most coordinates of (θ, x) for `auto`: lengthscales of more are not learned from few."""
+
+    n_outer: int | None = None
+    first: int | None = None
+    batch: int | None = None
+    active: float = 0.75
+
+    def __post_init__(self) -> None:
+        for argument, least in (("n_outer", self.fewest), ("first", self.fewest), ("batch", 1)):
+            number = getattr(self, argument)
+            if number is not None and (
+                not isinstance(number, int | np.integer) or not least <= number <= self.most
+            ):
+                raise InputError(
+                    argument, repr(number), f"an integer from {least} to {self.most}, or None"
+                )
+        if not (isinstance(self.active, int | float) and 0.0 <= self.active <= 1.0):
+            raise InputError("active", repr(self.active), "a share from 0 to 1")
+
+    @classmethod
+    def suits(cls, problem: NestedExpectation, budget: int) -> bool:
+        """Whether `auto` takes this method for a problem and a budget."""
+        dim = problem.outer_law.base_dim + problem.inner_base_dim
+        small = cls.fewest <= budget <= cls.few and dim <= cls.most_dim
+        return small and not any(is_discrete(law) for _, law in _laws(problem))
+
+    def plan(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        last: Turn[Learned[ProcessModel]] | None = None,
+    ) -> Design | None:
+        require_transports(problem, self.name)
+        for argument, law in _laws(problem):
+            if is_discrete(law):
+                raise InputError(
+                    argument,
+                    "a discrete law",
+                    f"a continuous law, along which method {self.name!r} interpolates g",
+                    "Use method='nqmc', or 'ckq' for a discrete inner law.",
+                )
+        if goal.budget is not None and goal.budget < self.fewest:
+            raise InputError(
+                "budget",
+                f"{goal.budget} evaluations",
+                f"at least {self.fewest} for method {self.name!r}",
+            )
+        if last is not None and goal.adaptive and last.final:
+            return None
+        n = 0 if last is None else last.design.n_evaluations
+        design = self.sized(problem, goal, n + self._step(problem, n), last)
+        return None if design is None else LearnedDesign.of(design, ())
+
+    def _step(self, problem: NestedExpectation, n: int) -> int:
+        """Number of points of the next batch after n."""
+        if n == 0:
+            dim = problem.outer_law.base_dim + problem.inner_base_dim
+            return self.first or max(16, int(1.5 * dim))
+        if self.batch is not None:
+            return self.batch
+        sizes = np.round(2.0 ** (np.arange(12, 3 * self.most.bit_length()) / 3.0)).astype(int)
+        return int(sizes[np.searchsorted(sizes, n, "right")]) - n
+
+    def sized(
+        self,
+        problem: NestedExpectation,
+        goal: Goal,
+        n: int,
+        last: Turn[Learned[ProcessModel]] | None,
+    ) -> Design | None:
+        most = min(self.n_outer or self.most, goal.budget or self.most)
+        if last is None:
+            first = Grid(min(n, most), 1, Sobol(), Sobol(), None, goal.stream, joint=True)
+            return Design((first,))
+        grids = last.design.grids
+        present = sum(grid.n_outer for grid in grids)
+        size = min(n, most) - present
+        if size < 1:
+            return None
+        uniform = self._chosen(problem, last, size, present)
+        points = Given(uniform)
+        level = len(grids)
+        grid = Grid(size, 1, points, points, None, grids[0].stream, level=level, joint=True)
+        return Design((*grids, grid))
+
+    def _chosen(
+        self, problem: NestedExpectation, last: Turn[Learned[ProcessModel]], n: int, present: int
+    ) -> Array:
+        """Uniforms (n, d) of the next batch: chosen points, and the next Sobol' points."""
+        model, stream = last.state.model, last.design.grids[0].stream
+        level, dim = len(last.design.grids), model.uniform.shape[1]
+        n_active = round(self.active * (present + n)) - round(self.active * present)
+        average = DenseAverage(problem, last.state.scalar, stream.child(8, level))
+        parts = []
+        if n_active:
+            parts.append(choose_points(average, model, n_active, stream.child(9, level)))
+        if n > n_active:
+            start = present  # of the sequence of the first batch; points between were not used
+            rest = Sobol().uniforms(
+                last.design.grids[0].outer_stream, dim, (0, 1), (start, start + n - n_active)
+            )[0]
+            parts.append(rest)
+        return np.concatenate(parts)
+
+    def fit(
+        self, evaluations: Evaluations, last: Turn[Learned[ProcessModel]] | None
+    ) -> Fit[ProcessModel]:
+        problem, grids = evaluations.problem, evaluations.design.grids
+        outer = problem.outer_law
+        dim = outer.base_dim + problem.inner_base_dim
+        points, values = [], []
+        scalar = True
+        for level, grid in enumerate(grids):
+            raw = evaluations.values(grid.n_outer, level)
+            scalar = raw.ndim == 2
+            rows = len(raw)
+            points.append(grid.outer_points.uniforms(grid.outer_stream, dim, (0, 1), (0, rows))[0])
+            values.append(raw[:, 0].reshape(rows, -1))
+        uniform, y = np.concatenate(points), np.concatenate(values)
+        if len(y) < self.fewest:  # time may have ended before all rows were there
+            raise OutOfTimeError(
+                f"time ran out after {len(y)} evaluations", advice="Raise max_seconds."
+            )
+        before = None if last is None else last.state.model
+        # f of zero is asked for only where a mean of g must be positive.
+        positive = bool(y.min() >= 0) and not takes(problem, np.zeros((1, *raw.shape[2:])))
+        model = fit_process_model(
+            _kinds(problem),
+            uniform,
+            y,
+            outer.base_dim,
+            positive=positive,
+            noisy=problem.noisy,
+            last=before,
+        )
+        return Fit(model, scalar, len(y), 1)
+
+
+def is_discrete(law: Law) -> bool:
+    """Whether a coordinate of a law has atoms, so that no score drives it smoothly."""
+    if isinstance(law, Independent):
+        return any(is_discrete(part) for part in law.laws)
+    return isinstance(law, Empirical) or (isinstance(law, ScipyLaw) and hasattr(law.frozen, "pmf"))
+
+
+def _laws(problem: NestedExpectation) -> tuple[tuple[str, Law], ...]:
+    """Laws of θ, and of x at the median of θ, with their names."""
+    outer = problem.outer_law
+    inner = problem.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
+    return ("outer", outer), ("inner", inner)
+
+
+def _kinds(problem: NestedExpectation) -> tuple[ScoreKind, ...]:
+    """Kinds of scores and correlations to choose from, by likelihood."""
+    written: tuple[bool, ...] = ()
+    for _, law in _laws(problem):
+        written += (law.base == "normal",) * law.base_dim
+    scores = {(True,) * len(written), written}
+    shapes: tuple[Shape, ...] = ("gaussian", "matern52")
+    logs = (False, True)
+    return tuple(ScoreKind(s, n, log) for s in shapes for n in sorted(scores) for log in logs)
