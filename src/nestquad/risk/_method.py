@@ -261,7 +261,8 @@ class TailSampling(Method[RiskState]):
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
-            s, expected = model.mean(draws.uniform), _expected(state)
+            s = model.mean(draws.uniform)
+            expected = _expected(state, s)
             check = self._lines(draws)
             r, values = check.residuals(model), check.values
             for c, law in enumerate(laws):
@@ -311,8 +312,8 @@ def _combined(
     )
 
 
-def _expected(state: RiskState) -> Array:
-    """Squares (m, L) of errors of Ĵ that are expected before values of the pairs are seen.
+def _expected(state: RiskState, s: Array) -> Array:
+    """Squares (m, L) of errors of Ĵ, `s`, that are expected before values of the pairs are seen.
 
     Those that the model expects itself, and half the square of its distance to another that no
     pair refutes: either of them may be right.
@@ -322,7 +323,7 @@ def _expected(state: RiskState) -> Array:
         some = state.draws.uniform[start : start + _ROWS]
         square = state.model.sd(some) ** 2
         for k in state.kept[1:]:
-            square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
+            square += 0.5 * (state.models[k].mean(some) - s[start : start + _ROWS]) ** 2
         found.append(square)
     return np.concatenate(found)
 
