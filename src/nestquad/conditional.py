@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import whole
 from nestquad._notebook import pairs
 from nestquad._typing import Array, ArrayLike, RNGLike
@@ -175,7 +175,7 @@ def conditional(
     >>> bool(abs(J([0.25]) - (2 / 7 + 0.25**2.5)) < 1e-3)
     True
     """
-    started = time.perf_counter()
+    started = clock.now()
     budget = as_budget(budget)
     validated(problem, budget, None, None, None)
     check_evaluation(problem, executor, 0)
@@ -205,7 +205,7 @@ def conditional(
         evaluator.n_evaluations,
         found.n_outer,
         found.n_inner,
-        time.perf_counter() - started,
+        clock.now() - started,
         found.diagnostics,
         learned.model.as_function(),
         problem.outer_law,

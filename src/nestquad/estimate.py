@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import choice, number, whole
 from nestquad._log import log_answer, log_choice, log_start, log_turn
 from nestquad._progress import Progress, ProgressLike, Running, as_progress
@@ -161,7 +161,7 @@ def solved(
 
     Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
     """
-    started = time.perf_counter()
+    started = clock.now()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
     choice("certify", certify, (True, False))
@@ -207,7 +207,7 @@ def solved(
     counts = {name: n for name, n in counts.items() if opened or n}
     answer = replace(
         found,
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
         diagnostics={**found.diagnostics, **counts},
     )
     if answer.candidates:
@@ -409,11 +409,11 @@ class Loop:
     def turn(self) -> None:
         """Evaluate and analyse the design, and plan the next one."""
         assert self.design is not None
-        started, before = time.perf_counter(), self.design.n_evaluations
+        started, before = clock.now(), self.design.n_evaluations
         self.status, self.design = self._evaluated(self.design), None
         if self.status != "go on":
             return
-        now, deadline = time.perf_counter(), self.evaluator.deadline
+        now, deadline = clock.now(), self.evaluator.deadline
         if self.goal.hurried and now > deadline:
             self.status = "time"
             return
@@ -534,7 +534,7 @@ class CertifiedLoop(Loop):
         if total is not None:
             self.goal = replace(self.goal, budget=int(_LEARNING * total))
         if deadline < np.inf:
-            now = time.perf_counter()
+            now = clock.now()
             self.evaluator.deadline = now + _LEARNING_TIME * max(deadline - now, 0.0)
         found = super().run()
         if self.status == "interrupted" or self.last is None:
@@ -586,7 +586,7 @@ class CertifiedLoop(Loop):
         n = spent if total is None or self.goal.adaptive else total - spent
         found, each = None, _PRESUMED
         while True:
-            started = time.perf_counter()
+            started = clock.now()
             room = np.inf if total is None else total - self.evaluator.n_evaluations
             affordable = 0.5 * (self.evaluator.deadline - started) / each
             if found is not None and (
@@ -601,7 +601,7 @@ class CertifiedLoop(Loop):
                 if found is None:
                     raise
                 return found
-            each = (time.perf_counter() - started) / some
+            each = (clock.now() - started) / some
             if not self._aimed:
                 if some >= min(n, room):
                     return found

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.fft import dct, irfft, rfft
 
 from nestquad._typing import Array
+from nestquad.clock import tick
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
 from nestquad.points import reversed_bits
 
@@ -142,6 +143,7 @@ class PeriodicKernel:
         half, quarter = 0.5 * stretch, 0.25 * stretch**2
         memory = np.empty((2, rows, min(n, _BLOCK)))
         for start in range(0, len(points), rows):
+            tick()
             some = slice(start, start + rows)
             for left in range(0, n, _BLOCK):
                 columns = slice(left, left + _BLOCK)

@@ -1,6 +1,6 @@
 """Methods: nested rules, learners, multilevel methods, and the automatic choice."""
 
-from nestquad.methods._method import Goal, Method, Turn
+from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods._names import METHODS, as_method
 from nestquad.methods.auto import Auto
 from nestquad.methods.learned import (
@@ -37,6 +37,7 @@ __all__ = [
     "ModelOfJ",
     "Turn",
     "as_method",
+    "has_transports",
     "kernel_outer",
     "model_of",
 ]
