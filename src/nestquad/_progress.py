@@ -99,11 +99,18 @@ def described(done: int, total: int, seconds: float, unit: str = "evaluations") 
     '1,000/61,000 evaluations, 500/s, 2 min left'
     """
     rate = done / seconds if seconds > 0 else 0.0
-    left = f", {_duration((total - done) / rate)} left" if rate and done < total else ""
+    left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
     return f"{done:,}/{total:,} {unit}, {rate:,.0f}/s{left}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Examples
+    --------
+    >>> duration(40.2), duration(400.0)
+    ('40 s', '7 min')
+    """
     for size, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.0f} {name}"

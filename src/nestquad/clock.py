@@ -112,6 +112,21 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Lateness:
+    """Time after which an analysis that is under way ends without an answer.
+
+    Evaluations start until the limit on seconds. Their analysis may end later by a share of the
+    limit and some seconds, within the 1.1 times and 0.3 s that are promised.
+    """
+
+    share: float = 1.05
+    seconds: float = 0.1
+
+    def end(self, started: float, max_seconds: float) -> float:
+        return started + self.share * max_seconds + self.seconds
+
+
+@dataclass(frozen=True)
 class AnalysisCost:
     """Seconds of a turn: fixed + a d n + b d n m for its analysis, and c (n + m) for evaluating g.
 
@@ -165,14 +180,17 @@ class TimePlan:
         Seconds of an evaluation of g.
     factor
         Seconds on this machine, under its present load, over those of the cost model.
+    share, corrected_share
+        Share of the time left that a forecast may fill: it errs by a third before a turn has been
+        seen, and by a tenth after that.
     """
 
     dim: float
     seconds_of_g: float
     factor: float
     cost: AnalysisCost = AnalysisCost()
-    share: float = 0.85
-    """Share of the time left that a forecast may fill: forecasts err by a fifth or so."""
+    share: float = 0.75
+    corrected_share: float = 0.9
 
     @classmethod
     def start(cls, dim: float, seconds_of_g: float, cost: AnalysisCost | None = None) -> TimePlan:
@@ -192,7 +210,7 @@ class TimePlan:
         analysis = max(seconds - self.seconds_of_g * new, 0.0)
         seen = analysis / self.cost.seconds(n, m, self.dim, fitted=fitted)
         # Loads come and go, and a turn may be spared one.
-        return replace(self, factor=max(seen, 0.5 * self.factor))
+        return replace(self, factor=max(seen, 0.5 * self.factor), share=self.corrected_share)
 
     def affordable(self, left: float) -> float:
         """Evaluations in turns of one fit each that end within the time left."""

@@ -2,6 +2,7 @@
 
 from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods._names import METHODS, as_method
+from nestquad.methods._time import budget_in_time, correct_plan, start_plan
 from nestquad.methods.auto import Auto
 from nestquad.methods.learned import (
     CKQ,
@@ -37,7 +38,10 @@ __all__ = [
     "ModelOfJ",
     "Turn",
     "as_method",
+    "budget_in_time",
+    "correct_plan",
     "has_transports",
     "kernel_outer",
     "model_of",
+    "start_plan",
 ]

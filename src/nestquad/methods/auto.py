@@ -22,6 +22,7 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
+from nestquad.methods._time import budget_in_time, correct_plan, start_plan
 from nestquad.methods.learned import CKQ, JointLattice, LearnedDesign, LearnedMethod, n_draws
 from nestquad.methods.multilevel import MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
@@ -247,20 +248,12 @@ class _Contest:
         A fixed budget is learned in one large step. It is planned anew after each turn, by what
         turns have taken so far: the correction.
         """
-        plan = self.race.time
-        present = sum(c.n for c in self.present if not c.method.plain)
-        draws = max([c.n_draws for c in self.present], default=0)
-
-        def takes(n: int) -> float:
-            """Seconds of a fit to n points, and of its check by fresh draws."""
-            checks = max(n_draws(self.problem, n), draws)
-            return plan.seconds(n, 0, n - present) + plan.seconds(n, checks, checks, fitted=False)
-
-        n = max(plan.largest(takes, self.goal.seconds or 0.0, self._left), present)
-        known = max([c.turn.design.n_evaluations for c in self.present if c.turn], default=0)
+        learned = max(self.present, key=lambda c: c.n_draws + c.n, default=None)
+        turn = None if learned is None else learned.turn
+        left, known = self.goal.seconds or 0.0, 0 if turn is None else turn.design.n_evaluations
         # Plain rules fill the time and not the budget.
-        filler = self.portfolio.n_evaluations - known
-        total = filler + max(n + n_draws(self.problem, n), known)
+        others = self.portfolio.n_evaluations - known
+        total = others + budget_in_time(self.race.time, self.problem, turn, left, self._left)
         return replace(self.goal, budget=total, adaptive=False)
 
     def _plain_design(self) -> tuple[Design | None, str]:
@@ -477,24 +470,14 @@ def _timed(
     plan: TimePlan | None,
 ) -> TimePlan:
     """The forecast of turns that learn, corrected by the seconds of the last of them."""
-    problem, evaluator = evaluations.problem, evaluations.evaluator
     if plan is None:
-        law = problem.outer_law
-        dim = law.base_dim + problem.inner_base_dim if has_transports(problem) else law.dim or 1
-        plan = TimePlan.start(20.0 + dim, evaluator.seconds_per_evaluation, LEARNING)
+        each = evaluations.evaluator.seconds_per_evaluation
+        plan = start_plan(evaluations.problem, each)
     for candidate in analyzed:
         before = known.get(candidate.method.name)
-        if candidate is before or candidate.turn is None or candidate.method.plain:
-            continue
-        state, spent = candidate.turn.state, candidate.turn.design.n_evaluations
-        if not isinstance(candidate.turn.design, LearnedDesign):
-            continue
-        if before is None:  # each output has a model of its own
-            plan = replace(plan, dim=plan.dim * state.model.sketch.j.shape[1])
-        new = spent - (before.turn.design.n_evaluations if before and before.turn else 0)
-        fitted = before is None or before.n < candidate.n
-        n, draws = candidate.n, candidate.n_draws
-        plan = plan.corrected(candidate.seconds, n, draws, new, fitted=fitted)
+        if candidate is not before and candidate.turn is not None:
+            turn = None if before is None else before.turn
+            plan = correct_plan(plan, candidate.turn, turn, candidate.seconds)
     return plan
 
 
