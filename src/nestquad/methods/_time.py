@@ -35,6 +35,11 @@ def correct_plan(
     return plan.corrected(seconds, n, design.n_evaluations - n, new, fitted=fitted)
 
 
+def learning_seconds(plan: TimePlan, n: float) -> float:
+    """Seconds of learning from n points: two turns of a pilot, the fit, and its check."""
+    return plan.seconds(n, 0, n) + 3.0 * plan.seconds(0, 0, 0)
+
+
 def budget_in_time(
     plan: TimePlan,
     problem: NestedExpectation,
@@ -49,8 +54,12 @@ def budget_in_time(
         draws = last.design.n_evaluations - learned
 
     def takes(n: int) -> float:
+        if not n:
+            return 0.0
         checks = max(n_draws(problem, n), draws)
         return plan.seconds(n, 0, n - learned) + plan.seconds(n, checks, checks, fitted=False)
 
     n = max(plan.largest(takes, left, most), learned)
+    if not n:
+        return 0
     return max(n + n_draws(problem, n), learned + draws)

@@ -22,7 +22,7 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
-from nestquad.methods._time import budget_in_time, correct_plan, start_plan
+from nestquad.methods._time import budget_in_time, correct_plan, learning_seconds, start_plan
 from nestquad.methods.learned import CKQ, JointLattice, LearnedDesign, LearnedMethod, n_draws
 from nestquad.methods.multilevel import MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
@@ -266,22 +266,21 @@ class _Contest:
         if goal.half_width:
             own = seconds * plain.needs(goal.half_width, rate)
             n = curve.evaluations_for(plain.spread / goal.half_width)
-            other = plan.seconds(n, 0, n)
+            other = learning_seconds(plan, n)
             reason = f"{each}plain rules promise {own:.2g} s, learning {other:.2g} s"
         else:
             left = goal.seconds or 0.0
             more = left / max(seconds, 1e-12)
             own = plain.half_width * (plain.n / (plain.n + more)) ** rate
-            n = plan.largest(lambda size: plan.seconds(size, 0, size), left, 1e12)
+            n = plan.largest(lambda size: learning_seconds(plan, size), left, 1e12)
             other = plain.spread / curve.accuracy(n) if n else np.inf
             reason = (
                 f"{each}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
             )
         # A plain rule that is fast at first slows down, and models do not: ample time goes to them.
         enough = curve.evaluations_for(100.0)
-        ample = not goal.half_width and plan.fits(
-            plan.seconds(enough, 0, enough), goal.seconds or 0.0
-        )
+        takes = learning_seconds(plan, enough)
+        ample = not goal.half_width and plan.fits(takes, goal.seconds or 0.0)
         # Predictions from few points are poor, and a tenth of the least time of learning is cheap.
         early = seconds * plain.n < 0.1 * plan.seconds(0, 0, 0)
         if not early and (ample or own > other):
