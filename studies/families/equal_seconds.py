@@ -237,7 +237,8 @@ _HEAD = (
 _ABOUT = """
 `nq.estimate(problem, max_seconds=…)` beside nested Monte Carlo, NQMC, MLMC, regression and boosted
 trees in the same seconds, for a g of .1 µs to 1 s. Seconds are CPU time of one core plus the cost
-of each evaluation of g, on a simulated clock. Trees have at least 20 evaluations, whatever they take.
+of each evaluation of g, on a simulated clock.
+Trees have at least 20 evaluations.
 """
 
 
