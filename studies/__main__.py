@@ -47,6 +47,7 @@ _SECONDS = """\
 examples:
   python -m studies seconds --out docs --jobs 1
   python -m studies seconds --parity even --problems finance,smooth-2 --costs 1e-7,1e-4
+  python -m studies seconds --limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1 --runs 1
 
 Times are wall times: use one process, on a machine that does nothing else.
 """
@@ -391,6 +392,9 @@ def _seconds_options(parser: argparse.ArgumentParser) -> None:
         "--costs", default="1e-7,1e-6,1e-4,1e-2", metavar="S[,S]", help="seconds of an evaluation"
     )
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each (default 3)")
+    parser.add_argument(
+        "--limits", metavar="S[,S]", help="errors at equal seconds instead of seconds to tolerances"
+    )
     parser.set_defaults(run=_seconds)
 
 
@@ -404,6 +408,8 @@ def _seconds(args: argparse.Namespace) -> int:
         f"{family}-{seed}" for family in families() for seed in range(args.parity == "odd", 41, 2)
     ]
     known = (*nq.problems.names(), *drawn)
+    if args.limits is not None:
+        return _equal_seconds(args, known)
     selection = Selection(
         problems=_known("--problems", args.problems, known) or default_problems(args.parity),
         parity=args.parity,
@@ -435,6 +441,25 @@ def _few(args: argparse.Namespace) -> int:
     budgets = tuple(int(n) for n in _numbers(args.budgets))
     selection = Selection(args.parity, args.each, args.runs, budgets)
     report(selection, Path(args.out), args.jobs, args.fresh, args.line)
+    return 0
+
+
+def _equal_seconds(args: argparse.Namespace, known: Sequence[str]) -> int:
+    from studies.families import equal_seconds
+
+    selection = equal_seconds.Selection(
+        problems=_known("--problems", args.problems, known)
+        or equal_seconds.default_problems(args.parity),
+        parity=args.parity,
+        costs=_numbers(args.costs),
+        limits=_numbers(args.limits),
+        runs=args.runs,
+    )
+    command = (
+        f"python -m studies seconds --problems {','.join(selection.problems)} "
+        f"--parity {args.parity} --limits {args.limits} --costs {args.costs} --runs {args.runs}"
+    )
+    equal_seconds.report(selection, Path(args.out), args.jobs, args.fresh, command)
     return 0
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import html
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import choice
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, NestquadError
@@ -35,12 +35,12 @@ class Progress:
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     interval: float = 0.1
     unit: str = "evaluations"
-    _started: float = field(default_factory=time.perf_counter)
+    _started: float = field(default_factory=clock.now)
     _written: float = 0.0
     _width: int = 0
 
     def __call__(self, done: int, total: int, message: str) -> None:
-        now = time.perf_counter()
+        now = clock.now()
         if now - self._written < self.interval and done < total:
             return
         self._written = now
@@ -99,11 +99,18 @@ def described(done: int, total: int, seconds: float, unit: str = "evaluations") 
     '1,000/61,000 evaluations, 500/s, 2 min left'
     """
     rate = done / seconds if seconds > 0 else 0.0
-    left = f", {_duration((total - done) / rate)} left" if rate and done < total else ""
+    left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
     return f"{done:,}/{total:,} {unit}, {rate:,.0f}/s{left}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Examples
+    --------
+    >>> duration(40.2), duration(400.0)
+    ('40 s', '7 min')
+    """
     for size, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.0f} {name}"
@@ -159,7 +166,7 @@ class Running:
     _next: float = 0.0
 
     def __call__(self, grid: Grid, rows: list[Array]) -> None:
-        now = time.perf_counter()
+        now = clock.now()
         if now < self._next or grid.outer_scale != 1.0 or grid.joint:
             return
         n = sum(map(len, rows))
@@ -167,7 +174,7 @@ class Running:
             return
         self.message = self._summary(np.concatenate([block[:, 0] for block in rows]))
         # However many rows there are, looking at them takes a small part of the time.
-        self._next = now + max(_RUNNING_SECONDS, 50.0 * (time.perf_counter() - now))
+        self._next = now + max(_RUNNING_SECONDS, 50.0 * (clock.now() - now))
 
     def _summary(self, j: Array) -> str:
         try:

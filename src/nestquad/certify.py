@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import whole
 from nestquad._frames import columns_of, new_frame
 from nestquad._notebook import pairs
@@ -552,7 +552,7 @@ def certify(
     >>> check.faults, bool(abs(check.estimate.value) <= check.estimate.half_width)
     (('shift',), True)
     """
-    started = time.perf_counter()
+    started = clock.now()
     budget = as_budget(budget)
     validated(problem, budget, None, None, None)
     check_evaluation(problem, executor, 0)
@@ -576,7 +576,7 @@ def certify(
     reused = {"n_reused": evaluator.n_reused} if opened else {}
     estimate = replace(
         check.estimate,
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
         n_evaluations=evaluator.n_evaluations,
         diagnostics={**check.estimate.diagnostics, **reused},
     )

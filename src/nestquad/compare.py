@@ -137,6 +137,7 @@ def compare(
     replicates: int = 20,
     rng: RNGLike = None,
     progress: ProgressLike = False,
+    max_seconds: float | None = None,
 ) -> Comparison:
     """Run methods on a problem, many times, with the same number of evaluations.
 
@@ -154,6 +155,8 @@ def compare(
         Anything that ``numpy.random.default_rng`` takes.
     progress
         True for a line in the terminal, or a callable ``(done, total, message)``.
+    max_seconds
+        Limit on the seconds of each run, as in :func:`nestquad.estimate`.
 
     Examples
     --------
@@ -197,6 +200,7 @@ def compare(
                         budget=one_budget,
                         method=method,
                         rng=stream.child(replicate).generator(),
+                        max_seconds=max_seconds,
                     )
                 except NestquadError as error:  # the other methods are compared all the same
                     if len(chosen) == 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -11,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import whole
 from nestquad._notebook import pairs
 from nestquad._typing import Array, ArrayLike, RNGLike
+from nestquad.clock import Lateness
 from nestquad.distributions import Law, to_uniform
 from nestquad.errors import InputError, NumericalError, UnsupportedError
-from nestquad.estimate import Loop, as_budget, check_evaluation, validated
-from nestquad.evaluate import Evaluator, Store
+from nestquad.estimate import DEFAULT_BUDGET, Loop, check_evaluation, validated
+from nestquad.evaluate import Evaluator, OutOfTimeError, Store
 from nestquad.methods import CKQ, Goal, Learned, LearnedMethod, Method, ModelOfJ, as_method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -146,12 +147,13 @@ class ConditionalEstimate:
 def conditional(
     problem: NestedExpectation,
     *,
-    budget: int,
+    budget: int | None = None,
     method: str | Method[Any] | None = None,
     rng: RNGLike = None,
     executor: Executor | None = None,
     store: str | os.PathLike[str] | None = None,
     store_check: bool = True,
+    max_seconds: float | None = None,
 ) -> ConditionalEstimate:
     """Learn J(θ) = E[g(x, θ) | θ].
 
@@ -161,6 +163,9 @@ def conditional(
         Its f only decides where accuracy pays; leave it out to learn J evenly.
     budget
         The most evaluations of g.
+    max_seconds
+        Limit on seconds, as in :func:`nestquad.estimate`; alone, it asks for the best model in
+        that time.
     method
         A method that learns J: ``"ckq"`` (the default), ``"joint"``, ``"process"`` or ``"lsmc"``,
         or a configured one such as ``nq.CKQ(n_outer=32)``.
@@ -175,9 +180,13 @@ def conditional(
     >>> bool(abs(J([0.25]) - (2 / 7 + 0.25**2.5)) < 1e-3)
     True
     """
-    started = time.perf_counter()
-    budget = as_budget(budget)
-    validated(problem, budget, None, None, None)
+    started = clock.now()
+    if budget is None and max_seconds is None:
+        raise InputError(
+            "budget", "neither a budget nor a time", "one of them", "For instance max_seconds=10."
+        )
+    hurried = budget is None
+    budget = validated(problem, budget, None, None, max_seconds) or DEFAULT_BUDGET
     check_evaluation(problem, executor, 0)
     chosen = CKQ() if method is None else as_method(method)
     if not isinstance(chosen, LearnedMethod):
@@ -185,14 +194,23 @@ def conditional(
             "method", repr(chosen.name), "a method that learns J: 'ckq', 'joint' or 'lsmc'"
         )
     opened = None if store is None else Store.open(store, problem, rng, store_check)
-    evaluator = Evaluator(problem, executor, keep=True, store=opened)
+    deadline = np.inf if max_seconds is None else started + max_seconds
+    evaluator = Evaluator(problem, executor, keep=True, store=opened, deadline=deadline)
     stream = Stream.from_rng(rng) if opened is None else opened.stream
-    loop = Loop(chosen, Goal(stream, budget), evaluator)
+    goal = Goal(stream, budget, adaptive=hurried, hurried=hurried, seconds=max_seconds)
+    loop = Loop(chosen, goal, evaluator)
+    if max_seconds is not None:
+        loop.limit = Lateness().end(started, max_seconds)
     try:
         found = loop.run()
     finally:
         evaluator.close()
-    assert loop.last is not None
+    if loop.last is None:
+        raise OutOfTimeError(
+            "time ran out before the first model of J",
+            n_completed=evaluator.n_evaluations,
+            advice="Raise max_seconds, or lower the budget.",
+        )
     learned: Learned[Any] = loop.last.state
     if not np.isfinite(found.std_error).all():
         raise NumericalError(
@@ -205,7 +223,7 @@ def conditional(
         evaluator.n_evaluations,
         found.n_outer,
         found.n_inner,
-        time.perf_counter() - started,
+        clock.now() - started,
         found.diagnostics,
         learned.model.as_function(),
         problem.outer_law,

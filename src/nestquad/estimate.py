@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -12,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import choice, number, whole
 from nestquad._log import log_answer, log_choice, log_start, log_turn
-from nestquad._progress import Progress, ProgressLike, Running, as_progress
+from nestquad._progress import Progress, ProgressLike, Running, as_progress, duration
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
-from nestquad.clock import time_limit
+from nestquad.clock import Lateness, TimePlan, time_limit
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import (
     Design,
@@ -27,13 +27,26 @@ from nestquad.evaluate import (
     Store,
     call_f,
 )
-from nestquad.methods import Certificate, Goal, Method, Turn, as_method, as_repeated, model_of
+from nestquad.methods import (
+    Certificate,
+    Goal,
+    LearnedMethod,
+    Method,
+    Turn,
+    as_method,
+    as_repeated,
+    budget_in_time,
+    correct_plan,
+    model_of,
+    start_plan,
+)
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation
 from nestquad.result import Estimate, Step
 
 __all__ = [
+    "DEFAULT_BUDGET",
     "Loop",
     "as_budget",
     "check_evaluation",
@@ -95,8 +108,9 @@ def estimate(
         ``(done, total, message)``.
     max_seconds
         Start no new chunk of evaluations after this time; what is complete is analysed, within
-        1.2 times the limit or else for the last answer. Alone, it asks for the best answer in
-        that time.
+        1.1 times the limit and 0.3 s, or else the last answer is returned. Alone, it asks for the
+        best answer in that time: a pilot measures g and the machine, and what fits is evaluated
+        in one large step and a correction.
     retries
         How often to try again where g raises, or returns what is not finite.
     certify
@@ -163,7 +177,7 @@ def solved(
 
     Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
     """
-    started = time.perf_counter()
+    started = clock.now()
     choice("certify", certify, (True, False))
     if certify and isinstance(problem, RepeatedExpectation):
         raise InputError(
@@ -203,7 +217,7 @@ def solved(
     goal = Goal(stream, budget, adaptive, hurried=hurried, seconds=max_seconds)
     loop = kind(chosen, goal, evaluator, tol, rtol)
     if max_seconds is not None:
-        loop.limit = started + _LATE * max_seconds
+        loop.limit = Lateness().end(started, max_seconds)
     if progress is not False and progress is not None:
         _watch(loop, show, budget if certify and budget and not adaptive else 0)
     try:
@@ -218,7 +232,7 @@ def solved(
     counts = {name: n for name, n in counts.items() if opened or n}
     answer = replace(
         found,
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
         diagnostics={**found.diagnostics, **counts},
     )
     if answer.candidates:
@@ -272,6 +286,8 @@ def _watch(loop: Loop, show: Callable[[int, int, str], None], least: int) -> Non
         if loop.design is not None and loop.design is not design:
             design, total = loop.design, loop.design.n_evaluations
         message = loop.found.summary if loop.found else running.message
+        if loop.forecast:
+            message = f"{loop.forecast}: {message}"
         if loop.evaluator.waiting:
             message = f"waiting for a free worker {message}"
         show(done, max(total, done, least), message)
@@ -343,8 +359,6 @@ def as_budget(budget: Any) -> int:
 # counts only if the one before it was within this factor of it, times that by which the number of
 # evaluations has grown since.
 _STEADY = 6.0
-# Analysis may end this much after the limit on seconds: g was evaluated until then.
-_LATE = 1.2
 # Evaluations after which an infinite bar will not become finite soon.
 _HOPELESS = 10_000
 _WIDE = (
@@ -370,6 +384,10 @@ class Loop:
     last: Turn[Any] | None = None
     status: str = "done"
     limit: float = np.inf
+    started: float = field(default_factory=clock.now)
+    forecast: str = ""
+    time: TimePlan | None = None
+    _before: Turn[Any] | None = None
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
     _aimed: bool = field(init=False)
@@ -433,17 +451,18 @@ class Loop:
     def turn(self) -> None:
         """Evaluate and analyse the design, and plan the next one."""
         assert self.design is not None
-        started, before = time.perf_counter(), self.design.n_evaluations
+        started, before = clock.now(), self.design.n_evaluations
         self.status, self.design = self._evaluated(self.design), None
         if self.status != "go on":
             return
-        now, deadline = time.perf_counter(), self.evaluator.deadline
+        now, deadline = clock.now(), self.evaluator.deadline
         if self.goal.hurried and now > deadline:
             self.status = "time"
             return
         if deadline < np.inf:
             self.goal = replace(self.goal, seconds=deadline - now)
-        self.design = self.method.plan(self.evaluator.problem, self.goal, self.last)
+        goal = self._in_time(now - started)
+        self.design = self.method.plan(self.evaluator.problem, goal, self.last)
         if self.design is None:
             self.status = self._end()
             return
@@ -452,10 +471,42 @@ class Loop:
             promised = self.evaluator.seconds_per_evaluation * self.design.n_evaluations
         elif promised is None:
             promised = (now - started) * self.design.n_evaluations / before
+        self.forecast = self._forecast(self.design, promised)
         if self.goal.hurried and promised > deadline - now:
             # A budget is begun all the same: it was asked for, and what is complete in time is
             # analysed.
             self.status, self.design = "time", None
+
+    def _in_time(self, seconds: float) -> Goal:
+        """The request as the budget that ends in time, where a learner has nothing but seconds."""
+        alone = self.goal.hurried and self.goal.seconds is not None and not self._aimed
+        if not alone or not isinstance(self.method, LearnedMethod) or self.last is None:
+            return self.goal
+        problem, each = self.evaluator.problem, self.evaluator.seconds_per_evaluation
+        plan = replace(self.time or start_plan(problem, each), seconds_of_g=each)
+        before = None if self.time is None else self._before
+        self.time = correct_plan(plan, self.last, before, seconds)
+        self._before = self.last
+        left, most = self.goal.seconds or 0.0, float(self.goal.budget or np.inf)
+        budget = budget_in_time(self.time, problem, self.last, left, most)
+        return replace(self.goal, budget=budget, adaptive=False)
+
+    def _forecast(self, design: Design, seconds: float) -> str:
+        """Total seconds and relative half-width to expect, if errors fall like 1/n."""
+        found = self.found
+        if found is None or not np.isfinite(self._half).all():
+            return ""
+        n, new = found.n_evaluations, max(design.n_evaluations - found.n_evaluations, 1)
+        value, half = float(np.max(np.abs(found.value))), float(np.max(self._half))
+        if self._aimed and self.goal.half_width:
+            target = float(np.min(self._target(found)))
+            seconds *= max(n * (half / target - 1.0) / new, 1.0)
+            half = min(half, target)
+        else:
+            half *= n / (n + new)
+        total = clock.now() - self.started + seconds
+        share = f", ± {100.0 * half / value:.2g} %" if value > 0 else ""
+        return f"about {duration(total)}{share}"
 
     def _end(self) -> str:
         """The status of an estimation that has no further design."""
@@ -558,7 +609,7 @@ class CertifiedLoop(Loop):
         if total is not None:
             self.goal = replace(self.goal, budget=int(_LEARNING * total))
         if deadline < np.inf:
-            now = time.perf_counter()
+            now = clock.now()
             self.evaluator.deadline = now + _LEARNING_TIME * max(deadline - now, 0.0)
         found = super().run()
         if self.status == "interrupted" or self.last is None:
@@ -610,7 +661,7 @@ class CertifiedLoop(Loop):
         n = spent if total is None or self.goal.adaptive else total - spent
         found, each = None, _PRESUMED
         while True:
-            started = time.perf_counter()
+            started = clock.now()
             room = np.inf if total is None else total - self.evaluator.n_evaluations
             affordable = 0.5 * (self.evaluator.deadline - started) / each
             if found is not None and (
@@ -625,7 +676,7 @@ class CertifiedLoop(Loop):
                 if found is None:
                     raise
                 return found
-            each = (time.perf_counter() - started) / some
+            each = (clock.now() - started) / some
             if not self._aimed:
                 if some >= min(n, room):
                     return found

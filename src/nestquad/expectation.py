@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import instance, shown
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
@@ -63,7 +63,7 @@ def expectation(
     >>> bool(abs(est.value - np.exp(0.5)) < 1e-2)
     True
     """
-    started = time.perf_counter()
+    started = clock.now()
     budget = as_budget(budget)
     recipe = KernelQuadrature() if recipe is None else recipe
     instance("recipe", recipe, KernelQuadrature, "a nq.KernelQuadrature, or None")
@@ -91,7 +91,7 @@ def expectation(
         n_outer=budget,
         n_inner=1,
         method="kernel quadrature",
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
         diagnostics={"outer": fit.diagnostics, "notes": fit.diagnostics.get("notes", [])},
         problem="expectation",
         sample=OuterSample(x, values, values.reshape(len(values), -1), fit.weights),

@@ -6,7 +6,6 @@ import csv
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import shown
 from nestquad._files import check_size, new_file, text_table
 from nestquad._frames import frame_columns, is_frame, new_frame
@@ -287,7 +287,7 @@ class _Session:
         return self.answers[turn]
 
     def _tell(self, values: Array) -> None:
-        started = time.perf_counter()
+        started = clock.now()
         asked = self.plans[-1]
         assert asked is not None
         row = 0
@@ -301,7 +301,7 @@ class _Session:
         found = self.loop.answer("open" if following is not None else self.loop.status)
         self.told.append(values)
         self.plans.append(following)
-        self.answers.append(replace(found, seconds=time.perf_counter() - started))
+        self.answers.append(replace(found, seconds=clock.now() - started))
 
     def _asked(self) -> Plan | None:
         """Points missing from the design of this turn; complete designs are analysed at once."""

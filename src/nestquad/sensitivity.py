@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import choice, is_number, numbers, shown
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
@@ -371,7 +371,7 @@ def sensitivity(
     >>> round(s.value.value, 3), round(s["vol"].value, 3), round(s["strike"].value, 3)
     (1.04, 0.4, 2.0)
     """
-    started = time.perf_counter()
+    started = clock.now()
     budget = check_limits(budget, tol, rtol, max_seconds)
     if all(limit is None for limit in (budget, tol, rtol, max_seconds)):
         raise InputError(
@@ -395,7 +395,7 @@ def sensitivity(
                 f"at least {least}: {joint.tangents.cost} at each point, and a pilot",
                 "Automatic differentiation takes one at each point.",
             )
-    elapsed = time.perf_counter() - started
+    elapsed = clock.now() - started
     found = estimate(
         joint.problem(),
         budget=left,
@@ -408,7 +408,7 @@ def sensitivity(
         progress=progress,
         max_seconds=None if max_seconds is None else max(max_seconds - elapsed, 1e-3),
     )
-    return joint.sensitivities(found, time.perf_counter() - started)
+    return joint.sensitivities(found, clock.now() - started)
 
 
 @dataclass(frozen=True, eq=False)

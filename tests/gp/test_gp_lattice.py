@@ -107,6 +107,19 @@ def test_any_points_are_predicted_as_by_dense_algebra(monkeypatch):
     np.testing.assert_allclose(process.interpolated(offset)[0], process.at(where), atol=1e-9)
 
 
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("size", [1e-6, 0.5, 200.0])
+def test_weighted_sums_are_those_of_the_definition(order, size, monkeypatch):
+    monkeypatch.setattr(_lattice, "_BLOCK", 64)
+    rng = np.random.default_rng(order)
+    kernel = PeriodicKernel(order, size * np.array([0.4, 1.3, 0.2]), 1e-3)
+    points, nodes, weights = rng.random((20, 3)), rng.random((100, 3)), rng.normal(size=100)
+    weights -= weights.mean()
+    found = kernel.weighted_sums(points, nodes.T, weights)
+    expected = gram(kernel, points, nodes) @ weights
+    assert np.allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
 def test_leave_one_out_is_what_leaving_out_gives():
     points = lattice(16, SHIFTS)
     values = values_at(points)

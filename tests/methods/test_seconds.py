@@ -1,33 +1,56 @@
 """Seconds instead of evaluations: plain rules for a cheap g, learning for an expensive one."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 import nestquad as nq
-from nestquad.clock import LearningCost
+from nestquad import clock, risk
+from nestquad.clock import AnalysisCost, LearningCurve, TimePlan, use_clock
 
 PROBLEM = nq.problems.finance()
 LEARNED = ("joint", "ckq", "mlkq")
 
 
-def waiting(seconds):
-    """The same problem with a g that takes some time for each evaluation."""
+class Simulated:
+    """A clock that moves by what g and analyses are said to take."""
 
-    def g(x, theta):
-        values = PROBLEM.g(x, theta)
-        time.sleep(seconds * values.size)
-        return values
+    def __init__(self):
+        self.seconds = 0.0
 
-    return nq.NestedExpectation(PROBLEM.outer, PROBLEM.inner, g, PROBLEM.f, exact=PROBLEM.exact)
+    def __call__(self):
+        self.seconds += 1e-6
+        return self.seconds
+
+    def problem(self, seconds, problem=PROBLEM):
+        """The problem with a g that takes some time for each evaluation."""
+
+        def g(x, theta):
+            values = problem.g(x, theta)
+            self.seconds += seconds * values.size
+            return values
+
+        return replace(problem, g=g)
+
+    def analyses(self, monkeypatch, seconds):
+        """Let each analysis of a joint lattice take so long, and more for each evaluation."""
+        learned = nq.JointLattice.analyze
+
+        def analyze(method, evaluations, last=None):
+            self.seconds += seconds + 1e-5 * evaluations.design.n_evaluations
+            return learned(method, evaluations, last)
+
+        monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def imported():
-    """Modules that are imported at the first use, which takes time."""
-    for method in ("nqmc", "joint"):
-        nq.estimate(PROBLEM, budget=600, method=method, rng=0)
+@pytest.fixture
+def simulated(monkeypatch):
+    source = Simulated()
+    monkeypatch.setattr(clock, "benchmark", lambda: AnalysisCost().reference)
+    source.analyses(monkeypatch, 0.3)
+    with use_clock(source):
+        yield source
 
 
 def forecast(est):
@@ -35,65 +58,141 @@ def forecast(est):
     return note
 
 
-def test_a_cheap_g_is_answered_by_a_plain_rule():
-    runs = [nq.estimate(PROBLEM, tol=0.05, rng=seed) for seed in range(3)]
-    assert {est.status for est in runs} == {"converged"}
-    assert all(abs(est.value - PROBLEM.exact) <= 0.05 for est in runs)
-    # The machine may be busy with something else at the first call.
-    assert sum(est.method == "nqmc" for est in runs) >= 2
-    assert all("plain rules promise" in forecast(est) for est in runs)
+def test_a_cheap_g_is_answered_by_a_plain_rule(simulated):
+    est = nq.estimate(simulated.problem(1e-7), tol=0.05, rng=0)
+    assert est.status == "converged"
+    assert abs(est.value - PROBLEM.exact) <= 0.05
+    assert est.method == "nqmc"
+    assert "plain rules promise" in forecast(est)
 
 
-def test_an_expensive_g_is_learned_with_fewer_evaluations():
+def test_an_expensive_g_is_learned_with_fewer_evaluations(simulated):
     cheap = nq.estimate(PROBLEM, tol=0.4, rng=0, method="nqmc")
-    slow = nq.estimate(waiting(0.005), tol=0.4, rng=0)
+    slow = nq.estimate(simulated.problem(0.005), tol=0.4, rng=0)
     assert cheap.status == slow.status == "converged"
     assert slow.method in LEARNED
     assert slow.n_evaluations < cheap.n_evaluations
     assert abs(slow.value - PROBLEM.exact) <= 0.4
     words = [word for word in forecast(slow).split() if word[0].isdigit()]
     takes, plainly, learning = map(float, words)
-    assert 0.005 <= takes < 0.01
+    assert takes == pytest.approx(0.005, rel=0.1)
     assert plainly > learning
     assert learning / 4.0 < slow.seconds < 4.0 * learning
 
 
-def test_time_that_a_rule_needs_is_what_it_promises():
-    """The forecast of learning and its inverse."""
-    for seconds in (0.0, 1e-6, 1e-2):
-        for accuracy in (10.0, 100.0, 1e4):
-            found = LearningCost().accuracy(LearningCost().seconds(accuracy, seconds), seconds)
-            assert found == pytest.approx(accuracy)
-        assert LearningCost().accuracy(0.0, seconds) == 0.0
-    assert LearningCost().seconds(100.0, 1.0) > LearningCost().seconds(100.0, 0.0)
-    assert LearningCost().seconds(1000.0, 0.0) > LearningCost().seconds(100.0, 0.0)
+def test_a_forecast_is_the_cost_model():
+    plan = TimePlan(dim=10.0, seconds_of_g=1e-3, factor=2.0)
+    cost = plan.cost
+    expected = 2.0 * (cost.fixed + 10.0 * 500 * (cost.point + 40 * cost.product)) + 0.1
+    assert plan.seconds(500, 40, 100) == pytest.approx(expected)
+    assert plan.seconds(500, 40, 100, fitted=False) < expected
+    # The largest number that fits: one more would not.
+    most = plan.largest(lambda n: plan.seconds(n, 0, n), 5.0, 1e9)
+    assert plan.fits(plan.seconds(most, 0, most), 5.0)
+    assert not plan.fits(plan.seconds(most + 1, 0, most + 1), 5.0)
+    assert plan.largest(lambda n: plan.seconds(n, 0, n), 5.0, 7) == 7
+    assert plan.largest(lambda n: plan.seconds(n, 0, n), 0.1, 1e9) == 0
 
 
-@pytest.mark.parametrize("seconds", [0.3, 1.0])
-def test_time_alone_is_a_request(seconds):
-    started = time.perf_counter()
-    est = nq.estimate(PROBLEM, max_seconds=seconds, rng=0)
-    assert time.perf_counter() - started < 2.0 * seconds + 0.2
-    assert est.status in ("time", "limit")
-    assert est.informative
+def test_a_turn_corrects_the_forecast_of_the_next():
+    plan = TimePlan(dim=10.0, seconds_of_g=1e-3, factor=1.0)
+    slower = plan.corrected(3.0 * plan.cost.seconds(500, 40, 10.0) + 0.1, 500, 40, 100)
+    assert slower.factor == pytest.approx(3.0)
+    assert slower.seconds(500, 40, 0) == pytest.approx(3.0 * plan.seconds(500, 40, 0))
+    # A turn that took nothing halves it at most.
+    assert plan.corrected(0.0, 500, 40, 100).factor == 0.5
+
+
+def test_accuracy_and_evaluations_of_learning_are_inverse():
+    curve = LearningCurve()
+    for accuracy in (10.0, 100.0, 1e4):
+        assert curve.accuracy(curve.evaluations_for(accuracy)) == pytest.approx(accuracy)
+    assert curve.evaluations_for(1000.0) > curve.evaluations_for(100.0)
+
+
+@pytest.mark.parametrize(("seconds", "cost"), [(1.0, 1e-4), (3.0, 1e-3), (10.0, 1e-2), (30.0, 0.1)])
+def test_time_alone_is_a_request(seconds, cost, simulated):
+    est = nq.estimate(simulated.problem(cost), max_seconds=seconds, rng=0)
+    assert simulated.seconds < 1.1 * seconds + 0.3
+    assert est.status in ("time", "limit", "unreliable")
     assert abs(est.value - PROBLEM.exact) < 2.0 * est.half_width
     assert forecast(est).count("±") == 2
 
 
-def test_a_moment_is_too_short_to_learn():
-    est = nq.estimate(PROBLEM, max_seconds=0.25, rng=0)
+def test_time_is_used_as_well_as_by_a_budget(simulated):
+    problem = simulated.problem(2e-3)
+    timed = nq.estimate(problem, max_seconds=5.0, rng=0)
+    assert len(timed.trace) <= 8
+    for budget in (700, 1000, 1400, 2000):  # the largest that ends in time
+        begin = simulated.seconds
+        found = nq.estimate(problem, budget=budget, rng=0)
+        if simulated.seconds - begin > 5.0:
+            break
+        best = found
+    assert timed.n_evaluations >= 0.6 * best.n_evaluations
+    assert timed.half_width <= 2.0 * best.half_width
+
+
+def test_a_moment_is_too_short_to_learn(simulated):
+    est = nq.estimate(simulated.problem(1e-7), max_seconds=0.25, rng=0)
     assert est.method == "nqmc"
     assert "learning ± inf" in forecast(est)
-    # A thousandth of f(J), by a million of evaluations and not by the first few hundred.
+    # By a million of evaluations and not by the first few hundred.
     assert est.half_width < 0.01 * est.sample.spread
 
 
-def test_time_alone_with_an_expensive_g():
-    started = time.perf_counter()
-    est = nq.estimate(waiting(0.002), max_seconds=3.0, rng=0)
-    assert time.perf_counter() - started < 6.0
+def test_time_alone_with_an_expensive_g(simulated):
+    est = nq.estimate(simulated.problem(0.002), max_seconds=3.0, rng=0)
+    assert simulated.seconds < 3.6
     assert est.method in LEARNED
     assert est.n_evaluations <= 1500
+
+
+@pytest.mark.parametrize("method", ["joint", "ckq", "lsmc"])
+def test_a_learner_takes_one_large_step(method, simulated):
+    est = nq.estimate(simulated.problem(1e-3), method=method, max_seconds=4.0, rng=0)
+    assert simulated.seconds < 1.1 * 4.0 + 0.3
+    assert len(est.trace) <= 5
+    assert est.n_evaluations > 800
+
+
+@pytest.mark.parametrize("seconds", [1.0, 3.0, 10.0])
+def test_measures_of_risk_in_time(seconds, simulated, monkeypatch):
+    analyzed = risk._method.TailSampling.analyze
+
+    def analyze(method, evaluations, last=None):
+        begin = simulated.seconds
+        turn = analyzed(method, evaluations, last)
+        # The time of g, and of the cost model.
+        n = evaluations.design.learning.n_evaluations
+        m = evaluations.design.n_evaluations - n
+        simulated.seconds += AnalysisCost().seconds(n, m, 2.5)
+        plan = turn.state.time.corrected(simulated.seconds - begin, n, m, 0)
+        return replace(turn, state=replace(turn.state, time=plan))
+
+    monkeypatch.setattr(risk._method.TailSampling, "analyze", analyze)
+    normal = nq.NestedExpectation(
+        nq.Normal(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0]
+    )
+    report = risk.measure(simulated.problem(1e-4, normal), var=0.99, max_seconds=seconds, rng=0)
+    assert simulated.seconds < 1.1 * seconds + 0.3
+    assert len(report.estimate.trace) <= 6
+    assert report.estimate.n_evaluations > 500 * seconds
+    assert abs(report.var[0.99].value - 2.3263) < 0.02
+
+
+def test_progress_says_how_long_it_will_take(simulated):
+    seen = []
+    nq.estimate(
+        simulated.problem(1e-3),
+        max_seconds=8.0,
+        rng=0,
+        progress=lambda done, total, message: seen.append(message),
+    )
+    said = [message for message in seen if message.startswith("about")]
+    assert said
+    assert all(" s, ± " in message and " %: " in message for message in said)
+    assert float(said[-1].split()[1]) == pytest.approx(simulated.seconds, rel=0.5)
 
 
 def test_without_any_request_all_four_are_named():
@@ -103,10 +202,10 @@ def test_without_any_request_all_four_are_named():
         assert word in str(caught.value)
 
 
-def test_with_a_budget_the_way_does_not_depend_on_time():
+def test_with_a_budget_the_way_does_not_depend_on_time(simulated):
     for goal in ({"budget": 1200}, {"budget": 4000, "tol": 0.05}):
         fast = nq.estimate(PROBLEM, rng=3, **goal)
-        slow = nq.estimate(waiting(1e-4), rng=3, **goal)
+        slow = nq.estimate(simulated.problem(1e-4), rng=3, **goal)
         with ThreadPoolExecutor(2) as pool:
             shared = nq.estimate(PROBLEM, rng=3, executor=pool, **goal)
         assert fast.value == slow.value == shared.value

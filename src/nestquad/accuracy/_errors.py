@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import ReferenceType, ref
 
 import numpy as np
 from scipy.special import stdtrit
@@ -44,13 +45,30 @@ def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
     ------
     weights (M,), uniform (M, d) in the unit cube, of which the first four coordinates are used.
     """
-    usable = np.asarray(np.isfinite(f).all(axis=-1, keepdims=True))
+    waves = _waves(uniform)
+    usable = np.isfinite(f)
+    if usable.all():
+        return np.asarray(waves @ (weights[:, None] * f) / weights.sum())
+    usable = np.asarray(usable.all(axis=-1, keepdims=True))
     weights = np.where(usable, weights[:, None], 0.0)
+    total = np.where(usable.any(axis=-2), weights.sum(axis=-2), np.nan)[..., None, :]
+    return np.asarray(waves @ (weights * np.where(usable, f, 0.0)) / total)
+
+
+# Waves of the last θ, which an error bar asks for hundreds of times.
+_known_waves: list[tuple[ReferenceType[Array], Array]] = []
+
+
+def _waves(uniform: Array) -> Array:
+    """1, √2 cos 2πu_j and √2 sin 2πu_j of the first four coordinates of uniforms (M, d): (S, M)."""
+    for reference, waves in _known_waves:
+        if reference() is uniform:
+            return waves
     angles = 2.0 * np.pi * uniform[:, :4].T
     waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
     waves = np.concatenate([np.ones((1, len(uniform))), waves])
-    total = np.where(usable.any(axis=-2), weights.sum(axis=-2), np.nan)[..., None, :]
-    return np.asarray(waves @ (weights * np.where(usable, f, 0.0)) / total)
+    _known_waves[:] = [(ref(uniform), waves)]
+    return waves
 
 
 def replicate_errors(finals: Array) -> Array:

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from nestquad._checks import instance, number
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
-from nestquad.clock import OutOfTimeError
+from nestquad.clock import OutOfTimeError, Schedule
 from nestquad.design._exact import Table
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._learned import (
@@ -31,7 +31,6 @@ from nestquad.design._learned import (
     nested_problem,
 )
 from nestquad.design._proposal import NEAR_DRAWS
-from nestquad.design._schedule import Schedule
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
 from nestquad.estimate import check_limits, estimate

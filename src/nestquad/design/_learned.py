@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._typing import Array
+from nestquad.clock import Schedule
 from nestquad.design._experiment import Experiment
 from nestquad.design._mixture import Mixture
 from nestquad.design._proposal import (
@@ -26,7 +27,6 @@ from nestquad.design._proposal import (
     Summary,
     fit_proposal,
 )
-from nestquad.design._schedule import Schedule
 from nestquad.distributions import Empirical, Law, Transport
 from nestquad.errors import EvaluationError, InputError
 from nestquad.points import Sobol, Stream

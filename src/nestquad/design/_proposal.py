@@ -7,7 +7,6 @@ on y, is q(θ | y). Draws come from a wider law: components stretched, and a sha
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import lambertw, logsumexp, ndtr, ndtri
 
+from nestquad import clock
 from nestquad._typing import Array, Mask
 from nestquad.design._mixture import LOG_2PI, Conditional, Mixture, log_normal, one_normal, whitened
 from nestquad.distributions import Empirical, Law, to_uniform
@@ -509,7 +509,7 @@ def _grown(
 ) -> tuple[Fit, int]:
     best, tried, bend, seconds = start, 1, start.summary.bend, 0.0
     while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
-        begin = time.perf_counter()
+        begin = clock.now()
         tried *= 2
         more = min(most, max(n, tried * _FOR_EACH))
         if more < tried * _FOR_EACH // 2:
@@ -523,7 +523,7 @@ def _grown(
             best = start
         if gain < _WORTHWHILE and tried >= _TRIED:
             break
-        seconds = time.perf_counter() - begin
+        seconds = clock.now() - begin
     return best, n
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import shown
 from nestquad._log import log_points
 from nestquad._typing import Array, ArrayLike
@@ -60,7 +60,7 @@ class Evaluator:
         Keep all values in memory, for designs that grow. Otherwise values are reduced chunk by
         chunk and forgotten.
     deadline
-        ``time.perf_counter()`` after which no new chunk is started.
+        ``clock.now()`` after which no new chunk is started.
     chunk_points
         The most points of a block of g; memory may allow fewer.
     retries
@@ -247,7 +247,7 @@ class Evaluator:
                     else:
                         self._reuse(job)
                     queue.append(job)
-                if time.perf_counter() > self.deadline:
+                if clock.now() > self.deadline:
                     self._give_up(task, queue, workers)
                 if not queue:
                     return
@@ -280,7 +280,7 @@ class Evaluator:
         """Wait for some job, but not past the deadline, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         futures = [f for f in open_jobs if f is not None]
-        left = self.deadline - time.perf_counter()
+        left = self.deadline - clock.now()
         timeout = min(left, _PATIENCE) if left > 0.0 else _LATE_SECONDS
         done, _ = wait(futures, timeout, FIRST_COMPLETED)
         if not done and timeout == _PATIENCE:
@@ -379,7 +379,7 @@ class Evaluator:
         self.on_progress(self.n_evaluations)
 
     def _time_is_up(self) -> bool:
-        if time.perf_counter() > self.deadline:
+        if clock.now() > self.deadline:
             self.stopped = "time"
             return True
         return False

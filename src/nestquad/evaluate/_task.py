@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
-import time
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from nestquad import clock
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, MissingExtraError, optional_module
 from nestquad.evaluate._call import CountedG, call_g, joined
@@ -138,10 +138,10 @@ def run_task(task: Task | Parcel, span: Span) -> Done:
     if isinstance(task, Parcel):
         task = Task(*_opened(task.payload))
     keep_freed_memory()
-    started = time.perf_counter()
+    started = clock.now()
     g = CountedG(task.problem)
     values = task(span, g)
-    return Done(span, values, time.perf_counter() - started, g.n_points - span.size)
+    return Done(span, values, clock.now() - started, g.n_points - span.size)
 
 
 # Objects inside objects that are searched for the one that cannot travel.

@@ -18,6 +18,7 @@ from nestquad.result import Estimate
 _ORDINARY = 64
 # Rows that are enough for an order of magnitude.
 _ROWS = 1024
+_ONE = np.ones(1)
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Units:
 
     @property
     def ordinary(self) -> bool:
-        return all((unit == 1.0).all() for unit in (_set(self.j), _set(self.f), _set(self.final)))
+        return _is_one(self.j) and _is_one(self.f) and _is_one(self.final)
 
     @property
     def j_or_one(self) -> Array:
@@ -55,8 +56,7 @@ class Units:
         if not (self.j.size and self.j.all() and self.f.size and self.f.all()):
             self.j = _observed(self.j, flat)
             self._observe_f(problem, values[:_ROWS, 0])
-        unit = _set(self.j)
-        return values if (unit == 1.0).all() else values / unit
+        return values if _is_one(self.j) else values / _set(self.j)
 
     def _observe_f(self, problem: NestedExpectation, j: Array) -> None:
         try:
@@ -125,16 +125,16 @@ class SeenProblem(NestedExpectation):
         return cls(**same, units=units)
 
     def natural_j(self, j: Array) -> Array:
-        unit = _set(self.units.j)
-        return j if (unit == 1.0).all() else np.asarray(_times(j, unit))
+        unit = self.units.j
+        return j if _is_one(unit) else np.asarray(_times(j, _set(unit)))
 
     @property
     def n_answers(self) -> int | None:
         return self.units.f.size or None
 
     def apply_f(self, j: Array) -> Array:
-        values, unit = super().apply_f(self.natural_j(j)), _set(self.units.f)
-        return values if (unit == 1.0).all() else values / unit
+        values, unit = super().apply_f(self.natural_j(j)), self.units.f
+        return values if _is_one(unit) else values / _set(unit)
 
     def finish(self, answers: Array) -> Array:
         ordinary = self.units.ordinary
@@ -160,7 +160,12 @@ def _observed(known: Array, values: Array) -> Array:
 
 def _set(unit: Array) -> Array:
     """Units with 1 for those that are not known yet."""
-    return np.where(unit > 0, unit, 1.0) if unit.size else np.ones(1)
+    return np.where(unit > 0, unit, 1.0) if unit.size else _ONE
+
+
+def _is_one(unit: Array) -> bool:
+    """Whether all units are 1, or not known yet; lists of a few numbers are faster than arrays."""
+    return all(one in (0.0, 1.0) for one in unit.tolist())
 
 
 def _times(value: Any, unit: Array) -> Any:

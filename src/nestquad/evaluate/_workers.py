@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
@@ -51,7 +51,7 @@ class Workers:
         if client is None:
             return os.cpu_count() or 2
         # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
-        now = time.perf_counter()
+        now = clock.now()
         if now > self._counted + _COUNT_SECONDS:
             self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
         return self._count

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import shown
 from nestquad.accuracy import characteristics
-from nestquad.clock import LearningCost
+from nestquad.clock import LEARNING, LearningCurve, TimePlan
 from nestquad.errors import (
     InputError,
     NestquadError,
@@ -22,6 +22,7 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
+from nestquad.methods._time import budget_in_time, correct_plan, learning_seconds, start_plan
 from nestquad.methods.learned import (
     CKQ,
     JointLattice,
@@ -59,11 +60,12 @@ class Portfolio(Design):
 
 @dataclass(frozen=True)
 class Race:
-    """Candidates, the seconds that an evaluation takes, and the first turn of all."""
+    """Candidates, the seconds that an evaluation takes, the first turn of all, and a forecast."""
 
     candidates: tuple[Candidate, ...]
     seconds: float
     start: Candidate
+    time: TimePlan
 
     def standing(self) -> list[Candidate]:
         return [candidate for candidate in self.candidates if candidate.turn is not None]
@@ -123,7 +125,10 @@ class Auto(Method[Race]):
         if last is None:
             return self._first(problem, goal, methods, by_time)
         contest = _Contest(problem, goal, last, methods, by_time)
-        return contest.plain_turn() or contest.pilots() or contest.continued()
+        plain = contest.plain_turn()
+        if plain is None and contest.seconds_alone:
+            contest = replace(contest, goal=contest.budgeted())
+        return plain or contest.pilots() or contest.continued()
 
     def _first(
         self, problem: NestedExpectation, goal: Goal, methods: Methods, by_time: bool
@@ -152,7 +157,8 @@ class Auto(Method[Race]):
         start = last.state.start if last else found_by[0]
         # Making and adding up a point takes a tenth of a microsecond, whatever g is.
         seconds = evaluations.evaluator.seconds_per_evaluation + 1e-7
-        state = Race(tuple(found_by), seconds, start)
+        plan = _timed(evaluations, found_by, known, last.state.time if last else None)
+        state = Race(tuple(found_by), seconds, start, replace(plan, seconds_of_g=seconds))
         standing = state.standing()
         if not standing:
             failure = state.candidates[0].failure
@@ -241,33 +247,55 @@ class _Contest:
         larger, reason = self._plain_design()
         if larger is not None:
             return Portfolio.of(((NQMC(), larger),), reason)
-        pilot = next(_planned(self.problem, self.goal, self.methods, first=True), None)
-        return None if pilot is None else Portfolio.of((*self.portfolio.parts, pilot), reason)
+        goal = self.budgeted() if self.seconds_alone else self.goal
+        pilot = next(_planned(self.problem, goal, self.methods, first=True), None)
+        if pilot is None:
+            return None
+        n = pilot[1].n_evaluations
+        takes = self.race.time.seconds(n, 0, n) if self.seconds_alone else None
+        return Portfolio.of((*self.portfolio.parts, pilot), reason, takes)
+
+    def budgeted(self) -> Goal:
+        """The request as a budget: the evaluations that learning can use in the time left.
+
+        A fixed budget is learned in one large step. It is planned anew after each turn, by what
+        turns have taken so far: the correction.
+        """
+        learned = max(self.present, key=lambda c: c.n_draws + c.n, default=None)
+        turn = None if learned is None else learned.turn
+        left, known = self.goal.seconds or 0.0, 0 if turn is None else turn.design.n_evaluations
+        # Plain rules fill the time and not the budget.
+        others = self.portfolio.n_evaluations - known
+        total = others + budget_in_time(self.race.time, self.problem, turn, left, self._left)
+        return replace(self.goal, budget=total, adaptive=False)
 
     def _plain_design(self) -> tuple[Design | None, str]:
         """The next design of the plain rule, None if learning promises more; and both promises."""
         (plain,), goal, seconds = self.race.candidates, self.goal, self.race.seconds
         if plain.turn is None or not plain.spread:
             return None, ""
-        rate, cost = self._plain_rate(plain), LearningCost()
+        rate, curve, plan = self._plain_rate(plain), LearningCurve(), self.race.time
         each = f"an evaluation takes {seconds:.2g} s: "
         if goal.half_width:
             own = seconds * plain.needs(goal.half_width, rate)
-            other = cost.seconds(plain.spread / goal.half_width, seconds)
+            n = curve.evaluations_for(plain.spread / goal.half_width)
+            other = learning_seconds(plan, n)
             reason = f"{each}plain rules promise {own:.2g} s, learning {other:.2g} s"
         else:
             left = goal.seconds or 0.0
             more = left / max(seconds, 1e-12)
             own = plain.half_width * (plain.n / (plain.n + more)) ** rate
-            accuracy = cost.accuracy(left, seconds)
-            other = plain.spread / accuracy if accuracy else np.inf
+            n = plan.largest(lambda size: learning_seconds(plan, size), left, 1e12)
+            other = plain.spread / curve.accuracy(n) if n else np.inf
             reason = (
                 f"{each}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
             )
         # A plain rule that is fast at first slows down, and models do not: ample time goes to them.
-        ample = not goal.half_width and (goal.seconds or 0.0) > cost.seconds(100.0, seconds)
+        enough = curve.evaluations_for(100.0)
+        takes = learning_seconds(plan, enough)
+        ample = not goal.half_width and plan.fits(takes, goal.seconds or 0.0)
         # Predictions from few points are poor, and a tenth of the least time of learning is cheap.
-        early = seconds * plain.n < 0.1 * cost.overhead
+        early = seconds * plain.n < 0.1 * plan.seconds(0, 0, 0)
         if not early and (ample or own > other):
             return None, reason
         own_goal = replace(goal, stream=plain.stream)
@@ -326,7 +354,9 @@ class _Contest:
         left = np.inf if budget is None else budget - self.portfolio.n_evaluations
         if self.goal.seconds is None:
             return left
-        return min(left, self.goal.seconds / (LearningCost().analysis + self.race.seconds))
+        if self.seconds_alone and not self.goal.adaptive:
+            return left
+        return min(left, self.race.time.affordable(self.goal.seconds))
 
     def _grown(self, candidate: Candidate, best: float) -> Portfolio | None:
         """The portfolio with a larger design of a candidate, if that promises to pay."""
@@ -337,13 +367,24 @@ class _Contest:
         design = _continued(self.problem, self.goal, candidate, more)
         if design is None:
             return None
-        each = self.race.seconds if fills else candidate.seconds / candidate.n
-        seconds = (design.n_evaluations - candidate.n) * each
+        seconds = self._takes(candidate, design)
         if seconds > self.rest:
             return None
         grown = {candidate.method.name: design}
         parts = tuple((m, grown.get(m.name, d)) for m, d in self.portfolio.parts)
         return Portfolio.of(parts, self.portfolio.reason, seconds if self.seconds_alone else None)
+
+    def _takes(self, candidate: Candidate, design: Design) -> float:
+        """Predicted seconds of a larger design of a candidate."""
+        assert candidate.turn is not None
+        new = design.n_evaluations - candidate.turn.design.n_evaluations
+        if isinstance(design, LearnedDesign):
+            n = design.learning.n_evaluations
+            checks = design.n_evaluations - n
+            return self.race.time.seconds(n, checks, new, fitted=n > candidate.n)
+        if candidate.method.plain:
+            return new * self.race.seconds
+        return new * candidate.seconds / candidate.n
 
 
 def _pilot_size(goal: Goal, *, first: bool) -> int:
@@ -352,7 +393,7 @@ def _pilot_size(goal: Goal, *, first: bool) -> int:
         return 96 if first else 128
     least = min(512, 0.4 * goal.budget) if first else min(128, 0.13 * goal.budget)
     # Of the seconds, if they are limited, a pilot may take a tenth.
-    most = np.inf if goal.seconds is None else 0.1 * goal.seconds / LearningCost().analysis
+    most = np.inf if goal.seconds is None else 0.1 * goal.seconds / (LEARNING.point * 20.0)
     return int(max(min(0.04 * goal.budget, most), least))
 
 
@@ -440,6 +481,24 @@ def _continued(
     return design if is_larger else None
 
 
+def _timed(
+    evaluations: Evaluations,
+    analyzed: Sequence[Candidate],
+    known: Mapping[str, Candidate],
+    plan: TimePlan | None,
+) -> TimePlan:
+    """The forecast of turns that learn, corrected by the seconds of the last of them."""
+    if plan is None:
+        each = evaluations.evaluator.seconds_per_evaluation
+        plan = start_plan(evaluations.problem, each)
+    for candidate in analyzed:
+        before = known.get(candidate.method.name)
+        if candidate is not before and candidate.turn is not None:
+            turn = None if before is None else before.turn
+            plan = correct_plan(plan, candidate.turn, turn, candidate.seconds)
+    return plan
+
+
 def _analyzed(
     evaluations: Evaluations, method: Method[Any], design: Design, known: Candidate | None
 ) -> Candidate:
@@ -447,10 +506,10 @@ def _analyzed(
     last = None if known is None else known.turn
     if known is not None and (last is None or last.design == design):
         return known
-    started = time.perf_counter()
+    started = clock.now()
     try:
         turn = method.analyze(Evaluations(evaluations.evaluator, design), last)
-        return Candidate(method, turn, seconds=time.perf_counter() - started)
+        return Candidate(method, turn, seconds=clock.now() - started)
     except (NumericalError, UnsupportedError, OutsideDomainError, OutOfTimeError) as error:
         late = last if isinstance(error, OutOfTimeError) else None
         return Candidate(method, late, None if late else error)

@@ -83,7 +83,7 @@ class _Candidates:
         self._squares = np.empty((0, len(self._factors)))
 
     def significant(self, current: LeastSquares) -> list[Term]:
-        """The strongest first."""
+        """Terms more strongly correlated with the residuals than by chance, the strongest first."""
         # Columns have one root of the weights, residuals the other.
         residuals = current.residuals
         size = float(np.sqrt(np.mean(residuals**2)))
@@ -91,13 +91,9 @@ class _Candidates:
         found.update(self._raised(current, size))
         for term in current.terms:
             found.pop(term, None)
-        order = sorted(found, key=lambda term: (-found[term], term))
         dim = self._table.dim
-        return [
-            term
-            for term in order
-            if found[term] > max(_SIGNIFICANT, _by_chance(total_degree(term), dim))
-        ]
+        strong = [term for term, t in found.items() if t > _by_chance(total_degree(term), dim)]
+        return sorted(strong, key=lambda term: (-found[term], term))
 
     def _products(self, current: LeastSquares, size: float) -> dict[Term, float]:
         """Terms present, and single factors, times another factor."""
@@ -153,7 +149,7 @@ class _Candidates:
             rows *= rows
             variances[which] += rows @ squares[some]
         t = _strength(covariance, *variances.T)
-        return dict(zip(ordered, t.tolist(), strict=True))
+        return {ordered[k]: float(t[k]) for k in np.flatnonzero(t > _SIGNIFICANT)}
 
 
 def choose_scores(

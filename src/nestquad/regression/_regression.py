@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, product
 from math import comb
 from typing import Literal, TypeAlias
@@ -67,7 +68,7 @@ class Regression:
     n_theta: int
     scale: float
 
-    @property
+    @cached_property
     def theta_terms(self) -> list[int]:
         """Positions of the terms in θ alone."""
         return [k for k, term in enumerate(self.fit.terms) if _in_theta(term, self.n_theta)]
@@ -312,6 +313,13 @@ class _System:
         spectrum, vectors = np.linalg.eigh(columns.T @ columns)
         return cls(table, tuple(terms), root, columns, np.maximum(spectrum, 0.0), vectors)
 
+    @cached_property
+    def _rotated_squares(self) -> Array:
+        """Squares (n, k) of the columns in the basis of eigenvectors: once for all outputs."""
+        rotated = self.columns @ self.vectors
+        rotated *= rotated
+        return rotated
+
     def fit(self, values: Array, penalty: float | None = None) -> PolynomialFit:
         """With a penalty for each point; None leaves it to generalized cross-validation."""
         n = self.root.size
@@ -332,9 +340,7 @@ class _System:
         inverse = 1.0 / (self.spectrum + chosen)
         coefficients = self.vectors @ (inverse * moments)
         residuals = scaled - self.columns @ coefficients
-        # Rows of the hat matrix: half of the inverse on each side.
-        half = self.columns @ (self.vectors * np.sqrt(inverse))
-        leverage = np.minimum(np.einsum("ij,ij->i", half, half), MOST_LEVERAGE)
+        leverage = np.minimum(self._rotated_squares @ inverse, MOST_LEVERAGE)
         coefficients[self.terms.index(())] += mean
         lower = cholesky((self.vectors / inverse) @ self.vectors.T, lower=True)
         return PolynomialFit(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array
+from nestquad.clock import TimePlan
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
+from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn, has_transports
 from nestquad.methods.learned import Check, DenseSet, Pairs, RegressionModel
 from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID
@@ -37,6 +38,7 @@ _MOST_LEARNING, _MOST_PAIRS = 1 << 20, 1 << 22
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
 SIZES = (1e-60, 1e60)
 FEWEST = 128
+_PILOT_REPLICATES = 4
 _SHAPE = (
     "the loss given the model is far from normal, as at a jump of J in the scenario, and noise of "
     "x hides its shape: most of an interval is due to that. A coordinate that says on which side "
@@ -59,8 +61,8 @@ class RiskState:
         The pairs, with all outputs of g.
     affordable
         Evaluations that further pairs may take.
-    seconds
-        Those of the analysis.
+    time
+        Forecast of the seconds of turns; None before the first.
     """
 
     scenarios: Scenarios
@@ -71,7 +73,7 @@ class RiskState:
     laws: tuple[LawOfJ, ...]
     draws: Check
     affordable: float
-    seconds: float = 0.0
+    time: TimePlan | None = None
 
     @property
     def model(self) -> ModelOfJ:
@@ -130,8 +132,15 @@ class TailSampling(Method[RiskState]):
             # Wrong names are noticed early.
             n = first if self.names is None else min(first, FEWEST)
             design = scenarios.design(n, goal, None)
-            return None if design is None else LearnedDesign.of(design, ())
+            if design is None:
+                return None
+            # A pilot, if time is limited: the loop is not to ask whether it ends in time.
+            return replace(
+                LearnedDesign.of(design, ()), seconds=None if goal.seconds is None else 0.0
+            )
         assert isinstance(last.design, LearnedDesign)
+        if goal.seconds is not None and not goal.half_width:
+            return self._in_time(problem, goal, last)
         learning, state = last.design.learning, last.state
         left = np.inf if goal.budget is None else goal.budget - last.design.n_evaluations
         present = 2 * state.n_pairs
@@ -157,7 +166,7 @@ class TailSampling(Method[RiskState]):
                 and n_learned < larger.n_evaluations <= n_learned + left
                 and factor * present <= (present + state.affordable) / factor
                 and not (isinstance(state.model, RegressionModel) and n_learned >= RIDGE_POINTS)
-                and (goal.seconds is None or 2 * factor * state.seconds < goal.seconds)
+                and self._ends_in_time(state, larger, goal)
             ):
                 return LearnedDesign.of(larger, last.design.checks)
         else:
@@ -167,6 +176,81 @@ class TailSampling(Method[RiskState]):
             return None
         grid = self._pairs(state, n, goal)
         return LearnedDesign.of(learning, (*last.design.checks, grid))
+
+    def _ends_in_time(self, state: RiskState, larger: Design, goal: Goal) -> bool:
+        """Whether a larger fit, and then as many pairs as at present, end in time."""
+        if goal.seconds is None or state.time is None:
+            return True
+        n, m, plan = larger.n_evaluations, 2 * state.n_pairs, state.time
+        return plan.fits(
+            plan.seconds(n, m, n) + plan.seconds(n, 2 * m, m, fitted=False), goal.seconds
+        )
+
+    def _in_time(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[RiskState]
+    ) -> Design | None:
+        """One large step to the lattice whose analysis and pairs fit, then all pairs that fit.
+
+        Time that is left after these goes to a larger lattice, if it ends in time with its pairs.
+        """
+        assert isinstance(last.design, LearnedDesign)
+        learning, state, seconds = last.design.learning, last.state, goal.seconds or 0.0
+        plan = state.time
+        assert plan is not None
+        n, present = learning.n_evaluations, 2 * state.n_pairs
+        left = np.inf if goal.budget is None else goal.budget - last.design.n_evaluations
+        ratio = 1.0 / _LEARNING - 1.0
+        if not present or present >= 0.9 * ratio * n:
+            larger = self._largest(problem, goal, last, left)
+            if larger is not None:
+                m = larger.n_evaluations
+                first = int(np.clip(_CHOOSING * m, 2 * _FEWEST_PAIRS, 2 * _MOST_CHOOSING))
+                checks = last.design.checks or (self._pairs(state, first // 2, goal),)
+                takes = plan.seconds(m, present or first, m - n)
+                return replace(LearnedDesign.of(larger, checks), seconds=takes)
+
+        def takes_in_all(more: int) -> float:
+            return plan.seconds(n, present + more, more, fitted=False)
+
+        # Pairs beyond four times the points of the fit would be better spent on the fit.
+        most = min(left, 4.0 * n - present, _MOST_PAIRS - present)
+        m = plan.largest(takes_in_all, seconds, most)
+        if m < max(2 * _FEWEST_PAIRS, present // 2):
+            return None
+        grid = self._pairs(state, m // 2, goal)
+        design = LearnedDesign.of(learning, (*last.design.checks, grid))
+        return replace(design, seconds=takes_in_all(m))
+
+    def _largest(
+        self, problem: NestedExpectation, goal: Goal, last: Turn[RiskState], left: float
+    ) -> Design | None:
+        """The largest design to learn from that ends in time together with its pairs."""
+        assert isinstance(last.design, LearnedDesign)
+        learning, state, plan = last.design.learning, last.state, last.state.time
+        assert plan is not None
+        n, present = learning.n_evaluations, 2 * state.n_pairs
+        if isinstance(state.model, RegressionModel) and n >= RIDGE_POINTS:
+            return None
+        ratio, best = 1.0 / _LEARNING - 1.0, None
+        while True:
+            wanted = 2 * (best or learning).n_evaluations
+            own = replace(goal, budget=wanted, adaptive=True)
+            larger = state.scenarios.design(wanted, own, best or learning)
+            if larger is None or larger.n_evaluations <= (best or learning).n_evaluations:
+                return best
+            size = larger.n_evaluations
+            pairs = max(ratio * size, float(present))
+            new = size - n + pairs - present
+            choosing = max(present, min(_CHOOSING * size, 2.0 * _MOST_CHOOSING))
+            takes = plan.seconds(size, choosing, size - n)
+            takes += plan.seconds(size, pairs, new - (size - n), fitted=False)
+            if (
+                size > _MOST_LEARNING
+                or size - n > left
+                or not plan.fits(takes, goal.seconds or 0.0)
+            ):
+                return best
+            best = larger
 
     def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
         """n θ with two x each: some from the law, others where the measures depend on J."""
@@ -191,7 +275,7 @@ class TailSampling(Method[RiskState]):
     def analyze(
         self, evaluations: Evaluations, last: Turn[RiskState] | None = None
     ) -> Turn[RiskState]:
-        started = time.perf_counter()
+        started = clock.now()
         problem, design = evaluations.problem, evaluations.design
         assert isinstance(design, LearnedDesign)
         stream = design.grids[0].stream
@@ -219,15 +303,41 @@ class TailSampling(Method[RiskState]):
                 models = self.fit(scenarios, learning)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
             kept = self._kept(models, draws)
-            if last is not None and same and kept[0] == last.state.kept[0]:
+            pilot = design.seconds is not None and last is None
+            if last is not None and same and kept[0] == last.state.kept[0] and last.state.n_pairs:
                 dense = last.state.dense
             else:
-                dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
+                # A pilot only shows where pairs should be.
+                n = _PILOT_REPLICATES if pilot else REPLICATES
+                dense = scenarios.dense(models[kept[0]], n, stream.child(8))
             room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
             state = RiskState(scenarios, models, parts, kept, dense, (), draws, max(room, 0.0))
             estimate, state = self._estimate(problem, state, raw, design)
-        seconds = time.perf_counter() - started
-        return Turn(design, estimate, replace(state, seconds=seconds))
+        plan = self._timed(evaluations, last, state.model, clock.now() - started, same=same)
+        return Turn(design, estimate, replace(state, time=plan))
+
+    def _timed(
+        self,
+        evaluations: Evaluations,
+        last: Turn[RiskState] | None,
+        model: ModelOfJ,
+        seconds: float,
+        *,
+        same: bool,
+    ) -> TimePlan:
+        """The forecast of turns, corrected by the seconds of the last."""
+        problem, design = evaluations.problem, evaluations.design
+        assert isinstance(design, LearnedDesign)
+        each = evaluations.evaluator.seconds_per_evaluation
+        n = design.learning.n_evaluations
+        m, before = design.n_evaluations - n, 0 if last is None else last.design.n_evaluations
+        if last is None or last.state.time is None:
+            # ĝ is a sum over θ and x, Ĵ at both models one over θ.
+            inner = problem.inner_base_dim if has_transports(problem) else 0
+            plan = TimePlan.start(1.5 * model.dim + inner, each)
+        else:
+            plan = replace(last.state.time, seconds_of_g=each)
+        return plan.corrected(seconds, n, m, design.n_evaluations - before, fitted=not same)
 
     def summed(self, draws: Check, most: int | None = None) -> Check:
         """The first pairs, with the losses that are analyzed."""
@@ -269,7 +379,8 @@ class TailSampling(Method[RiskState]):
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
-            s, expected = model.mean(draws.uniform), _expected(state)
+            s = model.mean(draws.uniform)
+            expected = _expected(state, s)
             check = self.summed(draws)
             r, values = check.residuals(model), check.values
             for c, law in enumerate(laws):
@@ -319,8 +430,8 @@ def _combined(
     )
 
 
-def _expected(state: RiskState) -> Array:
-    """Squares (m, L) of errors of Ĵ that are expected before values of the pairs are seen.
+def _expected(state: RiskState, s: Array) -> Array:
+    """Squares (m, L) of errors of Ĵ, `s`, that are expected before values of the pairs are seen.
 
     Those that the model expects itself, and half the square of its distance to another that no
     pair refutes: either of them may be right.
@@ -330,7 +441,7 @@ def _expected(state: RiskState) -> Array:
         some = state.draws.uniform[start : start + _ROWS]
         square = state.model.sd(some) ** 2
         for k in state.kept[1:]:
-            square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
+            square += 0.5 * (state.models[k].mean(some) - s[start : start + _ROWS]) ** 2
         found.append(square)
     return np.concatenate(found)
 

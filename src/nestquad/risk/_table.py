@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
+from nestquad import clock
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._typing import Array, Indices, RNGLike
 from nestquad.errors import InputError
@@ -85,7 +85,7 @@ def from_table(
     >>> bool(abs(report.var[0.95].value - 1.645) < 0.1)
     True
     """
-    started = time.perf_counter()
+    started = clock.now()
     targets = Targets.of(var, es, exceed)
     instance("name", name, str, "a text")
     expected = "the name of a column, or several different ones"
@@ -107,7 +107,7 @@ def from_table(
         "n_outer": n,
         "n_inner": round(len(group) / n),
         "method": "nested simulation",
-        "seconds": time.perf_counter() - started,
+        "seconds": clock.now() - started,
         "status": "done" if table.varies else "unreliable",
     }
     found = Estimate.from_directions(
@@ -165,7 +165,7 @@ def _from_factors(
         n_outer=len(z),
         n_inner=round(len(group) / len(z)),
         method="regression on factors",
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
         diagnostics={"notes": list(notes)},
     )
     return RiskReport(name, estimate, targets.keys, notes, distribution=LossDistribution(law))

@@ -111,13 +111,16 @@ class Check:
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
         if model not in self._residuals:
-            found = np.empty_like(self.values)
-            for start in range(0, len(found), _ROWS):
-                some = slice(start, start + _ROWS)
-                for view in (0, 1):
-                    g = model.at(self.uniform[some], self.inner[some, view])
-                    found[some, view] = self.values[some, view] - g
-            self._residuals[model] = found
+            # Both x of a θ in one call: models compute what depends on θ alone once.
+            theta = np.repeat(self.uniform, 2, axis=0)
+            x = self.inner.reshape(len(theta), -1)
+            predicted = [
+                model.at(theta[start : start + _ROWS], x[start : start + _ROWS])
+                for start in range(0, len(theta), _ROWS)
+            ]
+            self._residuals[model] = self.values - np.concatenate(predicted).reshape(
+                self.values.shape
+            )
         return self._residuals[model]
 
     def surprise(self, model: ModelOfJ) -> float:

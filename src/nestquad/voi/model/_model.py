@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
+from nestquad import clock
 from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
@@ -191,7 +191,7 @@ class Model:
             if table is not None and table.enough:
                 return table.frame if several else table.estimate(self.name)
         assert problem is not None
-        left = None if max_seconds is None else max(goal.ends - time.perf_counter(), 1e-3)
+        left = None if max_seconds is None else max(goal.ends - clock.now(), 1e-3)
         found = estimate(
             problem,
             tol=tol,
@@ -371,7 +371,7 @@ def _perfect_by_sobol(
         raise InputError(
             "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."
         )
-    started = time.perf_counter()
+    started = clock.now()
     limit = check_limits(budget, tol, None, None) or _LIMIT
     stream = Stream.from_rng(rng)
     sequence = Sobol() if law.has_transport else IID()
@@ -404,7 +404,7 @@ def _perfect_by_sobol(
         n_inner=1,
         method="sobol",
         status=status,
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
         diagnostics={"notes": [f"{_REPLICATES} independent sets of {done:,} points"]},
         trace=tuple(trace),
     )
@@ -434,7 +434,7 @@ class _Goal:
     rtol: float | None
     budget: int | None
     max_seconds: float | None
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=clock.now)
 
     @property
     def ends(self) -> float:
@@ -511,7 +511,7 @@ def _by_table(
     the answer is not `enough` where the runs that the tolerance needs are not cheap, and missing
     where even a pilot is not; time without a tolerance is used for a quarter.
     """
-    started = time.perf_counter()
+    started = clock.now()
     limit = goal.budget or _MOST
     n = min(_DEFAULT if decided and not goal.may_be_cheap else _PILOT, limit)
     ends = goal.ends
@@ -520,9 +520,9 @@ def _by_table(
         # The first call of a law or a model sets things up, and other work disturbs some.
         turns = []
         for _ in range(4):
-            turn = time.perf_counter()
+            turn = clock.now()
             sample(_PROBE, seed)
-            turns.append(time.perf_counter() - turn)
+            turns.append(clock.now() - turn)
             if sum(turns) > _CHEAP_SECONDS:
                 break
         runs += _PROBE * len(turns)
@@ -531,12 +531,12 @@ def _by_table(
         if not goal.has_tolerance:
             ends = started + (goal.ends - started) / 4
     while True:
-        turn = time.perf_counter()
+        turn = clock.now()
         outputs, inputs = sample(n, seed)
-        ran, runs = time.perf_counter() - turn, runs + n
+        ran, runs = clock.now() - turn, runs + n
         wanted = {label: list(members) for label, members in sets.items()}
         frame = evppi(outputs, inputs, wanted, rng=seed + 1, progress=progress)
-        now = time.perf_counter()
+        now = clock.now()
         left = goal.left(frame)
         # A fifth more than the square-root law asks for, so that the next table is the last.
         needed = 1.2 * n * left**2 if goal.has_tolerance else 10 * n * (not decided)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad import clock
 from nestquad._checks import instance, listed
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
@@ -226,7 +226,7 @@ def analyze(
     answers
         Answers of earlier calls with the same tables, curve and seed, as in `evppi`.
     """
-    started = time.perf_counter()
+    started = clock.now()
     outputs = as_outputs(outputs)
     several = study if isinstance(study, list | tuple) else () if study is None else (study,)
     studies = tuple(instance("study", one, Study, "voi.Study(design, sizes, …)") for one in several)
@@ -293,7 +293,7 @@ def analyze(
         files=tuple(listed("files", files, "files with their checksums")),
         notes=told if notes is None else tuple(map(str, listed("notes", notes, "texts"))),
         seed=rng,
-        seconds=time.perf_counter() - started,
+        seconds=clock.now() - started,
     )
 
 
