@@ -33,7 +33,9 @@ from nestquad.voi.table import (
     SurvivalTrial,
     preview,
 )
-from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
+from nestquad.voi.table._evsi import read_sizes
+from nestquad.voi.table._numbers import is_float
+from nestquad.voi.table._population import ungrouped
 
 if TYPE_CHECKING:
     import pandas as pd

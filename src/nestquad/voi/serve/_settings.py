@@ -17,8 +17,10 @@ from nestquad.voi.table import (
     SurvivalTrial,
     study_sizes,
 )
-from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
-from nestquad.voi.table._sheets import one_line
+from nestquad.voi.table._cells import one_line
+from nestquad.voi.table._evsi import read_sizes
+from nestquad.voi.table._numbers import is_float
+from nestquad.voi.table._population import ungrouped
 
 # A slider with so many steps is fine enough for the eye, and its answers take seconds.
 _STEPS = 40

@@ -9,8 +9,8 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs
-from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,11 +14,11 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._cells import one_line, pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
 from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
-from nestquad.voi.table._sheets import one_line
-from nestquad.voi.table._tables import pandas, unknown_column
+from nestquad.voi.table._tables import unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,7 +12,7 @@ import numpy as np
 from nestquad._checks import is_number, numbers, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import pandas
+from nestquad.voi.table._cells import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,7 @@ DISCOUNT = 0.035
 # Sizes within 5 % of the best are the near-optimal ones, as elsewhere in the field.
 _NEAR = 0.05
 _YEARS = "years that are not negative, or a function of n that returns them"
+_THOUSANDS = re.compile(r"\d{1,3}([,'’\u00a0\u202f ]\d{3})+(\.\d+)?|[1-9]\d{0,2}(\.\d{3})+")
 
 
 def people(
@@ -85,6 +87,12 @@ def _years(time: float, discount: float) -> float:
     whole, log = math.floor(time), math.log1p(discount)
     full = math.expm1(-whole * log) / math.expm1(-log) if discount else whole
     return full + (time - whole) * math.exp(-whole * log)
+
+
+def ungrouped(text: str) -> str:
+    """Number that a person may mean by separators of thousands; "" without any."""
+    match = _THOUSANDS.fullmatch(text)
+    return "" if match is None else re.sub(r"[^\d.]" if match[1] else r"\D", "", text)
 
 
 def amount(name: str, value: Any, expected: str = "a number that is not negative") -> float:

@@ -11,6 +11,7 @@ from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
 from nestquad.voi.table._evppi import (
     Answer,
@@ -22,7 +23,7 @@ from nestquad.voi.table._evppi import (
     value_of_knowing,
 )
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._tables import check_rows, pandas, unknown_column
+from nestquad.voi.table._tables import check_rows, unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
