@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,6 +133,7 @@ def subgroups(
     pars: Any = "all singles",
     *,
     rng: RNGLike = 0,
+    answers: MutableMapping[Any, list[Answer]] | None = None,
 ) -> pd.DataFrame:
     """Value of information by subgroup, for a stratified decision, and for one decision for all.
 
@@ -141,7 +143,7 @@ def subgroups(
         Outputs of each subgroup, as in `evpi`, from the same draws of the parameters.
     shares
         Share of each subgroup in the population; they add up to 1.
-    inputs, pars, rng
+    inputs, pars, rng, answers
         As in `evppi`; without `inputs`, EVPI alone.
 
     Returns a table with rows for each set (pars; “everything” is EVPI, “current information” the
@@ -153,7 +155,8 @@ def subgroups(
     known, w = _weighted("subgroups", outputs, shares)
     check_rows({name: one.n_rows for name, one in zip(outputs, known, strict=True)})
     common = _mixture(known, w)
-    tables = [_values(one, inputs, pars, rng) for one in (*known, common)]
+    kept = kept_answers(answers)
+    tables = [_values(each, inputs, pars, rng, kept) for each in (*known, common)]
     parts = []
     for name, share, table in zip(outputs, w, tables, strict=False):
         parts.append(table.assign(decision=name, share=share))
@@ -195,12 +198,19 @@ def _mixture(known: list[Outputs], weights: Array) -> Outputs:
     )  # fmt: skip
 
 
-def _values(outputs: Outputs, inputs: Any, pars: Any, rng: RNGLike) -> pd.DataFrame:
-    """EVPI and EVPPI in rows of one form."""
+def _values(
+    outputs: Outputs, inputs: Any, pars: Any, rng: RNGLike, kept: MutableMapping[Any, list[Answer]]
+) -> pd.DataFrame:
+    """EVPI and EVPPI of a subgroup; answers are kept under a checksum of its outputs."""
     everything = evpi(outputs).assign(pars="everything", flags="")
     parts = [everything.rename(columns={"evpi": "value"})]
     if inputs is not None:
-        table = evppi(outputs, inputs, pars, rng=rng)
+        code = sha256(np.ascontiguousarray(outputs.net_benefits()).tobytes()).hexdigest()[:16]
+        own = {key[1:]: kept[key] for key in kept if key[0] == code}
+        before = set(own)
+        table = evppi(outputs, inputs, pars, rng=rng, answers=own)
+        for key in own.keys() - before:
+            kept[(code, *key)] = own[key]
         parts.append(table.rename(columns={"evppi": "value"}).drop(columns="evppi/evpi"))
     joined: pd.DataFrame = pandas().concat(parts, ignore_index=True)
     return joined
