@@ -60,6 +60,7 @@ def application(workspace: Workspace, token: str, port: int) -> ASGIApp:
         Route(f"{one}/state", pages.state),
         Route(f"{one}/data", pages.data),
         Route(f"{one}/settings", pages.settings, methods=["POST"]),
+        Route(f"{one}/parts", pages.parts, methods=["POST"]),
         Route(f"{one}/cancel", pages.cancel, methods=["POST"]),
         Route(f"{one}/remove", pages.remove, methods=["POST"]),
         Route(f"{one}/files/{{file}}", pages.file),
@@ -144,11 +145,17 @@ class _Routes:
 
     async def upload(self, request: Request) -> Response:
         async with request.form(max_files=8, max_fields=20) as form:
-            sent = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.size}
-            files = {name: (one.filename or name, one.file) for name, one in sent.items()}
-            given = {name: value for name, value in form.items() if isinstance(value, str)}
+            files, given = _sent(form)
             return await run_in_threadpool(
                 self._begin, lambda: self.workspace.upload(files, given), given
+            )
+
+    async def parts(self, request: Request) -> Response:
+        work = self._work(request)
+        async with request.form(max_files=2, max_fields=20) as form:
+            files, given = _sent(form)
+            return await run_in_threadpool(
+                self._answered, work, lambda: work.add_part(given, files)
             )
 
     def example(self, request: Request) -> Response:
@@ -185,10 +192,14 @@ class _Routes:
         return await run_in_threadpool(self._settings, self._work(request), given)
 
     def _settings(self, work: Work, given: Any) -> Response:
+        if not isinstance(given, dict):
+            return JSONResponse({"error": "settings: expected a JSON object"}, 422)
+        return self._answered(work, lambda: work.change(given))
+
+    def _answered(self, work: Work, change: Callable[[], None]) -> Response:
+        """State of an analysis after a change, or the reason why it is refused."""
         try:
-            if not isinstance(given, dict):
-                raise InputError("settings", "something else", "a JSON object")
-            work.change(given)
+            change()
         except NestquadError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse(work.state())
@@ -221,6 +232,13 @@ class _Routes:
         if work is None:
             raise HTTPException(404)
         return work
+
+
+def _sent(form: Any) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
+    """Files by field, each a name and its content, and other fields of a form."""
+    files = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.size}
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    return {name: (file.filename or name, file.file) for name, file in files.items()}, fields
 
 
 def _page(html: str, status: int = 200) -> HTMLResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -39,6 +40,7 @@ _EXAMPLES = {
     "uptake": "0.8, or 0.2 0.5 0.8 for three years",
     "people now": "12000",
     "duration": "2 (years)",
+    "share": "0.3",
     "duration each": "0.01 (years)",
 }
 # More than all the money and people there are.
@@ -67,6 +69,8 @@ class Settings:
     prevalence: float = 0.0
     uptake: tuple[float, ...] = (1.0,)
     studies: tuple[Mapping[str, Any], ...] = ()
+    parts: tuple[Mapping[str, Any], ...] = ()
+    """Scenarios and subgroups: kind, name, share, names of two files, and their code on disk."""
     center: float | None = None
     """The willingness to pay in the middle of the slider; `wtp` is one of its positions."""
 
@@ -106,6 +110,7 @@ class Settings:
             prevalence=_optional("people now", given.get("prevalence")) or 0.0,
             uptake=_by_year("uptake", given.get("uptake")) or cls.uptake,
             studies=tuple(one for i, one in enumerate(studies) if one not in studies[:i]),
+            parts=tuple(map(_part, given.get("parts") or ())),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,12 +122,14 @@ class Settings:
         Of groups and studies a page sends changes alone, as another tab may have added some since:
         groups to add, and None for one to remove; a study to add, or its number to remove it.
         """
-        allowed = {one.name for one in fields(self)} - {"files", "groups", "studies"}
+        allowed = {one.name for one in fields(self)} - {"files", "groups", "studies", "parts"}
         changes = {k: v for k, v in given.items() if k in allowed}
         changes["groups"] = self._regrouped(given.get("groups") or {})
         removed = given.get("remove_study")
         changes["studies"] = [one for i, one in enumerate(self.studies) if i != removed]
         changes["studies"] += [given["study"]] if given.get("study") else []
+        gone = given.get("remove_part")
+        changes["parts"] = [part for part in self.parts if part["code"] != gone]
         new = Settings.of({**self.to_dict(), **changes})
         new.audience(), new.the_studies()  # refused now, not by the job
         return new
@@ -220,6 +227,18 @@ def _names(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list | tuple):
         raise InputError("names", repr(given), "a list of names")
     return tuple(map(_text, given))
+
+
+def _part(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Scenario or subgroup: kind, name, share, names of its two files, and their code on disk."""
+    kind, code = given["kind"], str(given["code"])
+    if kind not in ("scenario", "subgroup") or not re.fullmatch(r"[0-9a-f]{12}", code):
+        raise InputError("part", repr(kind), "a scenario or a subgroup")
+    share = amount("share", given.get("share"))
+    if not (name := _text(given.get("name") or "")) or share > 1:
+        raise InputError(kind, f"{name!r} with a share of {share:g}", "a name, and at most 1")
+    return {"kind": kind, "name": name, "share": share, "files": _names(given["files"]),
+        "code": code}  # fmt: skip
 
 
 def _study(given: Mapping[str, Any]) -> dict[str, Any]:

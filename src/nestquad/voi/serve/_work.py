@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from nestquad.voi.table import (
     parameter_sets,
     preview,
     psa_summary,
+    read_csv,
 )
 from nestquad.voi.table._evppi import Answer
 
@@ -85,31 +87,69 @@ def compute(folder: Path, report: Report) -> None:
     try:
         analysis = _analysis(folder, settings, report)
     except InputError as error:
-        if error.argument != "design" or not settings.studies:
+        if error.argument == "design" and settings.studies:
+            refused = f"The last study was not added. {error}"
+            settings = replace(settings, studies=settings.studies[:-1])
+        elif error.argument == "part":
+            refused = f"The last {settings.parts[-1]['kind']} was not added. {error.given}"
+            settings = replace(settings, parts=settings.parts[:-1])
+        else:
             raise
-        refused = f"The last study was not added. {error}"
-        settings = replace(settings, studies=settings.studies[:-1])
         write_json(folder / SETTINGS, settings.to_dict())
         analysis = _analysis(folder, settings, report)
     write_json(folder / RESULTS, _results(analysis, settings))
     if refused:
-        raise InputError("study", refused, "values that the design can have")
+        raise InputError("analysis", refused, "tables and values that can be used")
 
 
 def _analysis(folder: Path, settings: Settings, report: Report) -> Analysis:
     seen = _preview(folder, settings)
+    outputs = seen.outputs(settings.wtp)
     return analyze(
-        seen.outputs(settings.wtp),
+        outputs,
         seen.parameters,
         dict(settings.groups),
         audience=settings.audience(),
         study=settings.the_studies(),
+        scenarios=_parts(folder, settings, "scenario", outputs),
+        subgroups=_parts(folder, settings, "subgroup", outputs),
         progress=report,
         files=seen.files,
         notes=seen.notes,
         curve=settings.curve,
         answers=_Answers(folder, settings),
     )
+
+
+def part_file(part: Mapping[str, Any], kind: str) -> str:
+    """Name on disk of the costs or effects of a scenario or subgroup."""
+    return f"part-{part['code']}-{kind}"
+
+
+def _parts(
+    folder: Path, settings: Settings, kind: str, outputs: Outputs
+) -> dict[str, tuple[float, Outputs]]:
+    """Shares and outputs of scenarios or subgroups by name."""
+    parts = {}
+    for part in settings.parts:
+        if part["kind"] != kind:
+            continue
+        try:
+            costs, effects = (
+                read_csv((name, (folder / part_file(part, table)).read_bytes()), table)
+                for name, table in zip(part["files"], ("costs", "effects"), strict=True)
+            )
+            known = Outputs(costs, effects, settings.wtp, as_given=settings.as_given)
+            if known.options != outputs.options or known.n_rows != outputs.n_rows:
+                raise InputError(
+                    part["name"],
+                    f"{known.n_rows:,} draws of {', '.join(known.options)}",
+                    f"{outputs.n_rows:,} draws of {', '.join(outputs.options)}",
+                )
+        except (InputError, OSError) as error:
+            raise InputError("part", str(error), "tables of costs and effects") from None
+        parts[part["name"]] = (part["share"], known)
+    return parts
 
 
 def write(folder: Path, name: str, wtp: float, report: Report) -> None:
@@ -255,6 +295,13 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
             ["pars", "n"], sort=False
         )
     ]
+    for name, value in (("scenarios", "resolving"), ("subgroups", "value")):
+        table = getattr(analysis, name)
+        keys = ["pars", "decision"] if name == "subgroups" else ["options"]
+        groups = () if table is None else table.assign(options="").groupby(keys, sort=False)
+        content[name] = [
+            {**dict(zip(keys, key, strict=True)), **_columns(part, value)} for key, part in groups
+        ]
     content["studies"] = []
     parts = analysis.evsi_curve
     for study, name in zip(analysis.studies, analysis.study_names, strict=True):
