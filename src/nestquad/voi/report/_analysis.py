@@ -69,7 +69,7 @@ class Audience:
     uptake: Any = 1.0
 
     def __post_init__(self) -> None:
-        _ = self.size  # refuses what is no number
+        _ = self.size  # validates the fields
 
     @property
     def size(self) -> float:
@@ -120,7 +120,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All tables of an analysis. Those that end in _curve are over a range of wtp.
+    """All tables of an analysis. Tables that end in _curve are over a range of wtp.
 
     Values for a population are there where an audience was given, ENBS and best sizes where a
     study was given as well.
@@ -158,7 +158,7 @@ class Analysis:
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table by its name, those of a workbook."""
+        """Every table by its name, as in the workbook."""
         names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes convergence "
         names += "scenarios subgroups"
         curves = "evpi_curve evppi_curve evsi_curve"
@@ -234,7 +234,7 @@ def analyze(
     rng, progress
         As in `evppi`.
     files, notes
-        Names and checksums of input files and what was understood of them, as `preview` has them,
+        Names and checksums of input files and notes on their reading, as `preview` has them,
         for the report.
     curve
         Willingness to pay of curves; default: 13 values up to twice the largest asked for.

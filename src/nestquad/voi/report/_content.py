@@ -1,4 +1,4 @@
-"""Content of a report: headings, texts, tables and figures, whatever file they are written to."""
+"""Content of a report: headings, texts, tables and figures for HTML, Word and Excel."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Content:
         return table if np.isnan(self.wtp) else table[table["wtp"] == self.wtp]
 
     def summary(self) -> Iterator[Block]:
-        """The answers on one page, and what limits them."""
+        """Answers on one page, and their caveats."""
         data = self.data
         evpi = data.evpi.iloc[0]
         yield Answer(f"EVPI {self.value(evpi, 'evpi')} per person")
@@ -518,7 +518,7 @@ _NET = ("enbs_lower", "enbs_upper")
 
 
 def _without_empty_flags(table: Table) -> Table:
-    """A table without its last column, where nothing is in it."""
+    """A table without its last column, where it is empty."""
     if any(row[-1] for row in table.rows):
         return table
     return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)

@@ -1,4 +1,4 @@
-"""The application: routes, what every request has to pass, and a server for this machine alone."""
+"""Application: routes, checks of every request, and a server for this machine alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 # Reading takes a second: a page that has the answer at once is better than one that waits for it.
 _PATIENCE = 8.0
 _HEADERS = {
-    # Scripts and styles from here alone, and nothing from anywhere else.
+    # Scripts and styles from here alone, and from no other host.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
@@ -41,7 +41,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-# The report: no scripts, no origin, inside our page or by itself.
+# The report: no scripts, no origin, inside our page or alone.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; sandbox allow-downloads allow-popups allow-modals"
@@ -82,8 +82,8 @@ class _Gate:
     """Checks of every request: host, token, origin and size; and headers of every answer.
 
     Other pages of the browser reach this port, too. They do not know the token, which is the first
-    part of every path; a name that was made to point here is not our host; and what they post says
-    where it comes from.
+    part of every path; a name that was made to point here is not our host; and their posts say
+    where they come from.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -129,7 +129,7 @@ class _Gate:
 
 
 class _Routes:
-    """What each address answers."""
+    """Handlers of all addresses."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -263,7 +263,7 @@ def serve(
     open_browser
         Open the page.
     say
-        What prints the address.
+        Function that prints the address.
     """
     token = secrets.token_urlsafe(24)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:

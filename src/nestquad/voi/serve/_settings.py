@@ -23,7 +23,7 @@ from nestquad.voi.table._evsi import read_sizes
 from nestquad.voi.table._numbers import is_float
 from nestquad.voi.table._population import ungrouped
 
-# A slider with so many steps is fine enough for the eye, and its answers take seconds.
+# Steps of the slider: fine enough for the eye, and computed in seconds.
 _STEPS = 40
 _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
@@ -51,7 +51,7 @@ _LARGE = ("wtp", "people a year", "fixed cost", "cost per participant")
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked of the tables."""
+    """Settings of an analysis."""
 
     wtp: float
     title: str = "Value of information"
@@ -190,7 +190,7 @@ class Settings:
 
 
 def amount(name: str, given: Any) -> float:
-    """A number that is not negative; what could mean two numbers is refused."""
+    """A number that is not negative; an ambiguous text is refused."""
     text = str("" if given is None else given).strip().lstrip("£$€").strip()
     typed, meant = isinstance(given, str) and name in _LARGE, ungrouped(text)
     if meant and (typed or not _is_number(text)):
@@ -254,7 +254,7 @@ def _study(given: Mapping[str, Any]) -> dict[str, Any]:
         detail = None
     elif kind != "normal" or not detail or _is_number(str(detail)):
         detail = amount(_DETAILS[kind], detail)
-    # A page sends what was typed, a saved file has a list.
+    # A page sends typed text, a saved file has a list.
     counts = study_sizes(read_sizes(sizes) if isinstance(sizes, str) else sizes)
     numbers = ("fixed_cost", "cost_per_participant", "duration", "duration_each")
     return {

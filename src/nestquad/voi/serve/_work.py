@@ -1,4 +1,4 @@
-"""What jobs do: read the tables of a folder, analyze them, write results and report."""
+"""Functions of jobs: read the tables of a folder, analyze them, write results and report."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read(folder: Path, report: Report) -> None:
-    """Read the tables, and compute what needs no regression, for every position of the slider."""
+    """Read the tables, and compute results without regression, for every position of the slider."""
     report(0, 2, "reading the tables")
     settings = load_settings(folder)
     seen = _preview(folder, settings)
@@ -158,7 +158,7 @@ def write(folder: Path, name: str, wtp: float, report: Report) -> None:
     analysis = _analysis(folder, settings, report)
     report(0, 1, f"writing {name}")
     words = {key: getattr(settings, key) for key in ("title", "currency", "effect")}
-    # Beside the others first: a cancelled job leaves no part of a file.
+    # In a temporary folder first: a cancelled job leaves no part of a file.
     with tempfile.TemporaryDirectory(dir=folder) as made:
         new = Path(made) / name
         if name == "report.html":
@@ -200,7 +200,7 @@ def _preview(folder: Path, settings: Settings) -> Preview:
 
 
 def _unmatched(seen: Preview) -> dict[str, list[str]] | None:
-    """Names of options that a person has to match, where nothing else is wrong."""
+    """Names of options that a person has to match, where there is no other problem."""
     names = [list(map(str, table.columns)) for table in (seen.costs, seen.effects)]
     alone = len(seen.problems) == 1 and not seen.options and len(names[0]) == len(names[1]) > 1
     return {"costs": names[0], "effects": names[1]} if alone else None

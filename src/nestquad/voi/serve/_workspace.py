@@ -70,7 +70,7 @@ class Work:
         return load_settings(self.folder)
 
     def seen(self) -> Any:
-        """What was understood of the tables; None before they were read."""
+        """Reading of the tables; None before they were read."""
         return self._json(SEEN)
 
     def results(self) -> Any:
@@ -132,7 +132,7 @@ class Work:
         write_json(self.folder / SETTINGS, settings.to_dict())
 
     def start(self, settings: Settings, *, reading: bool) -> None:
-        """Start reading or computing; what runs is cancelled."""
+        """Start reading or computing; a running job is cancelled."""
         with self._lock:
             self._stop()
             write_json(self.folder / SETTINGS, settings.to_dict())
@@ -142,7 +142,7 @@ class Work:
             self.job = Job(what, function, self.folder)
 
     def advance(self) -> None:
-        """Begin to compute once the tables were read and nothing is wrong with them."""
+        """Begin to compute once the tables were read without problems."""
         with self._lock:
             job, seen = self.job, self.seen()
             done = job is not None and job.what == "Reading" and not job.running and not job.error
@@ -201,7 +201,7 @@ class Workspace:
     """All analyses of a server."""
 
     def __init__(self) -> None:
-        # Readable by this user alone, as `mkdtemp` promises.
+        # Readable by this user alone, by `mkdtemp`.
         self.folder = Path(tempfile.mkdtemp(prefix="nestquad-voi-"))
         self._works: dict[str, Work] = {}
         self._lock = threading.Lock()

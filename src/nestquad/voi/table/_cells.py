@@ -49,7 +49,7 @@ class LayoutSettings:
 
 
 LAYOUT = LayoutSettings()
-# Labels of rows that spreadsheets have beside the draws.
+# Labels of rows that spreadsheets have above or below the draws.
 _SUMMARY_WORDS = re.compile(
     r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
     r"lower|upper)( .*)?[:=]?",
@@ -185,7 +185,7 @@ def read_sheets(file: str, data: bytes) -> dict[str, Region]:
         sheets = pandas().read_excel(io.BytesIO(data), sheet_name=None, engine="calamine", **_RAW)
     except MemoryError:
         raise
-    except Exception as error:  # calamine has no common error of its own
+    except Exception as error:  # calamine has no common base class of errors
         raise InputError(
             "workbook",
             f"{file}, which cannot be read ({type(error).__name__}: {error})",
@@ -290,7 +290,7 @@ def find_header(cells: pd.DataFrame) -> tuple[int, int]:
 
 
 def _table_columns(named: Any, filled: Any, numeric: Any) -> list[int]:
-    """Columns of the table: blocks that most draws fill, without notes in or beside them."""
+    """Columns of the table: blocks that most draws fill, without notes in or next to them."""
     share = filled.mean(axis=0) if len(filled) else named.astype(float)
     used = named | (share > 0)
     blocks = np.cumsum(~used)

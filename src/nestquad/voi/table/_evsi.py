@@ -47,7 +47,10 @@ def evsi(
     """Expected value of sample information (EVSI) of a study, by its size.
 
     For each row of the table one data set is simulated and summarized, and the outputs are
-    regressed on the summaries as on parameters in `evppi`.
+    regressed on the summaries as on parameters in `evppi`: Strong, Oakley, Brennan and Breeze
+    (2015), “Estimating the expected value of sample information using the probabilistic
+    sensitivity analysis sample”; compared with moment matching (Heath et al. (2018)) and Gaussian
+    approximation (Jalal and Alarid-Escudero (2018)) by Kunst et al. (2020).
 
     Parameters
     ----------
@@ -67,7 +70,7 @@ def evsi(
 
     Notes
     -----
-    Summaries that lose information bias the value down, and nothing in the table can show it: use
+    Summaries that lose information bias the value down, which no table can show: use
     sufficient statistics where they exist.
 
     Examples

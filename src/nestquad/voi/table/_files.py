@@ -89,7 +89,7 @@ class Preview:
         Descriptions of everything that was recognized, left out or converted.
     problems
         Obstacles to an analysis, each with its table, and the column, row (from 1), line of the
-        file and text of the cell where it is one cell; ``str()`` of it says what to do.
+        file and text of the cell where it is one cell; ``str()`` of it gives advice.
     files
         From file names to SHA-256 checksums.
     columns
@@ -308,7 +308,7 @@ def _clean_together(
         parts["costs"] = Cleaned.refused(name, error)
     else:
         parts = {}
-        for kind, of in sources.items():  # names in the table of this kind, by those of the file
+        for kind, of in sources.items():  # names in the table of this kind, by names in the file
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
             part = frame[list(of)].set_axis(list(of.values()), axis=1)
             part_region = replace(region, frame=part, letters=letters)
@@ -325,7 +325,7 @@ def _ranges(table: pd.DataFrame) -> list[list[float | None]]:
 
 
 def _joined(regions: Mapping[str, Region]) -> Region:
-    """Largest table of a workbook, with columns of other sheets that have as many draws."""
+    """Largest table of a workbook, with columns of other sheets with the same number of draws."""
     if not regions:
         raise InputError("workbook", "no table", "a header and one row for each draw")
     largest = max(regions, key=lambda sheet: regions[sheet].frame.size)

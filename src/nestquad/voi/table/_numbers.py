@@ -39,7 +39,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     """Numbers from the texts of one column, which have one format.
 
     `decimal` is the decimal mark of the file, where it is known. An ambiguous format is not read:
-    3,610 by itself, %, currencies or marks that differ between cells.
+    3,610 alone, %, currencies or marks that differ between cells.
     """
     matches = [_matched(cell) for cell in cells]
     values = np.array([float(cell) if is_float(cell) else np.nan for cell in cells])
@@ -50,7 +50,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
         return Numbers(values)
     bodies = [match["body"] for match in known]
     formats = _formats(bodies)
-    if len(formats) > 1:  # 3,610 by itself
+    if len(formats) > 1:  # such as 3,610 alone
         known_mark = decimal or ("." if unit in ("£", "$", "GBP", "USD") else "")
         formats = [(point, group) for point, group in formats if point == known_mark]
         values = values if formats else np.full(len(cells), np.nan)
@@ -138,7 +138,7 @@ def _matched(cell: str) -> re.Match[str] | None:
 def _formats(bodies: Sequence[str]) -> list[tuple[str, str]]:
     """Formats (decimal mark, separator of thousands) of numbers, one for each way to read them.
 
-    With separators, a format has as many decimals in every cell, and groups in all cells.
+    With separators, a format has one number of decimals in all cells, and groups in all cells.
     """
     readings: dict[tuple[str, ...], tuple[str, str]] = {}
     for point, group in product(".,", ("", ",", ".", *_GROUPING)):

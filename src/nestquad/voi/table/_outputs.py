@@ -47,7 +47,7 @@ class Outputs:
     wtp
         Willingness to pay: a number or several.
     net_benefit
-        Instead of those: monetary net benefits (n × D).
+        Instead of costs and effects: monetary net benefits (n × D).
     options
         Names of the options, for columns in the same order; default: names of the columns.
     as_given
@@ -159,9 +159,9 @@ class Outputs:
 
     @cached_property
     def increments(self) -> Array:
-        """Responses of the regression, (n, q): outputs of every option less those of the first.
+        """Responses of the regression, (n, q): outputs of every option minus the first.
 
-        What the options have in common cancels, noise included.
+        Common parts of the options cancel, noise included.
         """
         tables = [self.net_benefit] if self.net_benefit is not None else [self.costs, self.effects]
         return np.column_stack([table[:, 1:] - table[:, :1] for table in tables])
@@ -261,7 +261,7 @@ def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
 
 
 def swapped_names(costs: Sequence[str], effects: Sequence[str]) -> InputError | None:
-    """Error where the names of costs say effects, or those of effects say costs."""
+    """Error where the names of costs say effects, or the names of effects say costs."""
     kinds = [{kind_of_name(name) for name in names} for names in (costs, effects)]
     if kinds[0] == {"effects"} or kinds[1] == {"costs"}:
         return _swapped(f"costs of {', '.join(costs)} and effects of {', '.join(effects)}")
@@ -280,8 +280,8 @@ def _swapped(found: str) -> InputError:
 def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> None:
     """Refuse tables that look swapped: by names, or as their increments are of one size exchanged.
 
-    In a decision the increments of costs and the value of those of effects are comparable; orders
-    of magnitude between them are accepted where exchanged tables would have as many.
+    In a decision the increments of costs and the value of increments of effects are comparable;
+    orders of magnitude between them are accepted where exchanged tables would differ as widely.
     """
     if error := swapped_names(list(map(str, costs.columns)), list(map(str, effects.columns))):
         raise error

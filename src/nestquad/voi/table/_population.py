@@ -36,6 +36,9 @@ def people(
 ) -> float:
     """Number of people whom a decision affects, later ones discounted.
 
+    Rothery et al. (2020), “Value of information analytical methods: report 2 of the ISPOR value of
+    information analysis emerging good practices task force”.
+
     Parameters
     ----------
     per_year
@@ -46,7 +49,7 @@ def people(
     discount
         Rate of a year; the first year is not discounted. Default: 3.5 %.
     start
-        Years from now before which nobody benefits, for instance while a study runs.
+        Years from now before which no person benefits, for instance while a study runs.
     prevalence
         People who face the decision already; they are treated at the start.
     uptake
@@ -61,7 +64,7 @@ def people(
         raise InputError("uptake", shown(uptake), "shares from 0 to 1")
     start = min(start, horizon)
     known = max(len(incidence), len(share))
-    # Each year by itself, and all after the last one that was given together.
+    # Each year separately, and all years after the last one that was given together.
     ends = np.clip([*range(known), horizon], start, horizon)
     counted = np.array([_years(float(end), discount) for end in ends])
     year = np.arange(known)
@@ -117,7 +120,7 @@ def population(
     Parameters
     ----------
     values
-        What `evpi`, `evppi` or `evsi` returned; or a value for one person, or an array of them.
+        Table of `evpi`, `evppi` or `evsi`; or a value for one person, or an array of them.
     per_year, horizon, discount, start, prevalence, uptake
         As in `people`.
 
@@ -156,7 +159,7 @@ def enbs(
     Parameters
     ----------
     values
-        What `evsi` returned.
+        Table of `evsi`.
     per_year, horizon, discount, prevalence, uptake
         The people affected, as in `people`.
     fixed_cost, cost_per_participant
@@ -168,7 +171,7 @@ def enbs(
     Returns a table: the table with years (of the study), population_evsi, cost, enbs, enbs_lower,
     enbs_upper, optimal and near_optimal added. For each design and willingness to pay, optimal is
     true for the size with the largest enbs, if that is positive (otherwise no study pays), and
-    near_optimal for those within 5 % of it.
+    near_optimal for sizes within 5 % of it.
     """
     require(
         "values",
@@ -203,7 +206,7 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     values
-        What `enbs` returned.
+        Table of `enbs`.
 
     Returns a table with a row for each design and willingness to pay: design, wtp, n (0 where no
     size pays), enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the
@@ -241,7 +244,7 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def require(argument: str, values: Any, columns: Sequence[str], maker: str) -> None:
-    """Refuse what is no table with these columns."""
+    """Refuse anything but a table with these columns."""
     what = f"a {type(values).__name__}"
     if isinstance(values, pandas().DataFrame):
         if set(columns) <= set(values.columns):

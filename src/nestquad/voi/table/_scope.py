@@ -56,7 +56,9 @@ def scenarios(
 
     Notes
     -----
-    With means m_sd of net benefit, resolving = Σ_s w_s max_d m_sd − max_d Σ_s w_s m_sd.
+    With means m_sd of net benefit, resolving = Σ_s w_s max_d m_sd − max_d Σ_s w_s m_sd: model
+    averaging over structures, as in Jackson et al. (2009), “Accounting for uncertainty in health
+    economic decision models by using model averaging”.
     """
     known, w = _weighted("scenarios", outputs, weights)
     first = known[0]
@@ -226,6 +228,9 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
 
     Returns a table with a row for each willingness to pay: wtp, best, value (per person), se,
     lower, upper.
+
+    Fenwick, Claxton and Sculpher (2008), “The value of implementation and the value of
+    information: combined and uneven development”.
     """
     known = as_outputs(outputs)
     for name in shares:

@@ -30,14 +30,14 @@ _ABBREVIATED = re.compile(
     re.IGNORECASE,
 )
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
-# Names that number draws and nothing else, and names that may also be those of an option.
+# Names that number draws only, and names that options may have as well.
 _DRAW_NAMES = re.compile(
     r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
     r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?))?",
     re.IGNORECASE,
 )
 _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
-# Words in the names of columns that hold costs, or effects; letters beside the names of options.
+# Words in the names of columns that hold costs, or effects; letters before the names of options.
 NAME_WORDS = {
     "costs": r"costs?",
     "effects": r"effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)",
@@ -267,7 +267,7 @@ def _without_row_names(
     """Columns that name the rows become the index; an ambiguous one is refused."""
     labels: list[tuple[bool, Any]] = []
     floats = {name: _as_floats(frame[name])[0] for name in frame.columns}
-    # Draws are no permutation of 1 … n: it numbers them, whatever its name. Parameters that are all
+    # Draws are no permutation of 1 … n: it numbers them, under any name. Parameters that are all
     # or several of them such may be ranks.
     numbering = [name for name, values in floats.items() if _is_permutation(values)]
     ranks = kind not in NAME_WORDS and (len(numbering) > 1 or frame.shape[1] == 1)

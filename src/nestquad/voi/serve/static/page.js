@@ -211,11 +211,12 @@ function drawConvergence(all) {
     : `More draws would help: ${most.pars} needs about ${Number(most.needed.toPrecision(2)).toLocaleString("en-GB")} for a half-width of 5 % of EVPI.`);
 }
 function drawParts(scenarios, subgroups) {
-  const cells = (r) => [money(r.value[at], (r.upper[at] - r.lower[at]) / 2), range(r.lower[at], r.upper[at])];
+  const cell = (r) => r ? make("span", {}, money(r.value[at], (r.upper[at] - r.lower[at]) / 2), make("small", {}, range(r.lower[at], r.upper[at]))) : "–";
+  const [decisions, sets] = ["decision", "pars"].map((key) => [...new Set(subgroups.map((r) => r[key]))]);
   $("scenarios").replaceChildren();
   $("subgroups").replaceChildren();
-  if (scenarios.length) table("scenarios", ["structure", "value per person", "95 %"], scenarios.map((r) => ["knowing which scenario holds", ...cells(r)]));
-  if (subgroups.length) table("subgroups", ["knowing", "decision", "value per person", "95 %"], subgroups.map((r) => [r.pars, r.decision, ...cells(r)]));
+  if (scenarios.length) table("scenarios", ["structure", "value per person"], [["knowing which scenario holds", cell(scenarios[0])]]);
+  if (subgroups.length) table("subgroups", ["knowing", ...decisions], sets.map((name) => [name, ...decisions.map((d) => cell(subgroups.find((r) => r.pars === name && r.decision === d)))]));
 }
 function drawStudies(studies) {
   const given = state.settings.studies;
