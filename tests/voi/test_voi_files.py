@@ -164,7 +164,7 @@ def test_everything_public_is_documented():
 
 
 def test_tables_too_large_are_refused_before_memory_is(monkeypatch):
-    monkeypatch.setattr("nestquad.voi.table._regression._MOST_NUMBERS", 1000)
+    monkeypatch.setattr("nestquad.voi.table._regression.MOST_NUMBERS", 1000)
     with pytest.raises(nq.InputError, match="at most 47 rows"):
         voi.evppi(np.random.default_rng(0).normal(size=(100, 2)), np.arange(100.0))
 

@@ -142,7 +142,7 @@ def test_a_cell_too_many_is_no_row_name():
 
 def test_a_column_that_may_count_rows_is_refused():
     odd = COSTS.assign(Other=np.arange(1, N + 1))
-    with pytest.raises(nq.InputError, match="'Other', which counts the rows"):
+    with pytest.raises(nq.InputError, match="2 options in costs and 3 options in effects"):
         voi.Outputs(odd, EFFECTS.assign(Other=1.0), WTP)
     chains = COSTS.assign(Iteration=np.tile(np.arange(N // 2), 2))
     with pytest.raises(nq.InputError, match="'Iteration', which does not number the rows"):
@@ -632,7 +632,7 @@ def test_a_permutation_of_the_row_numbers_is_no_option():
     assert float(voi.evpi(outputs).evpi[0]) == pytest.approx(TRUTH)
     assert any("'Sim #' names the rows" in note for note in outputs.notes)
     shuffled = numbered[0].iloc[order].reset_index(drop=True)
-    with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
+    with pytest.raises(nq.InputError, match="no names of rows, and costs with rows in the order"):
         voi.Outputs(shuffled, EFFECTS, WTP)
     with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
         voi.Outputs(net_benefit=shuffled)

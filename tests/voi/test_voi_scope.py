@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from scipy.stats import norm
 
 import nestquad as nq
 from nestquad import voi
+from nestquad.cli import main
 
 
 def gain(mean, sd):
@@ -164,3 +167,73 @@ def test_convergence_says_whether_draws_are_enough():
     # The number of draws that it asks for is about enough: the error falls with √n.
     asked = int(small.needed.iloc[-1])
     assert voi.convergence(outputs[: min(2 * asked, 16_000)]).enough.iloc[-1]
+
+
+# Scenarios and subgroups in an analysis and in the command.
+
+
+def _two_points(costs_of_new):
+    """Costs and effects of two options, 40 draws, for each of which the new one costs so much."""
+    theta = np.tile([-1.0, 1.0], 20)
+    costs = pd.DataFrame({"old": 0.0 * theta, "new": costs_of_new(theta)})
+    return theta, costs, pd.DataFrame({"old": 0.0 * theta, "new": 1e-9 * np.arange(40.0)})
+
+
+def _written(folder, **tables):
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return {name: str(folder / f"{name}.csv") for name in tables}
+
+
+def test_scenarios_of_an_analysis_have_the_enumerated_value():
+    """The new option gains 1 in the base case (weight 0.75) and loses 2 in the other one."""
+    theta, costs, effects = _two_points(lambda t: -1.0 + 0 * t)
+    _, other, _ = _two_points(lambda t: 2.0 + 0 * t)
+    found = voi.analyze(
+        voi.Outputs(costs, effects, 1.0),
+        pd.DataFrame({"theta": theta}),
+        scenarios={"other": (0.25, voi.Outputs(other, effects, 1.0))},
+    )
+    row = found.scenarios[found.scenarios.wtp == 1.0].iloc[0]
+    # Knowing the scenario: 0.75 · 1 + 0.25 · 0, less the new option for all, 0.75 − 0.5.
+    assert row.resolving == pytest.approx(0.5, abs=1e-6)
+    assert row.best == "new"
+    assert "scenarios" in found.tables
+    with pytest.raises(nq.InputError, match="at most 1 in all"):
+        voi.analyze(voi.Outputs(costs, effects, 1.0), pd.DataFrame({"theta": theta}),
+            scenarios={"other": (1.25, voi.Outputs(other, effects, 1.0))})  # fmt: skip
+
+
+def test_subgroups_of_the_command_have_enumerated_values(tmp_path, capsys):
+    """INB is 1 + 2θ in a quarter of people and θ − 0.5 in the others, θ = ± 1."""
+    theta, rest, effects = _two_points(lambda t: 0.5 - t)
+    _, part, _ = _two_points(lambda t: -1.0 - 2.0 * t)
+    paths = _written(
+        tmp_path, p=pd.DataFrame({"theta": theta}), c=rest, e=effects, part=part, effects2=effects
+    )
+    command = ["voi", "--parameters", paths["p"], "--costs", paths["c"], "--effects", paths["e"]]
+    command += ["--wtp", "1", "--json"]
+    command += ["--subgroup", "young", "0.25", paths["part"], paths["effects2"]]
+    command += ["--scenario", "optimistic", "0.5", paths["part"], paths["effects2"]]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = {(r["pars"], r["decision"]): r["value"] for r in found["subgroups"] if r["wtp"] == 1.0}
+    assert rows["everything", "young"] == pytest.approx(0.5, abs=1e-6)
+    assert rows["everything", "all others"] == pytest.approx(0.25, abs=1e-6)
+    assert rows["everything", "stratified"] == pytest.approx(0.25 * 0.5 + 0.75 * 0.25, abs=1e-6)
+    # One decision: mean INB is 0.25 − 0.375 = −0.125, by θ 1.125 and −1.375.
+    assert rows["everything", "one decision"] == pytest.approx(1.125 / 2, abs=1e-6)
+    assert rows["current information", "stratified"] == pytest.approx(0.25, abs=1e-6)
+    [row] = [r for r in found["scenarios"] if r["wtp"] == 1.0]
+    assert row["resolving"] == pytest.approx(0.5 * 1.0 - 0.25, abs=1e-6)
+    assert main([*command[:-10], "--subgroup", "x", "half", paths["c"], paths["e"]]) == 2
+
+
+def test_the_report_has_scenarios_and_subgroups(tmp_path):
+    theta, costs, effects = _two_points(lambda t: -1.0 - 2.0 * t)
+    outputs = voi.Outputs(costs, effects, 1.0)
+    parts = {"severe": (0.5, voi.Outputs(2 * costs, effects, 1.0))}
+    found = voi.analyze(outputs, pd.DataFrame({"theta": theta}), scenarios=parts, subgroups=parts)
+    page = voi.write_voi_report(tmp_path / "r.html", found).read_text(encoding="utf-8")
+    for words in ("Structural uncertainty", "Subgroups", "severe", "stratified"):
+        assert words in page

@@ -689,3 +689,45 @@ def test_a_damaged_workbook_is_refused_in_words(capsys, tmp_path):
     path.write_bytes(damaged(workbook(tables()), "xl/worksheets/sheet1.xml"))
     assert main(["voi", "--workbook", str(path), "--wtp", "1"]) == 2
     assert "cannot be unpacked" in capsys.readouterr().err
+
+
+# ---- scenarios and subgroups
+
+
+def test_scenarios_and_subgroups_of_the_page(client):
+    frames = tables()
+    _, path = uploaded(client)
+    computed(client, path)
+    dearer = frames["costs"].assign(new=frames["costs"].new + 1_000)
+    sent = files({"costs": dearer, "effects": frames["effects"]})
+    for kind, name in (("scenario", "dear drug"), ("subgroup", "severe")):
+        given = {"kind": kind, "name": name, "share": "0.4"}
+        answer = client.post(f"{path}/parts", files=sent, data=given)
+        assert answer.status_code == 200, answer.text
+    assert settled(client, path)["error"] is None
+    results, grid = data(client, path)["results"], data(client, path)["seen"]["now"]["grid"]
+    k = grid.index(10_000.0)
+    both = {
+        "base case": voi.Outputs(frames["costs"], frames["effects"], 10_000),
+        "dear drug": voi.Outputs(dearer, frames["effects"], 10_000),
+    }
+    exact = voi.scenarios(both, {"base case": 0.6, "dear drug": 0.4}).iloc[0]
+    assert results["scenarios"][0]["value"][k] == pytest.approx(exact.resolving)
+    rows = {(row["pars"], row["decision"]): row for row in results["subgroups"]}
+    severe = rows["everything", "severe"]
+    assert severe["value"][k] == pytest.approx(voi.evpi(both["dear drug"]).evpi[0])
+    again = client.post(f"{path}/parts", files=sent, data={**given, "share": "1.5"})
+    assert again.status_code == 422
+    short = files({"costs": dearer.iloc[1:], "effects": frames["effects"].iloc[1:]})
+    client.post(f"{path}/parts", files=short, data={**given, "name": "other"})
+    told = settled(client, path)
+    assert "The last subgroup was not added" in told["error"]
+    assert [part["name"] for part in told["settings"]["parts"]] == ["dear drug", "severe"]
+    saved = client.get(f"{path}/files/analysis.nestquad.zip").content
+    reopened = client.post("/analyses", files={"saved": ("a.zip", saved)})
+    restored = str(reopened.url).removeprefix(f"{ORIGIN}/{TOKEN}").rstrip("/")
+    assert settled(client, restored)["error"] is None
+    assert data(client, restored)["results"]["scenarios"] == results["scenarios"]
+    code = told["settings"]["parts"][0]["code"]
+    client.post(f"{path}/settings", json={"remove_part": code})
+    assert len(settled(client, path)["settings"]["parts"]) == 1

@@ -29,11 +29,15 @@ from nestquad.voi.table import (
     CountTrial,
     Design,
     NormalTrial,
+    Outputs,
     Preview,
     SurvivalTrial,
     preview,
+    read_csv,
 )
-from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
+from nestquad.voi.table._evsi import read_sizes
+from nestquad.voi.table._numbers import is_float
+from nestquad.voi.table._population import ungrouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,6 +163,18 @@ def add_voi(command: Command) -> None:
     parser.add_argument(
         "--cost-each", type=_amount, default=0.0, metavar="X", help="per participant (default 0)"
     )
+    for name, share, words in (
+        ("scenario", "WEIGHT", "another model structure and its probability"),
+        ("subgroup", "SHARE", "a part of the population, from the same draws, and its share"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            nargs=4,
+            action="append",
+            default=[],
+            metavar=("NAME", share, "COSTS", "EFFECTS"),
+            help=f"{words}, with its tables; repeat for others (the main tables have the rest)",
+        )
     parser.add_argument("--title", metavar="TEXT", help="heading of the report")
     parser.add_argument("--currency", default="£", metavar="SIGN", help="default £")
     parser.add_argument("--effect", default="QALYs", metavar="WORD", help="default QALYs")
@@ -196,6 +212,8 @@ def _run(args: argparse.Namespace) -> int:
         {" + ".join(names): names for names in args.pars},
         audience=audience,
         study=[Study(_design(text, args.ratio), sizes, *costs) for text in args.trial],
+        scenarios=_parts_of(args, "scenario", outputs),
+        subgroups=_parts_of(args, "subgroup", outputs),
         rng=args.seed,
         progress=progress(args),
         files=seen.files,
@@ -245,6 +263,19 @@ def _tables(args: argparse.Namespace) -> Preview:
     sources = [args.workbook] if args.workbook else [getattr(args, name) for name in KINDS]
     known = {"wtp": [k for some in args.wtp for k in some] or None, "as_given": args.as_given}
     return preview(*sources, columns=roles or None, **known)
+
+
+def _parts_of(
+    args: argparse.Namespace, kind: str, outputs: Outputs
+) -> dict[str, tuple[float, Outputs]]:
+    """Weights and outputs of scenarios or subgroups by name."""
+    parts = {}
+    for name, share, costs, effects in getattr(args, kind):
+        if not is_float(share):
+            raise nq.InputError(f"--{kind}", repr(share), "a number from 0 to 1", "As 0.3.")
+        tables = read_csv(costs, "costs"), read_csv(effects, "effects")
+        parts[name] = (float(share), Outputs(*tables, outputs.wtps, as_given=args.as_given))
+    return parts
 
 
 def _audience(args: argparse.Namespace) -> Audience | None:
@@ -322,6 +353,18 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
     for heading, table in (("parameter", analysis.singles), ("group", analysis.groups)):
         if len(table):
             print(f"\n{_listing(heading, table, len(analysis.evpi) > 1)}")
+    for row in () if analysis.scenarios is None else analysis.scenarios.itertuples():
+        if row.wtp in analysis.outputs.wtps:
+            print(
+                f"\nKnowing the scenario at {cash(row.wtp)}: "
+                f"{cash(row.resolving, half_width(row))} "
+                f"(95 % {span(row.lower, row.upper, args.currency)}) per person; best on average: "
+                f"{row.best}"
+            )
+    if analysis.subgroups is not None:
+        table = analysis.subgroups[analysis.subgroups["wtp"].isin(analysis.outputs.wtps)]
+        columns = ["pars", "wtp", "decision", "share", "value", "lower", "upper", "flags"]
+        print(f"\n{table[columns].to_string(index=False, float_format='{:,.4g}'.format)}")
     values = analysis.evsi if analysis.enbs is None else analysis.enbs
     if values is None:
         return

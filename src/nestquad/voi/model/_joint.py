@@ -25,7 +25,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Jointly Gaussian parameters (some of them by their logarithm), and blocks beside them."""
+    """Jointly Gaussian parameters (some of them by their logarithm), and independent blocks."""
 
     gaussian: tuple[str, ...]
     mean: Array
@@ -58,7 +58,7 @@ class Split:
     """A joint law with some parameters known.
 
     Arrays of known or unknown parameters have the Gaussian ones first (logarithms where the
-    parameter is log-normal), then those of the blocks.
+    parameter is log-normal), then the blocks.
     """
 
     joint: Joint

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """A decision model: laws of its parameters, and what each option brings as a function of them.
+    """Decision model: distributions of its parameters, and net benefits of each option.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Model:
     name
         For printing and plots.
     costs_effects
-        Instead of `net_benefit`: a function that returns costs and effects, each as those.
+        Instead of `net_benefit`: a function that returns costs and effects, in the same form.
     wtp
         Willingness to pay for a unit of effect, with `costs_effects`: a number or several.
     derived
@@ -342,7 +342,7 @@ def _evaluated(
 
 
 def _stacked(benefits: Any) -> Array:
-    """Options along a last axis, whatever net_benefit returned."""
+    """Net benefits with options along the last axis."""
     if isinstance(benefits, tuple | list):
         stacked: Array = np.stack(
             np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in benefits)), axis=-1
@@ -428,7 +428,7 @@ _CHEAP_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class _Goal:
-    """What is asked for, as in `nestquad.estimate`."""
+    """Budget and tolerances, as in `nestquad.estimate`."""
 
     tol: float | None
     rtol: float | None
@@ -447,11 +447,11 @@ class _Goal:
 
     @property
     def may_be_cheap(self) -> bool:
-        """No budget: runs may be many, and time is what counts."""
+        """No budget: runs may be many, and time limits them."""
         return self.budget is None and (self.has_tolerance or self.max_seconds is not None)
 
     def left(self, frame: pd.DataFrame) -> float:
-        """Half-width over what is asked for, the worst of the rows; 0 without a tolerance."""
+        """Half-width over the tolerance, maximum over rows; 0 without a tolerance."""
         half = _half_width(frame)
         asked = np.zeros(len(half)) if self.tol is None else np.full(len(half), self.tol)
         if self.rtol is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad import clock
-from nestquad._checks import instance, listed
+from nestquad._checks import instance, is_number, listed, shown
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
@@ -41,6 +41,8 @@ from nestquad.voi.table import (
     study_sizes,
     wtp_grid,
 )
+from nestquad.voi.table import scenarios as value_scenarios
+from nestquad.voi.table import subgroups as value_subgroups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +69,7 @@ class Audience:
     uptake: Any = 1.0
 
     def __post_init__(self) -> None:
-        _ = self.size  # refuses what is no number
+        _ = self.size  # validates the fields
 
     @property
     def size(self) -> float:
@@ -118,7 +120,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All tables of an analysis. Those that end in _curve are over a range of wtp.
+    """All tables of an analysis. Tables that end in _curve are over a range of wtp.
 
     Values for a population are there where an audience was given, ENBS and best sizes where a
     study was given as well.
@@ -141,6 +143,8 @@ class Analysis:
     enbs: pd.DataFrame | None = None
     best_sizes: pd.DataFrame | None = None
     convergence: pd.DataFrame | None = None
+    scenarios: pd.DataFrame | None = None
+    subgroups: pd.DataFrame | None = None
     studies: tuple[Study, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -154,8 +158,9 @@ class Analysis:
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table by its name, those of a workbook."""
-        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes convergence"
+        """Every table by its name, as in the workbook."""
+        names = "psa incremental icers loss evpi singles groups evsi enbs best_sizes convergence "
+        names += "scenarios subgroups"
         curves = "evpi_curve evppi_curve evsi_curve"
         found = {name: getattr(self, name) for name in f"{names} {curves}".split()}
         return {name: table for name, table in found.items() if table is not None and len(table)}
@@ -174,7 +179,8 @@ class Analysis:
     def to_dict(self) -> dict[str, Any]:
         """The tables at the willingness to pay that was asked for, as plain Python objects."""
         first = ("psa", "incremental", "icers", "loss", "evpi", "groups")
-        tables = {name: getattr(self, name) for name in (*first, "best_sizes", "convergence")}
+        scope = ("best_sizes", "convergence", "scenarios", "subgroups")
+        tables = {name: getattr(self, name) for name in (*first, *scope)}
         tables["evppi"] = self.singles
         tables["evsi"] = self.evsi if self.enbs is None else self.enbs
         return {
@@ -197,6 +203,8 @@ def analyze(
     *,
     audience: Audience | None = None,
     study: Study | Sequence[Study] | None = None,
+    scenarios: Mapping[str, tuple[float, Any]] | None = None,
+    subgroups: Mapping[str, tuple[float, Any]] | None = None,
     rng: RNGLike = 0,
     progress: ProgressLike = False,
     files: Sequence[tuple[str, str]] = (),
@@ -216,10 +224,17 @@ def analyze(
         Whom the decision is for; without one, values are per person.
     study
         A study, or several.
+    scenarios
+        Other model structures: from names to a probability and outputs with the same options. The
+        `outputs` are the “base case” and have the rest of the probability.
+    subgroups
+        Parts of the population: from names to a share and outputs from the same draws. The
+        `outputs` are “all others” and have the rest. EVPPI is for groups and the leading
+        parameters.
     rng, progress
         As in `evppi`.
     files, notes
-        Names and checksums of input files and what was understood of them, as `preview` has them,
+        Names and checksums of input files and notes on their reading, as `preview` has them,
         for the report.
     curve
         Willingness to pay of curves; default: 13 values up to twice the largest asked for.
@@ -270,6 +285,9 @@ def analyze(
         if audience is not None:
             pairs = zip(studies, parts, strict=True)
             costed = pandas().concat([s.net_benefit(part, audience) for s, part in pairs])
+    leading = _leading(table[single], sets)
+    strata = _completed("subgroups", subgroups, wide, "all others")
+    structures = _completed("scenarios", scenarios, wide, "base case")
     told = (*outputs.notes, *(f"parameters: {note}" for note in inputs.attrs["notes"]))
     return Analysis(
         outputs=outputs,
@@ -288,13 +306,41 @@ def analyze(
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
         enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
         best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
-        convergence=convergence(wide, inputs, _leading(table[single], sets) or None, **how),
+        convergence=convergence(wide, inputs, leading or None, **how),
+        scenarios=value_scenarios(*structures, rng=rng) if structures else None,
+        subgroups=value_subgroups(*strata, inputs, {**leading, **given} or "all singles", **how)
+        if strata
+        else None,
         studies=studies,
         files=tuple(listed("files", files, "files with their checksums")),
         notes=told if notes is None else tuple(map(str, listed("notes", notes, "texts"))),
         seed=rng,
         seconds=clock.now() - started,
     )
+
+
+def _completed(
+    argument: str, parts: Mapping[str, tuple[float, Any]] | None, outputs: Outputs, rest: str
+) -> tuple[dict[str, Outputs], dict[str, float]] | None:
+    """Outputs and weights of all parts; the analyzed outputs have the rest of the weight."""
+    if not parts:
+        return None
+    expected = "from names to a weight between 0 and 1 and outputs, the weights at most 1 in all"
+    pairs = parts.values() if isinstance(parts, Mapping) else ()
+    if not pairs or not all(
+        isinstance(p, tuple) and len(p) == 2 and is_number(p[0]) for p in pairs
+    ):
+        raise InputError(argument, shown(parts), expected)
+    weights = {name: float(weight) for name, (weight, _) in parts.items()}
+    left = 1.0 - sum(weights.values())
+    if min(weights.values()) < 0 or left < -1e-6 or rest in parts:
+        raise InputError(argument, shown(weights), expected)
+    tables = {name: as_outputs(given) for name, (_, given) in parts.items()}
+    if outputs.net_benefit is None:
+        tables = {name: table.at(outputs.wtps) for name, table in tables.items()}
+    if left > 1e-6:
+        tables, weights = {rest: outputs, **tables}, {rest: left, **weights}
+    return tables, weights
 
 
 def _step(progress: ProgressLike, words: str) -> ProgressLike:

@@ -1,4 +1,4 @@
-"""Content of a report: headings, texts, tables and figures, whatever file they are written to."""
+"""Content of a report: headings, texts, tables and figures for HTML, Word and Excel."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ class Content:
         yield from self.partial()
         if self.data.evsi is not None:
             yield from self.studies(self.data.evsi)
+        yield from self.scope()
         yield from self.convergence()
         yield from self.submission()
         yield from self.methods()
@@ -111,7 +112,7 @@ class Content:
         return table if np.isnan(self.wtp) else table[table["wtp"] == self.wtp]
 
     def summary(self) -> Iterator[Block]:
-        """The answers on one page, and what limits them."""
+        """Answers on one page, and their caveats."""
         data = self.data
         evpi = data.evpi.iloc[0]
         yield Answer(f"EVPI {self.value(evpi, 'evpi')} per person")
@@ -436,6 +437,12 @@ class Content:
             else "no population given: per person only",
             "costs": "; ".join(map(self._study_costs, data.studies)) or "no study",
             "range": f"{self.first_line}; {swept}" if self.has_effects else self.first_line,
+            "structure": "scenarios with weights, in the section on structural uncertainty"
+            if data.scenarios is not None
+            else "to be answered by the analyst; scenarios value resolving it",
+            "strata": "in the section on subgroups"
+            if data.subgroups is not None
+            else "to be answered by the analyst; subgroups compute them",
             "software": _software(),
             "seed": data.seed,
         }
@@ -453,6 +460,30 @@ class Content:
             f"too few for half-widths of {percent(ENOUGH)} of EVPI: {short.pars} needs about "
             f"{float(f'{short.needed:.2g}'):,.0f}"
         )
+
+    def scope(self) -> Iterator[Block]:
+        """Structural uncertainty and subgroups."""
+        if self.data.scenarios is not None:
+            yield Heading("Structural uncertainty")
+            rows = [
+                [
+                    self.money(r.wtp) if self.has_effects else "–",
+                    r.best,
+                    f"{self.value(r, 'resolving')} ({self.interval(r)})",
+                    self.money(r.evpi, NORMAL_95 * r.evpi_se),
+                ]
+                for _, r in self._first(self.data.scenarios).iterrows()
+            ]
+            head = ["willingness to pay", "best on average", "knowing the scenario"]
+            yield Table([*head, "and its parameters"], rows, words()["captions"]["scenarios"])
+        if self.data.subgroups is not None:
+            yield Heading("Subgroups")
+            rows = [
+                [r.pars, r.decision, percent(r.share), self.value(r, "value"), self.interval(r)]
+                for _, r in self._first(self.data.subgroups).iterrows()
+            ]
+            head = ["knowing", "decision", "share", "value per person", "95 % interval"]
+            yield Table(head, rows, words()["captions"]["subgroups"])
 
     def convergence(self) -> Iterator[Block]:
         """EVPI and EVPPI over draws."""
@@ -487,7 +518,7 @@ _NET = ("enbs_lower", "enbs_upper")
 
 
 def _without_empty_flags(table: Table) -> Table:
-    """A table without its last column, where nothing is in it."""
+    """A table without its last column, where it is empty."""
     if any(row[-1] for row in table.rows):
         return table
     return Table(table.head[:-1], [row[:-1] for row in table.rows], table.caption)

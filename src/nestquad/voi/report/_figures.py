@@ -42,12 +42,12 @@ _MOST_BARS = 20
 _MOST_CURVES = 6
 _LONGEST = 26
 _GRAY = "#c4c4c4"
-# As many names as fit beside a figure, and colors that can be told apart.
+# Names that fit next to a figure, and colors that can be told apart.
 _MOST_NAMED = 8
 
 
 def _looks(known: Outputs) -> list[tuple[MethodStyle, str]]:
-    """Style and label of each option; of many, those best on average, and the others in gray."""
+    """Style and label of each option; of many, the best on average, the others in gray."""
     order = np.argsort(-known.net_benefits()[0].mean(axis=0), kind="stable")
     named = set(order[:_MOST_NAMED].tolist())
     styles = iter(series_styles(len(named)))

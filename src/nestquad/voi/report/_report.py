@@ -60,7 +60,7 @@ def write_voi_report(
 
 
 def _downloads(content: Content, blocks: Sequence[Block], author: str) -> str:
-    """Links to the files that are inside the page; those that cannot be made are left out."""
+    """Links to the files that are inside the page; files that cannot be made are left out."""
     made: list[str] = []
     for name, kind, write in (
         ("tables.xlsx", "spreadsheetml.sheet", partial(_workbook, content)),
@@ -105,7 +105,7 @@ def write_voi_document(
 ) -> Path:
     """Write the report as a Word document, with tables and figures that can be edited and moved.
 
-    Parameters are those of `write_voi_report`. Needs the extra ``word``.
+    Parameters as in `write_voi_report`. Needs the extra ``word``.
     """
     blocks = list(Content(analysis, currency, effect, title or TITLE).blocks())
     new_file(path).write_bytes(document(title or TITLE, author, blocks))

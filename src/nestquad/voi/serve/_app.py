@@ -1,4 +1,4 @@
-"""The application: routes, what every request has to pass, and a server for this machine alone."""
+"""Application: routes, checks of every request, and a server for this machine alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 # Reading takes a second: a page that has the answer at once is better than one that waits for it.
 _PATIENCE = 8.0
 _HEADERS = {
-    # Scripts and styles from here alone, and nothing from anywhere else.
+    # Scripts and styles from here alone, and from no other host.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
@@ -41,7 +41,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-# The report: no scripts, no origin, inside our page or by itself.
+# The report: no scripts, no origin, inside our page or alone.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; sandbox allow-downloads allow-popups allow-modals"
@@ -60,6 +60,7 @@ def application(workspace: Workspace, token: str, port: int) -> ASGIApp:
         Route(f"{one}/state", pages.state),
         Route(f"{one}/data", pages.data),
         Route(f"{one}/settings", pages.settings, methods=["POST"]),
+        Route(f"{one}/parts", pages.parts, methods=["POST"]),
         Route(f"{one}/cancel", pages.cancel, methods=["POST"]),
         Route(f"{one}/remove", pages.remove, methods=["POST"]),
         Route(f"{one}/files/{{file}}", pages.file),
@@ -81,8 +82,8 @@ class _Gate:
     """Checks of every request: host, token, origin and size; and headers of every answer.
 
     Other pages of the browser reach this port, too. They do not know the token, which is the first
-    part of every path; a name that was made to point here is not our host; and what they post says
-    where it comes from.
+    part of every path; a name that was made to point here is not our host; and their posts say
+    where they come from.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -128,7 +129,7 @@ class _Gate:
 
 
 class _Routes:
-    """What each address answers."""
+    """Handlers of all addresses."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -144,11 +145,17 @@ class _Routes:
 
     async def upload(self, request: Request) -> Response:
         async with request.form(max_files=8, max_fields=20) as form:
-            sent = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.size}
-            files = {name: (one.filename or name, one.file) for name, one in sent.items()}
-            given = {name: value for name, value in form.items() if isinstance(value, str)}
+            files, given = _sent(form)
             return await run_in_threadpool(
                 self._begin, lambda: self.workspace.upload(files, given), given
+            )
+
+    async def parts(self, request: Request) -> Response:
+        work = self._work(request)
+        async with request.form(max_files=2, max_fields=20) as form:
+            files, given = _sent(form)
+            return await run_in_threadpool(
+                self._answered, work, lambda: work.add_part(given, files)
             )
 
     def example(self, request: Request) -> Response:
@@ -185,10 +192,14 @@ class _Routes:
         return await run_in_threadpool(self._settings, self._work(request), given)
 
     def _settings(self, work: Work, given: Any) -> Response:
+        if not isinstance(given, dict):
+            return JSONResponse({"error": "settings: expected a JSON object"}, 422)
+        return self._answered(work, lambda: work.change(given))
+
+    def _answered(self, work: Work, change: Callable[[], None]) -> Response:
+        """State of an analysis after a change, or the reason why it is refused."""
         try:
-            if not isinstance(given, dict):
-                raise InputError("settings", "something else", "a JSON object")
-            work.change(given)
+            change()
         except NestquadError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse(work.state())
@@ -223,6 +234,13 @@ class _Routes:
         return work
 
 
+def _sent(form: Any) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
+    """Files by field, each a name and its content, and other fields of a form."""
+    files = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.size}
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    return {name: (file.filename or name, file.file) for name, file in files.items()}, fields
+
+
 def _page(html: str, status: int = 200) -> HTMLResponse:
     return HTMLResponse(html, status)
 
@@ -245,7 +263,7 @@ def serve(
     open_browser
         Open the page.
     say
-        What prints the address.
+        Function that prints the address.
     """
     token = secrets.token_urlsafe(24)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:

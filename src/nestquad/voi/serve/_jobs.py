@@ -1,4 +1,4 @@
-"""Work in a process of its own: progress, cancellation, and an end whatever happens."""
+"""Jobs in separate processes, with progress, cancellation and a certain end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEEDED += ["matplotlib.backends.backend_agg", "sklearn.ensemble"]
 
 
 def preload() -> None:
-    """Start the server of processes, which imports once what jobs need."""
+    """Start the server of processes, which imports the packages of jobs once."""
     if _FORKS:
         from multiprocessing import forkserver
 
@@ -62,7 +62,7 @@ class Job:
         self._thread.join(seconds)
 
     def cancel(self) -> None:
-        """End the process at once; what it has written stays."""
+        """End the process at once; written files stay."""
         self._cancelled = True
         self._process.kill()
         self.wait()
@@ -108,7 +108,7 @@ def _run(connection: Any, function: Callable[..., None], args: tuple[Any, ...]) 
 
 
 def _limit_memory() -> None:
-    """Half of the memory of the machine, so that a bad file ends its process and nothing else."""
+    """Half of the memory of the machine, so that a bad file ends its process alone."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""HTML of the pages: Jinja2 templates beside this module, everything from outside escaped."""
+"""HTML of the pages: Jinja2 templates in the folder static, everything from outside escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def start_page(
 
 
 def analysis_page(work: Work) -> str:
-    """An analysis: what was understood, and the parts that the script fills."""
+    """Page of an analysis: the reading of its tables, and the parts that the script fills."""
     seen = work.seen()
     problems = [] if seen is None else [one["message"] for one in seen["problems"]]
     if seen is None and work.job is not None and not work.job.running and work.job.error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -17,10 +18,12 @@ from nestquad.voi.table import (
     SurvivalTrial,
     study_sizes,
 )
-from nestquad.voi.table._numbers import is_float, read_sizes, ungrouped
-from nestquad.voi.table._sheets import one_line
+from nestquad.voi.table._cells import one_line
+from nestquad.voi.table._evsi import read_sizes
+from nestquad.voi.table._numbers import is_float
+from nestquad.voi.table._population import ungrouped
 
-# A slider with so many steps is fine enough for the eye, and its answers take seconds.
+# Steps of the slider: fine enough for the eye, and computed in seconds.
 _STEPS = 40
 _DESIGNS: dict[str, Any] = {
     "binary": BinaryTrial, "normal": NormalTrial, "count": CountTrial, "survival": SurvivalTrial,
@@ -37,6 +40,7 @@ _EXAMPLES = {
     "uptake": "0.8, or 0.2 0.5 0.8 for three years",
     "people now": "12000",
     "duration": "2 (years)",
+    "share": "0.3",
     "duration each": "0.01 (years)",
 }
 # More than all the money and people there are.
@@ -47,7 +51,7 @@ _LARGE = ("wtp", "people a year", "fixed cost", "cost per participant")
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked of the tables."""
+    """Settings of an analysis."""
 
     wtp: float
     title: str = "Value of information"
@@ -65,6 +69,8 @@ class Settings:
     prevalence: float = 0.0
     uptake: tuple[float, ...] = (1.0,)
     studies: tuple[Mapping[str, Any], ...] = ()
+    parts: tuple[Mapping[str, Any], ...] = ()
+    """Scenarios and subgroups: kind, name, share, names of two files, and their code on disk."""
     center: float | None = None
     """The willingness to pay in the middle of the slider; `wtp` is one of its positions."""
 
@@ -104,6 +110,7 @@ class Settings:
             prevalence=_optional("people now", given.get("prevalence")) or 0.0,
             uptake=_by_year("uptake", given.get("uptake")) or cls.uptake,
             studies=tuple(one for i, one in enumerate(studies) if one not in studies[:i]),
+            parts=tuple(map(_part, given.get("parts") or ())),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,12 +122,14 @@ class Settings:
         Of groups and studies a page sends changes alone, as another tab may have added some since:
         groups to add, and None for one to remove; a study to add, or its number to remove it.
         """
-        allowed = {one.name for one in fields(self)} - {"files", "groups", "studies"}
+        allowed = {one.name for one in fields(self)} - {"files", "groups", "studies", "parts"}
         changes = {k: v for k, v in given.items() if k in allowed}
         changes["groups"] = self._regrouped(given.get("groups") or {})
         removed = given.get("remove_study")
         changes["studies"] = [one for i, one in enumerate(self.studies) if i != removed]
         changes["studies"] += [given["study"]] if given.get("study") else []
+        gone = given.get("remove_part")
+        changes["parts"] = [part for part in self.parts if part["code"] != gone]
         new = Settings.of({**self.to_dict(), **changes})
         new.audience(), new.the_studies()  # refused now, not by the job
         return new
@@ -181,7 +190,7 @@ class Settings:
 
 
 def amount(name: str, given: Any) -> float:
-    """A number that is not negative; what could mean two numbers is refused."""
+    """A number that is not negative; an ambiguous text is refused."""
     text = str("" if given is None else given).strip().lstrip("£$€").strip()
     typed, meant = isinstance(given, str) and name in _LARGE, ungrouped(text)
     if meant and (typed or not _is_number(text)):
@@ -220,6 +229,18 @@ def _names(given: Any) -> tuple[str, ...]:
     return tuple(map(_text, given))
 
 
+def _part(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Scenario or subgroup: kind, name, share, names of its two files, and their code on disk."""
+    kind, code = given["kind"], str(given["code"])
+    if kind not in ("scenario", "subgroup") or not re.fullmatch(r"[0-9a-f]{12}", code):
+        raise InputError("part", repr(kind), "a scenario or a subgroup")
+    share = amount("share", given.get("share"))
+    if not (name := _text(given.get("name") or "")) or share > 1:
+        raise InputError(kind, f"{name!r} with a share of {share:g}", "a name, and at most 1")
+    return {"kind": kind, "name": name, "share": share, "files": _names(given["files"]),
+        "code": code}  # fmt: skip
+
+
 def _study(given: Mapping[str, Any]) -> dict[str, Any]:
     """Kind, parameters and detail of a design, and the arguments of `Study`."""
     kind, detail, sizes = given["kind"], given.get("detail"), given["sizes"]
@@ -233,7 +254,7 @@ def _study(given: Mapping[str, Any]) -> dict[str, Any]:
         detail = None
     elif kind != "normal" or not detail or _is_number(str(detail)):
         detail = amount(_DETAILS[kind], detail)
-    # A page sends what was typed, a saved file has a list.
+    # A page sends typed text, a saved file has a list.
     counts = study_sizes(read_sizes(sizes) if isinstance(sizes, str) else sizes)
     numbers = ("fixed_cost", "cost_per_participant", "duration", "duration_each")
     return {

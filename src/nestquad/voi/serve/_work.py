@@ -1,4 +1,4 @@
-"""What jobs do: read the tables of a folder, analyze them, write results and report."""
+"""Functions of jobs: read the tables of a folder, analyze them, write results and report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from nestquad.voi.table import (
     parameter_sets,
     preview,
     psa_summary,
+    read_csv,
 )
 from nestquad.voi.table._evppi import Answer
 
@@ -61,7 +63,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read(folder: Path, report: Report) -> None:
-    """Read the tables, and compute what needs no regression, for every position of the slider."""
+    """Read the tables, and compute results without regression, for every position of the slider."""
     report(0, 2, "reading the tables")
     settings = load_settings(folder)
     seen = _preview(folder, settings)
@@ -85,25 +87,32 @@ def compute(folder: Path, report: Report) -> None:
     try:
         analysis = _analysis(folder, settings, report)
     except InputError as error:
-        if error.argument != "design" or not settings.studies:
+        if error.argument == "design" and settings.studies:
+            refused = f"The last study was not added. {error}"
+            settings = replace(settings, studies=settings.studies[:-1])
+        elif error.argument == "part":
+            refused = f"The last {settings.parts[-1]['kind']} was not added. {error.given}"
+            settings = replace(settings, parts=settings.parts[:-1])
+        else:
             raise
-        refused = f"The last study was not added. {error}"
-        settings = replace(settings, studies=settings.studies[:-1])
         write_json(folder / SETTINGS, settings.to_dict())
         analysis = _analysis(folder, settings, report)
     write_json(folder / RESULTS, _results(analysis, settings))
     if refused:
-        raise InputError("study", refused, "values that the design can have")
+        raise InputError("analysis", refused, "tables and values that can be used")
 
 
 def _analysis(folder: Path, settings: Settings, report: Report) -> Analysis:
     seen = _preview(folder, settings)
+    outputs = seen.outputs(settings.wtp)
     return analyze(
-        seen.outputs(settings.wtp),
+        outputs,
         seen.parameters,
         dict(settings.groups),
         audience=settings.audience(),
         study=settings.the_studies(),
+        scenarios=_parts(folder, settings, "scenario", outputs),
+        subgroups=_parts(folder, settings, "subgroup", outputs),
         progress=report,
         files=seen.files,
         notes=seen.notes,
@@ -112,13 +121,44 @@ def _analysis(folder: Path, settings: Settings, report: Report) -> Analysis:
     )
 
 
+def part_file(part: Mapping[str, Any], kind: str) -> str:
+    """Name on disk of the costs or effects of a scenario or subgroup."""
+    return f"part-{part['code']}-{kind}"
+
+
+def _parts(
+    folder: Path, settings: Settings, kind: str, outputs: Outputs
+) -> dict[str, tuple[float, Outputs]]:
+    """Shares and outputs of scenarios or subgroups by name."""
+    parts = {}
+    for part in settings.parts:
+        if part["kind"] != kind:
+            continue
+        try:
+            costs, effects = (
+                read_csv((name, (folder / part_file(part, table)).read_bytes()), table)
+                for name, table in zip(part["files"], ("costs", "effects"), strict=True)
+            )
+            known = Outputs(costs, effects, settings.wtp, as_given=settings.as_given)
+            if known.options != outputs.options or known.n_rows != outputs.n_rows:
+                raise InputError(
+                    part["name"],
+                    f"{known.n_rows:,} draws of {', '.join(known.options)}",
+                    f"{outputs.n_rows:,} draws of {', '.join(outputs.options)}",
+                )
+        except (InputError, OSError) as error:
+            raise InputError("part", str(error), "tables of costs and effects") from None
+        parts[part["name"]] = (part["share"], known)
+    return parts
+
+
 def write(folder: Path, name: str, wtp: float, report: Report) -> None:
     """Write a file of the report at a willingness to pay, from answers that are there."""
     settings = replace(load_settings(folder), wtp=wtp)
     analysis = _analysis(folder, settings, report)
     report(0, 1, f"writing {name}")
     words = {key: getattr(settings, key) for key in ("title", "currency", "effect")}
-    # Beside the others first: a cancelled job leaves no part of a file.
+    # In a temporary folder first: a cancelled job leaves no part of a file.
     with tempfile.TemporaryDirectory(dir=folder) as made:
         new = Path(made) / name
         if name == "report.html":
@@ -160,7 +200,7 @@ def _preview(folder: Path, settings: Settings) -> Preview:
 
 
 def _unmatched(seen: Preview) -> dict[str, list[str]] | None:
-    """Names of options that a person has to match, where nothing else is wrong."""
+    """Names of options that a person has to match, where there is no other problem."""
     names = [list(map(str, table.columns)) for table in (seen.costs, seen.effects)]
     alone = len(seen.problems) == 1 and not seen.options and len(names[0]) == len(names[1]) > 1
     return {"costs": names[0], "effects": names[1]} if alone else None
@@ -255,6 +295,13 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
             ["pars", "n"], sort=False
         )
     ]
+    for name, value in (("scenarios", "resolving"), ("subgroups", "value")):
+        table = getattr(analysis, name)
+        keys = ["pars", "decision"] if name == "subgroups" else ["options"]
+        groups = () if table is None else table.assign(options="").groupby(keys, sort=False)
+        content[name] = [
+            {**dict(zip(keys, key, strict=True)), **_columns(part, value)} for key, part in groups
+        ]
     content["studies"] = []
     parts = analysis.evsi_curve
     for study, name in zip(analysis.studies, analysis.study_names, strict=True):

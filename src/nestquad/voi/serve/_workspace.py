@@ -27,6 +27,7 @@ from nestquad.voi.serve._work import (
     UPLOADS,
     compute,
     load_settings,
+    part_file,
     read,
     write,
     write_json,
@@ -45,7 +46,13 @@ DOWNLOADS = {
 }
 # Names and numbers of groups and a study: some kilobytes.
 _MOST_SETTINGS = 1_000_000
-_PORTABLE = (SETTINGS, ANSWERS, *UPLOADS)
+MOST_PARTS = 20
+
+
+def _portable(settings: Settings) -> list[str]:
+    """Files of a saved analysis."""
+    tables = [part_file(part, k) for part in settings.parts for k in ("costs", "effects")]
+    return [SETTINGS, ANSWERS, *UPLOADS, *tables]
 
 
 class Work:
@@ -63,7 +70,7 @@ class Work:
         return load_settings(self.folder)
 
     def seen(self) -> Any:
-        """What was understood of the tables; None before they were read."""
+        """Reading of the tables; None before they were read."""
         return self._json(SEEN)
 
     def results(self) -> Any:
@@ -80,6 +87,29 @@ class Work:
             reads = [(s.match, s.columns, s.as_given, s.curve) for s in (before, after)]
             again = reads[0] != reads[1] or seen is None or given.get("swap") is True
             self.start(after, reading=again)
+
+    def add_part(self, given: Mapping[str, Any], files: Mapping[str, tuple[str, BinaryIO]]) -> None:
+        """Add a scenario or a subgroup with its costs and effects, and compute."""
+        if sorted(files) != ["costs", "effects"]:
+            raise InputError(
+                "upload", " and ".join(files) or "no file", "a table of costs and one of effects"
+            )
+        names = [Path(files[kind][0]).name[-100:] for kind in ("costs", "effects")]
+        part = {**given, "files": names, "code": secrets.token_hex(6)}
+        with self._lock:
+            before = self.settings
+            same = [
+                p
+                for p in before.parts
+                if (p["kind"], p["name"]) == (part.get("kind"), part.get("name"))
+            ]
+            if same or len(before.parts) >= MOST_PARTS:
+                raise InputError("name", repr(part.get("name")), "another name, and fewer parts")
+            after = Settings.of({**before.to_dict(), "parts": [*before.parts, part]})
+            for kind, (_, content) in files.items():
+                with open(self.folder / part_file(part, kind), "wb") as file:
+                    shutil.copyfileobj(content, file)
+            self.start(after, reading=self.seen() is None)
 
     def _swap(self) -> None:
         """Exchange costs and effects: their files, or the roles of their columns."""
@@ -102,7 +132,7 @@ class Work:
         write_json(self.folder / SETTINGS, settings.to_dict())
 
     def start(self, settings: Settings, *, reading: bool) -> None:
-        """Start reading or computing; what runs is cancelled."""
+        """Start reading or computing; a running job is cancelled."""
         with self._lock:
             self._stop()
             write_json(self.folder / SETTINGS, settings.to_dict())
@@ -112,7 +142,7 @@ class Work:
             self.job = Job(what, function, self.folder)
 
     def advance(self) -> None:
-        """Begin to compute once the tables were read and nothing is wrong with them."""
+        """Begin to compute once the tables were read without problems."""
         with self._lock:
             job, seen = self.job, self.seen()
             done = job is not None and job.what == "Reading" and not job.running and not job.error
@@ -144,7 +174,7 @@ class Work:
             return None
         if name == SAVED:
             with zipfile.ZipFile(self.folder / SAVED, "w", zipfile.ZIP_DEFLATED) as archive:
-                for part in _PORTABLE:
+                for part in _portable(self.settings):
                     if (self.folder / part).is_file():
                         archive.write(self.folder / part, part)
             return self.folder / name
@@ -171,7 +201,7 @@ class Workspace:
     """All analyses of a server."""
 
     def __init__(self) -> None:
-        # Readable by this user alone, as `mkdtemp` promises.
+        # Readable by this user alone, by `mkdtemp`.
         self.folder = Path(tempfile.mkdtemp(prefix="nestquad-voi-"))
         self._works: dict[str, Work] = {}
         self._lock = threading.Lock()
@@ -222,7 +252,7 @@ class Workspace:
                 found = f"settings of {known[SETTINGS] / 1e6:,.0f} MB"
                 raise InputError(what, found, expected)
             settings = Settings.of(json.loads(archive.read(SETTINGS)))
-            names = [name for name in _PORTABLE if name in known]
+            names = [name for name in _portable(settings) if name in known]
             for name in names:
                 check_size(f"{what}, {name}", known[name])
             return self._new({name: archive.open(name) for name in names}, settings)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from nestquad._checks import shown
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import (
-    kind_of_name,
-    numbers_rows,
-    pandas,
-    plain_names,
-    unknown_column,
-)
+from nestquad.voi.table._outputs import plain_names
+from nestquad.voi.table._tables import kind_of_name, numbers_rows, unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,16 +40,16 @@ def guess_roles(frame: pd.DataFrame) -> dict[str, str]:
     free = [name for name in names if roles[name] == INPUT]
     costs = [name for name in free if kind_of_name(name) == "costs"]
     effects = [name for name in free if kind_of_name(name) == "effects"]
-    strong = [name for name in effects if not re.search("utilit", name, re.IGNORECASE)]
-    effects = strong or effects
+    effects = [name for name in effects if "utilit" not in name.lower()] or effects
     pairs = _pairs(names, costs, effects)
     if len(pairs) < 2:  # the short names of R: c1, e1, c.SoC, e.SoC
-        costs = [name for name in free if re.match(r"c[\d._ ]", name, re.IGNORECASE)]
-        effects = [name for name in free if re.match(r"[eq][\d._ ]", name, re.IGNORECASE)]
-        pairs = _pairs(names, costs, effects)
-    if len(pairs) > 1:
-        for option, (cost, effect) in pairs.items():
-            roles[cost], roles[effect] = f"cost of {option}", f"effect of {option}"
+        short = (
+            [name for name in free if re.match(rf"{letter}[\d._ ]", name, re.IGNORECASE)]
+            for letter in ("c", "[eq]")
+        )
+        pairs = _pairs(names, *short)
+    for option, (cost, effect) in pairs.items() if len(pairs) > 1 else ():
+        roles[cost], roles[effect] = f"cost of {option}", f"effect of {option}"
     return roles
 
 
@@ -64,21 +57,23 @@ def _pairs(
     names: Sequence[str], costs: Sequence[str], effects: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
     """Costs and effects by option."""
-    found: dict[str, tuple[str, str]] = {}
+    pairs: dict[str, tuple[str, str]] = {}
     short = dict(zip(costs, plain_names(costs, "costs"), strict=True))
     for effect, option in zip(effects, plain_names(effects, "effects"), strict=True):
         same = [c for c in costs if short[c].casefold() == option.casefold()]
         if same:
-            at = names.index(effect)
-            cost = min(same, key=lambda name: abs(names.index(name) - at))
-            found[f"option {option}" if option.isdigit() else option] = (cost, effect)
-    return found
+            cost = min(same, key=lambda name: abs(names.index(name) - names.index(effect)))
+            pairs[f"option {option}" if option.isdigit() else option] = (cost, effect)
+    return pairs
 
 
 def with_roles(
     frame: pd.DataFrame, given: Mapping[str, str] | None
-) -> tuple[dict[str, str], dict[str, pd.DataFrame]]:
-    """Roles of all columns, the given ones first, and the tables of parameters, costs, effects."""
+) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Roles of all columns, the given ones first; and for each kind of table names of its columns.
+
+    The second maps ``"parameters"``, ``"costs"`` and ``"effects"`` to names by columns of `frame`.
+    """
     roles = guess_roles(frame)
     for name, role in (given or {}).items():
         if name not in roles:
@@ -86,28 +81,19 @@ def with_roles(
         if role not in (INPUT, IGNORED) and not _ROLE.fullmatch(str(role)):
             raise InputError("columns", f"{shown(role)} for {name!r}", _EXPECTED)
         roles[name] = role
-    tables: dict[str, Any] = {}
+    sources = {"parameters": {name: name for name, role in roles.items() if role == INPUT}}
     for kind, word in (("costs", "cost"), ("effects", "effect")):
-        of = {name: m[2] for name, role in roles.items() if (m := _ROLE.fullmatch(role))}
-        columns = [name for name in of if roles[name].startswith(word)]
-        options = [of[name] for name in columns]
-        if len(options) < 2 or len(set(options)) < len(options):
+        matches = {name: _ROLE.fullmatch(role) for name, role in roles.items()}
+        of = {name: match[2] for name, match in matches.items() if match and match[1] == word}
+        if len(of) < 2 or len(set(of.values())) < len(of):
             raise InputError(
                 "columns",
-                f"{kind} of {', '.join(map(repr, options)) or 'no option'}",
+                f"{kind} of {', '.join(map(repr, of.values())) or 'no option'}",
                 f"a column of {kind} for each of at least two options",
                 f"Say the role of each column: {_EXPECTED}; or have sheets named parameters, costs "
                 "and effects.",
             )
-        tables[kind] = frame[columns].set_axis(options, axis=1)
-    inputs = [name for name, role in roles.items() if role == INPUT]
-    if not inputs:
+        sources[kind] = of
+    if not sources["parameters"]:
         raise InputError("columns", "no input", "at least one column that is an input")
-    return roles, {"parameters": frame[inputs], **tables}
-
-
-def ranges(frame: pd.DataFrame) -> list[list[float | None]]:
-    """Least, mean and largest number of each column; None where it has none."""
-    numbers = frame.apply(pandas().to_numeric, errors="coerce")
-    ends = numbers.where(np.isfinite(numbers)).agg(["min", "mean", "max"])
-    return [[float(x) if x == x else None for x in ends.iloc[:, j]] for j in range(frame.shape[1])]
+    return roles, sources

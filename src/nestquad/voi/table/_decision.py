@@ -9,8 +9,8 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs
-from nestquad.voi.table._tables import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +42,8 @@ def psa_summary(outputs: Any) -> pd.DataFrame:
 def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     """Incremental net benefit of each option against one of them, with its own error.
 
-    What the options have in common cancels draw by draw, so that the error is much smaller than
-    those of the two means.
+    Common parts of the options cancel draw by draw, so that the error is much smaller than the
+    errors of the two means.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def icers(outputs: Any) -> pd.DataFrame:
 
     Returns a table of options by increasing mean cost: option, cost, effect, status
     (``"frontier"``, ``"dominated"`` by a cheaper option that is as good, or ``"extendedly
-    dominated"`` by a mixture of two); and for those on the frontier incremental_cost,
-    incremental_effect and icer against the one before.
+    dominated"`` by a mixture of two); and for options on the frontier incremental_cost,
+    incremental_effect and icer against the option before.
     """
     known = _with_effects(outputs)
     pairs = zip(known.costs.T, known.effects.T, strict=True)
@@ -124,12 +124,12 @@ def _ratio(means: list[tuple[float, float]], one: int, other: int) -> float:
 
 
 def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
-    """Expected loss of each option: what choosing it forgoes on average; the smallest is EVPI.
+    """Expected loss of each option: mean net benefit forgone by choosing it; the smallest is EVPI.
 
     Parameters
     ----------
     wtp
-        Values of willingness to pay instead of those of the outputs.
+        Values of willingness to pay that replace the values of the outputs.
 
     Returns a table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
     upper.
@@ -161,6 +161,9 @@ def _with_effects(outputs: Any) -> Outputs:
 
 def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     """Cost-effectiveness acceptability curves, and the frontier.
+
+    Fenwick, Claxton and Sculpher (2001), “Representing uncertainty: the role of
+    cost-effectiveness acceptability curves”.
 
     Parameters
     ----------

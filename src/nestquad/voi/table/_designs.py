@@ -1,4 +1,4 @@
-"""Designs of studies: what their data would be, and statistics that summarize them."""
+"""Designs of studies: simulated data, and statistics that summarize them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Trial:
 
     @property
     def detail(self) -> str:
-        """What its name leaves out: ``"sd 2"``."""
+        """Details that the name leaves out: ``"sd 2"``."""
         given = {one.name: getattr(self, one.name) for one in fields(self)}
         told = {k: v if isinstance(v, tuple) else (v,) for k, v in given.items()}
         return ", ".join(
@@ -227,7 +227,7 @@ class SurvivalTrial(_Trial):
 
 @dataclass(frozen=True, init=False)
 class Combined:
-    """Several studies at once: what the data of all of them are worth together.
+    """Several studies at once: valued by the data of all of them together.
 
     Parameters
     ----------

@@ -14,27 +14,63 @@ from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._cells import one_line, pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
 from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
-from nestquad.voi.table._sheets import one_line
-from nestquad.voi.table._tables import pandas, unknown_column
+from nestquad.voi.table._tables import unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# One-sided 5 % test of the gain in held-out rows.
-_DISTINGUISHED = 1.645
-# Tests of the fit (1 %, two-sided), of the second opinion against it and of the residuals of
-# neighbors (0.1 % each, one-sided): at most 2 % of numbers are flagged without a reason. Whether
-# the second opinion sees anything at all is a test of 1 %.
-_MISFIT, _RARE, _SEEN = 2.576, 0.001, 2.326
-_AHEAD = -float(ndtri(_RARE))
-_MATTERS, _MISSED = 0.25, 2.0
-_DRAWS, _FEWER_DRAWS, _MANY_ROWS = 200, 100, 5_000
-_FEW_ROWS, _FEW_ROWS_EACH = 300, 100
-# Differences below this share of a standard error are noise of the fit.
-_NOISE = 0.25
+
+@dataclass(frozen=True)
+class EvppiSettings:
+    """Levels of the tests behind flags, and sizes of samples.
+
+    Attributes
+    ----------
+    distinguished
+        Standard errors of the gain in held-out rows for a value above 0: a one-sided 5 % test.
+    misfit
+        Standard errors of the mean held-out residual for a misfit: a two-sided 1 % test.
+    ahead, neighbors
+        Level of the one-sided tests of boosted trees against the splines, and of residuals of
+        neighbors. With `misfit`, at most 2 % of correct fits are flagged.
+    seen
+        Standard errors of the gain of boosted trees for a value above 0: a one-sided 1 % test.
+    least_miss
+        Share of a standard error below which a misfit does not matter.
+    miss_factor
+        Factor by which a misfit of chosen options widens the interval for all options.
+    draws, fewer_draws, many_rows
+        Posterior draws, and their number for tables of more than `many_rows` rows.
+    few_rows, few_rows_each
+        Rows below which a table is flagged: in all, and for each parameter of a set.
+    noise
+        Share of a standard error below which differences between sets are noise.
+
+    Notes
+    -----
+    Chosen on even seeds of ``python -m studies promises`` (voi, voi_sets).
+    """
+
+    distinguished: float = 1.645
+    misfit: float = 2.576
+    ahead: float = 0.001
+    neighbors: float = 0.001
+    seen: float = 2.326
+    least_miss: float = 0.25
+    miss_factor: float = 2.0
+    draws: int = 200
+    fewer_draws: int = 100
+    many_rows: int = 5_000
+    few_rows: int = 300
+    few_rows_each: int = 100
+    noise: float = 0.25
+
+
+SETTINGS = EvppiSettings()
 
 
 class Flag:
@@ -81,7 +117,7 @@ def evpi(outputs: Any) -> pd.DataFrame:
     ----------
     outputs
         A table of net benefits (n × D); an `Outputs`; a mapping with ``costs``, ``effects`` and
-        ``wtp``; or a tuple of those three.
+        ``wtp``; or a tuple of these three.
 
     Returns a table: one row for each willingness to pay, with columns wtp, evpi, se, lower, upper
     (95 %).
@@ -117,13 +153,13 @@ def evppi(
     Parameters
     ----------
     outputs
-        As in `evpi`. Costs and effects are regressed once, whatever the number of values of
-        willingness to pay.
+        As in `evpi`. Costs and effects are regressed once, for all values of willingness to
+        pay.
     inputs
         DataFrame of the parameters (n × P), row by row the draws behind the outputs.
     pars
         A name, or a list of names for one set; a list of lists, or a mapping from labels to lists,
-        for several; ``"all singles"`` for each parameter by itself.
+        for several; ``"all singles"`` for each parameter alone.
     rng
         Seed of folds and posterior draws. The same table gives the same numbers.
     progress
@@ -137,15 +173,21 @@ def evppi(
 
     Notes
     -----
-    Conditional means are a Gaussian-process regression with noise on splines of the parameters
-    and their products, fitted by marginal likelihood. The estimate is mean max − max mean of what
-    was fitted; where held-out rows contradict the fit (flag “misfit”), it is what deciding by a
-    fit to the other rows gained in them. Sets of several parameters are checked by boosted trees
-    (extra ``boost``): where deciding by them gains significantly more in held-out rows (flag
-    “interactions”), that gain is the estimate. Where residuals of neighboring rows agree (flag
-    “neighbors”), the interval is widened by what the fit may have missed. The standard error is
-    that of the influence of rows on the estimate; intervals that reach 0 join the quantiles of
-    posterior draws under Bayesian-bootstrap weights.
+    Nonparametric regression of Strong, Oakley and Brennan (2014), “Estimating multiparameter
+    partial expected value of perfect information from a probabilistic sensitivity analysis
+    sample”; review by Heath, Manolopoulou and Baio (2017). Conditional means are a Gaussian
+    process with noise on splines of the parameters and their products (Wahba (1990), “Spline
+    models for observational data”), fitted by marginal likelihood. The estimate is the mean of
+    the largest fitted net benefit less the largest mean. Where held-out rows contradict the fit
+    (flag “misfit”), it is the cross-fitted gain: decisions by a fit to four fifths of the rows,
+    valued in the others. Sets of several parameters are checked by boosted trees (extra
+    ``boost``; Friedman (2001), “Greedy function approximation”): where their decisions gain
+    significantly more in held-out rows (flag “interactions”), that gain is the estimate. Where
+    residuals of neighboring rows agree (flag “neighbors”), the interval is widened by the
+    variance of the missing part. The standard error is by the influence function of the estimate
+    (Hampel (1974), “The influence curve and its role in robust estimation”); intervals that reach
+    0 join the quantiles of posterior draws under Bayesian-bootstrap weights (Rubin (1981), “The
+    Bayesian bootstrap”).
 
     Cost: O(n·p²) for each set, with p from 21 columns (one parameter) to about 400 (ten).
 
@@ -219,12 +261,12 @@ def value_of_knowing(
 ) -> list[Answer]:
     """Value of knowing these columns (parameters, or summaries of a study), by wtp.
 
-    With `check`, residuals of neighbors are compared, and sets of two or more have a second opinion
-    where scikit-learn is installed.
+    With `check`, residuals of neighbors are compared, and sets of two or more are fitted by
+    boosted trees as well where scikit-learn is installed.
     """
     usable, left_out = columns_to_use(known)
     flags = tuple(left_out.values())
-    if outputs.n_rows < max(_FEW_ROWS, _FEW_ROWS_EACH * len(usable)):
+    if outputs.n_rows < max(SETTINGS.few_rows, SETTINGS.few_rows_each * len(usable)):
         flags = (*flags, Flag.FEW_ROWS)
     if not usable:
         nothing = Answer(0.0, 0.0, 0.0, 0.0, (*flags, Flag.NOTHING))
@@ -238,7 +280,7 @@ def value_of_knowing(
     )
     seconds: list[Array | None] = [None] * len(observed)
     unseen = np.zeros(len(observed))
-    if check and outputs.n_rows >= _FEW_ROWS:
+    if check and outputs.n_rows >= SETTINGS.few_rows:
         unseen = _unseen(np.array(observed) - np.array(fitted), x, rng)
         if len(usable) > 1 and has_trees():
             found = stacked(y, x, regression.fold, regression.held_out)
@@ -264,7 +306,8 @@ def _sampling_error(
 ) -> float:
     """Standard error of the estimate by the influence of each row on it (delta method).
 
-    A row counts by its own gain, and by what its residual does to fits where the choice changes.
+    A row counts by its own gain, and by the effect of its residual on fits where the choice
+    changes.
     """
     default = int(observed.mean(axis=0).argmax())
     changed = np.zeros_like(fitted)
@@ -283,7 +326,7 @@ def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
     many, n, options = residuals.shape
     contrasts = residuals[:, :, 1:].transpose(1, 0, 2).reshape(n, -1)
     deviations, z = unexplained(contrasts, inputs, rng)
-    shown = np.where(z > -ndtri(_RARE / (options - 1)), deviations, 0.0)
+    shown = np.where(z > -ndtri(SETTINGS.neighbors / (options - 1)), deviations, 0.0)
     most: Array = shown.reshape(many, -1).sum(axis=1) / 2
     return most
 
@@ -291,7 +334,7 @@ def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
 def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -> Array:
     """EVPPI (W, k) of posterior draws, each under its own Bayesian-bootstrap weights."""
     n = outputs.n_rows
-    count = _DRAWS if n <= _MANY_ROWS else _FEWER_DRAWS
+    count = SETTINGS.draws if n <= SETTINGS.many_rows else SETTINGS.fewer_draws
     values = np.empty((len(outputs.wtps), count))
     for k, increments in enumerate(regression.draws(count, rng)):
         weights = rng.standard_exponential(n)
@@ -330,7 +373,7 @@ def _answer(
     exact = value > NORMAL_95 * se
     se = se if exact else max(se, float(drawn.std()))
     # Without noise in the table the smallest error stands out: it also has to matter.
-    least_miss = _MATTERS * se
+    least_miss = SETTINGS.least_miss * se
     unseen = unseen if unseen > least_miss else 0.0
     choice = held_out.argmax(axis=1)
     gains = observed[rows, choice] - observed[:, default]
@@ -340,10 +383,14 @@ def _answer(
         second_gains = observed[rows, second.argmax(axis=1)] - observed[:, default]
     second_gain, second_se = float(second_gains.mean()), _mean_se(second_gains)
     ahead = second_gains - gains
-    if not unseen and gain <= _DISTINGUISHED * gain_se and second_gain <= _SEEN * second_se:
+    if (
+        not unseen
+        and gain <= SETTINGS.distinguished * gain_se
+        and second_gain <= SETTINGS.seen * second_se
+    ):
         flags = (*flags, Flag.NOTHING)
-    # Against what the other rows would have chosen: the choice that is best in all of them has
-    # been lucky in these.
+    # The reference is the choice of the other rows: the best in all rows is selected by these as
+    # well.
     other = held_out_means.argmax(axis=1)
     errors = observed - held_out
     surprises = errors[rows, choice] - errors[rows, other]
@@ -351,14 +398,14 @@ def _answer(
     if second is not None and _decides(observed, held_out, second, ahead, least_miss):
         flags = (*flags, Flag.MISSED)
         value, se = max(second_gain, 0.0), max(se, second_se)
-        # Trees are a lower bound as well; EVPI is the limit of what they missed.
+        # Trees are a lower bound as well; EVPI is the limit of the missing value.
         default_gains = observed.max(axis=1) - observed[:, default]
         missed = max(float(default_gains.mean()) - value, 0.0)
-    elif abs(surprises.mean()) > max(_MISFIT * _mean_se(surprises), least_miss):
+    elif abs(surprises.mean()) > max(SETTINGS.misfit * _mean_se(surprises), least_miss):
         flags = (*flags, Flag.MISFIT)
         value, se = max(gain, 0.0), max(se, gain_se)
-        # The fit may have missed as much of other choices as of its own.
-        missed = max(missed, _MISSED * abs(float(surprises.mean())))
+        # The fit may have missed the same amount in options that were not chosen.
+        missed = max(missed, SETTINGS.miss_factor * abs(float(surprises.mean())))
     elif unseen:
         flags = (*flags, Flag.UNSEEN)
     half = NORMAL_95 * se
@@ -390,7 +437,7 @@ def _decides(
     if ahead.mean() <= least_miss:
         return False
     closer = (np.square(observed - held_out) - np.square(observed - second)).sum(axis=1)
-    return any(bool(won.mean() > _AHEAD * _mean_se(won)) for won in (ahead, closer))
+    return any(bool(won.mean() > -ndtri(SETTINGS.ahead) * _mean_se(won)) for won in (ahead, closer))
 
 
 def _mean_se(values: Array) -> float:
@@ -434,7 +481,7 @@ def group_flags(
             best = max(inside, key=lambda name: found[name][w].value, default=None)
             if best is not None:
                 member = found[best][w]
-                if member.value - answer.value > _NOISE * max(member.se, answer.se):
+                if member.value - answer.value > SETTINGS.noise * max(member.se, answer.se):
                     flags.append(Flag.BELOW_MEMBER.format(best))
             flags += flags_against(answer, ceiling[w])
             flagged[label].append(replace(answer, flags=tuple(flags)))
@@ -443,7 +490,7 @@ def group_flags(
 
 def flags_against(answer: Answer, ceiling: Answer) -> list[str]:
     """A flag where an answer exceeds EVPI."""
-    above = answer.value > ceiling.value + _NOISE * ceiling.se
+    above = answer.value > ceiling.value + SETTINGS.noise * ceiling.se
     return [Flag.ABOVE_EVPI] if above else []
 
 
@@ -492,7 +539,7 @@ def parameter_sets(
 
 
 def _whole(pars: Any, of: Mapping[str, str]) -> Any:
-    """Names of categories instead of those of their indicators, which are known together."""
+    """Names of categories instead of their indicators, which are known together."""
     if isinstance(pars, str):
         return of.get(pars, pars)
     if isinstance(pars, Mapping):

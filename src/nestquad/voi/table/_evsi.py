@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from nestquad._checks import generator, numbers, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
+from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._designs import as_design, design_names
 from nestquad.voi.table._evppi import (
     Answer,
@@ -22,7 +24,7 @@ from nestquad.voi.table._evppi import (
     value_of_knowing,
 )
 from nestquad.voi.table._outputs import as_outputs, input_table
-from nestquad.voi.table._tables import pandas
+from nestquad.voi.table._population import ungrouped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +47,10 @@ def evsi(
     """Expected value of sample information (EVSI) of a study, by its size.
 
     For each row of the table one data set is simulated and summarized, and the outputs are
-    regressed on the summaries as on parameters in `evppi`.
+    regressed on the summaries as on parameters in `evppi`: Strong, Oakley, Brennan and Breeze
+    (2015), “Estimating the expected value of sample information using the probabilistic
+    sensitivity analysis sample”; compared with moment matching (Heath et al. (2018)) and Gaussian
+    approximation (Jalal and Alarid-Escudero (2018)) by Kunst et al. (2020).
 
     Parameters
     ----------
@@ -65,7 +70,7 @@ def evsi(
 
     Notes
     -----
-    Summaries that lose information bias the value down, and nothing in the table can show it: use
+    Summaries that lose information bias the value down, which no table can show: use
     sufficient statistics where they exist.
 
     Examples
@@ -119,3 +124,24 @@ def study_sizes(sizes: int | Sequence[int]) -> list[int]:
     if counts.ndim != 1 or not counts.size or not within.all():
         raise InputError("sizes", shown(sizes), expected)
     return [int(n) for n in counts]
+
+
+def read_sizes(text: str) -> list[int]:
+    """Sizes that a person typed, with blanks or commas; 1,600 is refused, as it may be 1600."""
+    sizes: list[int] = []
+    expected = "whole numbers of at least 1, with blanks between them"
+    for token in text.split():
+        parts = [part for part in token.split(",") if part]
+        if not any(map(ungrouped, parts)) and not all(
+            part.isascii() and part.isdigit() and int(part) for part in parts
+        ):
+            raise InputError("sizes", repr(token), expected, "As 50 100 200.")
+        values = [] if any(map(ungrouped, parts)) else list(map(int, parts))
+        falls = any(a >= b for a, b in pairwise(values))
+        if not values or (ungrouped(token) and (len(parts[0]) == 1 or falls)):
+            meant = re.sub(r"\D", "", token)
+            raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
+        sizes += values
+    if not sizes:
+        raise InputError("sizes", repr(text), expected, "As 50 100 200.")
+    return sizes

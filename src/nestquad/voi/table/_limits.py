@@ -21,6 +21,14 @@ MOST_UNPACKED = 1_000_000_000
 _MOST_PARTS = 2_000
 _SEPARATORS = (b",", b";", b"\t", b" ")
 _REFERENCE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+# Columns of a regression: two gigabytes, of which a few copies are made.
+MOST_NUMBERS = 250_000_000
+# Fewest draws of a table; the largest number whose square and sums of squares are floats.
+FEWEST_ROWS = 20
+LARGEST = 1e100
+# Names of columns that an error lists, and bad cells of a column that are described.
+MOST_LISTED = 30
+MOST_PROBLEMS = 100
 _ADVICE = "100,000 draws are plenty: keep the first rows of each table."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,13 +24,12 @@ _NUMBER = re.compile(
     rf"(?P<after>{_UNIT}|%)?\s*(?P<close>\)?)"
 )
 # One mark and three digits: thousands or thousandths. A leading 0 tells that it is a decimal mark.
-AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
-_THOUSANDS = re.compile(rf"\d{{1,3}}([,{_GROUPING}]\d{{3}})+(\.\d+)?|[1-9]\d{{0,2}}(\.\d{{3}})+")
+_AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a column, NaN for cells that are none, and a note on how they are written."""
+    """Numbers (n,) of a column, NaN where a cell is no number, and a note on their format."""
 
     values: Array
     note: str = ""
@@ -39,47 +38,68 @@ class Numbers:
 def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     """Numbers from the texts of one column, which have one format.
 
-    `decimal` is the decimal mark of the file, where it is known. What a format leaves open is not
-    read: 3,610 by itself, %, currencies or marks that differ between cells.
+    `decimal` is the decimal mark of the file, where it is known. An ambiguous format is not read:
+    3,610 alone, %, currencies or marks that differ between cells.
     """
-    found = [_matched(cell) for cell in cells]
+    matches = [_matched(cell) for cell in cells]
     values = np.array([float(cell) if is_float(cell) else np.nan for cell in cells])
-    known = [one for one in found if one is not None]
-    if not known:
+    known = [match for match in matches if match is not None]
+    units = {match["before"] or match["after"] or "" for match in known}
+    unit = "".join(units - {""})
+    if not known or len(units - {""}) > 1 or (unit == "%" and "" in units):
         return Numbers(values)
-    units = {one["before"] or one["after"] or "" for one in known}
-    unit = "".join(units - {""}) if len(units - {""}) == 1 else ""
-    if len(units - {""}) > 1 or (unit == "%" and "" in units):
+    bodies = [match["body"] for match in known]
+    formats = _formats(bodies)
+    if len(formats) > 1:  # such as 3,610 alone
+        known_mark = decimal or ("." if unit in ("£", "$", "GBP", "USD") else "")
+        formats = [(point, group) for point, group in formats if point == known_mark]
+        values = values if formats else np.full(len(cells), np.nan)
+    if not formats:  # cells that contradict others stand alone
         return Numbers(values)
-    bodies = [one["body"] for one in known]
-    marks = _marks(bodies, decimal, english=unit in ("£", "$", "GBP", "USD"))
-    if marks is None:
-        # In doubt about the format no cell is read; a cell that contradicts others stands alone.
-        doubt = all(AMBIGUOUS.fullmatch(body) for body in bodies if not body.isdigit())
-        return Numbers(np.full(len(cells), np.nan) if doubt else values)
-    point, groups = marks
-    scale, example, notes = 0.01 if unit == "%" else 1.0, "", []
-    for i, one in enumerate(found):
-        if one is None:
+    point, group = formats[0]
+    example, scale = "", 0.01 if unit == "%" else 1.0
+    for i, match in enumerate(matches):
+        if match is None:
             continue
-        bare = "".join(c for c in one["body"] if c not in groups)
-        text = bare.replace(point, ".") if point else bare
-        negative = "-" if {one["minus"], one["sign"]} & {"-", "−", "("} else ""
-        values[i] = scale * float(f"{negative}{text}{one['power'] or ''}")
-        if groups and bare != one["body"] and not example:
-            example = f"{cells[i].strip()!r} is {negative}{text}"
-    notes += ["is in %, divided by 100"] if unit == "%" else [f"is in {unit}"] if unit else []
-    notes += ["has decimal commas"] if point == "," else []
-    notes += [example] if example else []
-    return Numbers(values, "; ".join(notes))
+        bare = match["body"].replace(group, "") if group else match["body"]
+        negative = "-" if {match["minus"], match["sign"]} & {"-", "−", "("} else ""
+        text = f"{negative}{bare.replace(point, '.')}"
+        values[i] = scale * float(f"{text}{match['power'] or ''}")
+        if bare != match["body"] and not example:
+            example = f"{cells[i].strip()!r} is {text}"
+    notes = ["is in %, divided by 100"] if unit == "%" else [f"is in {unit}"] if unit else []
+    has_commas = point == "," and any("," in body for body in bodies)
+    notes += ["has decimal commas"] if has_commas else []
+    return Numbers(values, "; ".join([*notes, *([example] if example else [])]))
 
 
-def ungrouped(text: str) -> str:
-    """What a number that a person typed may mean by its separators of thousands; "" without any."""
-    found = _THOUSANDS.fullmatch(text)
-    if found is None:
-        return ""
-    return re.sub(r"[^\d.]" if found[1] else r"\D", "", text)
+def shows_decimal_mark(
+    name: str, lines: Sequence[str], start: int, separator: str, mark: str
+) -> bool:
+    """Whether a cell from line `start` on shows the decimal mark: 0,5 does, 3,610 does not.
+
+    Cells that may be thousands are refused where no other cell tells.
+    """
+    number = re.compile(rf"[-+]?\d*[{mark}]\d+([eE][-+]?\d+)?")
+    doubtful: tuple[str, int] | None = None
+    for line, text in enumerate(lines[start:], start + 1):
+        for cell in re.split(separator, text) if mark in text else ():
+            if number.fullmatch(cell := cell.strip(' "')):
+                if not _AMBIGUOUS.fullmatch(cell):
+                    return True
+                doubtful = doubtful or (cell, line)
+    if doubtful is None:
+        return False
+    cell, line = doubtful
+    plain, decimals = cell.replace(mark, ""), cell.replace(mark, ".")
+    raise InputError(
+        name,
+        f"{cell!r} (line {line:,} of the file), which may be {plain} or {decimals}, and no other "
+        "cell tells which",
+        "numbers without separators of thousands",
+        f"Write {plain}; or, if it is a decimal mark, another number of decimals, as {cell}0 (in a "
+        "spreadsheet: number format “General”).",
+    )
 
 
 def is_float(text: str) -> bool:
@@ -95,85 +115,40 @@ def is_quantity(column: pd.Series[Any]) -> Any:
     """Whether cells are meant as numbers: in any format, or errors and formulas of a workbook."""
     if column.dtype.kind in "fiub":
         return column.notna().to_numpy()
-    cells = column.to_numpy(dtype=object)
-    found = np.array([isinstance(x, float | int) and x == x for x in cells], dtype=bool)
-    for i in np.flatnonzero([isinstance(cell, str) for cell in cells]):
-        found[i] = cells[i][:1] in ("#", "=") or _matched(cells[i]) is not None
-    return found
-
-
-def read_sizes(text: str) -> list[int]:
-    """Sizes that a person typed, with blanks or commas; 1,600 is refused, as it may be 1600."""
-    found: list[int] = []
-    expected = "whole numbers of at least 1, with blanks between them"
-    for token in text.split():
-        parts = [part for part in token.split(",") if part]
-        meant = re.sub(r"\D", "", token)
-        if any(map(ungrouped, parts)):  # 1.200
-            raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
-        if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-            raise InputError("sizes", repr(token), expected, "As 50 100 200.")
-        values = [int(part) for part in parts]
-        falls = any(a >= b for a, b in pairwise(values))
-        if ungrouped(token) and (len(parts[0]) == 1 or falls):
-            raise InputError("sizes", repr(token), expected, f"Did you mean {meant}?")
-        found += values
-    if not found:
-        raise InputError("sizes", repr(text), expected, "As 50 100 200.")
-    return found
+    return np.array(
+        [
+            cell[:1] in ("#", "=") or _matched(cell) is not None
+            if isinstance(cell, str)
+            else isinstance(cell, float | int) and cell == cell
+            for cell in column
+        ],
+        dtype=bool,
+    )
 
 
 def _matched(cell: str) -> re.Match[str] | None:
     """Parts of a number; None for anything else, two signs or half a pair of parentheses."""
-    found = _NUMBER.fullmatch(cell.strip())
-    if found is None or (found["minus"] and found["sign"]):
+    match = _NUMBER.fullmatch(cell.strip())
+    if match is None or (match["minus"] and match["sign"]):
         return None
-    opened = "(" in (found["minus"], found["sign"])
-    return found if opened == bool(found["close"]) else None
+    opened = "(" in (match["minus"], match["sign"])
+    return match if opened == bool(match["close"]) else None
 
 
-def _marks(bodies: Sequence[str], decimal: str, *, english: bool) -> tuple[str, set[str]] | None:
-    """The decimal mark of a column, or nothing, and its separators of thousands.
+def _formats(bodies: Sequence[str]) -> list[tuple[str, str]]:
+    """Formats (decimal mark, separator of thousands) of numbers, one for each way to read them.
 
-    None where cells contradict each other, or leave a doubt.
+    With separators, a format has one number of decimals in all cells, and groups in all cells.
     """
-    points: set[str] = set()
-    groups: set[str] = set()
-    open_to_doubt: set[str] = set()
-    ungrouped = False  # four digits and more in a row
-    for body in bodies:
-        marks = [c for c in body if not c.isdigit()]
-        kinds = set(marks)
-        ungrouped |= re.match(r"\d{4}", body) is not None
-        if not marks:
-            continue
-        last = marks[-1]
-        if last in _GROUPING or marks.count(last) > 1:
-            groups |= kinds
-        elif len(kinds) > 1:
-            points.add(last)
-            groups |= kinds - {last}
-        elif AMBIGUOUS.fullmatch(body):
-            open_to_doubt.add(last)
-        else:
-            points.add(last)
-    if open_to_doubt and not points and decimal and decimal not in groups:
-        points.add(decimal)
-    for mark in open_to_doubt - points - groups:
-        if ungrouped:
-            points.add(mark)
-        elif points or (english and mark == ","):  # the decimal mark is another one
-            groups.add(mark)
-        else:
-            return None
-    point = "".join(points)
-    if len(points) > 1 or points & groups:
-        return None
-    if groups:
-        # A number format has as many decimals in every cell, and groups in all cells or in none.
-        decimals = {len(body.partition(point)[2]) if point else 0 for body in bodies}
-        whole = [body.partition(point)[0] if point else body for body in bodies]
-        grouped = re.compile(rf"\d{{1,3}}([{re.escape(''.join(groups))}]\d{{3}})*")
-        if ungrouped or len(decimals) > 1 or not all(map(grouped.fullmatch, whole)):
-            return None
-    return point, groups
+    readings: dict[tuple[str, ...], tuple[str, str]] = {}
+    for point, group in product(".,", ("", ",", ".", *_GROUPING)):
+        whole = rf"(\d{{1,3}}|[1-9]\d{{0,2}}([{re.escape(group)}]\d{{3}})+)" if group else r"\d*"
+        pattern = re.compile(rf"{whole}([{point}](?P<decimals>\d*))?")
+        matches = [pattern.fullmatch(body) for body in bodies]
+        decimals = {match["decimals"] for match in matches if match is not None}
+        is_even = not group or len({len(text or "") for text in decimals}) == 1
+        if group != point and all(matches) and is_even:
+            reading = tuple(body.replace(group or point, "" if group else point) for body in bodies)
+            reading = tuple(text.replace(point, ".") for text in reading)
+            readings.setdefault(reading, (point, group))
+    return list(readings.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,14 +14,15 @@ from nestquad._checks import choice, listed, numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._sheets import one_line
+from nestquad.voi.table._cells import one_line
+from nestquad.voi.table._limits import LARGEST
 from nestquad.voi.table._tables import (
-    LARGEST,
+    NAME_LETTERS,
+    NAME_WORDS,
     aligned,
     check_rows,
     clean,
     kind_of_name,
-    matched_options,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Outputs:
     wtp
         Willingness to pay: a number or several.
     net_benefit
-        Instead of those: monetary net benefits (n × D).
+        Instead of costs and effects: monetary net benefits (n × D).
     options
         Names of the options, for columns in the same order; default: names of the columns.
     as_given
@@ -157,9 +159,9 @@ class Outputs:
 
     @cached_property
     def increments(self) -> Array:
-        """Responses of the regression, (n, q): outputs of every option less those of the first.
+        """Responses of the regression, (n, q): outputs of every option minus the first.
 
-        What the options have in common cancels, noise included.
+        Common parts of the options cancel, noise included.
         """
         tables = [self.net_benefit] if self.net_benefit is not None else [self.costs, self.effects]
         return np.column_stack([table[:, 1:] - table[:, :1] for table in tables])
@@ -207,6 +209,45 @@ def as_outputs(outputs: Any) -> Outputs:
     return Outputs(net_benefit=outputs)
 
 
+def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
+    """Columns of effects in the order of costs, names of the options, and a note.
+
+    Names are compared as they are, then without case, punctuation and words such as cost and
+    effect: ``cost_A`` and ``qaly_A`` are both A. A matrix has no names: its options are in the
+    order of the other table.
+    """
+    c, e = list(map(str, costs.columns)), list(map(str, effects.columns))
+    if c == e:
+        return e, c, ""
+    if len(c) == len(e) and (costs.attrs.get("unnamed") or effects.attrs.get("unnamed")):
+        bare, other = ("costs", "effects") if costs.attrs.get("unnamed") else ("effects", "costs")
+        note = f"options of {bare}, which have no names, are in the order of {other}"
+        return e, (e if bare == "costs" else c), note
+    if sorted(c) == sorted(e):
+        return c, c, "options of effects are in the order of costs, by name"
+    for short in (c, e), (plain_names(c, "costs"), plain_names(e, "effects")):
+        plain_c, plain_e = ([name.casefold() for name in names] for names in short)
+        if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
+            order = [e[plain_e.index(name)] for name in plain_c]
+            pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
+            options = [f"option {name}" if name.isdigit() else name for name in short[0]]
+            return order, options, f"options matched by name: {pairs}"
+    raise InputError(
+        "costs and effects",
+        f"the options {', '.join(map(repr, c))} in costs and {', '.join(map(repr, e))} in effects",
+        "the same names in both, in any order",
+        "Rename the columns, one name for each option.",
+    )
+
+
+def plain_names(names: Sequence[str], kind: str) -> list[str]:
+    """Names without punctuation and the word for costs or effects before or after them."""
+    word = rf"(total[ _.]*)?({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
+    texts = [re.sub(r"[\s_.:/|,\-()]+", " ", name).strip() for name in names]
+    drop = re.compile(rf"^{word}(?= |\d|$)|(?<= ){word}$", re.IGNORECASE)
+    return [drop.sub("", text).strip() or text for text in texts]
+
+
 def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
     """Refuse the same numbers as costs and as effects, such as one file that was given twice."""
     tables = [frame.to_numpy() for frame in frames.values()]
@@ -220,7 +261,7 @@ def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
 
 
 def swapped_names(costs: Sequence[str], effects: Sequence[str]) -> InputError | None:
-    """Error where the names of costs say effects, or those of effects say costs."""
+    """Error where the names of costs say effects, or the names of effects say costs."""
     kinds = [{kind_of_name(name) for name in names} for names in (costs, effects)]
     if kinds[0] == {"effects"} or kinds[1] == {"costs"}:
         return _swapped(f"costs of {', '.join(costs)} and effects of {', '.join(effects)}")
@@ -239,8 +280,8 @@ def _swapped(found: str) -> InputError:
 def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> None:
     """Refuse tables that look swapped: by names, or as their increments are of one size exchanged.
 
-    In a decision the increments of costs and the value of those of effects are comparable; orders
-    of magnitude between them are accepted where exchanged tables would have as many.
+    In a decision the increments of costs and the value of increments of effects are comparable;
+    orders of magnitude between them are accepted where exchanged tables would differ as widely.
     """
     if error := swapped_names(list(map(str, costs.columns)), list(map(str, effects.columns))):
         raise error

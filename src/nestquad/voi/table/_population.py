@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,7 +12,7 @@ import numpy as np
 from nestquad._checks import is_number, numbers, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.voi.table._tables import pandas
+from nestquad.voi.table._cells import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,7 @@ DISCOUNT = 0.035
 # Sizes within 5 % of the best are the near-optimal ones, as elsewhere in the field.
 _NEAR = 0.05
 _YEARS = "years that are not negative, or a function of n that returns them"
+_THOUSANDS = re.compile(r"\d{1,3}([,'’\u00a0\u202f ]\d{3})+(\.\d+)?|[1-9]\d{0,2}(\.\d{3})+")
 
 
 def people(
@@ -34,6 +36,9 @@ def people(
 ) -> float:
     """Number of people whom a decision affects, later ones discounted.
 
+    Rothery et al. (2020), “Value of information analytical methods: report 2 of the ISPOR value of
+    information analysis emerging good practices task force”.
+
     Parameters
     ----------
     per_year
@@ -44,7 +49,7 @@ def people(
     discount
         Rate of a year; the first year is not discounted. Default: 3.5 %.
     start
-        Years from now before which nobody benefits, for instance while a study runs.
+        Years from now before which no person benefits, for instance while a study runs.
     prevalence
         People who face the decision already; they are treated at the start.
     uptake
@@ -59,7 +64,7 @@ def people(
         raise InputError("uptake", shown(uptake), "shares from 0 to 1")
     start = min(start, horizon)
     known = max(len(incidence), len(share))
-    # Each year by itself, and all after the last one that was given together.
+    # Each year separately, and all years after the last one that was given together.
     ends = np.clip([*range(known), horizon], start, horizon)
     counted = np.array([_years(float(end), discount) for end in ends])
     year = np.arange(known)
@@ -87,6 +92,12 @@ def _years(time: float, discount: float) -> float:
     return full + (time - whole) * math.exp(-whole * log)
 
 
+def ungrouped(text: str) -> str:
+    """Number that a person may mean by separators of thousands; "" without any."""
+    match = _THOUSANDS.fullmatch(text)
+    return "" if match is None else re.sub(r"[^\d.]" if match[1] else r"\D", "", text)
+
+
 def amount(name: str, value: Any, expected: str = "a number that is not negative") -> float:
     """A number from 0 on, checked."""
     if not (is_number(value) and 0 <= value < math.inf):
@@ -109,7 +120,7 @@ def population(
     Parameters
     ----------
     values
-        What `evpi`, `evppi` or `evsi` returned; or a value for one person, or an array of them.
+        Table of `evpi`, `evppi` or `evsi`; or a value for one person, or an array of them.
     per_year, horizon, discount, start, prevalence, uptake
         As in `people`.
 
@@ -148,7 +159,7 @@ def enbs(
     Parameters
     ----------
     values
-        What `evsi` returned.
+        Table of `evsi`.
     per_year, horizon, discount, prevalence, uptake
         The people affected, as in `people`.
     fixed_cost, cost_per_participant
@@ -160,7 +171,7 @@ def enbs(
     Returns a table: the table with years (of the study), population_evsi, cost, enbs, enbs_lower,
     enbs_upper, optimal and near_optimal added. For each design and willingness to pay, optimal is
     true for the size with the largest enbs, if that is positive (otherwise no study pays), and
-    near_optimal for those within 5 % of it.
+    near_optimal for sizes within 5 % of it.
     """
     require(
         "values",
@@ -195,7 +206,7 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     values
-        What `enbs` returned.
+        Table of `enbs`.
 
     Returns a table with a row for each design and willingness to pay: design, wtp, n (0 where no
     size pays), enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the
@@ -233,7 +244,7 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def require(argument: str, values: Any, columns: Sequence[str], maker: str) -> None:
-    """Refuse what is no table with these columns."""
+    """Refuse anything but a table with these columns."""
     what = f"a {type(values).__name__}"
     if isinstance(values, pandas().DataFrame):
         if set(columns) <= set(values.columns):

@@ -1,9 +1,11 @@
 """Regression of outputs on parameters: conditional means, cross-fitted means, posterior draws.
 
 A parameter enters as a straight line and as the leading eigenfunctions of the cubic-spline kernel
-under its own distribution, so that a handful of columns holds every smooth curve whatever the
+under its own distribution, so that a handful of columns holds every smooth curve for any
 number of rows. Interactions are products with a small sum of indices. The columns have a Gaussian
-prior whose variances are fitted by penalized marginal likelihood.
+prior whose variances are fitted by penalized marginal likelihood: an ANOVA decomposition of
+Gaussian-process regression (Wahba (1990), “Spline models for observational data”; Durrande et
+al. (2013), “ANOVA kernels and RKHS of zero mean functions”).
 """
 
 from __future__ import annotations
@@ -21,13 +23,71 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, lapack, solve_tr
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError
 from nestquad.gp import maximum_likelihood
+from nestquad.voi.table._limits import MOST_NUMBERS
 
-_FOLDS = 5
-# A straight line of this size, in standard errors, stays possible whatever the likelihood says.
-_FLOOR = 4.0
-_CHUNK = 20
-# Fits to four fifths of the rows start where they nearly are, and decide on flags only.
-_HELD_OUT_TOLERANCE = 1e-2
+
+@dataclass(frozen=True)
+class RegressionSettings:
+    """Basis, prior and search of the regression.
+
+    Attributes
+    ----------
+    folds
+        Parts of the table for cross-fitting.
+    floor
+        Least prior variance of a straight line in posterior draws, in squared standard errors of
+        its coefficient: a line whose fitted variance is zero keeps an uncertainty.
+    chunk
+        Posterior draws that are evaluated together.
+    held_out_tolerance
+        Gain of log likelihood at which fits to four fifths of the rows stop; they start at the
+        fit to all rows and decide on flags only.
+    bins
+        Knots of the cubic-spline kernel of a parameter.
+    sizes
+        Curves of one parameter, and the largest sum of indices in a product of two, by size of
+        the set; `wide_sizes` up to `pairs` parameters, `widest_sizes` beyond.
+    quadruples, triples, pairs
+        Largest sets with products of four, of three and of two straight lines; C(8, 4) = 70
+        columns.
+    penalty
+        Gain of log likelihood required of a parameter before it enters.
+    start
+        Scales of lines, curves, products and noise where the search begins.
+    scale_bounds, product_bounds, noise_bounds
+        Bounds of variances, relative to the variance of the output.
+    steps
+        Most steps of the search.
+
+    Notes
+    -----
+    Chosen on even seeds of ``python -m studies promises`` (voi).
+    """
+
+    folds: int = 5
+    floor: float = 4.0
+    chunk: int = 20
+    held_out_tolerance: float = 1e-2
+    bins: int = 100
+    sizes: tuple[tuple[int, int], ...] = (
+        (20, 0), (20, 8), (15, 6), (12, 4), (10, 4), (9, 3), (8, 2), (7, 2), (7, 2), (6, 1),
+    )  # fmt: skip
+    wide_sizes: tuple[int, int] = (5, 0)
+    widest_sizes: tuple[int, int] = (4, -1)
+    quadruples: int = 8
+    triples: int = 10
+    pairs: int = 20
+    penalty: float = 5.0
+    start: tuple[float, float, float, float] = (0.1, 0.03, 0.3, 0.7)
+    scale_bounds: tuple[float, float] = (1e-9, 1e2)
+    product_bounds: tuple[float, float] = (1e-4, 10.0)
+    noise_bounds: tuple[float, float] = (1e-8, float(np.exp(0.5)))
+    steps: int = 200
+
+
+SETTINGS = RegressionSettings()
+# Products of two, three and four parameters, each with a scale.
+_PRODUCTS = 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +101,7 @@ class Regression:
     held_out
         The same by the other four fifths of the rows.
     held_out_means
-        Means of the outputs over those four fifths.
+        Means of the outputs over the same four fifths.
     fold
         The fifth of each row (n,).
     """
@@ -62,7 +122,7 @@ class Regression:
         Cost: O(n·p·q) each. Errors of the outputs are as correlated as their residuals.
         """
         p, q = len(self.basis.terms), len(self.fits)
-        floor = np.where(self.basis.is_line, _FLOOR / len(self.outputs), 0.0)
+        floor = np.where(self.basis.is_line, SETTINGS.floor / len(self.outputs), 0.0)
         mixing = _factor(self.outputs - self.fitted)
         normals = rng.standard_normal((p, count, q)) @ mixing.T
         coefficients = np.stack(
@@ -73,8 +133,8 @@ class Regression:
             axis=-1,
         )
         means = self.outputs.mean(axis=0)
-        for start in range(0, count, _CHUNK):
-            part = coefficients[:, start : start + _CHUNK]
+        for start in range(0, count, SETTINGS.chunk):
+            part = coefficients[:, start : start + SETTINGS.chunk]
             values = part.reshape(p, -1).T @ self.basis.columns.T
             for one in values.reshape(part.shape[1], q, -1):
                 yield one.T + means
@@ -87,7 +147,7 @@ class Regression:
         """Effect (n,) of the residual of each row on the mean of weights (n, q) × fitted means.
 
         The fit is linear in the outputs given its scales: a row moves the mean by its residual
-        times what the smoother makes of the weights there.
+        times the smoothed weights there.
         """
         total = np.zeros(len(self.outputs))
         residuals = self.outputs - self.fitted
@@ -120,12 +180,12 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
     )
     fitted = means + columns @ np.column_stack([one.coefficients for one in fits])
     held_out, held_out_means = np.empty_like(outputs), np.empty_like(outputs)
-    fold = rng.permutation(n) % _FOLDS
-    for k in range(_FOLDS):
+    fold = rng.permutation(n) % SETTINGS.folds
+    for k in range(SETTINGS.folds):
         inside = fold == k
         part, part_y = columns.T[:, inside].T, centered[inside]
         rest = n - len(part)
-        # Sums over the other rows, and what centering them anew takes away.
+        # Sums over the other rows, centered anew.
         at, at_y = -part.sum(axis=0) / rest, -part_y.sum(axis=0) / rest
         gram = basis.gram - part.T @ part - rest * np.outer(at, at)
         cross_k = cross - part.T @ part_y - rest * np.outer(at, at_y)
@@ -133,7 +193,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
         held_out_means[inside] = means + at_y
         for j, whole in enumerate(fits):
             moments = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
-            one = fit(moments, basis.scales, whole.logs, _HELD_OUT_TOLERANCE)
+            one = fit(moments, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
             held_out[inside, j] = means[j] + at_y[j] + (part - at) @ one.coefficients
     return Regression(outputs, basis, fits, fitted, held_out, held_out_means, fold)
 
@@ -147,16 +207,6 @@ def _factor(residuals: Array) -> Array:
     np.fill_diagonal(correlation, 1.0 + 1e-9)
     factor: Array = cholesky(correlation, lower=True)
     return factor
-
-
-_BINS = 100
-# Curves of one parameter, and the largest sum of indices in a product of two, by size of the set.
-_SIZES = {1: (20, 0), 2: (20, 8), 3: (15, 6), 4: (12, 4), 5: (10, 4), 6: (9, 3)}
-_SIZES |= {7: (8, 2), 8: (7, 2), 9: (7, 2), 10: (6, 1)}
-# Largest sets with products of four, of three and of two straight lines; C(8, 4) = 70 columns.
-_MOST_QUADRUPLES, _MOST_TRIPLES, _MOST_PAIRS = 8, 10, 20
-# Two gigabytes of columns, of which a few copies are made.
-_MOST_NUMBERS = 250_000_000
 
 
 Term: TypeAlias = tuple[tuple[int, int], ...]
@@ -191,7 +241,8 @@ def spline_basis(inputs: Array) -> Basis:
     beyond 20.
     """
     d = inputs.shape[1]
-    n_curves, most = _SIZES.get(d, (5, 0) if d <= _MOST_PAIRS else (4, -1))
+    wide = SETTINGS.wide_sizes if d <= SETTINGS.pairs else SETTINGS.widest_sizes
+    n_curves, most = SETTINGS.sizes[d - 1] if d <= len(SETTINGS.sizes) else wide
     singles: list[tuple[Array, Array]] = []
     for j in range(d):
         z = inputs[:, j] - inputs[:, j].mean()
@@ -200,11 +251,11 @@ def spline_basis(inputs: Array) -> Basis:
         curves, eigenvalues = _curves(z, n_curves)
         singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
     terms = list(_terms([len(values) - 1 for _, values in singles], most))
-    if len(terms) * len(inputs) > _MOST_NUMBERS:
+    if len(terms) * len(inputs) > MOST_NUMBERS:
         raise InputError(
             "inputs",
             f"{len(inputs):,} rows for a set of {d} parameters",
-            f"at most {_MOST_NUMBERS // len(terms):,} rows",
+            f"at most {MOST_NUMBERS // len(terms):,} rows",
             "100,000 draws are plenty: use the first ones of each table.",
         )
     rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
@@ -247,13 +298,13 @@ def _curves(z: Array, count: int) -> tuple[Array, Array]:
 def _binned(z: Array) -> tuple[Array, Array]:
     """At most 100 knots, and the share of rows of each."""
     distinct, counts = np.unique(z, return_counts=True)
-    if len(distinct) > _BINS:
+    if len(distinct) > SETTINGS.bins:
         # Half by rank and half by value: knots where the rows are, and some for the tails.
         rank = (np.cumsum(counts) - counts / 2) / len(z)
         place = (distinct - distinct[0]) / (distinct[-1] - distinct[0])
-        bins = np.minimum((_BINS * (rank + place) / 2).astype(int), _BINS - 1)
-        totals = np.bincount(bins, counts, _BINS)
-        sums = np.bincount(bins, counts * distinct, _BINS)
+        bins = np.minimum((SETTINGS.bins * (rank + place) / 2).astype(int), SETTINGS.bins - 1)
+        totals = np.bincount(bins, counts, SETTINGS.bins)
+        sums = np.bincount(bins, counts * distinct, SETTINGS.bins)
         used = totals > 0
         distinct, counts = sums[used] / totals[used], totals[used]
     return distinct, counts / len(z)
@@ -268,7 +319,7 @@ def _terms(curves: list[int], most: int) -> Iterator[Term]:
         for a in range(min(curves[i], most) + 1):
             for b in range(min(curves[j], most - a) + 1):
                 yield (i, a), (j, b)
-    for order, largest in ((3, _MOST_TRIPLES), (4, _MOST_QUADRUPLES)):
+    for order, largest in ((3, SETTINGS.triples), (4, SETTINGS.quadruples)):
         if len(curves) <= largest:
             for factors in combinations(range(len(curves)), order):
                 yield tuple((j, 0) for j in factors)
@@ -284,21 +335,12 @@ def _powers(terms: list[Term], d: int) -> Array:
     return powers
 
 
-# Gain of log likelihood required of a parameter before it enters.
-_PENALTY = 5.0
-# Scales of lines, curves, products of two, three and four, and noise where the search begins.
-_START = (0.1, 0.03, 0.3, 0.7)
-_PRODUCTS = 3
-_LOWEST, _HIGHEST = np.log(1e-9), np.log(1e2)
-_MOST_STEPS = 200
-
-
 @dataclass(frozen=True)
 class Scales:
     """How the prior variance of each column is made of a few variances, as a linear map of logs.
 
-    log variance (p,) = `constant` (p,) + `powers` (p, m) @ log scales (m,); the scales are those of
-    the lines (d), of the curves (d), and of the products of two, three and four.
+    log variance (p,) = `constant` (p,) + `powers` (p, m) @ log scales (m,); the scales belong to
+    the lines (d), to the curves (d), and to the products of two, three and four.
     """
 
     constant: Array
@@ -349,27 +391,28 @@ def fit(
 
     Notes
     -----
-    Cost: O(p³) a step, some tens of steps, whatever n. Columns whose prior variance has shrunk
-    to nothing are left out of the linear algebra.
+    Cost: O(p³) a step, some tens of steps, for any n. Columns whose prior variance has shrunk
+    to zero are left out of the linear algebra.
     """
     m = scales.count
     scale = float(np.sqrt(moments.square / moments.n))
     p = len(scales.constant)
     if scale == 0.0:
-        return Fit(np.zeros(p), np.full(m + 1, _LOWEST), np.zeros(p), 1.0, 0.0)
+        return Fit(
+            np.zeros(p), np.full(m + 1, np.log(SETTINGS.scale_bounds[0])), np.zeros(p), 1.0, 0.0
+        )
     unit = Moments(moments.n, moments.gram, moments.cross / scale, float(moments.n))
     if start is None:
         d = (m - _PRODUCTS) // 2
-        start = np.log(np.repeat(_START, (d, d, _PRODUCTS, 1)))
-    bounds = [(_LOWEST, _HIGHEST)] * (m - _PRODUCTS)
-    bounds += [(np.log(1e-4), np.log(10.0))] * _PRODUCTS
-    bounds.append((np.log(1e-8), 0.5))
+        start = np.log(np.repeat(SETTINGS.start, (d, d, _PRODUCTS, 1)))
+    bounds = [SETTINGS.scale_bounds] * (m - _PRODUCTS)
+    bounds += [SETTINGS.product_bounds] * _PRODUCTS + [SETTINGS.noise_bounds]
     found = maximum_likelihood(
         _Objective(unit, scales),
         [start],
-        np.array(bounds),
+        np.log(bounds),
         n_values=unit.n,
-        most_steps=_MOST_STEPS,
+        most_steps=SETTINGS.steps,
         tolerance=tolerance,
     )
     assert found is not None  # A = I + … is always positive definite
@@ -383,8 +426,8 @@ def fit(
 def draw(found: Fit, gram: Array, floor: Array, normals: Array) -> Array:
     """Coefficients (p, k) from the posterior, of standard normals (p, k).
 
-    `floor` (p,) are the least prior variances: where a line was found to be nothing, that it could
-    have been a little has to show in the draws.
+    `floor` (p,) are the least prior variances: a line whose fitted variance is
+    zero keeps an uncertainty in the draws.
     """
     if found.scale == 0.0:
         return np.repeat(found.coefficients[:, None], normals.shape[1], axis=1)
@@ -454,6 +497,6 @@ class _Objective:
         noise_slope = 0.5 * (data.n - used.sum() - residual)
         n_scales = self.scales.count - _PRODUCTS
         sizes = np.exp(0.5 * logs[:n_scales])
-        value += _PENALTY * float(sizes.sum())
-        slope[:n_scales] += 0.5 * _PENALTY * sizes
+        value += SETTINGS.penalty * float(sizes.sum())
+        slope[:n_scales] += 0.5 * SETTINGS.penalty * sizes
         return value, np.append(slope, noise_slope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
+from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
 from nestquad.voi.table._evppi import (
     Answer,
@@ -22,7 +24,7 @@ from nestquad.voi.table._evppi import (
     value_of_knowing,
 )
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._tables import check_rows, pandas, unknown_column
+from nestquad.voi.table._tables import check_rows, unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +56,9 @@ def scenarios(
 
     Notes
     -----
-    With means m_sd of net benefit, resolving = Σ_s w_s max_d m_sd − max_d Σ_s w_s m_sd.
+    With means m_sd of net benefit, resolving = Σ_s w_s max_d m_sd − max_d Σ_s w_s m_sd: model
+    averaging over structures, as in Jackson et al. (2009), “Accounting for uncertainty in health
+    economic decision models by using model averaging”.
     """
     known, w = _weighted("scenarios", outputs, weights)
     first = known[0]
@@ -131,6 +135,7 @@ def subgroups(
     pars: Any = "all singles",
     *,
     rng: RNGLike = 0,
+    answers: MutableMapping[Any, list[Answer]] | None = None,
 ) -> pd.DataFrame:
     """Value of information by subgroup, for a stratified decision, and for one decision for all.
 
@@ -140,7 +145,7 @@ def subgroups(
         Outputs of each subgroup, as in `evpi`, from the same draws of the parameters.
     shares
         Share of each subgroup in the population; they add up to 1.
-    inputs, pars, rng
+    inputs, pars, rng, answers
         As in `evppi`; without `inputs`, EVPI alone.
 
     Returns a table with rows for each set (pars; “everything” is EVPI, “current information” the
@@ -152,7 +157,8 @@ def subgroups(
     known, w = _weighted("subgroups", outputs, shares)
     check_rows({name: one.n_rows for name, one in zip(outputs, known, strict=True)})
     common = _mixture(known, w)
-    tables = [_values(one, inputs, pars, rng) for one in (*known, common)]
+    kept = kept_answers(answers)
+    tables = [_values(each, inputs, pars, rng, kept) for each in (*known, common)]
     parts = []
     for name, share, table in zip(outputs, w, tables, strict=False):
         parts.append(table.assign(decision=name, share=share))
@@ -194,12 +200,19 @@ def _mixture(known: list[Outputs], weights: Array) -> Outputs:
     )  # fmt: skip
 
 
-def _values(outputs: Outputs, inputs: Any, pars: Any, rng: RNGLike) -> pd.DataFrame:
-    """EVPI and EVPPI in rows of one form."""
+def _values(
+    outputs: Outputs, inputs: Any, pars: Any, rng: RNGLike, kept: MutableMapping[Any, list[Answer]]
+) -> pd.DataFrame:
+    """EVPI and EVPPI of a subgroup; answers are kept under a checksum of its outputs."""
     everything = evpi(outputs).assign(pars="everything", flags="")
     parts = [everything.rename(columns={"evpi": "value"})]
     if inputs is not None:
-        table = evppi(outputs, inputs, pars, rng=rng)
+        code = sha256(np.ascontiguousarray(outputs.net_benefits()).tobytes()).hexdigest()[:16]
+        own = {key[1:]: kept[key] for key in kept if key[0] == code}
+        before = set(own)
+        table = evppi(outputs, inputs, pars, rng=rng, answers=own)
+        for key in own.keys() - before:
+            kept[(code, *key)] = own[key]
         parts.append(table.rename(columns={"evppi": "value"}).drop(columns="evppi/evpi"))
     joined: pd.DataFrame = pandas().concat(parts, ignore_index=True)
     return joined
@@ -215,6 +228,9 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
 
     Returns a table with a row for each willingness to pay: wtp, best, value (per person), se,
     lower, upper.
+
+    Fenwick, Claxton and Sculpher (2008), “The value of implementation and the value of
+    information: combined and uneven development”.
     """
     known = as_outputs(outputs)
     for name in shares:

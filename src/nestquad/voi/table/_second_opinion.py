@@ -1,9 +1,11 @@
-"""Second opinions on a regression: boosted trees, and residuals of neighbors.
+"""Checks of a regression: boosted trees, and residuals of neighbors.
 
-The spline basis leaves out products of many parameters and smooths steps. Trees, stacked with it
-on held-out rows, see both, in two sizes: few leaves until a validation set stops them, for steps in
-noise; and many leaves, for products that show only after several splits. Neighbors whose residuals
-agree share something that was missed, whatever its form.
+The spline basis leaves out products of many parameters and smooths steps. Gradient-boosted trees
+(Friedman (2001), “Greedy function approximation”) fit both. They are stacked with the splines on
+held-out rows (Wolpert (1992), “Stacked generalization”) in two sizes: few leaves until a validation
+set stops them, for steps in noise; and many leaves, for products that show only after several
+splits. Correlated residuals of neighbors show a missing part of any form (Yatchew (1997), “An
+elementary estimator of the partial linear model”).
 """
 
 from __future__ import annotations
@@ -59,10 +61,10 @@ def stacked(outputs: Array, inputs: Array, fold: Indices, held_out: Array) -> Ar
 
 
 def unexplained(residuals: Array, inputs: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Standard deviations (m,) of what residuals (n, m) still owe to inputs (n, d), and z values.
+    """Standard deviations (m,) of residuals (n, m) given inputs (n, d), and their z values.
 
     Residuals at neighbors are uncorrelated where the fit has all of the conditional mean. Where it
-    has not, their covariance is nearly the variance of what is missing, whatever its form. The fit
+    has not, their covariance is nearly the variance of the missing part, of any form. The fit
     makes residuals of neighbors differ a little, so that false alarms are rarer than z tells.
     Of a long table every k-th row is compared.
     """

@@ -1,13 +1,12 @@
-"""Tables of numbers from data frames and matrices: cells, names and shapes that people use.
+"""Tables of numbers from data frames and matrices, with names and shapes as people have them.
 
-What is understood beyond plain numbers is noted, what is unclear is refused, and errors name the
-cell.
+Every conversion is noted, ambiguity is refused, and errors name the cell.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -16,16 +15,14 @@ import numpy as np
 
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
-from nestquad.errors import InputError, optional_module
+from nestquad.errors import InputError
+from nestquad.voi.table._cells import Region, one_line, pandas, summary_rows
+from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST, MOST_LISTED, MOST_PROBLEMS
 from nestquad.voi.table._numbers import is_float, read_numbers
-from nestquad.voi.table._sheets import Region, one_line, summary_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST_ROWS = 20
-# Squares of net benefits and their sums are floats.
-LARGEST = 1e100
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 # 3.6m and £20k: letters for thousands and millions.
 _ABBREVIATED = re.compile(
@@ -33,33 +30,24 @@ _ABBREVIATED = re.compile(
     re.IGNORECASE,
 )
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
-# Names that number draws and nothing else, and names that may also be those of an option.
+# Names that number draws only, and names that options may have as well.
 _DRAW_NAMES = re.compile(
     r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
     r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?))?",
     re.IGNORECASE,
 )
 _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
-# Names of columns in an error; more are no help.
-_MOST_LISTED = 30
-# A column of nothing but bad cells needs no more examples.
-_MOST_PROBLEMS = 100
-# Words in the names of columns that hold costs, or effects; letters beside the names of options.
-_WORDS = {
+# Words in the names of columns that hold costs, or effects; letters before the names of options.
+NAME_WORDS = {
     "costs": r"costs?",
     "effects": r"effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)",
 }
-_LETTERS = {"costs": "c", "effects": "[euq]"}
-
-
-def pandas() -> Any:
-    """The pandas module, or an error that says how to get it."""
-    return optional_module("pandas", "Value of information", "voi")
+NAME_LETTERS = {"costs": "c", "effects": "[euq]"}
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a table cannot be used, and the cell where it is one: rows count from 1."""
+    """Reason why a table cannot be used, and the cell if there is one; rows count from 1."""
 
     table: str
     error: InputError
@@ -75,9 +63,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A table of floats, and what prevents its use.
+    """Table of floats, and problems that prevent its use.
 
-    Its ``attrs`` have notes on what was understood to get it, and columns by category.
+    Its ``attrs`` have notes on conversions, and columns by category.
     """
 
     frame: pd.DataFrame
@@ -85,7 +73,7 @@ class Cleaned:
 
     @classmethod
     def refused(cls, table: str, error: InputError) -> Cleaned:
-        """No table, and why."""
+        """Empty table with the problem of the whole."""
         return cls(pandas().DataFrame(), (Problem(table, error),))
 
     @property
@@ -93,30 +81,27 @@ class Cleaned:
         return tuple(self.frame.attrs.get("notes", ()))
 
     def usable(self) -> pd.DataFrame:
-        """The table; raises the first problem, if there is one."""
+        """Return the table; raise the first problem, if there is one."""
         if self.problems:
             raise self.problems[0].error
         return self.frame
 
 
-def clean(
-    argument: str, table: Any, kind: str, *, region: Region | None = None, decimal: str = ""
-) -> Cleaned:
-    """A table of floats with distinct text names, from a DataFrame or a matrix, and all bad cells.
+def clean(argument: str, table: Any, kind: str, region: Region | None = None) -> Cleaned:
+    """Convert a data frame or a matrix to floats with distinct text names, and list all bad cells.
 
     `kind` is ``"parameters"``, ``"costs"``, ``"effects"`` or ``"net_benefit"``. Columns without
     names get a word and a number. Errors name the `argument` and, for a table from a file, the
-    cell in its `region`; `decimal` is the decimal mark of the file, where one is known.
+    cell in its `region`.
     """
     try:
         frame = _as_frame(argument, table, "parameter " if kind == "parameters" else "option ")
-        if "notes" in frame.attrs:  # it came from here
+        if "notes" in frame.attrs:  # cleaned before
             return Cleaned(frame)
+        notes: list[str] = []
         unnamed = bool(frame.attrs.get("unnamed"))
         _check_names(argument, frame)
-        notes: list[str] = []
-        frame = _reshaped(argument, frame, kind, notes)
-        frame = _one_kind(frame, kind, notes)
+        frame = _one_kind(_widened(argument, frame, kind, notes), kind, notes)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
                 argument,
@@ -125,8 +110,7 @@ def clean(
                 "A thousand draws or more give useful answers.",
             )
         frame, rows, left_out = without_summaries(frame, region)
-        notes += left_out
-        frame = _without_row_names(argument, frame, kind, notes)
+        frame = _without_row_names(argument, frame, kind, notes := [*notes, *left_out])
         _check_names(argument, frame)
     except InputError as error:
         return Cleaned.refused(argument, error)
@@ -137,78 +121,55 @@ def clean(
         column = frame[name]
         levels = _levels(column) if kind == "parameters" else ()
         if len(levels) > 1:
-            shown = {f"{name} = {level}": level for level in levels[1:]}
             texts = _texts(column)
-            numbers |= {label: (texts == x).to_numpy(float) for label, x in shown.items()}
-            categories[name] = tuple(shown)
+            indicators = {f"{name} = {x}": (texts == x).to_numpy(float) for x in levels[1:]}
+            numbers |= indicators
+            categories[name] = tuple(indicators)
             notes.append(f"{name!r} is a category, as indicators against {levels[0]!r}")
             continue
-        values, note = _as_floats(column, decimal)
+        numbers[name], note = _as_floats(column, region.decimal if region else "")
         notes += [f"{name!r} {note}"] if note else []
-        bad = np.flatnonzero(~(np.abs(values) < LARGEST))
-        told: set[str] = set()
-        for row in map(int, bad[:_MOST_PROBLEMS]):
-            place, where = _located(name, int(rows[row]), region)
-            refusal, cell, what = _bad_cell(argument, where, column.iloc[row], bad.size)
-            problem = Problem(argument, refusal, name, cell=cell, **place)
-            if what not in told:
-                problems.append(problem)
-            told |= {what} & _FORMATS
-        numbers[name] = values
+        bad = np.flatnonzero(~(np.abs(numbers[name]) < LARGEST))
+        problems += _bad_cells(argument, column, bad, rows, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
-    cleaned.attrs = {
-        "notes": tuple(notes),
-        "categories": categories,
-        "counted": bool(frame.attrs.get("counted")),
-        "unnamed": unnamed,
-        "guessed": frame.attrs.get("guessed", ()),
-    }
+    cleaned.attrs = {"notes": tuple(notes), "categories": categories, "unnamed": unnamed}
+    cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
     return Cleaned(cleaned, tuple(problems))
 
 
 def aligned(
     tables: Mapping[str, pd.DataFrame], to: Any = None
 ) -> tuple[dict[str, pd.DataFrame], list[str], Any]:
-    """Tables whose row i is the same draw, notes on what was moved, and the names of rows.
+    """Tables whose row i is the same draw, notes on reordering, and the names of rows.
 
     Rows are matched by their names where two tables have them: an index of a data frame, or a
     column such as Iteration. A table without names has its draws in the order of the others, which
     is refused as unclear where these are numbers in disorder. `to` are names of rows to follow.
     """
     check_rows({name: len(table) for name, table in tables.items()})
-    found = {name: _row_names(table) for name, table in tables.items()}
-    names = {name: labels for name, labels in found.items() if labels is not None}
+    every = {name: _row_names(table) for name, table in tables.items()}
+    names = {name: labels for name, labels in every.items() if labels is not None}
     first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
     if target is None:
         return dict(tables), [], None
     for name, labels in names.items():
         if not labels.sort_values().equals(target.sort_values()):
             alone = [*labels.difference(target), *target.difference(labels)]
-            shown = f", such as {alone[0]!s}" if alone else ""
+            such = f", such as {alone[0]!s}" if alone else ""
             raise InputError(
                 f"{first} and {name}",
-                f"names of rows that one of them has and the other has not{shown}",
+                f"names of rows that one of them has and the other has not{such}",
                 "the same draws in every table",
                 "Are they from different runs? If row i is the same draw, remove the names.",
             )
-    if to is None and (ordered := [n for n in names if _in_order(names[n])]):
+    if to is None and (ordered := [n for n in names if _is_in_order(names[n])]):
         first, target = ordered[0], names[ordered[0]]
     bare = [name for name in tables if name not in names]
-    for name, table in tables.items():
-        others = [one for one in bare if one in _WORDS]
-        if name in _WORDS and table.attrs.get("guessed") and others:
-            raise InputError(
-                name,
-                f"the column {table.attrs['guessed'][0]!r}, which counts the rows, in some order, "
-                f"and no such column in {' and '.join(others)}",
-                "a column for each option, and one that numbers the draws in both tables or none",
-                "If it numbers the draws, call it Iteration, or remove it.",
-            )
-    if bare and not _in_order(target) and _is_numeric(target):
+    if bare and not _is_in_order(target) and target.dtype.kind == "f":
         raise InputError(
             " and ".join(bare),
-            f"no names of rows, and {first} with rows in the order {target[0]:g}, {target[1]:g}, "
-            f"{target[2]:g} …",
+            f"no names of rows, and {first} with rows in the order "
+            f"{', '.join(f'{label:g}' for label in target[:3])} …",
             "names of rows, such as a column Iteration, in every table, or rows in order",
             f"If row i is the same draw in all tables, remove the names from {first}.",
         )
@@ -234,7 +195,7 @@ def unknown_column(argument: str, given: str, known: Iterable[str]) -> InputErro
     names = list(known)
     plain = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
     near = get_close_matches(re.sub(r"[\W_]+", "", given).casefold(), plain, n=1, cutoff=0.4)
-    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + ", …" * (len(names) > _MOST_LISTED)
+    listed = ", ".join(map(repr, names[:MOST_LISTED])) + ", …" * (len(names) > MOST_LISTED)
     advice = f"Did you mean {plain[near[0]]!r}?" if near else ""
     return InputError(argument, repr(given), f"one of {listed}", advice)
 
@@ -251,99 +212,43 @@ def check_rows(counts: Mapping[str, int]) -> None:
 
 
 def _row_names(frame: pd.DataFrame) -> Any:
-    """Names of rows: numbers, or texts; None where there are none. Numbers from 0 count from 1."""
-    index = frame.index
-    if _is_default(index) and not frame.attrs.get("counted"):
+    """Names of rows, numbers or texts; None for a default index. Numbers from 0 count from 1."""
+    if _is_default(frame.index) and not frame.attrs.get("counted"):
         return None
     try:
-        names = pandas().Index(index, dtype=float, name=None)
+        names = pandas().Index(frame.index, dtype=float, name=None)
     except (TypeError, ValueError):
-        return pandas().Index([str(one).strip() for one in index])
-    return names + 1.0 if _counts(np.sort(names.to_numpy()), 0) else names
+        return pandas().Index([str(label).strip() for label in frame.index])
+    return names + 1.0 if _is_count(np.sort(names.to_numpy()), 0) else names
 
 
 def _is_default(index: Any) -> bool:
     return isinstance(index, pandas().RangeIndex) and (index.start, index.step) == (0, 1)
 
 
-def _is_numeric(labels: Any) -> bool:
-    return bool(labels.dtype.kind == "f")
+def _is_in_order(labels: Any) -> bool:
+    return labels.dtype.kind == "f" and bool(labels.is_monotonic_increasing)
 
 
-def _in_order(labels: Any) -> bool:
-    return _is_numeric(labels) and bool(labels.is_monotonic_increasing)
-
-
-def _counts(values: Array, *starts: int) -> bool:
-    """Whether numbers go up by one from a start: 0 or 1 unless said otherwise."""
+def _is_count(values: Array, *starts: int) -> bool:
+    """Whether numbers go up by one from a start: 0 or 1 by default."""
     up = bool(values.size) and bool(np.all(np.diff(values) == 1))
     return up and float(values[0]) in (starts or (0, 1))
 
 
-def _measured(column: pd.Series[Any]) -> bool:
-    """Whether all texts begin with a number, as 10.5 mg and 2020-01-31 do, and names do not."""
-    return bool(_texts(column).str.match(r"[-+−]?\d").all())
-
-
-def _permutes(values: Array) -> bool:
-    """Whether numbers are 1 … n or 0 … n − 1 in some order."""
-    return bool(np.isfinite(values).all()) and _counts(np.sort(values))
-
-
-def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[str], list[str], str]:
-    """Columns of effects in the order of costs, names of the options, and a note.
-
-    Names are compared as they are, then without case, punctuation and words such as cost and
-    effect: ``cost_A`` and ``qaly_A`` are both A. A matrix has no names: its options are in the
-    order of the other table.
-    """
-    c, e = list(map(str, costs.columns)), list(map(str, effects.columns))
-    if c == e:
-        return e, c, ""
-    bare = [bool(table.attrs.get("unnamed")) for table in (costs, effects)]
-    if any(bare) and len(c) == len(e):
-        one, other = ("costs", "effects") if bare[0] else ("effects", "costs")
-        note = f"options of {one}, which have no names, are in the order of {other}"
-        return e, (e if bare[0] else c), note
-    if sorted(c) == sorted(e):
-        return c, c, "options of effects are in the order of costs, by name"
-    shown, plain_e = c, [name.casefold() for name in e]
-    if sorted(name.casefold() for name in c) != sorted(plain_e):
-        shown, plain_e = (
-            plain_names(c, "costs"),
-            [name.casefold() for name in plain_names(e, "effects")],
-        )
-    plain_c = [name.casefold() for name in shown]
-    if sorted(plain_c) == sorted(plain_e) and len(set(plain_c)) == len(c):
-        order = [e[plain_e.index(name)] for name in plain_c]
-        pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
-        options = [f"option {name}" if name.isdigit() else name for name in shown]
-        return order, options, f"options matched by name: {pairs}"
-    raise InputError(
-        "costs and effects",
-        f"the options {', '.join(map(repr, c))} in costs and {', '.join(map(repr, e))} in effects",
-        "the same names in both, in any order",
-        "Rename the columns, one name for each option.",
-    )
-
-
-def plain_names(names: Sequence[str], kind: str) -> list[str]:
-    """Names without punctuation and the word for costs or effects before or after them."""
-    word = rf"(total[ _.]*)?({_WORDS[kind]}|{_LETTERS[kind]})"
-    found = []
-    for name in names:
-        text = re.sub(r"[\s_.:/|,\-()]+", " ", name).strip()
-        short = re.sub(rf"^{word}(?= |\d|$)|(?<= ){word}$", "", text, flags=re.I).strip()
-        found.append(short or text)
-    return found
+def _is_permutation(values: Array) -> bool:
+    """Whether numbers are 1 … n or 0 … n − 1 in any order."""
+    return bool(np.isfinite(values).all()) and _is_count(np.sort(values))
 
 
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
-    if kind not in _WORDS:
-        return frame
     others = [c for c in frame.columns if kind_of_name(c) not in (kind, "")]
-    if not others or sum(kind_of_name(c) == kind for c in frame.columns) < 2:
+    if (
+        kind not in NAME_WORDS
+        or not others
+        or sum(kind_of_name(c) == kind for c in frame.columns) < 2
+    ):
         return frame
     notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
     return frame[[c for c in frame.columns if c not in others]]
@@ -351,60 +256,42 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
 
 def kind_of_name(name: str) -> str:
     """Whether a column holds costs or effects, by words of its name; "" where it says neither."""
-    words = set(re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold()))
-    found = [k for k, word in _WORDS.items() if any(re.fullmatch(word, one) for one in words)]
-    return found[0] if len(found) == 1 else ""
-
-
-def _value_column(argument: str, kind: str, names: Sequence[str]) -> str:
-    """The column of a long table that holds its costs or effects, by its name where it says so."""
-    fits = [c for c in names if kind_of_name(c) == kind]
-    if not fits and len(names) == 1 and not kind_of_name(names[0]):
-        fits = list(names)
-    if len(fits) != 1:
-        word = {"costs": "cost", "effects": "qaly"}[kind]
-        raise InputError(
-            argument,
-            f"a table in long format with {'several' if fits else 'no'} columns of {kind} among "
-            f"{', '.join(map(repr, names))}",
-            f"one column of {kind}, with a word such as {word!r} in its name",
-            f"Call it {word!r}, and remove the columns that are not meant.",
-        )
-    return fits[0]
+    words = re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold())
+    kinds = [k for k, pattern in NAME_WORDS.items() if any(re.fullmatch(pattern, w) for w in words)]
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 def _without_row_names(
     argument: str, frame: pd.DataFrame, kind: str, notes: list[str]
 ) -> pd.DataFrame:
-    """Columns that name the rows become the index; what merely may be one is refused."""
-    found: list[tuple[bool, Any]] = []
-    guessed: list[str] = []
+    """Columns that name the rows become the index; an ambiguous one is refused."""
+    labels: list[tuple[bool, Any]] = []
     floats = {name: _as_floats(frame[name])[0] for name in frame.columns}
-    # Draws are no permutation of 1 … n: it numbers them, whatever its name. Parameters that are all
+    # Draws are no permutation of 1 … n: it numbers them, under any name. Parameters that are all
     # or several of them such may be ranks.
-    numbering = [name for name, values in floats.items() if _permutes(values)]
-    if kind not in _WORDS and (len(numbering) > 1 or frame.shape[1] == 1):
-        numbering = []
+    numbering = [name for name, values in floats.items() if _is_permutation(values)]
+    ranks = kind not in NAME_WORDS and (len(numbering) > 1 or frame.shape[1] == 1)
     for name, values in floats.items():
         column = frame[name]
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
         values = np.where(np.isinf(values), np.nan, values)
         text = bool(np.isnan(values).all()) and bool(column.notna().all())
+        # 10.5 mg and 2020-01-31 begin with a number, names of rows do not.
+        words = text and not _texts(column).str.match(r"[-+−]?\d").all()
         whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
-        counts, permuted = _counts(values), _permutes(values)
-        labels = (
-            (text and (named or (name == frame.columns[0] and not _measured(column))))
+        counts, permuted = _is_count(values), _is_permutation(values)
+        is_label = (
+            (text and (named or (name == frame.columns[0] and words)))
             or (whole and (numbers or (named and (up or permuted or unnamed))))
         ) and column.astype(str).is_unique
-        counter = name in numbering and kind != "net_benefit"
-        if (named and counts) or labels or counter:
-            shown = "without a name, as R writes row names," if unnamed else repr(name)
-            what = "counts the rows" if counts else "names the rows"
-            notes.append(f"the column {shown} {what} and is left out")
+        counter = name in numbering and not ranks and kind != "net_benefit"
+        if (named and counts) or is_label or counter:
+            quoted = "without a name, as R writes row names," if unnamed else repr(name)
+            verb = "counts the rows" if counts else "names the rows"
+            notes.append(f"the column {quoted} {verb} and is left out")
             frame = frame.drop(columns=name)
-            found.append((counts, column))
-            guessed += [] if named or labels else [name]
+            labels.append((counts, column))
         elif kind != "parameters" and (permuted or numbers):
             raise InputError(
                 argument,
@@ -413,12 +300,8 @@ def _without_row_names(
                 "a column for each option and nothing else",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
-    if not found:
-        return frame
     # Of several, one that merely counts says least.
-    frame = _named(frame, min(found, key=lambda one: one[0])[1])
-    frame.attrs = {**frame.attrs, "guessed": tuple(guessed)}
-    return frame
+    return _named(frame, min(labels, key=lambda pair: pair[0])[1]) if labels else frame
 
 
 def without_summaries(
@@ -435,35 +318,22 @@ def without_summaries(
         if values.notna().all():  # its only text was the label
             kept[name] = values
     kept = kept.reset_index(drop=True) if _is_default(frame.index) else kept
-    places = [
-        f"row {i + 1:,}" if region is None else f"line {region.lines[i]:,}" for i in summaries
-    ]
+    places = [f"line {region.lines[i]:,}" if region else f"row {i + 1:,}" for i in summaries]
     told = ", ".join(f"{at} ({w})" for at, w in zip(places, summaries.values(), strict=True))
     return kept, rows, [f"rows that summarize the draws are left out: {told}"]
 
 
-def _located(name: str, index: int, region: Region | None) -> tuple[dict[str, Any], str]:
-    """Row, line and address of a cell, and words for its place."""
-    if region is None:
-        return {"row": index + 1}, f"column {name!r}, row {index + 1:,}"
-    line = int(region.lines[index])
-    row, letter = line - region.header, region.letters.get(name, "")
-    where = f"column {name!r}, row {row:,} (line {line:,} of the file)"
-    where = f"cell {letter}{line} (column {name!r})" if letter else where
-    return {"row": row, "line": line, "address": f"{letter}{line}" if letter else ""}, where
-
-
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
-    """A table with names of rows; those that count them leave the index of a table without."""
+    """Table with names of rows; names that count the rows leave a default index."""
     frame = frame.set_axis(pandas().Index(names), axis=0)
-    if frame.index.dtype.kind in "fiu" and _counts(frame.index.to_numpy()):
+    if frame.index.dtype.kind in "fiu" and _is_count(frame.index.to_numpy()):
         frame = frame.reset_index(drop=True)
         frame.attrs = {**frame.attrs, "counted": True}
     return frame
 
 
-def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
-    """A table in long format (draw, option, value) as one with a column for each option."""
+def _widened(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
+    """Table in long format (draw, option, value) with a column for each option."""
     texts = [c for c in frame.columns if len(_levels(frame[c], few=len(frame))) > 1]
     numeric = [c for c in frame.columns if c not in texts]
     if len(texts) != 1 or not numeric:
@@ -472,37 +342,44 @@ def _reshaped(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) -
     counts = names.value_counts()
     draws = [c for c in numeric if _ROW_NAMES.fullmatch(c) and frame[c].nunique() < len(frame)]
     values = [c for c in numeric if c not in draws and not _ROW_NAMES.fullmatch(c)]
-    enough = counts.min() >= FEWEST_ROWS and bool(values)
-    if enough and kind in _WORDS:
-        values = [_value_column(argument, kind, values)]
-    if not enough or len(values) > 1 or (kind == "parameters" and not draws):
+    if counts.min() < FEWEST_ROWS or not values:
         return frame
-    if counts.nunique() > 1:
+    if kind in NAME_WORDS:
+        fits = [c for c in values if kind_of_name(c) == kind]
+        if not fits and len(values) == 1 and not kind_of_name(values[0]):
+            fits = values
+        if len(fits) != 1:
+            word = {"costs": "cost", "effects": "qaly"}[kind]
+            raise InputError(
+                argument,
+                f"a table in long format with {'several' if fits else 'no'} columns of {kind} "
+                f"among {', '.join(map(repr, values))}",
+                f"one column of {kind}, with a word such as {word!r} in its name",
+                f"Call it {word!r}, and remove the columns that are not meant.",
+            )
+        values = fits
+    if len(values) > 1 or (kind == "parameters" and not draws):
+        return frame
+    draw = frame[draws[0]] if draws else frame.groupby(names).cumcount()
+    twice = pandas().MultiIndex.from_arrays([draw, names]).has_duplicates
+    if counts.nunique() > 1 or twice:
         raise InputError(
             argument,
             f"a table in long format with {counts.iloc[0]:,} rows of {counts.index[0]!r} and "
-            f"{counts.iloc[-1]:,} of {counts.index[-1]!r}",
-            f"as many rows for each {texts[0]}",
+            f"{counts.iloc[-1]:,} of {counts.index[-1]!r}" + ", a draw twice" * twice,
+            f"one row for each draw and {texts[0]}",
         )
-    draw = frame[draws[0]] if draws else frame.groupby(names).cumcount()
-    if pandas().MultiIndex.from_arrays([draw, names]).has_duplicates:
-        raise InputError(
-            argument,
-            f"the same {draws[0]} and {texts[0]} in two rows",
-            "one row for each draw and option",
-        )
-    named = frame.assign(**{"": draw, texts[0]: names})
-    wide = named.pivot(index="", columns=texts[0], values=values[0])[list(dict.fromkeys(names))]
+    wide = frame.assign(**{"": draw, texts[0]: names}).pivot(
+        index="", columns=texts[0], values=values[0]
+    )[list(dict.fromkeys(names))]
     wide.columns = list(wide.columns)
-    notes.append(
-        f"long format: {values[0]!r} by {texts[0]!r}, draws "
-        + (f"by {draws[0]!r}" if draws else "in the order of rows")
-    )
+    order = f"by {draws[0]!r}" if draws else "in the order of rows"
+    notes.append(f"long format: {values[0]!r} by {texts[0]!r}, draws {order}")
     return _named(wide, wide.index) if draws else wide.reset_index(drop=True)
 
 
 def _texts(column: pd.Series[Any]) -> pd.Series[str]:
-    """Cells as texts in one line: what levels are, and what indicators and options compare."""
+    """Cells as texts in one line, for levels, indicators and options alike."""
     return column.astype(object).map(one_line)
 
 
@@ -513,46 +390,43 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     """
     if column.dtype.kind in "fiub" or bool(column.isna().any()):
         return ()
-    distinct = _texts(column).value_counts()
-    if len(distinct) > (len(column) // 10 if few is None else few // 2):
+    levels = tuple(_texts(column).value_counts().index)
+    if len(levels) > (len(column) // 10 if few is None else few // 2):
         return ()
-    levels = tuple(distinct.index)
-    # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
-    named = all(re.search(r"[^\W\d_]", level) and level[0] != "#" for level in levels)
-    named = named and not any(map(_ABBREVIATED.fullmatch, levels))
     missing = {"na", "n/a", "nan", "null", "none", "inf", "-inf"} & {x.casefold() for x in levels}
-    return levels if named and not missing and not any(map(is_float, levels)) else ()
+    # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
+    named = all(
+        re.search(r"[^\W\d_]", x) and x[0] != "#" and not _ABBREVIATED.fullmatch(x)
+        and not is_float(x) for x in levels
+    )  # fmt: skip
+    return levels if named and not missing else ()
 
 
 def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
+    """Data frame with names as texts, from anything that pandas takes for a table."""
     pd = pandas()
+    expected = "a data frame or a matrix of numbers, one row a draw"
+    if isinstance(table, np.ma.MaskedArray):
+        raise InputError(argument, "a masked array", expected, "Remove the draws without a value.")
     if isinstance(table, pd.Series):
         table = table.to_frame(table.name if table.name is not None else f"{prefix}1")
-    expected = "a data frame or a matrix of numbers, one row a draw"
-    if isinstance(table, pd.DataFrame):
-        frame = table.copy(deep=False)
-        frame.columns = [one_line(name) for name in frame.columns]
-        unreal = [name for name in frame.columns if frame[[name]].dtypes.iloc[0].kind in "cmM"]
-        if unreal:
-            what = frame[[unreal[0]]].dtypes.iloc[0]
-            raise InputError(argument, f"the column {unreal[0]!r} of {what}", expected)
-        return frame
     try:
-        if isinstance(table, dict):
-            return _as_frame(argument, pd.DataFrame(table), prefix)
-        matrix = np.asarray(table)
-    except InputError:
-        raise
+        given = pd.DataFrame(table) if isinstance(table, dict) else table
+        matrix = None if isinstance(given, pd.DataFrame) else np.asarray(given)
     except (TypeError, ValueError) as error:
         advice = f"Rows and columns have to be of one length each ({error})."
         raise InputError(argument, f"a {type(table).__name__}", expected, advice) from None
-    if isinstance(table, np.ma.MaskedArray):
-        raise InputError(argument, "a masked array", expected, "Remove the draws without a value.")
-    if matrix.ndim == 1:
-        matrix = matrix[:, None]
+    if matrix is None:
+        frame = given.copy(deep=False)
+        frame.columns = [one_line(name) for name in frame.columns]
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+            if dtype.kind in "cmM":
+                raise InputError(argument, f"the column {name!r} of {dtype}", expected)
+        return frame
+    matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiubOU":
-        what = "nothing" if table is None else f"an array of {matrix.dtype} of shape {matrix.shape}"
-        raise InputError(argument, what, expected)
+        kind = f"an array of {matrix.dtype} of shape {matrix.shape}"
+        raise InputError(argument, "nothing" if table is None else kind, expected)
     names = [f"{prefix}{j + 1}" for j in range(matrix.shape[1])]
     frame = pd.DataFrame(matrix, columns=names)
     frame.attrs["unnamed"] = True
@@ -565,23 +439,24 @@ def numbers_rows(name: str, column: pd.Series[Any]) -> bool:
         return bool(_DRAW_NAMES.fullmatch(name))
     values = column.to_numpy(dtype=float)
     whole = bool(np.all(values == np.round(values)))
-    return (whole and bool(_ROW_NAMES.fullmatch(name))) or _permutes(values)
+    return (whole and bool(_ROW_NAMES.fullmatch(name))) or _is_permutation(values)
 
 
 def _check_names(argument: str, frame: pd.DataFrame) -> None:
+    """Refuse names that are missing, repeated or numbers of a first draw."""
     names = [str(name) for name in frame.columns]
     if not names:
         raise InputError(argument, "a table without columns", "at least one column")
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
         raise InputError(
             argument,
-            f"the column {twice[0]!r} {names.count(twice[0])} times",
+            f"the column {twice!r} {names.count(twice)} times",
             "a different name for each column",
             "Rename one of them in the header.",
         )
-    numeric = [name for name in names if is_float(name)]
-    if names and len(numeric) == len(names) and not _enumerated(names):
+    counted = any(names == [str(k + first) for k in range(len(names))] for first in (0, 1))
+    if all(map(is_float, names)) and not counted:  # 0, 1, 2, … of a data frame without names
         raise InputError(
             argument,
             f"numbers as column names ({', '.join(names[:3])})",
@@ -590,59 +465,70 @@ def _check_names(argument: str, frame: pd.DataFrame) -> None:
         )
 
 
-def _enumerated(names: Sequence[str]) -> bool:
-    """Whether names are 0, 1, 2, … or 1, 2, 3, … as data frames without names have."""
-    return any(list(names) == [str(k + first) for k in range(len(names))] for first in (0, 1))
-
-
 def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
-    """Numbers, NaN for what is none, and a note where cells are written in another way."""
+    """Numbers (n,), NaN where a cell is no number, and a note on another number format."""
     note = ""
     if column.dtype.kind not in "fiub":
-        # Pandas takes dates for nanoseconds, and integers beyond the range of floats for texts.
-        known = (str, bool, np.bool_, float, np.floating)
-        cells = column.map(lambda cell: cell if isinstance(cell, known) else str(cell))
-        numbers = pandas().to_numeric(cells, errors="coerce")
         # A number format is one of texts; among numbers, a text is a stray.
         if bool(column.map(lambda cell: isinstance(cell, str)).all()):
             read = read_numbers(column.tolist(), decimal)
-            numbers, note = pandas().Series(read.values), read.note
-        column = numbers
-    values: Array = column.to_numpy(dtype=float, na_value=np.nan)
-    return values, note if np.isfinite(values).all() else ""
+            return read.values, read.note if np.isfinite(read.values).all() else ""
+        # Pandas takes dates for nanoseconds, and integers beyond the range of floats for texts.
+        known = (str, bool, np.bool_, float, np.floating)
+        cells = column.map(lambda cell: cell if isinstance(cell, known) else str(cell))
+        column = pandas().to_numeric(cells, errors="coerce")
+    return column.to_numpy(dtype=float, na_value=np.nan), note
 
 
-_FORMATS = {"separators", "percent", "letters", "formula"}
-"""Problems of a whole column, which are told once."""
+def _bad_cells(
+    argument: str, column: pd.Series[Any], bad: Indices, rows: Indices, region: Region | None
+) -> Iterator[Problem]:
+    """Problems of the `bad` cells of a column; one for a number format that all of them have."""
+    told: set[str] = set()
+    name = str(column.name)
+    more = f" and {bad.size - 1:,} more like it in this column" if bad.size > 1 else ""
+    for i in map(int, bad[:MOST_PROBLEMS]):
+        cell = column.iloc[i]
+        text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
+        row, line, address = int(rows[i]) + 1, None, ""
+        where = f"column {name!r}, row {row:,}"
+        if region is not None:
+            line = int(region.lines[rows[i]])
+            row, letter = line - region.header, region.letters.get(name, "")
+            address = f"{letter}{line}" if letter else ""
+            where = f"column {name!r}, row {row:,} (line {line:,} of the file)"
+            where = f"cell {address} (column {name!r})" if letter else where
+        kind = next(kind for kind, diagnosis in _DIAGNOSES.items() if diagnosis[0](text))
+        _, words, advice = _DIAGNOSES[kind]
+        if kind not in told:
+            quoted = text if kind == "error" else shown(text)
+            error = InputError(
+                argument,
+                f"{words.format(quoted)} in {where}{more}",
+                "a finite number in every cell",
+                advice,
+            )
+            yield Problem(argument, error, name, row, line, text, address)
+        told |= {kind} & {"separators", "percent", "letters", "formula"}
 
 
-def _bad_cell(argument: str, where: str, cell: Any, count: int) -> tuple[InputError, str, str]:
-    """The error of a cell, its text, and its kind."""
-    text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
-    more = f" and {count - 1:,} more like it in this column" if count > 1 else ""
-    kind, what, advice = _diagnosis(text)
-    expected = "a finite number in every cell"
-    return InputError(argument, f"{what} in {where}{more}", expected, advice), text, kind
-
-
-def _diagnosis(text: str) -> tuple[str, str, str]:
-    """Kind of a bad cell, its description, and advice."""
-    if not text:
-        remove = "Remove the whole draw from all tables, or find out why the model has no value."
-        return "cell", "a missing value (an empty cell)", remove
-    if text[0] == "#" and text[1:2].isalpha():
-        return "cell", f"the error {text}", "Find out why the model has no value there."
-    if text[0] == "=":
-        save = "Open the workbook in Excel or LibreOffice, let it calculate, save it, try again."
-        return "formula", f"the formula {shown(text)} without a saved value", save
-    for kind, (matches, words, advice) in _DIAGNOSES.items():
-        if matches(text):
-            return kind, words.format(shown(text)), advice
-    return "cell", f"the text {shown(text)}", "Notes beside the numbers have to go."
-
-
-# Kinds of bad cells: whether a text is one, its description, and advice.
+# Kinds of bad cells, the first that fits: whether a text is one, its description, and advice.
 _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
+    "missing": (
+        lambda text: not text,
+        "a missing value (an empty cell)",
+        "Remove the whole draw from all tables, or find out why the model has no value.",
+    ),
+    "error": (
+        lambda text: text[0] == "#" and text[1:2].isalpha(),
+        "the error {}",
+        "Find out why the model has no value there.",
+    ),
+    "formula": (
+        lambda text: text[0] == "=",
+        "the formula {} without a saved value",
+        "Open the workbook in Excel or LibreOffice, let it calculate, save it, try again.",
+    ),
     "letters": (
         _ABBREVIATED.fullmatch,
         "{}, a number with a letter for thousands or millions",
@@ -669,4 +555,5 @@ _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
         "{}, too large a number",
         "Use another unit.",
     ),
+    "text": (lambda text: True, "the text {}", "Notes beside the numbers have to go."),
 }

@@ -192,6 +192,7 @@ function redraw() {
     gains[d] ? make("span", {}, money(gains[d][0], (gains[d][2] - gains[d][1]) / 2), make("small", {}, range(gains[d][1], gains[d][2]))) : "–", share(now.probability[at][d])]), best);
   drawStudies(results?.studies || []);
   drawConvergence(results?.convergence || []);
+  drawParts(results?.scenarios || [], results?.subgroups || []);
   $("files-at").textContent = results ? `Files are made at ${money(k)} per ${set.effect.replace(/s$/, "")}, where the slider is, and say so on their first line.` : "";
 }
 function drawConvergence(all) {
@@ -208,6 +209,14 @@ function drawConvergence(all) {
   $("enough").querySelector("figcaption").textContent = "From the first draws alone; bands: 95 %. " + (most.needed <= most.n
     ? `${number(most.n)} draws are enough: half-widths are below 5 % of EVPI.`
     : `More draws would help: ${most.pars} needs about ${Number(most.needed.toPrecision(2)).toLocaleString("en-GB")} for a half-width of 5 % of EVPI.`);
+}
+function drawParts(scenarios, subgroups) {
+  const cell = (r) => r ? make("span", {}, money(r.value[at], (r.upper[at] - r.lower[at]) / 2), make("small", {}, range(r.lower[at], r.upper[at]))) : "–";
+  const [decisions, sets] = ["decision", "pars"].map((key) => [...new Set(subgroups.map((r) => r[key]))]);
+  $("scenarios").replaceChildren();
+  $("subgroups").replaceChildren();
+  if (scenarios.length) table("scenarios", ["structure", "value per person"], [["knowing which scenario holds", cell(scenarios[0])]]);
+  if (subgroups.length) table("subgroups", ["knowing", ...decisions], sets.map((name) => [name, ...decisions.map((d) => cell(subgroups.find((r) => r.pars === name && r.decision === d)))]));
 }
 function drawStudies(studies) {
   const given = state.settings.studies;
@@ -236,8 +245,9 @@ function lost(problem) {
 let refused = ""; // what was refused stays until something else is asked, whatever runs meanwhile
 async function post(path, body) {
   let answer, content;
+  const form = body instanceof FormData;
   try {
-    answer = await fetch(path, {method: "POST", body: JSON.stringify(body || {}), headers: {"content-type": "application/json"}});
+    answer = await fetch(path, {method: "POST", body: form ? body : JSON.stringify(body || {}), headers: form ? {} : {"content-type": "application/json"}});
     if (answer.status === 404) throw new Error(REMOVED);
     content = await answer.json();
   } catch (problem) { return lost(problem); }
@@ -300,6 +310,9 @@ function show(fresh) {
   }
   $("show-report").hidden = !("report.html" in state.files);
   if ($("show-report").hidden) report.hidden = true;
+  if ($("parts-listed")) $("parts-listed").replaceChildren(...state.settings.parts.map((part) =>
+    make("li", {}, make("span", {}, make("b", {}, part.name), " ", make("small", {}, `${part.kind}, ${part.share}: ${part.files.join(", ")}`)),
+      make("button", {type: "button", class: "plain", onclick: () => post("settings", {remove_part: part.code})}, "Remove"))));
   if ($("listed")) $("listed").replaceChildren(...Object.entries(state.settings.groups).map(([label, members]) =>
     make("li", {}, make("span", {}, make("b", {}, label), " ", make("small", {}, members.join(", "))),
       make("button", {type: "button", class: "plain", onclick: () => {
@@ -369,6 +382,11 @@ if ($("app")) {
     picked.group.clear();
     $("label").value = "";
     for (const chip of document.querySelectorAll("[data-chips=group] button")) chip.setAttribute("aria-pressed", "false");
+  };
+  $("part").onsubmit = async (event) => {
+    event.preventDefault();
+    await post("parts", new FormData($("part")));
+    if (!refused) $("part").reset();
   };
   $("count").onclick = () => post("settings", population());
   $("value").onclick = () => {

@@ -1,0 +1,392 @@
+"""Cells of text files and workbooks, and the table among them: header, draws, totals, notes."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._checks import shown
+from nestquad._typing import Array, Indices
+from nestquad.errors import InputError, optional_module
+from nestquad.voi.table._limits import check_table
+from nestquad.voi.table._numbers import is_float, is_quantity, shows_decimal_mark
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class LayoutSettings:
+    """Numbers by which the table of a sheet is recognized, chosen on the workbooks of the tests.
+
+    Attributes
+    ----------
+    header_lines
+        First lines of a text among which its header is.
+    title_lines
+        Lines of titles that may stand above the header.
+    summary_rows
+        Rows at either end that may be summaries: mean, standard deviation, quantiles.
+    equal
+        Relative difference below which a cell equals a mean or a total; formulas are exact to
+        1e-12.
+    quoted
+        Cells outside the table that a note quotes.
+    """
+
+    header_lines: int = 60
+    title_lines: int = 20
+    summary_rows: int = 10
+    equal: float = 1e-6
+    quoted: int = 4
+
+
+LAYOUT = LayoutSettings()
+# Labels of rows that spreadsheets have above or below the draws.
+_SUMMARY_WORDS = re.compile(
+    r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
+    r"lower|upper)( .*)?[:=]?",
+    re.IGNORECASE,
+)
+_SEPARATOR_LINE = re.compile(r"[\"']?sep=(.)[\"']?", re.IGNORECASE)
+# Cells stay as they are written, so that errors can show them.
+_RAW: dict[str, Any] = {"header": None, "keep_default_na": False, "na_values": [""]}
+
+
+def pandas() -> Any:
+    """The pandas module, or an error that says how to get it."""
+    return optional_module("pandas", "Value of information", "voi")
+
+
+@dataclass(frozen=True)
+class Region:
+    """A table as it stands in a file.
+
+    Attributes
+    ----------
+    frame
+        Cells below the header, named by it.
+    lines
+        Line of each row in the file or sheet, from 1.
+    header
+        Line of the header.
+    letters
+        Letters of the columns by name; empty for text files.
+    notes
+        Descriptions of the cells and rows that are left out.
+    decimal
+        Decimal mark of the file; "" where no cell shows it.
+    """
+
+    frame: pd.DataFrame
+    lines: Indices
+    header: int = 0
+    letters: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    decimal: str = ""
+
+
+def is_workbook(name: str, data: bytes) -> bool:
+    """Whether a file is a workbook, by its first bytes or its name."""
+    return data[:2] == b"PK" or name.lower().endswith((".xlsx", ".xlsm", ".xls"))
+
+
+def read_text(name: str, data: bytes) -> Region:
+    """Table of a text file of any separator, encoding and decimal mark."""
+    pd = pandas()
+    check_table(name, data)
+    encoding, text = _decoded(name, data)
+    lines = [line.strip(" ") if line.strip() else "" for line in text.splitlines()]
+    first = lines[: LAYOUT.header_lines]
+    separator = _separator(first)
+    split = _split(first, separator)
+    width = max(map(len, split), default=0)
+    top = pd.DataFrame([[*row, *[None] * (width - len(row))] for row in split], dtype=object)
+    above = find_header(top)[0] if width else 0
+    decimal = "," if separator != "," and any("," in line for line in first[above + 1 :]) else "."
+    options = {"sep": separator, "encoding": encoding, "decimal": decimal, "low_memory": False}
+    options |= {"skiprows": above + 1, "skip_blank_lines": False, **_RAW}
+    try:
+        frame = pd.read_csv(io.BytesIO(data), **options)
+    except pd.errors.EmptyDataError:
+        raise InputError(name, "no rows", "a header line and one line for each draw") from None
+    except pd.errors.ParserError as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise InputError(
+            name,
+            f"lines of different lengths ({reason}, counted after the header)",
+            "as many cells in every line as in the header",
+            "Is there a comma inside a name or a number? Put it in quotes, or take it out.",
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(name, "a file that is not text", "a .csv file") from None
+    # Between commas, a number with a comma makes one cell too many as well.
+    numbered = separator == r"\s+" or bool(np.array_equal(frame[0], np.arange(len(frame)) + 1))
+    if frame.shape[1] == len(split[above]) + 1 and numbered:
+        top.iloc[above] = [None, *top.iloc[above].tolist()][: top.shape[1]]  # as R's write.table
+    region = table_below(top.iloc[: above + 1], frame)
+    start = above + 1
+    if separator == "," or not shows_decimal_mark(name, lines, start, separator, decimal):
+        return region
+    notes = ("the file has decimal commas: 1,5 is 1.5",) if decimal == "," else ()
+    return replace(region, decimal=decimal, notes=(*notes, *region.notes))
+
+
+def _decoded(name: str, data: bytes) -> tuple[str, str]:
+    """Encoding and text of a file."""
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # spreadsheets: “Unicode text”
+        return "utf-16", data.decode("utf-16", errors="replace")
+    if b"\0" in data[:65536]:
+        raise InputError(name, "a file that is not text", "a .csv file or an .xlsx workbook")
+    try:
+        return "utf-8-sig", data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "cp1252", data.decode("cp1252", errors="replace")
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """Separator of most lines, which one of the first lines with words has as often."""
+    stated = [match[1] for line in lines if (match := _SEPARATOR_LINE.fullmatch(line))]
+    rows = [line for line in lines if line and not _SEPARATOR_LINE.fullmatch(line)]
+    wordy = [row for row in rows if re.search(r"[^\W\d_eE]", row)][: LAYOUT.title_lines]
+    for mark in (*stated, "\t", ";", ","):
+        counts = [row.count(mark) for row in rows]
+        usual = max(set(counts), key=counts.count, default=0)
+        if usual and any(row.count(mark) >= max(usual - 1, 1) for row in wordy or rows):
+            return mark
+    return r"\s+" if sum(" " in row for row in rows) > len(rows) / 2 else ","
+
+
+def _split(lines: Sequence[str], separator: str) -> list[list[str | None]]:
+    """Cells of the first lines; quoted names may have several lines, and blanks."""
+    if separator == r"\s+":
+        lines, separator = [re.sub(r"\s+", " ", line).strip() for line in lines], " "
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=separator)
+    return [
+        []
+        if len(row) <= 2 and _SEPARATOR_LINE.fullmatch(separator.join(row))
+        else [cell.strip() or None for cell in row]
+        for row in rows
+    ]
+
+
+def read_sheets(file: str, data: bytes) -> dict[str, Region]:
+    """Table of every sheet of a workbook."""
+    optional_module("python_calamine", "Reading a workbook", "voi")
+    check_table(f"workbook ({file})", data)
+    try:
+        sheets = pandas().read_excel(io.BytesIO(data), sheet_name=None, engine="calamine", **_RAW)
+    except MemoryError:
+        raise
+    except Exception as error:  # calamine has no common base class of errors
+        raise InputError(
+            "workbook",
+            f"{file}, which cannot be read ({type(error).__name__}: {error})",
+            "an .xlsx workbook",
+            "Older .xls files: save as .xlsx.",
+        ) from None
+    return {sheet: _on_sheet(data, sheet, cells) for sheet, cells in sheets.items()}
+
+
+def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
+    """Table of a sheet; where cells are empty, their errors and formulas are read as well."""
+    if cells.empty:
+        return Region(cells, np.arange(0))
+    region = find_table(cells, lettered=True)
+    if region.frame.size and not region.frame.isna().any(axis=None):
+        return region
+    region = find_table(_with_errors(data, sheet), lettered=True)
+    frame = region.frame
+    empty = [c for c in frame.columns if len(frame) and frame[[c]].isna().all(axis=None)]
+    notes = (*region.notes, *(f"the column {name!r} is empty and left out" for name in empty))
+    return replace(region, frame=frame.drop(columns=empty), notes=notes)
+
+
+def _with_errors(data: bytes, sheet: str) -> pd.DataFrame:
+    """Cells with the texts of errors, and formulas where no value is saved."""
+    openpyxl = optional_module("openpyxl", "Reading a workbook", "voi")
+    views = []
+    for saved in (True, False):
+        book = openpyxl.load_workbook(io.BytesIO(data), data_only=saved)
+        views.append(pandas().DataFrame(book[sheet].values, dtype=object))
+    values, formulas = views
+    written = formulas.map(lambda cell: cell if str(cell)[:1] == "=" else None)
+    return values.where(values.notna(), written)
+
+
+def find_table(cells: pd.DataFrame, *, lettered: bool = False) -> Region:
+    """Find the largest table with a header among cells, (rows × columns) from the first line on.
+
+    The header is the row with most names above the longest run of draws. Cells outside the table,
+    blank rows and repeated headers are left out and noted.
+    """
+    header, stop = find_header(cells)
+    return table_below(cells.iloc[: header + 1], cells.iloc[header + 1 : stop], lettered=lettered)
+
+
+def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = False) -> Region:
+    """Table of the cells `below` a header, which is the last row of `top`."""
+    header, width = len(top) - 1, below.shape[1]
+    top = top.reindex(columns=range(width))
+    filled, numeric, body, _ = _masks(below)
+    inside, rows = np.flatnonzero(body), np.flatnonzero(filled.any(axis=1))
+    named = top.iloc[header].notna().to_numpy()
+    kept = _table_columns(named, filled[inside], numeric[inside])
+    names = _column_names(top.iloc[:, kept])
+    repeated = np.zeros(len(rows), dtype=bool)
+    for k in np.flatnonzero(~body[rows]):
+        repeated[k] = [str(cell).strip() for cell in below.iloc[rows[k], kept]] == names
+    first, last = (inside[0], inside[-1]) if inside.size else (0, -1)
+    within = (rows >= first) & ((rows <= last) | numeric[rows].any(axis=1))
+    draws = rows[within & ~repeated]
+    blank = int(last - first + 1 - np.sum((rows >= first) & (rows <= last)))
+    filled[np.ix_(np.concatenate((draws, rows[repeated])), np.array(kept, dtype=int))] = False
+    above = top.notna().to_numpy(copy=True)
+    above[header, kept] = False
+    above[header - 1] &= not _is_super_header(top, header)
+    outside = [*_quoted(top, above, 1, lettered), *_quoted(below, filled, header + 2, lettered)]
+    more = len(outside) - LAYOUT.quoted
+    quoted = ", ".join(outside[: LAYOUT.quoted]) + (f" and {more:,} more" if more > 0 else "")
+    notes = [f"outside the table: {quoted}"] if outside else []
+    notes += [f"{blank:,} blank row{'s' * (blank > 1)} left out"] if blank else []
+    notes += [f"{repeated.sum():,} repeated header left out"] if repeated.any() else []
+    frame = below.iloc[draws, kept].reset_index(drop=True).set_axis(names, axis=1)
+    letters = {name: _letter(j) for name, j in zip(names, kept, strict=True)} if lettered else {}
+    return Region(frame.infer_objects(), draws + header + 2, header + 1, letters, tuple(notes))
+
+
+def _masks(cells: pd.DataFrame) -> tuple[Any, Any, Any, float]:
+    """Filled cells, cells meant as numbers, rows of draws, and the fewest numbers of a draw."""
+    filled = cells.notna().to_numpy(dtype=bool, copy=True)
+    numeric = filled & np.column_stack([is_quantity(cells[j]) for j in cells.columns])
+    counts = numeric.sum(axis=1)
+    fewest = max(float(np.median(counts[counts > 0])) / 2 if counts.any() else 1.0, 1.0)
+    return filled, numeric, counts >= fewest, fewest
+
+
+def find_header(cells: pd.DataFrame) -> tuple[int, int]:
+    """Row of the header of the longest run of draws, and the row where the next table begins."""
+    filled, numeric, body, typical = _masks(cells)
+    below_body = np.concatenate(([False], body[:-1]))
+    heads = np.flatnonzero(((filled & ~numeric).sum(axis=1) >= typical) & ~body & ~below_body)
+    if not heads.size:
+        return int(filled.any(axis=1).argmax()), len(cells)
+    ends = np.append(heads[1:], len(cells))
+    at = int(np.argmax([body[start:end].sum() for start, end in zip(heads, ends, strict=True)]))
+    # Units may stand below the names, titles of blocks above them: most names are the header.
+    start = at
+    while start > 0 and not body[heads[start - 1] : heads[start]].any():
+        start -= 1
+    group = heads[start : at + 1][::-1]
+    distinct = [cells.iloc[head].dropna().astype(str).nunique() for head in group]
+    return int(group[int(np.argmax(distinct))]), int(ends[at])
+
+
+def _table_columns(named: Any, filled: Any, numeric: Any) -> list[int]:
+    """Columns of the table: blocks that most draws fill, without notes in or next to them."""
+    share = filled.mean(axis=0) if len(filled) else named.astype(float)
+    used = named | (share > 0)
+    blocks = np.cumsum(~used)
+    kept = [
+        int(j)
+        for j in np.flatnonzero(used)
+        if share[blocks == blocks[j]].max() >= 0.5
+        and (share[j] >= 0.5 or (named[j] and (share[j] == 0 or numeric[:, j].any())))
+    ]
+    return kept or [int(j) for j in np.flatnonzero(used)]
+
+
+def _is_super_header(cells: pd.DataFrame, header: int) -> bool:
+    """Whether the row above the header has titles of blocks of columns."""
+    return header > 0 and int(cells.iloc[header - 1].notna().sum()) > 1
+
+
+def _column_names(top: pd.DataFrame) -> list[str]:
+    """Names of columns; equal ones get the title of their block, which stands above them."""
+    header = len(top) - 1
+    names = ["" if cell != cell or cell is None else one_line(cell) for cell in top.iloc[header]]
+    if len(set(names)) == len(names) or not _is_super_header(top, header):
+        return names
+    blocks = top.iloc[header - 1].ffill()
+    return [
+        f"{one_line(block)} {name}" if names.count(name) > 1 and isinstance(block, str) else name
+        for block, name in zip(blocks, names, strict=True)
+    ]
+
+
+def _quoted(cells: pd.DataFrame, mask: Any, line: int, lettered: bool) -> Iterator[str]:
+    """Texts and places of the cells of a mask, the first of which is in this line."""
+    for i, j in np.argwhere(mask):
+        where = f"{_letter(int(j))}{i + line}" if lettered else f"line {i + line}"
+        yield f"{shown(one_line(cells.iloc[i, j])[:60])} ({where})"
+
+
+def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
+    """Rows of means, totals and the like at either end of the draws, and the word for each.
+
+    A summary is recognized by its label, or by its numbers: a row whose cells are the means, sums
+    or standard deviations of the rows before or after it begins a block of summaries.
+    """
+    n, most = len(frame), LAYOUT.summary_rows
+    rows = dict(_labelled(frame, [*range(min(most, n)), *range(max(n - most, most), n)]))
+    draws = np.array([i for i in range(n) if i not in rows])
+    # Integers beyond the range of floats are read as texts.
+    texts = frame.astype({name: str for name in frame.columns if frame[name].dtype == object})
+    numbers = texts.apply(pandas().to_numeric, errors="coerce")
+    values = numbers.to_numpy(dtype=float, na_value=np.nan)[draws]
+    for step in (1, -1):
+        ordered, at = values[::step], draws[::step]
+        for count in range(min(most, len(ordered) - 3), 0, -1):
+            if word := _statistic(ordered[:-count], ordered[-count]):
+                rows |= dict.fromkeys(map(int, at[-count:]), "summary") | {int(at[-count]): word}
+                break
+    return dict(sorted(rows.items()))
+
+
+def _labelled(frame: pd.DataFrame, ends: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Rows among the `ends` with a label such as Mean in a column of numbers, and the label."""
+    for j in range(frame.shape[1]):
+        column = frame.iloc[:, j]
+        if column.dtype.kind in "fiub" or not len(column):
+            continue
+        numbers = sum(is_float(str(column.iloc[k])) or column.iloc[k] is None for k in ends)
+        unlabelled = column.isna().mean() > 0.5 or 2 * numbers > len(ends)
+        for i in ends:
+            word = str(column.iloc[i]).strip()
+            if _SUMMARY_WORDS.fullmatch(word) and (unlabelled or (column == word).sum() == 1):
+                yield i, word
+
+
+def _statistic(draws: Array, row: Array) -> str:
+    """Statistic of the draws (n, p) that a row (p,) holds; "" for a draw."""
+    # Squares of larger numbers are no floats.
+    known = (np.abs(row) < 1e100) & (np.abs(draws) < 1e100).all(axis=0)
+    known[known] &= np.ptp(draws[:, known], axis=0) > 0
+    # The mean of a continuous column is none of its draws; of a discrete one it may be.
+    if not (known & ~(draws == row).any(axis=0)).any():
+        return ""
+    x, y = draws[:, known], row[known]
+    size = 1e-3 * np.abs(x).mean(axis=0)
+    statistics = {"mean": x.mean(0), "total": x.sum(0), "standard deviation": x.std(0, ddof=1)}
+    for word, value in statistics.items():
+        if np.all(np.abs(y - value) <= LAYOUT.equal * np.maximum(np.abs(value), size)):
+            return word
+    return ""
+
+
+def one_line(name: object) -> str:
+    """Name in one line: control characters can be in no workbook and no document."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(name)).strip()
+
+
+def _letter(column: int) -> str:
+    from openpyxl.utils import get_column_letter
+
+    return str(get_column_letter(column + 1))
