@@ -142,6 +142,7 @@ CALLS = {
                              "outer_points", "inner_points"]),
             ("LSMC", nq.LSMC, ["n_outer", "degree", "control_variates", "link", "outer_points"]),
             ("JointLattice", nq.JointLattice, ["n_outer", "periodization", "trend", "orders"]),
+            ("JointProcess", nq.JointProcess, ["n_outer", "first", "batch", "active"]),
             ("MLMC", nq.MLMC, ["antithetic", "n_coarsest", "n_levels", "decay"]),
             ("MLKQ", nq.MLKQ, ["n_coarsest", "outer_points", "inner", "outer", "shared"]),
             ("Auto", nq.Auto, ["candidates"]),
