@@ -383,8 +383,8 @@ if ($("app")) {
     $("label").value = "";
     for (const chip of document.querySelectorAll("[data-chips=group] button")) chip.setAttribute("aria-pressed", "false");
   };
-  $("part").onsubmit = async (event) => {
-    event.preventDefault();
+  $("part").onsubmit = (event) => event.preventDefault();
+  $("add-part").onclick = async () => {
     await post("parts", new FormData($("part")));
     if (!refused) $("part").reset();
   };
