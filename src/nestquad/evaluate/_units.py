@@ -165,7 +165,7 @@ def _set(unit: Array) -> Array:
 
 def _is_one(unit: Array) -> bool:
     """Whether all units are 1, or not known yet; lists of a few numbers are faster than arrays."""
-    return all(one in (0.0, 1.0) for one in unit.tolist())
+    return all(one in (0.0, 1.0) for one in unit.ravel().tolist())
 
 
 def _times(value: Any, unit: Array) -> Any:

@@ -319,13 +319,15 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
 
 
 def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M]:
-    """The answer of the model with the best held-out score.
+    """The answer of the first model that the check does not refute.
 
-    The narrower of two bars would rather be the one that is too narrow.
+    The narrower of two bars would rather be the one that is too narrow, and a score of Ĵ is none
+    of f(Ĵ): logarithms depend on small J.
     """
     models = (fit.model,) if check is None else fit.models
+    kept = [0] if check is None else check.unrefuted(models)
     failure: OutsideDomainError | None = None
-    for k in [0] if check is None else check.ranked(models):
+    for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
         try:
             return _answer(average, models[k], check, fit.calibrations)
         except OutsideDomainError as error:  # f cannot take what the model predicts

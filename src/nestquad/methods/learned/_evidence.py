@@ -163,12 +163,6 @@ class Check:
         observed = means[best] + rests[best].mean(axis=1)
         return np.stack([((mean - observed) ** 2).sum(axis=1) for mean in means])
 
-    def ranked(self, models: Sequence[ModelOfJ]) -> list[int]:
-        """Positions of the models, the best held-out score first."""
-        if len(models) < 2:
-            return [0]
-        return [int(k) for k in np.argsort(self.losses(models).mean(axis=1), kind="stable")]
-
     def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
         """Positions of the models whose held-out score is not clearly worse than the best."""
         if len(models) < 2:
