@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from numbers import Real
@@ -11,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import listed, numbers, shown
+from nestquad._checks import choice, listed, numbers, shown
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
-from nestquad.estimate import solved
+from nestquad.estimate import check_evaluation, solved, validated
+from nestquad.evaluate import Evaluator, Store
+from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
-from nestquad.risk._contributions import contributions_of
-from nestquad.risk._distribution import LossDistribution
-from nestquad.risk._method import RiskState, TailSampling
-from nestquad.risk._report import Exposure, RiskReport, scalar
-from nestquad.risk._targets import Targets
+from nestquad.risk._certified import certified_ends
+from nestquad.risk._method import FEWEST, RiskState, TailSampling
+from nestquad.risk._portfolios import Source, scalar
+from nestquad.risk._report import Exposure, RiskReport
+from nestquad.risk._stresses import Stress, run_stresses, stress_points
+from nestquad.risk._targets import Targets, Weighting
 
 DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
 
@@ -33,10 +37,14 @@ def measure(
     var: float | Sequence[float] = (0.99,),
     es: float | Sequence[float] | None = None,
     exceed: float | Sequence[float] = (),
+    spectral: Weighting | Mapping[str, Weighting] | None = None,
     outputs: Sequence[Any] | None = None,
+    portfolios: Mapping[str, Sequence[str]] | None = None,
+    stresses: Mapping[str, ArrayLike] | None = None,
     exposure: bool = False,
     default_curve: DefaultCurve | None = None,
     recovery: float = 0.4,
+    certify: bool = False,
     budget: int | None = None,
     tol: float | None = None,
     rtol: float | None = None,
@@ -59,8 +67,17 @@ def measure(
         Levels of value at risk and of expected shortfall, such as 0.99; `es` is 0.975 unless given.
     exceed
         Thresholds c of P(J > c).
+    spectral
+        Weight function φ of a spectral measure ∫ φ(u) q(u) du of the quantiles q of J, vectorized
+        over u in (0, 1), with integral 1; or several by name.
     outputs
         Names of the outputs of g; with `exposure`, their dates in years.
+    portfolios
+        Names of outputs by portfolio. ``report.portfolios`` has a report of each, from the same
+        evaluations, and ``report.diversification`` what they lose by being added up.
+    stresses
+        Scenarios θ by name. ``report.stresses`` has J there, its place in the law of J and the
+        contributions of outputs, by a tenth of the budget.
     exposure
         Whether the outputs of g are values of a netting set at dates, to be analyzed each: expected
         exposures, and potential future exposure at the levels `var`.
@@ -69,6 +86,9 @@ def measure(
         or a function from dates to these. Values of g are discounted ones.
     recovery
         Share that is recovered on default.
+    certify
+        Whether ``report.certified`` has intervals that rest on fresh draws alone, whatever the
+        model of J is worth: they are wider.
     budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
         As in :func:`nestquad.estimate`; tolerances hold for each measure.
 
@@ -97,19 +117,25 @@ def measure(
             "one without: g is the loss",
             "Measures of risk stand in place of f.",
         )
-    if exposure and (es is not None or np.size(np.asarray(exceed, dtype=object))):
-        raise InputError(
-            "es, exceed", "given with exposure=True", "neither of them", "Levels of PFE are in var."
-        )
+    others = {"es": es, "spectral": spectral, "portfolios": portfolios, "stresses": stresses}
+    unused = [name for name, given in others.items() if given is not None]
+    unused += ["exceed"] if np.size(np.asarray(exceed, dtype=object)) else []
+    unused += ["certify"] if certify else []
+    if exposure and unused:
+        given = "given with exposure=True"
+        raise InputError(", ".join(unused), given, "not given", "Levels of PFE are in var.")
     if all(limit is None for limit in (budget, tol, rtol, max_seconds)):
         raise InputError(
             "budget",
             "neither a budget nor a tolerance nor a time",
             "one of them",
-            "For instance budget=10_000, rtol=0.02 for each measure, or max_seconds=30.",
+            "For instance budget=10_000, rtol=0.02 for each measure, or max_seconds=30; "
+            "risk.forecast(problem, rtol=0.02) says what a tolerance takes.",
         )
+    choice("certify", certify, (True, False))
     shortfall = (0.975,) if es is None else es
-    targets = Targets.exposure(var) if exposure else Targets.of(var, shortfall, exceed)
+    targets = Targets.of(var, shortfall, exceed, spectral)
+    targets = Targets.exposure(var) if exposure else targets
     if outputs is not None:
         outputs = _dates(outputs).tolist() if exposure else _names(outputs)
     if not isinstance(recovery, Real) or not 0 <= recovery <= 1:
@@ -119,16 +145,37 @@ def measure(
     if default_curve is not None:  # before the budget is spent
         n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
         _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
-    count = None if outputs is None else len(outputs)
+    groups = _groups(portfolios, outputs)
+    started = time.perf_counter()
+    budget = validated(problem, budget, tol, rtol, max_seconds)
+    if rng is not None or store is None:
+        rng = Stream.from_rng(rng)
+    at_stresses: dict[str, Stress] = {}
+    if stresses is not None:
+        check_evaluation(problem, executor, retries)
+        points = stress_points(problem, stresses)
+        opened = None if store is None else Store.open(store, problem, rng, store_check)
+        rng = rng if opened is None else opened.stream
+        evaluator = Evaluator(
+            problem, executor, keep=True, retries=retries, store=opened, in_units=False
+        )
+        stream = Stream.from_rng(rng).child(60)
+        at_stresses = run_stresses(evaluator, points, stream, budget, (tol, rtol))
+        evaluator.close()
+        budget = None if budget is None else max(budget - evaluator.n_evaluations, FEWEST)
+        if max_seconds is not None:
+            max_seconds = max(max_seconds - (time.perf_counter() - started), 0.1)
     # Towards a tolerance pairs may take ten seconds eight times over, and most of a limit.
     aimed = tol is not None or rtol is not None
     patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
+    count = None if outputs is None else len(outputs)
+    method = TailSampling(targets, exposure, count, patience, tuple(groups.values()))
     found, turn = solved(
         problem,
         budget=budget,
         tol=tol,
         rtol=rtol,
-        method=TailSampling(targets, exposure, count, patience),
+        method=method,
         rng=rng,
         executor=executor,
         store=store,
@@ -139,21 +186,35 @@ def measure(
     )
     state: RiskState = turn.state
     notes = tuple(found.diagnostics["notes"])
+    spent = found.n_evaluations + sum(one.loss.n_evaluations for one in at_stresses.values())
+    found = replace(
+        found,
+        n_evaluations=spent,
+        seconds=time.perf_counter() - started,
+        diagnostics={**found.diagnostics, "notes": []},
+    )
     if exposure:
         return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
-    shares = None
-    if state.parts is not None and state.laws[0].pairs is not None:
-        n = state.draws.values.shape[2]
-        names = outputs or [f"output {k + 1}" for k in range(n)]
-        shares = contributions_of(state, targets, found, names)
-    return RiskReport(
+    n = state.draws.values.shape[2] if state.parts is not None else 1
+    names = tuple(outputs or [f"output {k + 1}" for k in range(n)])
+    law = state.laws[0]
+    source = Source(method, state, found, names)
+    ends = certified_ends(law, method.unused_pairs(state), targets) if certify else None
+    report = RiskReport(
         problem.label,
         found,
         targets.keys,
         notes,
-        distribution=LossDistribution(state.laws[0]),
-        contributions=shares,
+        details=state.details,
+        stresses={name: one.placed(law, problem) for name, one in at_stresses.items()},
+        certified=None if ends is None else ends,
     )
+    whole = source.report(0, problem.label, report)
+    each = {
+        name: source.report(i + 1, name, replace(report, stresses={}, certified=None))
+        for i, name in enumerate(groups)
+    }
+    return replace(whole, source=source, portfolios=each)
 
 
 def _exposures(
@@ -177,7 +238,9 @@ def _exposures(
         defaults = np.diff(_default(curve, dates), prepend=0.0)
         cva = _combined(ee, (1.0 - recovery) * defaults)
     exposure = Exposure(dates, ee, ene, pfe, epe, cva)
-    return RiskReport(found.problem, found, targets.keys, notes, exposure=exposure)
+    return RiskReport(
+        found.problem, found, targets.keys, notes, exposure=exposure, details=state.details
+    )
 
 
 def _combined(one: Estimate, weights: Array) -> Estimate:
@@ -199,6 +262,23 @@ def _names(outputs: Any) -> list[str]:
     if len({*names}) < len(names) or not names:
         raise InputError("outputs", shown(names), expected)
     return names
+
+
+def _groups(portfolios: Any, outputs: Sequence[Any] | None) -> dict[str, tuple[int, ...]]:
+    """Positions of outputs by portfolio."""
+    if portfolios is None:
+        return {}
+    expected = "a mapping from names to names of outputs, such as {'macro': ['rates', 'fx']}"
+    if outputs is None or not isinstance(portfolios, Mapping) or not portfolios:
+        advice = "Outputs have names by outputs=[…]."
+        raise InputError("portfolios", shown(portfolios), expected, advice)
+    found = {}
+    for name, members in portfolios.items():
+        given = [members] if isinstance(members, str) else listed("portfolios", members, expected)
+        if not given or len({*given}) < len(given) or not {*given} <= {*outputs}:
+            raise InputError("portfolios", f"{name!r}: {shown(members)}", expected)
+        found[str(name)] = tuple(outputs.index(one) for one in given)
+    return found
 
 
 def _dates(outputs: Any) -> Array:

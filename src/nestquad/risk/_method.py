@@ -59,6 +59,10 @@ class RiskState:
         The pairs, with all outputs of g.
     affordable
         Evaluations that further pairs may take.
+    evaluations
+        Values of g with their points, for losses of other positions.
+    details
+        Description of the model, in words of the method.
     seconds
         Those of the analysis.
     """
@@ -71,6 +75,8 @@ class RiskState:
     laws: tuple[LawOfJ, ...]
     draws: Check
     affordable: float
+    evaluations: Evaluations
+    details: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -101,9 +107,15 @@ class TailSampling(Method[RiskState]):
     """The number of outputs that g should have, if known."""
     patience: float = 1.0
     """How many times as long as usual pairs may take."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
 
     def lines(self, values: Array) -> Array:
-        return values if self.each else values.sum(axis=-1, keepdims=True)
+        """Losses (…, L) from outputs (…, p)."""
+        if self.each:
+            return values
+        sums = [values.sum(axis=-1), *(values[..., list(one)].sum(axis=-1) for one in self.groups)]
+        return np.stack(sums, axis=-1)
 
     # Plan.
 
@@ -216,7 +228,10 @@ class TailSampling(Method[RiskState]):
             else:
                 dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
             room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
-            state = RiskState(scenarios, models, parts, kept, dense, (), draws, max(room, 0.0))
+            details = tuple(str(note) for note in models[kept[0]].describe()["notes"])
+            state = RiskState(
+                scenarios, models, parts, kept, dense, (), draws, max(room, 0.0), evaluations, details
+            )
             estimate, state = self._estimate(problem, state, raw, design)
         seconds = time.perf_counter() - started
         return Turn(design, estimate, replace(state, seconds=seconds))
@@ -241,6 +256,13 @@ class TailSampling(Method[RiskState]):
         ]
         return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
 
+    def unused_pairs(self, state: RiskState) -> Pairs:
+        """Pairs of the sum that had no part in the choice of its model."""
+        pairs, first = state.laws[0].pairs, _MOST_CHOOSING if len(state.models) > 1 else 0
+        if pairs is None:
+            return Pairs(np.empty(0), np.empty((0, 2)), np.empty(0), np.empty(0))
+        return Pairs(*(one[first:] for one in (pairs.s, pairs.r, pairs.weights, pairs.expected)))
+
     def _affordable(self, model: ModelOfJ, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
         if isinstance(model, RegressionModel):
@@ -257,7 +279,7 @@ class TailSampling(Method[RiskState]):
         dim = model.dim if which is None else np.inf
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
         laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
-        notes = [str(note) for note in model.describe()["notes"]]
+        notes: list[str] = []
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
@@ -270,7 +292,12 @@ class TailSampling(Method[RiskState]):
                 # The same stream for all: errors of dates go together.
                 rng = design.grids[0].stream.child(9).generator()
                 laws[c] = law.corrected(pairs, rng, values=values[:, :, c])
-            notes.extend(_said(state, laws[0]))
+            rest = float(laws[0].weights @ laws[0].v[0])
+            share = rest / max(rest + laws[0].variance, 1e-300)
+            notes.extend(_said(state, share))
+            known = f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the "
+            known += "variance of the loss unexplained, which the law of the loss accounts for"
+            state = replace(state, details=(*state.details, known))
         else:
             notes.append("no fresh draws yet: the error is unknown")
         if constant.any():
@@ -327,19 +354,14 @@ def _expected(state: RiskState) -> Array:
     return np.concatenate(found)
 
 
-def _said(state: RiskState, law: LawOfJ) -> Iterator[str]:
-    rest = float(law.weights @ law.v[0])
-    share = rest / max(rest + law.variance, 1e-300)
-    text = (
-        f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the variance "
-        "of the loss unexplained, which the law of the loss accounts for"
-    )
+def _said(state: RiskState, share: float) -> Iterator[str]:
     if share > 0.5:
-        text += "; other coordinates of the scenario, in which the loss is smoother, would help"
-    yield text
+        yield (
+            f"{share:.0%} of the variance of the loss is not explained by the scenario's "
+            "coordinates: others, in which the loss is smoother, would help"
+        )
     if state.affordable < 2 * _FEWEST_PAIRS:
         yield (
-            f"more than {state.n_pairs:,} pairs would take too long with a lattice of "
-            f"{state.model.n_points:,} points: a larger budget is not spent in full, and a "
-            "tolerance may not be met"
+            f"more than {2 * state.n_pairs:,} evaluations near the answer would take too long: a "
+            "larger budget is not spent in full, and a tolerance may not be met"
         )
