@@ -15,6 +15,7 @@ import numpy as np
 from nestquad._checks import choice, listed, numbers, shown
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, ArrayLike, RNGLike
+from nestquad.distributions import Empirical
 from nestquad.errors import InputError
 from nestquad.estimate import check_evaluation, solved, validated
 from nestquad.evaluate import Evaluator, Store
@@ -24,6 +25,7 @@ from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._certified import certified_ends
 from nestquad.risk._method import FEWEST, RiskState, TailSampling
 from nestquad.risk._portfolios import Source, scalar
+from nestquad.risk._prior import Memory
 from nestquad.risk._report import Exposure, RiskReport
 from nestquad.risk._stresses import Stress, run_stresses, stress_points
 from nestquad.risk._targets import Targets, Weighting
@@ -45,6 +47,7 @@ def measure(
     default_curve: DefaultCurve | None = None,
     recovery: float = 0.4,
     certify: bool = False,
+    prior: Any = None,
     budget: int | None = None,
     tol: float | None = None,
     rtol: float | None = None,
@@ -89,6 +92,9 @@ def measure(
     certify
         Whether ``report.certified`` has intervals that rest on fresh draws alone, whatever the
         model of J is worth: they are wider.
+    prior
+        The report of an earlier run of a similar problem, or the folder of its store: its values
+        are control variates at the same uniforms, checked by evaluations of today's g there.
     budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
         As in :func:`nestquad.estimate`; tolerances hold for each measure.
 
@@ -146,6 +152,7 @@ def measure(
         n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
         _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
     groups = _groups(portfolios, outputs)
+    memory = None if prior is None else _memory(prior, problem)
     started = time.perf_counter()
     budget = validated(problem, budget, tol, rtol, max_seconds)
     if rng is not None or store is None:
@@ -169,7 +176,7 @@ def measure(
     aimed = tol is not None or rtol is not None
     patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     count = None if outputs is None else len(outputs)
-    method = TailSampling(targets, exposure, count, patience, tuple(groups.values()))
+    method = TailSampling(targets, exposure, count, patience, tuple(groups.values()), memory)
     found, turn = solved(
         problem,
         budget=budget,
@@ -185,6 +192,8 @@ def measure(
         store_check=store_check,
     )
     state: RiskState = turn.state
+    if store is not None and state.memory is not None:
+        state.memory.save(store)
     notes = tuple(found.diagnostics["notes"])
     spent = found.n_evaluations + sum(one.loss.n_evaluations for one in at_stresses.values())
     found = replace(
@@ -262,6 +271,19 @@ def _names(outputs: Any) -> list[str]:
     if len({*names}) < len(names) or not names:
         raise InputError("outputs", shown(names), expected)
     return names
+
+
+def _memory(prior: Any, problem: NestedExpectation) -> Memory:
+    """The memory of an earlier run whose laws have as many drivers."""
+    memory, law = Memory.of(prior), problem.outer_law
+    dims = 0, 0
+    if law.has_transport and not isinstance(law, Empirical):
+        theta = law.from_uniform(np.full((1, law.base_dim), 0.5))
+        dims = law.base_dim, problem.inner_law(theta).base_dim
+    if dims != memory.dims:
+        given = "a run with {} drivers of θ and {} of x".format(*memory.dims)
+        raise InputError("prior", given, "as many as today: {} and {}".format(*dims))
+    return memory
 
 
 def _groups(portfolios: Any, outputs: Sequence[Any] | None) -> dict[str, tuple[int, ...]]:

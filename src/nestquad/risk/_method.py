@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nestquad._threads import one_blas_thread
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, Pairs, RegressionModel
 from nestquad.methods.nested import NO_VARIATION
-from nestquad.points import IID
+from nestquad.points import IID, PeriodicLattice
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._law import LawOfJ
+from nestquad.risk._prior import Memory
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
 from nestquad.risk._targets import Targets
 
@@ -65,6 +66,10 @@ class RiskState:
         Description of the model, in words of the method.
     seconds
         Those of the analysis.
+    memory
+        Values for a later run; None where points cannot be repeated.
+    helps, n_replayed
+        Whether values of an earlier run help, and the evaluations that decided it.
     """
 
     scenarios: Scenarios
@@ -78,6 +83,9 @@ class RiskState:
     evaluations: Evaluations
     details: tuple[str, ...] = ()
     seconds: float = 0.0
+    memory: Memory | None = None
+    helps: bool = True
+    n_replayed: int = 0
 
     @property
     def model(self) -> ModelOfJ:
@@ -109,6 +117,8 @@ class TailSampling(Method[RiskState]):
     """How many times as long as usual pairs may take."""
     groups: tuple[tuple[int, ...], ...] = ()
     """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
+    memory: Memory | None = field(default=None, compare=False)
+    """Values of an earlier run, which are control variates."""
 
     def lines(self, values: Array) -> Array:
         """Losses (…, L) from outputs (…, p)."""
@@ -124,6 +134,12 @@ class TailSampling(Method[RiskState]):
     ) -> Design | None:
         if (goal.budget or FEWEST) < FEWEST:
             raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
+        if self.memory is not None and (last is None or last.state.helps):
+            return self._replay(self.memory, goal, last)
+        if last is not None and last.state.n_replayed:
+            spent = last.state.n_replayed
+            goal = replace(goal, budget=None if goal.budget is None else goal.budget - spent)
+            last = last if isinstance(last.design, LearnedDesign) else None
         first = min(int(_LEARNING * (goal.budget or _START / _LEARNING)), _MOST_LEARNING)
         # Where time is limited, as towards a tolerance, there is an answer with a bar at each size.
         growing = goal.adaptive or goal.seconds is not None
@@ -172,6 +188,20 @@ class TailSampling(Method[RiskState]):
         grid = self._pairs(state, n, goal)
         return LearnedDesign.of(learning, (*last.design.checks, grid))
 
+    def _replay(self, memory: Memory, goal: Goal, last: Turn[RiskState] | None) -> Design | None:
+        """Points of an earlier run: a few to see whether its values help, then as many as asked."""
+        chosen, points = memory.settings, memory.rows[0]
+        spent = 0 if last is None else last.design.n_evaluations
+        n = float(goal.budget or points.max_points)
+        if last is None:
+            n = min(max(chosen.share * n, chosen.fewest), n)
+        elif goal.adaptive:
+            n = min(2 * spent, n)
+        rows = chosen.block * int(min(n, points.max_points) // chosen.block)
+        if rows <= spent:
+            return None
+        return Design((Grid(rows, 1, points, points, None, goal.stream, joint=True),))
+
     def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
         """n θ with two x each: some from the law, others where the measures depend on J."""
         stream = goal.stream.child(7, state.n_pairs)
@@ -197,9 +227,9 @@ class TailSampling(Method[RiskState]):
     ) -> Turn[RiskState]:
         started = time.perf_counter()
         problem, design = evaluations.problem, evaluations.design
-        assert isinstance(design, LearnedDesign)
         stream = design.grids[0].stream
-        learning = Evaluations(evaluations.evaluator, design.learning)
+        scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
+        learning = Evaluations(evaluations.evaluator, Design(design.grids[:1]))
         raw = learning.values(design.grids[0].n_outer)
         outputs = raw.shape[2] if raw.ndim == 3 else 1
         if self.names not in (None, outputs):
@@ -212,11 +242,20 @@ class TailSampling(Method[RiskState]):
                 f"{SIZES[1]:g}",
                 advice="State losses in another unit of money.",
             )
-        scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
-        n = len(design.grids)
-        draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
-        with one_blas_thread():
+        replayed: Replayed | None = None
+        if isinstance(design, LearnedDesign):
+            n = len(design.grids)
+            draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
             same = last is not None and last.design.grids[0] == design.grids[0]
+            lattice = isinstance(design.grids[0].outer_points, PeriodicLattice)
+            memory = Memory(design.grids[0], raw[:, 0].reshape(len(raw), -1), draws)
+        else:
+            assert self.memory is not None
+            replayed = Replayed.of(self.memory, raw[:, 0].reshape(len(raw), -1), scenarios)
+            memory, draws, same, lattice = replayed.memory, replayed.memory.draws, False, True
+            learning = memory.evaluations(evaluations.evaluator, raw.ndim == 2)
+            raw = learning.values(len(memory.raw))
+        with one_blas_thread():
             if same and last is not None:
                 models, parts = last.state.models, last.state.parts
             else:
@@ -232,7 +271,10 @@ class TailSampling(Method[RiskState]):
             state = RiskState(
                 scenarios, models, parts, kept, dense, (), draws, max(room, 0.0), evaluations, details
             )
-            estimate, state = self._estimate(problem, state, raw, design)
+            if last is not None:
+                state = replace(state, n_replayed=last.state.n_replayed, helps=last.state.helps)
+            state = replace(state, memory=memory if lattice else None)
+            estimate, state = self._estimate(problem, state, raw, design, replayed)
         seconds = time.perf_counter() - started
         return Turn(design, estimate, replace(state, seconds=seconds))
 
@@ -271,7 +313,12 @@ class TailSampling(Method[RiskState]):
         return float(min(_NUMBERS * self.patience / each, _MOST_PAIRS))
 
     def _estimate(
-        self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
+        self,
+        problem: NestedExpectation,
+        state: RiskState,
+        raw: Array,
+        design: Design,
+        replayed: Replayed | None,
     ) -> tuple[Estimate, RiskState]:
         dense, model, draws = state.dense, state.model, state.draws
         assert dense.owner is not None
@@ -292,6 +339,23 @@ class TailSampling(Method[RiskState]):
                 # The same stream for all: errors of dates go together.
                 rng = design.grids[0].stream.child(9).generator()
                 laws[c] = law.corrected(pairs, rng, values=values[:, :, c])
+                if replayed is not None:
+                    at, rest = replayed.pairs, self.lines(replayed.residuals)
+                    claimed = self.lines(replayed.claimed)[:, c] ** 2
+                    fresh = Pairs(s[at, c], rest[:, :, c], draws.weights[at], claimed, same[at])
+                    laws[c] = laws[c].shifted(fresh, rng)
+            if replayed is not None:
+                left = float((self.lines(replayed.residuals)[:, :, 0] ** 2).mean())
+                own, total = float((r[:, :, 0] ** 2).mean()), float(values[:, :, 0].var())
+                helps = left <= replayed.memory.settings.helpful * own
+                state = replace(state, helps=helps, n_replayed=design.n_evaluations)
+                notes.append(
+                    f"values of the earlier run explain {1.0 - left / max(total, 1e-300):.2%} of "
+                    "the variance of today's losses"
+                    + ("" if helps else ", too little to help: they are not used")
+                )
+            elif state.n_replayed:
+                notes.append("values of the earlier run explain too little, and are not used")
             rest = float(laws[0].weights @ laws[0].v[0])
             share = rest / max(rest + laws[0].variance, 1e-300)
             notes.extend(_said(state, share))
@@ -318,6 +382,49 @@ class TailSampling(Method[RiskState]):
         if self.targets.shows_shape(laws[0], errors):
             notes.append(_SHAPE)
         return estimate, replace(state, laws=tuple(laws))
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Values of an earlier run with a model of their change, and fresh evidence against it.
+
+    Attributes
+    ----------
+    memory
+        Earlier values plus the predicted change.
+    pairs
+        Numbers (m,) of the pairs that were evaluated again.
+    residuals
+        Values there less earlier ones and the change (m, 2, p), predicted from other pairs.
+    claimed
+        Errors (m, p) of the predicted mean change that its regression expects.
+    """
+
+    memory: Memory
+    pairs: Indices
+    residuals: Array
+    claimed: Array
+
+    @classmethod
+    def of(cls, memory: Memory, values: Array, scenarios: Scenarios) -> Replayed:
+        n = len(values) // memory.settings.block * memory.settings.block
+        if values.shape[1] != memory.raw.shape[1]:
+            given = f"a run with {memory.raw.shape[1]} outputs of g"
+            raise InputError("prior", given, f"one with {values.shape[1]}, as today")
+        given, known, number = memory.rows
+        points, change, number = given.points[:n], values[:n] - known[:n], number[:n]
+        d, rest = memory.dims[0], change.copy()
+        again = number >= 0
+        half = np.full(n, -1)
+        half[again] = np.arange(again.sum()) // 2 % 2
+        for k in (0, 1):
+            model = scenarios.ridge(points[half != k], change[half != k], d, None)
+            rows = half == k
+            rest[rows] -= model.at(points[rows, :d], points[rows, d:])
+        whole = scenarios.ridge(points, change, d, None)
+        theta = points[again, :d][::2]
+        residuals = rest[again].reshape(len(theta), 2, -1)
+        return cls(memory.with_change(whole), number[again][::2], residuals, whole.sd(theta))
 
 
 def _combined(
