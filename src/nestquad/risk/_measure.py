@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import choice, listed, numbers, shown
-from nestquad._progress import ProgressLike
+from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
@@ -23,6 +23,7 @@ from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._certified import certified_ends
+from nestquad.risk._forecast import Forecast, Outlook
 from nestquad.risk._method import FEWEST, RiskState, TailSampling
 from nestquad.risk._portfolios import Source, scalar
 from nestquad.risk._prior import Memory
@@ -176,21 +177,27 @@ def measure(
     aimed = tol is not None or rtol is not None
     patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     count = None if outputs is None else len(outputs)
-    method = TailSampling(targets, exposure, count, patience, tuple(groups.values()), memory)
-    found, turn = solved(
-        problem,
-        budget=budget,
-        tol=tol,
-        rtol=rtol,
-        method=method,
-        rng=rng,
-        executor=executor,
-        store=store,
-        progress=progress,
-        max_seconds=max_seconds,
-        retries=retries,
-        store_check=store_check,
-    )
+    outlook = Outlook(tol or 0.0, rtol or 0.0, started) if aimed else None
+    show = as_progress(progress)
+    method = TailSampling(targets, exposure, count, patience, tuple(groups.values()), memory, outlook)
+    try:
+        found, turn = solved(
+            problem,
+            budget=budget,
+            tol=tol,
+            rtol=rtol,
+            method=method,
+            rng=rng,
+            executor=executor,
+            store=store,
+            progress=progress if outlook is None or not progress else outlook.watched(show),
+            max_seconds=max_seconds,
+            retries=retries,
+            store_check=store_check,
+        )
+    finally:
+        if outlook is not None and progress and isinstance(show, Progress):
+            show.close()
     state: RiskState = turn.state
     if store is not None and state.memory is not None:
         state.memory.save(store)
@@ -224,6 +231,50 @@ def measure(
         for i, name in enumerate(groups)
     }
     return replace(whole, source=source, portfolios=each)
+
+
+def forecast(
+    problem: NestedExpectation,
+    *,
+    tol: float | None = None,
+    rtol: float | None = None,
+    budget: int = 4096,
+    **options: Any,
+) -> Forecast:
+    """Forecast the evaluations and seconds that a tolerance takes, from the start of such a run.
+
+    Parameters
+    ----------
+    problem
+        As in :func:`measure`.
+    tol, rtol
+        The tolerance.
+    budget
+        Most evaluations for the forecast. With `store` in the options, a later run uses them.
+    options
+        All others of :func:`measure`.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> from nestquad import risk
+    >>> problem = nq.NestedExpectation(
+    ...     nq.Normal(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0]
+    ... )
+    >>> risk.forecast(problem, rtol=0.05, rng=0).reached < 1
+    True
+    """
+    if tol is None and rtol is None:
+        raise InputError("rtol", "no tolerance", "tol or rtol", "For instance rtol=0.02.")
+    report = measure(problem, tol=tol, rtol=rtol, budget=budget, **options)
+    outlook = Outlook(tol or 0.0, rtol or 0.0)
+    for step in report.estimate.trace:
+        outlook.add(step.n_evaluations, np.atleast_1d(step.value), np.atleast_1d(step.half_width))
+    found = outlook.forecast(report.notes)
+    if found is None:
+        given = f"{report.n_evaluations:,} evaluations without an interval"
+        raise InputError("budget", given, "more of them")
+    return replace(found, seconds=report.seconds * found.n_evaluations / found.spent)
 
 
 def _exposures(

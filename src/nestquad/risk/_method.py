@@ -19,6 +19,7 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID, PeriodicLattice
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
+from nestquad.risk._forecast import Outlook
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._prior import Memory
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
@@ -119,6 +120,8 @@ class TailSampling(Method[RiskState]):
     """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
     memory: Memory | None = field(default=None, compare=False)
     """Values of an earlier run, which are control variates."""
+    outlook: Outlook | None = field(default=None, compare=False)
+    """Record of turns towards a tolerance."""
 
     def lines(self, values: Array) -> Array:
         """Losses (…, L) from outputs (…, p)."""
@@ -275,6 +278,9 @@ class TailSampling(Method[RiskState]):
                 state = replace(state, n_replayed=last.state.n_replayed, helps=last.state.helps)
             state = replace(state, memory=memory if lattice else None)
             estimate, state = self._estimate(problem, state, raw, design, replayed)
+        if self.outlook is not None:
+            value, half = np.atleast_1d(estimate.value), np.atleast_1d(estimate.half_width)
+            self.outlook.add(evaluations.evaluator.n_evaluations, value, half)
         seconds = time.perf_counter() - started
         return Turn(design, estimate, replace(state, seconds=seconds))
 

@@ -55,7 +55,7 @@ class Source:
 
     def of_outputs(self, groups: Sequence[Sequence[int]]) -> Source:
         """The analysis of other sums of outputs, beside that of all."""
-        method = replace(self.method, groups=tuple(map(tuple, groups)))
+        method = replace(self.method, groups=tuple(map(tuple, groups)), outlook=None)
         turn = method.analyze(self.state.evaluations)
         return replace(self, method=method, state=turn.state, estimate=turn.estimate)
 
