@@ -23,6 +23,7 @@ from nestquad.risk._forecast import Outlook
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._prior import Memory
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
+from nestquad.risk._stacking import StackedModel, is_same_model, stacking_weights, student_score
 from nestquad.risk._targets import Targets
 
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
@@ -52,11 +53,10 @@ class RiskState:
 
     Attributes
     ----------
-    scenarios, models, parts
-        Where θ comes from, models of the losses, and one of each output of g.
-    kept, dense, laws
-        Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
-        each loss.
+    scenarios, models, model, parts
+        Where θ comes from, models of the losses, their average, and a model of each output of g.
+    dense, laws
+        Dense θ with Ĵ, and the law of each loss.
     draws
         The pairs, with all outputs of g.
     affordable
@@ -75,8 +75,8 @@ class RiskState:
 
     scenarios: Scenarios
     models: list[ModelOfJ]
+    model: ModelOfJ
     parts: ModelOfJ | None
-    kept: tuple[int, ...]
     dense: DenseSet
     laws: tuple[LawOfJ, ...]
     draws: Check
@@ -87,10 +87,6 @@ class RiskState:
     memory: Memory | None = None
     helps: bool = True
     n_replayed: int = 0
-
-    @property
-    def model(self) -> ModelOfJ:
-        return self.models[self.kept[0]]
 
     @property
     def n_pairs(self) -> int:
@@ -264,15 +260,15 @@ class TailSampling(Method[RiskState]):
             else:
                 models = scenarios.fit(learning, self.lines)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
-            kept = self._kept(models, draws)
-            if last is not None and same and kept[0] == last.state.kept[0]:
-                dense = last.state.dense
+            model = self._stacked(models, draws)
+            if last is not None and same and is_same_model(model, last.state.model):
+                model, dense = last.state.model, last.state.dense
             else:
-                dense = scenarios.dense(models[kept[0]], REPLICATES, stream.child(8))
-            room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
-            details = tuple(str(note) for note in models[kept[0]].describe()["notes"])
+                dense = scenarios.dense(model, REPLICATES, stream.child(8))
+            room = self._affordable(model, draws) - 2 * len(draws.weights)
+            details = tuple(str(note) for note in model.describe()["notes"])
             state = RiskState(
-                scenarios, models, parts, kept, dense, (), draws, max(room, 0.0), evaluations, details
+                scenarios, models, model, parts, dense, (), draws, max(room, 0.0), evaluations, details
             )
             if last is not None:
                 state = replace(state, n_replayed=last.state.n_replayed, helps=last.state.helps)
@@ -289,20 +285,28 @@ class TailSampling(Method[RiskState]):
         each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
         return Check(*(one[:most] for one in each))
 
-    def _kept(self, models: list[ModelOfJ], draws: Check) -> tuple[int, ...]:
-        """Models that the first pairs do not refute; first the one with the smallest bar.
-
-        Its square is that of what the model leaves of g, over the pairs that it can afford.
-        """
+    def _stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
+        """Average of a lattice and a regression, weighted by residuals of the first pairs."""
+        stacked: ModelOfJ
         if len(models) < 2 or not len(draws.values):
-            return (len(models) - 1,)
+            return models[-1]
         check = self._lines(draws, _MOST_CHOOSING)
-        left = [
-            float((check.residuals(model) ** 2).mean())
-            / min(self._affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
-            for model in models
+        lattice, regression = models
+        rests = check.residuals(lattice), check.residuals(regression)
+        means = lattice.mean(check.uniform), regression.mean(check.uniform)
+        weights, inner = stacking_weights(means, rests)
+        if (weights == 1.0).all() and (inner == 1.0).all():
+            stacked = lattice
+        else:
+            stacked = StackedModel(lattice, regression, weights, inner)
+        # The square of a bar falls with the number of pairs, of which a regression affords more.
+        most = (1.0 / _LEARNING - 1.0) * lattice.n_points
+        scores = [
+            student_score(check.residuals(one).reshape(-1, len(weights))).sum()
+            - 0.5 * len(weights) * np.log(min(self._affordable(one, draws), most))
+            for one in (stacked, regression)
         ]
-        return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
+        return stacked if scores[0] <= scores[1] else regression
 
     def unused_pairs(self, state: RiskState) -> Pairs:
         """Pairs of the sum that had no part in the choice of its model."""
@@ -336,7 +340,10 @@ class TailSampling(Method[RiskState]):
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
-            s, expected = model.mean(draws.uniform), _expected(state)
+            s = model.mean(draws.uniform)
+            blocks = range(0, state.n_pairs, _ROWS)
+            claimed = [model.sd(draws.uniform[start : start + _ROWS]) for start in blocks]
+            expected = np.concatenate(claimed) ** 2
             check = self._lines(draws)
             r, values = check.residuals(model), check.values
             for c, law in enumerate(laws):
@@ -347,8 +354,8 @@ class TailSampling(Method[RiskState]):
                 laws[c] = law.corrected(pairs, rng, values=values[:, :, c])
                 if replayed is not None:
                     at, rest = replayed.pairs, self.lines(replayed.residuals)
-                    claimed = self.lines(replayed.claimed)[:, c] ** 2
-                    fresh = Pairs(s[at, c], rest[:, :, c], draws.weights[at], claimed, same[at])
+                    error = self.lines(replayed.claimed)[:, c]
+                    fresh = Pairs(s[at, c], rest[:, :, c], draws.weights[at], error**2, same[at])
                     laws[c] = laws[c].shifted(fresh, rng)
             if replayed is not None:
                 left = float((self.lines(replayed.residuals)[:, :, 0] ** 2).mean())
@@ -449,22 +456,6 @@ def _combined(
     return Estimate.from_directions(
         value, np.concatenate(errors, axis=1).T, problem=problem, **fields
     )
-
-
-def _expected(state: RiskState) -> Array:
-    """Squares (m, L) of errors of Ĵ that are expected before values of the pairs are seen.
-
-    Those that the model expects itself, and half the square of its distance to another that no
-    pair refutes: either of them may be right.
-    """
-    found = []
-    for start in range(0, state.n_pairs, _ROWS):
-        some = state.draws.uniform[start : start + _ROWS]
-        square = state.model.sd(some) ** 2
-        for k in state.kept[1:]:
-            square += 0.5 * (state.models[k].mean(some) - state.model.mean(some)) ** 2
-        found.append(square)
-    return np.concatenate(found)
 
 
 def _said(state: RiskState, share: float) -> Iterator[str]:

@@ -126,6 +126,10 @@ class Scenarios(ABC):
             ridge(values / scales, points, weights, max_points=len(values), max_terms=most)
             for most in sorted({min(comb(d + k, k), _RIDGE_TERMS) for k in range(1, 5)})
         ]
+        if len(quadratic := _quadratic(d, dim)) <= min(_RIDGE_TERMS, len(values) // 8):
+            tried.append(
+                ridge(values / scales, points, weights, max_points=len(values), terms=quadratic)
+            )
         found = min(tried, key=lambda one: sum(fit.loo for fit in one.fits))
         n = found.table.n_points
         return RegressionModel(
@@ -297,6 +301,16 @@ def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:
             "Its loss is one number, which nq.expectation estimates.",
         )
     return found
+
+
+def _quadratic(d: int, dim: int) -> list[tuple[tuple[int, int], ...]]:
+    """Terms of degree two: all of the first `dim` of d coordinates, none that mix the others.
+
+    Options on correlated assets need products of drivers of θ, more than those of x.
+    """
+    alone = [((k, degree),) for degree in (1, 2) for k in range(d)]
+    products = [((k, 1), (m, 1)) for k in range(dim) for m in range(k + 1, dim)]
+    return [(), *alone, *products]
 
 
 def _blocks(points: Array) -> list[Array]:
