@@ -61,7 +61,7 @@ def test_incremental_risk_of_a_desk(report):
     assert found.without.var[0.99].value == pytest.approx(np.sqrt(5.0) * z, rel=5e-3)
     exact = (np.sqrt(14.0) - np.sqrt(5.0)) * z
     assert found.change["VaR 99 %"].value == pytest.approx(exact, rel=0.01)
-    assert [row["measure"] for row in found.rows()][0] == "VaR 99 %"
+    assert found.rows()[0]["measure"] == "VaR 99 %"
     same = report.incremental("Q")
     assert same.change["VaR 99 %"].value == found.change["VaR 99 %"].value
     with pytest.raises(nq.InputError, match="outputs 'a', 'b', 'c'"):
@@ -95,9 +95,7 @@ def test_spectral_measure_of_a_normal_loss(report):
 
 
 def test_shortfall_is_spectral():
-    found = risk.measure(
-        _desks(), es=0.9, spectral=lambda u: 10.0 * (u > 0.9), budget=1000, rng=0
-    )
+    found = risk.measure(_desks(), es=0.9, spectral=lambda u: 10.0 * (u > 0.9), budget=1000, rng=0)
     assert found.spectral["spectral"].value == pytest.approx(found.es[0.9].value, rel=1e-3)
 
 

@@ -79,13 +79,18 @@ def add_risk(command: Command) -> None:
     parser.add_argument("--exceed", type=listed(number), default=[], metavar=thresholds)
     parser.add_argument("--outputs", type=listed(str), metavar="A,B", help="names, or dates")
     parser.add_argument(
-        "--portfolio", action="append", metavar="NAME=A,B", help="outputs with measures of their own"
+        "--portfolio",
+        action="append",
+        metavar="NAME=A,B",
+        help="outputs with measures of their own",
     )
     parser.add_argument(
         "--stress", action="append", metavar="NAME=V,V", help="a scenario θ: J and its place"
     )
     parser.add_argument("--certify", action="store_true", help="intervals by fresh draws alone")
-    parser.add_argument("--prior", metavar="DIR", help="store of an earlier run, as control variate")
+    parser.add_argument(
+        "--prior", metavar="DIR", help="store of an earlier run, as control variate"
+    )
     parser.add_argument(
         "--forecast", action="store_true", help="evaluations and seconds that a tolerance takes"
     )

@@ -72,7 +72,9 @@ class Contributions:
         """
         ax = axes_or_new(ax)
         rows = self.rows()[-len(self.names) :]
-        kept = sorted(sorted(rows, key=lambda row: -abs(row["value"]))[:most], key=lambda r: r["value"])
+        kept = sorted(
+            sorted(rows, key=lambda row: -abs(row["value"]))[:most], key=lambda r: r["value"]
+        )
         halves = [NORMAL_95 * row["std_error"] for row in kept]
         ax.barh(
             [row["output"] for row in kept],

@@ -179,7 +179,9 @@ def measure(
     count = None if outputs is None else len(outputs)
     outlook = Outlook(tol or 0.0, rtol or 0.0, started) if aimed else None
     show = as_progress(progress)
-    method = TailSampling(targets, exposure, count, patience, tuple(groups.values()), memory, outlook)
+    method = TailSampling(
+        targets, exposure, count, patience, tuple(groups.values()), memory, outlook
+    )
     try:
         found, turn = solved(
             problem,

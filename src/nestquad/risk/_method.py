@@ -268,7 +268,16 @@ class TailSampling(Method[RiskState]):
             room = self._affordable(model, draws) - 2 * len(draws.weights)
             details = tuple(str(note) for note in model.describe()["notes"])
             state = RiskState(
-                scenarios, models, model, parts, dense, (), draws, max(room, 0.0), evaluations, details
+                scenarios,
+                models,
+                model,
+                parts,
+                dense,
+                (),
+                draws,
+                max(room, 0.0),
+                evaluations,
+                details,
             )
             if last is not None:
                 state = replace(state, n_replayed=last.state.n_replayed, helps=last.state.helps)

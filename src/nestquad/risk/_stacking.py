@@ -126,7 +126,9 @@ class StackedModel(ModelOfJ):
 
     def describe(self) -> dict[str, Any]:
         notes = [str(note) for one in (self.first, self.second) for note in one.describe()["notes"]]
-        shares = [f"{a:.0%} in J and {b:.0%} in x" for a, b in zip(self.weights, self.inner, strict=True)]
+        shares = [
+            f"{a:.0%} in J and {b:.0%} in x" for a, b in zip(self.weights, self.inner, strict=True)
+        ]
         return {"notes": [*notes, f"average; weight of the first model: {', '.join(shares)}"]}
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:

@@ -100,7 +100,7 @@ class Targets:
         return cls((("ee", 0.0), ("ene", 0.0), *(("pfe", p) for p in levels)))
 
     def interest(self, law: LawOfJ, s: Array) -> Array:
-        """Density of draws (M,) relative to the law, over dense Ĵ = s: where answers depend on J."""
+        """Density of draws (M,) relative to the law, over dense Ĵ = s: where J matters."""
         shares = self.dependence(law, s)
         means = shares.mean(axis=1)
         return np.asarray((1.0 / np.where(means > 0, means, np.inf)) @ shares)
@@ -117,7 +117,9 @@ class Targets:
         for i, (kind, level) in enumerate(self.keys):
             if kind == "spectral":
                 spectrum = self.spectra[level]
-                found[i] = np.interp(ndtr(np.interp(s, law.s, law.z)), spectrum.levels, spectrum.density)
+                found[i] = np.interp(
+                    ndtr(np.interp(s, law.s, law.z)), spectrum.levels, spectrum.density
+                )
             elif kind not in ("ee", "ene"):
                 chance = ndtr((law.m - self._place(law, kind, level)) / width)
                 chance = np.interp(s, law.s, chance)
@@ -213,9 +215,7 @@ _VISIBLE = 0.4
 _NEAR = 0.15
 
 
-def _few_hits(
-    law: LawOfJ, kind: Kind, level: float, c: float, value: float, n_draws: int
-) -> Array:
+def _few_hits(law: LawOfJ, kind: Kind, level: float, c: float, value: float, n_draws: int) -> Array:
     """Changes (K,) of a measure where few scenarios of the fit are beyond a level, or none.
 
     The number of hits h is a Poisson variable, and quantiles of gamma variables with h and h + 1
