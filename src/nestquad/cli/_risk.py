@@ -118,6 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     measures |= {k: getattr(args, k) for k in ("var", "es") if getattr(args, k) is not None}
     if args.report:
         page_path(args.report)  # before the evaluations
+    report: risk.RiskReport | risk.Forecast
     if args.target.lower().endswith(".csv"):
         unused = (None, False)
         given = [k for k in _OF_PROBLEMS if not any(getattr(args, k) is one for one in unused)]

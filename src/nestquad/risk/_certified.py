@@ -86,7 +86,7 @@ class _Bounds:
     def _dense(self, values: list[float]) -> float:
         """Half-width of an average over dense θ, from its replicates."""
         n = len(values)
-        return self.dense_factor * float(np.std(values)) / np.sqrt(max(n - 1, 1))
+        return float(self.dense_factor * np.std(values) / np.sqrt(max(n - 1, 1)))
 
     def exceedance(self, c: float) -> tuple[float, float]:
         away = c - self.pairs.s

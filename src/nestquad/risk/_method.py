@@ -322,7 +322,8 @@ class TailSampling(Method[RiskState]):
         pairs, first = state.laws[0].pairs, _MOST_CHOOSING if len(state.models) > 1 else 0
         if pairs is None:
             return Pairs(np.empty(0), np.empty((0, 2)), np.empty(0), np.empty(0))
-        return Pairs(*(one[first:] for one in (pairs.s, pairs.r, pairs.weights, pairs.expected)))
+        rest = slice(first, None)
+        return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
 
     def _affordable(self, model: ModelOfJ, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
@@ -362,18 +363,18 @@ class TailSampling(Method[RiskState]):
                 rng = design.grids[0].stream.child(9).generator()
                 laws[c] = law.corrected(pairs, rng, values=values[:, :, c])
                 if replayed is not None:
-                    at, rest = replayed.pairs, self.lines(replayed.residuals)
+                    at, left = replayed.pairs, self.lines(replayed.residuals)
                     error = self.lines(replayed.claimed)[:, c]
-                    fresh = Pairs(s[at, c], rest[:, :, c], draws.weights[at], error**2, same[at])
+                    fresh = Pairs(s[at, c], left[:, :, c], draws.weights[at], error**2, same[at])
                     laws[c] = laws[c].shifted(fresh, rng)
             if replayed is not None:
-                left = float((self.lines(replayed.residuals)[:, :, 0] ** 2).mean())
+                unexplained = float((self.lines(replayed.residuals)[:, :, 0] ** 2).mean())
                 own, total = float((r[:, :, 0] ** 2).mean()), float(values[:, :, 0].var())
-                helps = left <= replayed.memory.settings.helpful * own
+                helps = unexplained <= replayed.memory.settings.helpful * own
                 state = replace(state, helps=helps, n_replayed=design.n_evaluations)
+                known = 1.0 - unexplained / max(total, 1e-300)
                 notes.append(
-                    f"values of the earlier run explain {1.0 - left / max(total, 1e-300):.2%} of "
-                    "the variance of today's losses"
+                    f"values of the earlier run explain {known:.2%} of the variance of today's loss"
                     + ("" if helps else ", too little to help: they are not used")
                 )
             elif state.n_replayed:
@@ -381,9 +382,9 @@ class TailSampling(Method[RiskState]):
             rest = float(laws[0].weights @ laws[0].v[0])
             share = rest / max(rest + laws[0].variance, 1e-300)
             notes.extend(_said(state, share))
-            known = f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the "
-            known += "variance of the loss unexplained, which the law of the loss accounts for"
-            state = replace(state, details=(*state.details, known))
+            text = f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the "
+            text += "variance of the loss unexplained, which the law of the loss accounts for"
+            state = replace(state, details=(*state.details, text))
         else:
             notes.append("no fresh draws yet: the error is unknown")
         if constant.any():
@@ -431,8 +432,8 @@ class Replayed:
     def of(cls, memory: Memory, values: Array, scenarios: Scenarios) -> Replayed:
         n = len(values) // memory.settings.block * memory.settings.block
         if values.shape[1] != memory.raw.shape[1]:
-            given = f"a run with {memory.raw.shape[1]} outputs of g"
-            raise InputError("prior", given, f"one with {values.shape[1]}, as today")
+            outputs = f"a run with {memory.raw.shape[1]} outputs of g"
+            raise InputError("prior", outputs, f"one with {values.shape[1]}, as today")
         given, known, number = memory.rows
         points, change, number = given.points[:n], values[:n] - known[:n], number[:n]
         d, rest = memory.dims[0], change.copy()

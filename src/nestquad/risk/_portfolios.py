@@ -132,7 +132,7 @@ class Incremental:
         rows = []
         for i, (measure, one) in enumerate(self.change.items()):
             low, high = one.interval()
-            alone, without = (float(r.estimate.value[i]) for r in (self.alone, self.without))
+            alone, without = (r.rows()[i]["value"] for r in (self.alone, self.without))
             change = {"change": one.value, "std_error": one.std_error, "low": low, "high": high}
             rows.append({"measure": measure, "alone": alone, "without": without, **change})
         return rows

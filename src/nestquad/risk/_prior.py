@@ -79,7 +79,8 @@ class Memory:
     def uniform(self) -> Array:
         """Points (N, d) of the lattice as uniforms."""
         grid, dim = self.grid, sum(self.dims)
-        return grid.outer_points.uniforms(grid.outer_stream, dim, (0, 1), (0, len(self.raw)))[0]
+        points = grid.outer_points.uniforms(grid.outer_stream, dim, (0, 1), (0, len(self.raw)))
+        return np.asarray(points[0])
 
     @cached_property
     def rows(self) -> tuple[Given, Array, Indices]:

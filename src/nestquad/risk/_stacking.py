@@ -52,7 +52,7 @@ def stacking_weights(
 
     def best(first: Array, second: Array) -> Array:
         scores = [student_score(w * first + (1.0 - w) * second, settings) for w in grid]
-        return grid[np.argmin(scores, axis=0)]
+        return np.asarray(grid[np.argmin(scores, axis=0)])
 
     inner = best(*(one[:, 0] - one[:, 1] for one in residuals))
     observed = [r.mean(axis=1) + m for r, m in zip(residuals, means, strict=True)]
