@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,10 @@ _EPILOG = """\
 examples:
   nestquad risk model.py:book --var 0.99 --es 0.975 --exceed 100 --budget 1e4 --report risk.html
   nestquad risk model.py:problem --var 0.95,0.99 --rtol 0.02 --json
+  nestquad risk model.py:book --outputs fx,rates,credit --portfolio macro=fx,rates \\
+      --portfolio rest=credit --stress "rates +200"=0,0.02 --certify --budget 1e4
+  nestquad risk model.py:book --prior yesterday --budget 2e3 --store today
+  nestquad risk model.py:book --rtol 0.01 --forecast
   nestquad risk model.py:swaps --exposure --outputs 0.5,1,2 --default-curve 0.02 --budget 1e4
   nestquad risk simulation.csv --scenario scenario --loss desk_a,desk_b --var 0.99
 
@@ -55,6 +61,11 @@ _OF_PROBLEMS = (
     "exposure",
     "default_curve",
     "recovery",
+    "portfolio",
+    "stress",
+    "certify",
+    "prior",
+    "forecast",
 )
 
 
@@ -67,6 +78,22 @@ def add_risk(command: Command) -> None:
     parser.add_argument("--es", type=listed(number), metavar=levels, help="default 0.975")
     parser.add_argument("--exceed", type=listed(number), default=[], metavar=thresholds)
     parser.add_argument("--outputs", type=listed(str), metavar="A,B", help="names, or dates")
+    parser.add_argument(
+        "--portfolio",
+        action="append",
+        metavar="NAME=A,B",
+        help="outputs with measures of their own",
+    )
+    parser.add_argument(
+        "--stress", action="append", metavar="NAME=V,V", help="a scenario θ: J and its place"
+    )
+    parser.add_argument("--certify", action="store_true", help="intervals by fresh draws alone")
+    parser.add_argument(
+        "--prior", metavar="DIR", help="store of an earlier run, as control variate"
+    )
+    parser.add_argument(
+        "--forecast", action="store_true", help="evaluations and seconds that a tolerance takes"
+    )
     parser.add_argument("--exposure", action="store_true", help="outputs of g are dates")
     parser.add_argument("--default-curve", type=listed(number), metavar="H", help="hazard rate")
     parser.add_argument("--recovery", type=float, metavar="R", help="default 0.4")
@@ -91,6 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     measures |= {k: getattr(args, k) for k in ("var", "es") if getattr(args, k) is not None}
     if args.report:
         page_path(args.report)  # before the evaluations
+    report: risk.RiskReport | risk.Forecast
     if args.target.lower().endswith(".csv"):
         unused = (None, False)
         given = [k for k in _OF_PROBLEMS if not any(getattr(args, k) is one for one in unused)]
@@ -109,6 +137,9 @@ def _run(args: argparse.Namespace) -> int:
         )
     else:
         report = _measured(args, measures)
+    if isinstance(report, risk.Forecast):
+        print(json.dumps(asdict(report), indent=2) if args.json else report)
+        return 0
     print(report.to_json(indent=2) if args.json else report)
     if args.report:
         wrote(args, report.save(args.report, command=args.line))
@@ -116,7 +147,19 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if not asked or report.status == "converged" else 3
 
 
-def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskReport:
+def _named(option: str, given: list[str] | None) -> dict[str, list[str]] | None:
+    """NAME=A,B, several times, as a mapping."""
+    if given is None:
+        return None
+    parts = [one.rpartition("=") for one in given]
+    if not all(name and values for name, _, values in parts):
+        raise InputError(option, " ".join(given), "NAME=A,B")
+    return {name: values.split(",") for name, _, values in parts}
+
+
+def _measured(
+    args: argparse.Namespace, measures: dict[str, Any]
+) -> risk.RiskReport | risk.Forecast:
     if args.scenario is not None or args.loss is not None:
         given = f"{args.target} with --scenario or --loss"
         raise InputError("TARGET", given, "a CSV", "A problem has its scenarios and its loss.")
@@ -124,15 +167,25 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
         given = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise InputError("risk", given, "at least one of them", "For instance --budget 1e4.")
     problem, curve = load_problem(args.target), args.default_curve
+    stresses = _named("--stress", args.stress)
+    if args.forecast and args.budget is not None:
+        measures["budget"] = args.budget
+    elif not args.forecast:
+        measures |= {"budget": args.budget, "progress": progress(args)}
     with pool(args) as executor:
-        return risk.measure(
+        return (risk.forecast if args.forecast else risk.measure)(
             problem,
             **measures,
+            portfolios=_named("--portfolio", args.portfolio),
+            stresses=None
+            if stresses is None
+            else {name: [number(v) for v in values] for name, values in stresses.items()},
+            certify=args.certify,
+            prior=args.prior,
             outputs=args.outputs,
             exposure=args.exposure,
             default_curve=curve[0] if curve is not None and len(curve) == 1 else curve,
             recovery=0.4 if args.recovery is None else args.recovery,
-            budget=args.budget,
             tol=args.tol,
             rtol=args.rtol,
             rng=args.seed,
@@ -140,7 +193,6 @@ def _measured(args: argparse.Namespace, measures: dict[str, Any]) -> risk.RiskRe
             store=args.store,
             max_seconds=args.max_seconds,
             retries=args.retries or 0,
-            progress=progress(args),
         )
 
 

@@ -258,16 +258,18 @@ def ridge(
     *,
     max_points: int = _MOST_POINTS,
     max_terms: int = _MOST_TERMS,
+    terms: Sequence[Term] | None = None,
 ) -> Ridge:
     """Regress values (n, p) on polynomials of uniforms (n, d), with weights (n,).
 
     Least squares that chooses its terms sees what a few of them explain. A ridge takes all terms
     of low degree at once, which is better where g is a sum of many small effects: a book of
     options, say. Coefficients shrink as generalized cross-validation says. Normal scores of all
-    coordinates compete with uniform ones, however the laws are written.
+    coordinates compete with uniform ones, however the laws are written. `terms` replace those of
+    low degree.
     """
     n, dim = min(len(values), max_points), uniform.shape[1]
-    terms = _low_terms(dim, min(int(_TERMS_A_POINT * n), max_terms))
+    terms = terms or _low_terms(dim, min(int(_TERMS_A_POINT * n), max_terms))
     few = min(n, _CHOICE)
     known = [term for term in terms if len(terms) <= few // 2 or len(term) < 2]
     spread = values[:few].var(axis=0)

@@ -2,19 +2,26 @@
 
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._forecast import Forecast
 from nestquad.risk._greeks import Greeks
-from nestquad.risk._measure import measure
+from nestquad.risk._measure import forecast, measure
+from nestquad.risk._portfolios import Incremental
 from nestquad.risk._report import Exposure, RiskReport
+from nestquad.risk._stresses import Stress
 from nestquad.risk._table import from_table
 from nestquad.risk._validate import ValidationReport, validate
 
 __all__ = [
     "Contributions",
     "Exposure",
+    "Forecast",
     "Greeks",
+    "Incremental",
     "LossDistribution",
     "RiskReport",
+    "Stress",
     "ValidationReport",
+    "forecast",
     "from_table",
     "measure",
     "validate",

@@ -11,6 +11,7 @@ from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import optional_module
+from nestquad.plots import INK, axes_or_new, series_styles
 from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._method import RiskState
 from nestquad.risk._targets import Kind, Targets
@@ -64,6 +65,30 @@ class Contributions:
         """The rows as a pandas DataFrame; needs the extra ``frames``."""
         return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
 
+    def plot(self, ax: Any = None, most: int = 12) -> Any:
+        """Draw the contributions to the last measure as bars with 95 % intervals; returns the axes.
+
+        Of many outputs, those with the largest ones.
+        """
+        ax = axes_or_new(ax)
+        rows = self.rows()[-len(self.names) :]
+        kept = sorted(
+            sorted(rows, key=lambda row: -abs(row["value"]))[:most], key=lambda r: r["value"]
+        )
+        halves = [NORMAL_95 * row["std_error"] for row in kept]
+        ax.barh(
+            [row["output"] for row in kept],
+            [row["value"] for row in kept],
+            xerr=[half if np.isfinite(half) else 0.0 for half in halves],
+            color=series_styles(1)[0].color,
+            ecolor=INK,
+            capsize=3,
+            height=0.6,
+        )
+        ax.axvline(0.0, color=INK, linewidth=0.8)
+        ax.set_xlabel(f"contribution to {kept[0]['measure']}")
+        return ax
+
     def cells(self) -> list[tuple[str, str, str, str, str]]:
         """The rows as text, with half-widths of 95 % intervals."""
         return [
@@ -86,11 +111,15 @@ class Contributions:
 
 
 def contributions_of(
-    state: RiskState, targets: Targets, estimate: Estimate, names: Sequence[str]
+    state: RiskState,
+    targets: Targets,
+    estimate: Estimate,
+    names: Mapping[str, int],
+    line: int = 0,
 ) -> Contributions:
-    """Contributions under the corrected law of the sum."""
+    """Contributions of outputs, by name and number, under the corrected law of their sum."""
     found: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
-    tool = Conditioned(state)
+    tool = Conditioned(state, line, [*names.values()])
     both = np.stack([np.atleast_1d(estimate.value), np.atleast_1d(estimate.std_error)], axis=1)
     for (kind, level), (value, error) in zip(targets.keys, both, strict=True):
         if kind in found:
@@ -111,8 +140,8 @@ def contributions_of(
 class Conditioned:
     """Means of outputs given that J is at a level or beyond it, for all measures."""
 
-    def __init__(self, state: RiskState) -> None:
-        self.law, dense, parts = state.laws[0], state.dense, state.parts
+    def __init__(self, state: RiskState, line: int, columns: Sequence[int]) -> None:
+        self.law, dense, parts = state.laws[line], state.dense, state.parts
         assert parts is not None
         assert dense.owner is not None
         # Some at random where memory is short: every other point of a lattice is a bad lattice.
@@ -123,15 +152,15 @@ class Conditioned:
         n, sets = len(self.law.s), int(dense.owner.max()) + 1
         cell = dense.owner[some] * n + self.law.node[some]
         blocks = np.array_split(dense.uniform[some], -(-len(some) // _ROWS))
-        j = np.concatenate([parts.mean(block) for block in blocks])
+        j = np.concatenate([parts.mean(block)[:, columns] for block in blocks])
         weights = dense.weights[some]
         sums = [np.bincount(cell, weights * one, sets * n) for one in (np.ones(1), *j.T)]
         # Mass, and mass times predicted outputs, by replicate and node (R, n, 1 + p).
         self.cells = np.stack(sums, axis=1).reshape(sets, n, -1)
         pairs = self.law.pairs
         assert pairs is not None
-        self.residuals = pairs.mean_of(state.draws.residuals(parts))
-        self.outputs = pairs.mean_of(parts.mean(state.draws.uniform))
+        self.residuals = pairs.mean_of(state.draws.residuals(parts)[:, :, columns])
+        self.outputs = pairs.mean_of(parts.mean(state.draws.uniform)[:, columns])
         self.pairs = pairs.by_scenario()
         # Weights of pairs, and of a Bayesian bootstrap of them, as in the draws of the law.
         chance = np.random.default_rng(0).standard_exponential((len(self.law.b), len(self.outputs)))

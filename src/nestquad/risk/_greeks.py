@@ -152,12 +152,6 @@ def combined(state: RiskState, matrix: Array) -> RiskState:
     return replace(state, parts=parts, draws=draws)
 
 
-def losses(state: RiskState, n_losses: int) -> RiskState:
-    """The state with the outputs that are losses."""
-    assert state.parts is not None
-    return combined(state, np.eye(state.draws.values.shape[2])[:, :n_losses])
-
-
 def greeks_of(
     state: RiskState, targets: Targets, estimate: Estimate, joint: TangentProblem
 ) -> Greeks:
@@ -169,7 +163,7 @@ def greeks_of(
         matrix[p + k :: n, k] = 1.0  # outputs of g come before active components
     matrix[:p, n] = 1.0
     matrix[:, n] -= matrix[:, :n].sum(axis=1)
-    tool = Conditioned(combined(state, matrix))
+    tool = Conditioned(combined(state, matrix), 0, range(n + 1))
     found: dict[Key, Mapping[str, Estimate]] = {}
     pairs = np.stack([np.atleast_1d(estimate.value), np.atleast_1d(estimate.std_error)], axis=1)
     for (kind, level), (value, error) in zip(targets.keys, pairs, strict=True):

@@ -331,6 +331,15 @@ class LawOfJ:
         number = float(effective_number((away / (size + 1e-300))[:, None])[0])
         return float(stdtrit(max(number - 1.0, 2.0), 0.975) / NORMAL_95)
 
+    def shifted(self, pairs: Pairs, rng: np.random.Generator) -> LawOfJ:
+        """The law of J + D, where residuals at pairs have the mean D given θ."""
+        pairs = pairs.by_scenario()
+        z = np.interp(pairs.s, self.s, self.z)
+        seen = Evidence(pairs, z, max(1e-12 * self.variance, 1e-300))
+        b = draw_bias(self, seen, self.settings.n_draws, rng)
+        v = draw_variances(self, seen, b[0], self.settings.n_draws, rng)
+        return replace(self, b=self.b + b, v=self.v + v)
+
     def corrected(
         self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None
     ) -> LawOfJ:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nestquad import clock
 from nestquad._threads import one_blas_thread
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.clock import TimePlan
 from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn, has_transports
 from nestquad.methods.learned import Check, DenseSet, Pairs, RegressionModel
 from nestquad.methods.nested import NO_VARIATION
-from nestquad.points import IID
+from nestquad.points import IID, PeriodicLattice
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
+from nestquad.risk._forecast import Outlook
 from nestquad.risk._law import LawOfJ
+from nestquad.risk._prior import Memory
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
+from nestquad.risk._stacking import StackedModel, is_same_model, stacking_weights, student_score
 from nestquad.risk._targets import Targets
 
 # Shares of the evaluations: learning (a lattice takes the power of two below), and the pairs by
@@ -52,32 +55,40 @@ class RiskState:
 
     Attributes
     ----------
-    scenarios, models, parts
-        Where θ comes from, models of the losses, and one of each output of g.
-    kept, dense, laws
-        Positions of models that no pairs refute, the best first, dense θ with Ĵ, and the law of
-        each loss.
+    scenarios, models, model, parts
+        Where θ comes from, models of the losses, their average, and a model of each output of g.
+    dense, laws
+        Dense θ with Ĵ, and the law of each loss.
     draws
         The pairs, with all outputs of g.
     affordable
         Evaluations that further pairs may take.
     time
         Forecast of the seconds of turns; None before the first.
+    evaluations
+        Values of g with their points, for losses of other positions.
+    details
+        Description of the model, in words of the method.
+    memory
+        Values for a later run; None where points cannot be repeated.
+    helps, n_replayed
+        Whether values of an earlier run help, and the evaluations that decided it.
     """
 
     scenarios: Scenarios
     models: list[ModelOfJ]
+    model: ModelOfJ
     parts: ModelOfJ | None
-    kept: tuple[int, ...]
     dense: DenseSet
     laws: tuple[LawOfJ, ...]
     draws: Check
     affordable: float
+    evaluations: Evaluations
+    details: tuple[str, ...] = ()
     time: TimePlan | None = None
-
-    @property
-    def model(self) -> ModelOfJ:
-        return self.models[self.kept[0]]
+    memory: Memory | None = None
+    helps: bool = True
+    n_replayed: int = 0
 
     @property
     def n_pairs(self) -> int:
@@ -103,13 +114,22 @@ class TailSampling(Method[RiskState]):
     """The number of outputs that g should have, if known."""
     patience: float = 1.0
     """How many times as long as usual pairs may take."""
-
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
+    memory: Memory | None = field(default=None, compare=False)
+    """Values of an earlier run, which are control variates."""
+    outlook: Outlook | None = field(default=None, compare=False)
+    """Record of turns towards a tolerance."""
     n_losses: int | None = None
     """Leading outputs that are losses, if not all: others are averaged given the loss."""
 
     def lines(self, values: Array) -> Array:
+        """Losses (…, L) from outputs (…, p)."""
         values = values[..., : self.n_losses]
-        return values if self.each else values.sum(axis=-1, keepdims=True)
+        if self.each:
+            return values
+        sums = [values.sum(axis=-1), *(values[..., list(one)].sum(axis=-1) for one in self.groups)]
+        return np.stack(sums, axis=-1)
 
     def fit(self, scenarios: Scenarios, learning: Evaluations) -> list[ModelOfJ]:
         """Models of the losses; draws will choose."""
@@ -122,6 +142,12 @@ class TailSampling(Method[RiskState]):
     ) -> Design | None:
         if (goal.budget or FEWEST) < FEWEST:
             raise InputError("budget", f"{goal.budget} evaluations", f"at least {FEWEST}")
+        if self.memory is not None and (last is None or last.state.helps):
+            return self._replay(self.memory, goal, last)
+        if last is not None and last.state.n_replayed:
+            spent = last.state.n_replayed
+            goal = replace(goal, budget=None if goal.budget is None else goal.budget - spent)
+            last = last if isinstance(last.design, LearnedDesign) else None
         first = min(int(_LEARNING * (goal.budget or _START / _LEARNING)), _MOST_LEARNING)
         # Where time is limited, as towards a tolerance, there is an answer with a bar at each size.
         growing = goal.adaptive or goal.seconds is not None
@@ -252,6 +278,20 @@ class TailSampling(Method[RiskState]):
                 return best
             best = larger
 
+    def _replay(self, memory: Memory, goal: Goal, last: Turn[RiskState] | None) -> Design | None:
+        """Points of an earlier run: a few to see whether its values help, then as many as asked."""
+        chosen, points = memory.settings, memory.rows[0]
+        spent = 0 if last is None else last.design.n_evaluations
+        n = float(goal.budget or points.max_points)
+        if last is None:
+            n = min(chosen.fewest if goal.adaptive else max(chosen.share * n, chosen.fewest), n)
+        elif goal.adaptive:
+            n = min(2 * spent, n)
+        rows = chosen.block * int(min(n, points.max_points) // chosen.block)
+        if rows <= spent:
+            return None
+        return Design((Grid(rows, 1, points, points, None, goal.stream, joint=True),))
+
     def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
         """n θ with two x each: some from the law, others where the measures depend on J."""
         stream = goal.stream.child(7, state.n_pairs)
@@ -277,9 +317,9 @@ class TailSampling(Method[RiskState]):
     ) -> Turn[RiskState]:
         started = clock.now()
         problem, design = evaluations.problem, evaluations.design
-        assert isinstance(design, LearnedDesign)
         stream = design.grids[0].stream
-        learning = Evaluations(evaluations.evaluator, design.learning)
+        scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
+        learning = Evaluations(evaluations.evaluator, Design(design.grids[:1]))
         raw = learning.values(design.grids[0].n_outer)
         outputs = raw.shape[2] if raw.ndim == 3 else 1
         if self.names not in (None, outputs):
@@ -292,29 +332,65 @@ class TailSampling(Method[RiskState]):
                 f"{SIZES[1]:g}",
                 advice="State losses in another unit of money.",
             )
-        scenarios = scenarios_of(problem, stream) if last is None else last.state.scenarios
-        n = len(design.grids)
-        draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
-        with one_blas_thread():
+        replayed: Replayed | None = None
+        if isinstance(design, LearnedDesign):
+            n = len(design.grids)
+            draws = scenarios.pairs(evaluations, range(n - design.n_checks, n))
             same = last is not None and last.design.grids[0] == design.grids[0]
+            lattice = isinstance(design.grids[0].outer_points, PeriodicLattice)
+            memory = Memory(design.grids[0], raw[:, 0].reshape(len(raw), -1), draws)
+        else:
+            assert self.memory is not None
+            replayed = Replayed.of(self.memory, raw[:, 0].reshape(len(raw), -1), scenarios)
+            memory, draws, same, lattice = replayed.memory, replayed.memory.draws, False, True
+            learning = memory.evaluations(evaluations.evaluator, raw.ndim == 2)
+            raw = learning.values(len(memory.raw))
+        with one_blas_thread():
             if same and last is not None:
                 models, parts = last.state.models, last.state.parts
             else:
                 models = self.fit(scenarios, learning)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
-            kept = self._kept(models, draws)
-            pilot = design.seconds is not None and last is None
-            if last is not None and same and kept[0] == last.state.kept[0] and last.state.n_pairs:
-                dense = last.state.dense
+            model = self._stacked(models, draws)
+            # A pilot only shows where pairs should be.
+            started_anew = last is None or not isinstance(last.design, LearnedDesign)
+            pilot = design.seconds is not None and started_anew
+            if (
+                last is not None
+                and same
+                and last.state.n_pairs
+                and is_same_model(model, last.state.model)
+            ):
+                model, dense = last.state.model, last.state.dense
             else:
-                # A pilot only shows where pairs should be.
                 n = _PILOT_REPLICATES if pilot else REPLICATES
-                dense = scenarios.dense(models[kept[0]], n, stream.child(8))
-            room = self._affordable(models[kept[0]], draws) - 2 * len(draws.weights)
-            state = RiskState(scenarios, models, parts, kept, dense, (), draws, max(room, 0.0))
-            estimate, state = self._estimate(problem, state, raw, design)
-        plan = self._timed(evaluations, last, state.model, clock.now() - started, same=same)
-        return Turn(design, estimate, replace(state, time=plan))
+                dense = scenarios.dense(model, n, stream.child(8))
+            room = self._affordable(model, draws) - 2 * len(draws.weights)
+            details = tuple(str(note) for note in model.describe()["notes"])
+            state = RiskState(
+                scenarios,
+                models,
+                model,
+                parts,
+                dense,
+                (),
+                draws,
+                max(room, 0.0),
+                evaluations,
+                details,
+            )
+            if last is not None:
+                state = replace(state, n_replayed=last.state.n_replayed, helps=last.state.helps)
+            state = replace(state, memory=memory if lattice else None)
+            estimate, state = self._estimate(problem, state, raw, design, replayed)
+        if self.outlook is not None:
+            value, half = np.atleast_1d(estimate.value), np.atleast_1d(estimate.half_width)
+            self.outlook.add(evaluations.evaluator.n_evaluations, value, half)
+        if isinstance(design, LearnedDesign):
+            seconds = clock.now() - started
+            plan = self._timed(evaluations, last, state.model, seconds, same=same)
+            state = replace(state, time=plan)
+        return Turn(design, estimate, state)
 
     def _timed(
         self,
@@ -330,7 +406,9 @@ class TailSampling(Method[RiskState]):
         assert isinstance(design, LearnedDesign)
         each = evaluations.evaluator.seconds_per_evaluation
         n = design.learning.n_evaluations
-        m, before = design.n_evaluations - n, 0 if last is None else last.design.n_evaluations
+        m, before = design.n_evaluations - n, 0
+        if last is not None and isinstance(last.design, LearnedDesign):
+            before = last.design.n_evaluations
         if last is None or last.state.time is None:
             # ĝ is a sum over θ and x, Ĵ at both models one over θ.
             inner = problem.inner_base_dim if has_transports(problem) else 0
@@ -344,20 +422,36 @@ class TailSampling(Method[RiskState]):
         each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
         return Check(*(one[:most] for one in each))
 
-    def _kept(self, models: list[ModelOfJ], draws: Check) -> tuple[int, ...]:
-        """Models that the first pairs do not refute; first the one with the smallest bar.
-
-        Its square is that of what the model leaves of g, over the pairs that it can afford.
-        """
+    def _stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
+        """Average of a lattice and a regression, weighted by residuals of the first pairs."""
+        stacked: ModelOfJ
         if len(models) < 2 or not len(draws.values):
-            return (len(models) - 1,)
+            return models[-1]
         check = self.summed(draws, _MOST_CHOOSING)
-        left = [
-            float((check.residuals(model) ** 2).mean())
-            / min(self._affordable(model, draws), (1.0 / _LEARNING - 1.0) * models[0].n_points)
-            for model in models
+        lattice, regression = models
+        rests = check.residuals(lattice), check.residuals(regression)
+        means = lattice.mean(check.uniform), regression.mean(check.uniform)
+        weights, inner = stacking_weights(means, rests)
+        if (weights == 1.0).all() and (inner == 1.0).all():
+            stacked = lattice
+        else:
+            stacked = StackedModel(lattice, regression, weights, inner)
+        # The square of a bar falls with the number of pairs, of which a regression affords more.
+        most = (1.0 / _LEARNING - 1.0) * lattice.n_points
+        scores = [
+            student_score(check.residuals(one).reshape(-1, len(weights))).sum()
+            - 0.5 * len(weights) * np.log(min(self._affordable(one, draws), most))
+            for one in (stacked, regression)
         ]
-        return tuple(sorted(check.unrefuted(models), key=left.__getitem__))
+        return stacked if scores[0] <= scores[1] else regression
+
+    def unused_pairs(self, state: RiskState) -> Pairs:
+        """Pairs of the sum that had no part in the choice of its model."""
+        pairs, first = state.laws[0].pairs, _MOST_CHOOSING if len(state.models) > 1 else 0
+        if pairs is None:
+            return Pairs(np.empty(0), np.empty((0, 2)), np.empty(0), np.empty(0))
+        rest = slice(first, None)
+        return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
 
     def _affordable(self, model: ModelOfJ, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
@@ -367,7 +461,12 @@ class TailSampling(Method[RiskState]):
         return float(min(_NUMBERS * self.patience / each, _MOST_PAIRS))
 
     def _estimate(
-        self, problem: NestedExpectation, state: RiskState, raw: Array, design: LearnedDesign
+        self,
+        problem: NestedExpectation,
+        state: RiskState,
+        raw: Array,
+        design: Design,
+        replayed: Replayed | None,
     ) -> tuple[Estimate, RiskState]:
         dense, model, draws = state.dense, state.model, state.draws
         assert dense.owner is not None
@@ -375,12 +474,14 @@ class TailSampling(Method[RiskState]):
         dim = model.dim if which is None else np.inf
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
         laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
-        notes = [str(note) for note in model.describe()["notes"]]
+        notes: list[str] = []
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
             constant &= np.ptp(self.lines(draws.values), axis=(0, 1)) == 0
             s = model.mean(draws.uniform)
-            expected = _expected(state, s)
+            blocks = range(0, state.n_pairs, _ROWS)
+            claimed = [model.sd(draws.uniform[start : start + _ROWS]) for start in blocks]
+            expected = np.concatenate(claimed) ** 2
             check = self.summed(draws)
             r, values = check.residuals(model), check.values
             for c, law in enumerate(laws):
@@ -389,7 +490,29 @@ class TailSampling(Method[RiskState]):
                 # The same stream for all: errors of dates go together.
                 rng = design.grids[0].stream.child(9).generator()
                 laws[c] = law.corrected(pairs, rng, values=values[:, :, c])
-            notes.extend(_said(state, laws[0]))
+                if replayed is not None:
+                    at, left = replayed.pairs, self.lines(replayed.residuals)
+                    error = self.lines(replayed.claimed)[:, c]
+                    fresh = Pairs(s[at, c], left[:, :, c], draws.weights[at], error**2, same[at])
+                    laws[c] = laws[c].shifted(fresh, rng)
+            if replayed is not None:
+                unexplained = float((self.lines(replayed.residuals)[:, :, 0] ** 2).mean())
+                own, total = float((r[:, :, 0] ** 2).mean()), float(values[:, :, 0].var())
+                helps = unexplained <= replayed.memory.settings.helpful * own
+                state = replace(state, helps=helps, n_replayed=design.n_evaluations)
+                known = 1.0 - unexplained / max(total, 1e-300)
+                notes.append(
+                    f"values of the earlier run explain {known:.2%} of the variance of today's loss"
+                    + ("" if helps else ", too little to help: they are not used")
+                )
+            elif state.n_replayed:
+                notes.append("values of the earlier run explain too little, and are not used")
+            rest = float(laws[0].weights @ laws[0].v[0])
+            share = rest / max(rest + laws[0].variance, 1e-300)
+            notes.extend(_said(state, share))
+            text = f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the "
+            text += "variance of the loss unexplained, which the law of the loss accounts for"
+            state = replace(state, details=(*state.details, text))
         else:
             notes.append("no fresh draws yet: the error is unknown")
         if constant.any():
@@ -412,6 +535,49 @@ class TailSampling(Method[RiskState]):
         return estimate, replace(state, laws=tuple(laws))
 
 
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Values of an earlier run with a model of their change, and fresh evidence against it.
+
+    Attributes
+    ----------
+    memory
+        Earlier values plus the predicted change.
+    pairs
+        Numbers (m,) of the pairs that were evaluated again.
+    residuals
+        Values there less earlier ones and the change (m, 2, p), predicted from other pairs.
+    claimed
+        Errors (m, p) of the predicted mean change that its regression expects.
+    """
+
+    memory: Memory
+    pairs: Indices
+    residuals: Array
+    claimed: Array
+
+    @classmethod
+    def of(cls, memory: Memory, values: Array, scenarios: Scenarios) -> Replayed:
+        n = len(values) // memory.settings.block * memory.settings.block
+        if values.shape[1] != memory.raw.shape[1]:
+            outputs = f"a run with {memory.raw.shape[1]} outputs of g"
+            raise InputError("prior", outputs, f"one with {values.shape[1]}, as today")
+        given, known, number = memory.rows
+        points, change, number = given.points[:n], values[:n] - known[:n], number[:n]
+        d, rest = memory.dims[0], change.copy()
+        again = number >= 0
+        half = np.full(n, -1)
+        half[again] = np.arange(again.sum()) // 2 % 2
+        for k in (0, 1):
+            model = scenarios.ridge(points[half != k], change[half != k], d, None)
+            rows = half == k
+            rest[rows] -= model.at(points[rows, :d], points[rows, d:])
+        whole = scenarios.ridge(points, change, d, None)
+        theta = points[again, :d][::2]
+        residuals = rest[again].reshape(len(theta), 2, -1)
+        return cls(memory.with_change(whole), number[again][::2], residuals, whole.sd(theta))
+
+
 def _combined(
     measured: Sequence[tuple[Array, Array | None]], problem: NestedExpectation, **fields: Any
 ) -> Estimate:
@@ -430,35 +596,14 @@ def _combined(
     )
 
 
-def _expected(state: RiskState, s: Array) -> Array:
-    """Squares (m, L) of errors of Ĵ, `s`, that are expected before values of the pairs are seen.
-
-    Those that the model expects itself, and half the square of its distance to another that no
-    pair refutes: either of them may be right.
-    """
-    found = []
-    for start in range(0, state.n_pairs, _ROWS):
-        some = state.draws.uniform[start : start + _ROWS]
-        square = state.model.sd(some) ** 2
-        for k in state.kept[1:]:
-            square += 0.5 * (state.models[k].mean(some) - s[start : start + _ROWS]) ** 2
-        found.append(square)
-    return np.concatenate(found)
-
-
-def _said(state: RiskState, law: LawOfJ) -> Iterator[str]:
-    rest = float(law.weights @ law.v[0])
-    share = rest / max(rest + law.variance, 1e-300)
-    text = (
-        f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the variance "
-        "of the loss unexplained, which the law of the loss accounts for"
-    )
+def _said(state: RiskState, share: float) -> Iterator[str]:
     if share > 0.5:
-        text += "; other coordinates of the scenario, in which the loss is smoother, would help"
-    yield text
+        yield (
+            f"{share:.0%} of the variance of the loss is not explained by the scenario's "
+            "coordinates: others, in which the loss is smoother, would help"
+        )
     if state.affordable < 2 * _FEWEST_PAIRS:
         yield (
-            f"more than {state.n_pairs:,} pairs would take too long with a lattice of "
-            f"{state.model.n_points:,} points: a larger budget is not spent in full, and a "
-            "tolerance may not be met"
+            f"more than {2 * state.n_pairs:,} evaluations near the answer would take too long: a "
+            "larger budget is not spent in full, and a tolerance may not be met"
         )

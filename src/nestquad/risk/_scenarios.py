@@ -113,16 +113,25 @@ class Scenarios(ABC):
         if isinstance(grid.outer_points, PeriodicLattice):
             kind = grid.outer_points.periodization
             weights = density(kind, periodic(kind, points))
-        scales = scale_of(values)
-        # Polynomials of low degree in scores of θ, and of x as control variates. A ridge shrinks
-        # all alike: the fewer degrees, the less noise, if they explain g as well.
-        dim = points.shape[1]
+        return self.ridge(points, values, theta.shape[1], weights)
+
+    def ridge(self, points: Array, values: Array, dim: int, weights: Array | None) -> ModelOfJ:
+        """Polynomials of low degree in scores of θ, and of x as control variates.
+
+        Points (n, d) are uniforms, the first `dim` coordinates those of θ. A ridge shrinks all
+        terms alike: the fewer degrees, the less noise, if they explain g as well.
+        """
+        scales, d = scale_of(values), points.shape[1]
         tried = [
             ridge(values / scales, points, weights, max_points=len(values), max_terms=most)
-            for most in sorted({min(comb(dim + k, k), _RIDGE_TERMS) for k in range(1, 5)})
+            for most in sorted({min(comb(d + k, k), _RIDGE_TERMS) for k in range(1, 5)})
         ]
+        if len(quadratic := _quadratic(d, dim)) <= min(_RIDGE_TERMS, len(values) // 8):
+            tried.append(
+                ridge(values / scales, points, weights, max_points=len(values), terms=quadratic)
+            )
         found = min(tried, key=lambda one: sum(fit.loo for fit in one.fits))
-        n, dim = found.table.n_points, theta.shape[1]
+        n = found.table.n_points
         return RegressionModel(
             tuple(
                 Regression(one, one.coefficients, "identity", dim, float(scale))
@@ -176,7 +185,7 @@ class LawScenarios(Scenarios):
         found = [self._ridge(evaluations, lines)]
         outputs = found[0].sketch.j.shape[1]
         if self._joint and outputs <= _JOINT_OUTPUTS:
-            summed = _Lines(evaluations.evaluator, evaluations.design, lines)
+            summed = _Lines(evaluations, lines)
             joint = JointLattice().fit(summed, None).model
             assert isinstance(joint, JointModel)
             found.insert(0, joint)
@@ -201,12 +210,12 @@ class LawScenarios(Scenarios):
 class _Lines(Evaluations):
     """Evaluations of the losses to analyze."""
 
-    def __init__(self, evaluator: object, design: Design, lines: Lines) -> None:
-        super().__init__(evaluator, design)  # type: ignore[arg-type]
-        self.lines = lines
+    def __init__(self, evaluations: Evaluations, lines: Lines) -> None:
+        super().__init__(evaluations.evaluator, evaluations.design)
+        self.outputs, self.lines = evaluations, lines
 
     def values(self, rows: int, level: int = 0) -> Array:
-        found = super().values(rows, level)
+        found = self.outputs.values(rows, level)
         return self.lines(found.reshape(*found.shape[:2], -1))
 
 
@@ -292,6 +301,16 @@ def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:
             "Its loss is one number, which nq.expectation estimates.",
         )
     return found
+
+
+def _quadratic(d: int, dim: int) -> list[tuple[tuple[int, int], ...]]:
+    """Terms of degree two: all of the first `dim` of d coordinates, none that mix the others.
+
+    Options on correlated assets need products of drivers of θ, more than those of x.
+    """
+    alone = [((k, degree),) for degree in (1, 2) for k in range(d)]
+    products = [((k, 1), (m, 1)) for k in range(dim) for m in range(k + 1, dim)]
+    return [(), *alone, *products]
 
 
 def _blocks(points: Array) -> list[Array]:

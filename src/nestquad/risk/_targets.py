@@ -2,41 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import gammaincinv, ndtr
 
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
 from nestquad.risk._law import LawOfJ
 
-Kind: TypeAlias = Literal["var", "es", "exceed", "ee", "ene", "pfe"]
-Key: TypeAlias = tuple[Kind, float]
+Kind: TypeAlias = Literal["var", "es", "exceed", "spectral", "ee", "ene", "pfe"]
+Key: TypeAlias = tuple[Kind, Any]
+"""A kind with its level, threshold, or name of a spectrum."""
+Weighting: TypeAlias = Callable[[Array], Any]
 # Fewer hits beyond a threshold than this are few, and three more are possible.
 _HITS = 20.0
 _BELOW_ONE = "probabilities strictly between 0 and 1, such as 0.99"
 
 
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Spectral measure ∫ φ(u) q(u) du of the quantiles q of J.
+
+    Acerbi (2002), Spectral measures of risk. Cells of u are even in normal scores up to a
+    probability of 1e-9; φ is averaged over points of each cell.
+
+    Shapes
+    ------
+    levels, density, weights (n,): middle of each cell, φ there, and its integral over the cell.
+    """
+
+    levels: Array
+    density: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, name: str, function: object, n: int = 4096, n_points: int = 8) -> Spectrum:
+        expected = "a function of levels u (n,) in (0, 1), at least 0, with integral 1"
+        if not callable(function):
+            raise InputError("spectral", f"{name}: {shown(function)}", expected)
+        edges = np.concatenate([[0.0], ndtr(np.linspace(-6.0, 6.0, n - 1)), [1.0]])
+        inside = (np.arange(n_points) + 0.5) / n_points
+        u = edges[:-1, None] + np.diff(edges)[:, None] * inside
+        try:
+            phi = numbers("spectral", function(u.ravel()), expected)
+        except InputError:
+            raise
+        except Exception as error:  # of the user's function
+            given = f"{name}, which raised {type(error).__name__}: {error}"
+            raise InputError("spectral", given, expected) from error
+        if phi.shape != (u.size,) or not np.isfinite(phi).all() or (phi < 0).any():
+            raise InputError("spectral", f"{name} with values {shown(phi[:3])}, …", expected)
+        density = phi.reshape(u.shape).mean(axis=1)
+        weights = density * np.diff(edges)
+        total = float(weights.sum())
+        if abs(total - 1.0) > 0.01:
+            raise InputError("spectral", f"{name} with the integral {total:.4g}", expected)
+        return cls(u.mean(axis=1), density, weights / total)
+
+    def value(self, law: WeightedSample) -> float:
+        return float(self.weights @ law.quantiles(self.levels))
+
+
 @dataclass(frozen=True)
 class Targets:
-    """Measures of each line: a kind, and its level or threshold."""
+    """Measures of each line: a kind, and its level, threshold or name."""
 
     keys: tuple[Key, ...]
+    spectra: Mapping[str, Spectrum] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, var: float | Sequence[float], es: float | Sequence[float], exceed: object
+        cls,
+        var: float | Sequence[float],
+        es: float | Sequence[float],
+        exceed: object,
+        spectral: Weighting | Mapping[str, Weighting] | None = None,
     ) -> Targets:
         keys: list[Key] = [("var", p) for p in _numbers("var", var, levels=True)]
         keys += [("es", p) for p in _numbers("es", es, levels=True)]
         keys += [("exceed", c) for c in _numbers("exceed", exceed)]
+        given = {} if spectral is None else spectral
+        given = given if isinstance(given, Mapping) else {"spectral": given}
+        spectra = {str(name): Spectrum.of(str(name), one) for name, one in given.items()}
+        keys += [("spectral", name) for name in spectra]
         if not keys:
             raise InputError("var, es, exceed", "no measure", "at least one", "Such as var=0.99.")
-        return cls(tuple(keys))
+        return cls(tuple(keys), spectra)
 
     @classmethod
     def exposure(cls, pfe: float | Sequence[float]) -> Targets:
@@ -44,26 +100,66 @@ class Targets:
         return cls((("ee", 0.0), ("ene", 0.0), *(("pfe", p) for p in levels)))
 
     def interest(self, law: LawOfJ, s: Array) -> Array:
-        """Density of draws (M,) relative to the law, over dense Ĵ = s: where answers depend on J.
+        """Density of draws (M,) relative to the law, over dense Ĵ = s: where J matters."""
+        shares = self.dependence(law, s)
+        means = shares.mean(axis=1)
+        return np.asarray((1.0 / np.where(means > 0, means, np.inf)) @ shares)
 
-        A quantile or a probability depends on J near its level, shortfall beyond it, exposure
-        everywhere. Near means within the error of Ĵ, or a few percent of its spread.
+    def dependence(self, law: LawOfJ, s: Array) -> Array:
+        """Change (k, M) of each measure with J at Ĵ = s, but for a factor.
+
+        A quantile or a probability depends on J near its level, shortfall beyond it, a spectral
+        measure by its weight, exposure everywhere. Near means within the error of Ĵ, or a few
+        percent of its spread.
         """
         width = np.hypot(law.e, max(_NEAR * float(np.sqrt(law.variance)), 1e-300))
-        total = np.zeros(len(s))
-        for kind, level in self.keys:
-            share = np.ones(len(s))
-            if kind not in ("ee", "ene"):
-                chance = ndtr((law.m - _place(law, kind, level)) / width)
+        found = np.ones((len(self.keys), len(s)))
+        for i, (kind, level) in enumerate(self.keys):
+            if kind == "spectral":
+                spectrum = self.spectra[level]
+                found[i] = np.interp(
+                    ndtr(np.interp(s, law.s, law.z)), spectrum.levels, spectrum.density
+                )
+            elif kind not in ("ee", "ene"):
+                chance = ndtr((law.m - self._place(law, kind, level)) / width)
                 chance = np.interp(s, law.s, chance)
-                share = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
-            mean = float(share.mean())
-            total += share / mean if mean > 0 else 0.0
-        return total
+                found[i] = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
+        return found
+
+    def influence(self, law: LawOfJ) -> Array:
+        """Effect (k, m) of each pair on the measures, but for a factor.
+
+        The mean residual of a pair moves a measure as it depends on J there. Correlations of these
+        effects between losses are those of their errors.
+        """
+        assert law.pairs is not None
+        pairs = law.pairs
+        away = pairs.r.mean(axis=1) - np.interp(pairs.s, law.s, law.b[0])
+        return np.asarray(self.dependence(law, pairs.s) * (pairs.weights * away))
 
     def values(self, law: WeightedSample) -> Array:
         """Measures (k,) of a law."""
-        return np.array([_value(law, kind, level) for kind, level in self.keys])
+        return np.array([self._value(law, kind, level) for kind, level in self.keys])
+
+    def _value(self, law: WeightedSample, kind: Kind, level: Any) -> float:
+        if kind == "exceed":
+            return law.exceedance(level)
+        if kind in ("var", "pfe"):
+            return law.quantile(level)
+        if kind == "es":
+            return law.shortfall(level)
+        if kind == "spectral":
+            return self.spectra[level].value(law)
+        positive = law.excess(0.0)
+        return max(positive if kind == "ee" else positive - law.mean(), 0.0)
+
+    def _place(self, law: LawOfJ, kind: Kind, level: Any) -> float:
+        """The loss at which a measure looks: a threshold or a quantile."""
+        if kind in ("exceed", "ee", "ene"):
+            return float(level)
+        if kind == "spectral":
+            level = float(self.spectra[level].weights @ self.spectra[level].levels)
+        return law.center.quantile(level)
 
     def measured(self, law: LawOfJ) -> tuple[Array, Array | None]:
         """Measures (k,) of one loss, and posterior draws (K, k); None where nothing is known.
@@ -81,7 +177,9 @@ class Targets:
         draws += self.hidden(law) * rng.standard_normal((len(draws), 1))
         draws = value + law.student * (draws - value)
         for i, (kind, level) in enumerate(self.keys):
-            draws[:, i] += _few_hits(law, kind, level, value[i], len(draws))
+            if kind not in ("spectral", "ee", "ene"):
+                place = self._place(law, kind, level)
+                draws[:, i] += _few_hits(law, kind, level, place, value[i], len(draws))
             if kind == "exceed":
                 draws[:, i] = np.clip(draws[:, i], 0.0, 1.0)
             elif kind in ("ee", "ene"):
@@ -105,7 +203,7 @@ class Targets:
         return bool((matters & (self._trust(law) > _VISIBLE)).any())
 
     def _trust(self, law: LawOfJ) -> Array:
-        return np.array([law.trust(_place(law, *key)) for key in self.keys])
+        return np.array([law.trust(self._place(law, *key)) for key in self.keys])
 
 
 # Standard errors of the hidden shape, in units of the effect of the visible one.
@@ -117,14 +215,7 @@ _VISIBLE = 0.4
 _NEAR = 0.15
 
 
-def _place(law: LawOfJ, kind: Kind, level: float) -> float:
-    """The loss at which a measure looks: a threshold or a quantile."""
-    if kind in ("exceed", "ee", "ene"):
-        return level
-    return law.center.quantile(level)
-
-
-def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int) -> Array:
+def _few_hits(law: LawOfJ, kind: Kind, level: float, c: float, value: float, n_draws: int) -> Array:
     """Changes (K,) of a measure where few scenarios of the fit are beyond a level, or none.
 
     The number of hits h is a Poisson variable, and quantiles of gamma variables with h and h + 1
@@ -134,15 +225,14 @@ def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int)
     counts for all.
     """
     assert law.pairs is not None
-    c, n = _place(law, kind, level), law.n_learned
-    excess = kind == "es"
+    n, excess = law.n_learned, kind == "es"
     probability = law.center.exceedance(c) if kind == "exceed" else 1.0 - level
     beyond = np.interp(law.pairs.by_scenario().s, law.s, law.m) > c
     below = probability > 0.5 and not excess
     if below:
         probability, beyond = 1.0 - probability, ~beyond
     hits = probability * n
-    if not n or hits >= _HITS or kind in ("ee", "ene"):
+    if not n or hits >= _HITS:
         return np.zeros(n_draws)
     few = kind == "exceed" and beyond.sum() < _HITS
     share = 1.0 if few else law.undecided(c, below)
@@ -159,7 +249,7 @@ def _few_hits(law: LawOfJ, kind: Kind, level: float, value: float, n_draws: int)
     return np.array([law.center.quantile(one) - c for one in levels])
 
 
-def label(kind: Kind, level: float) -> str:
+def label(kind: Kind, level: Any) -> str:
     """The name of a measure.
 
     Examples
@@ -169,19 +259,10 @@ def label(kind: Kind, level: float) -> str:
     """
     if kind == "exceed":
         return f"P(J > {level:g})"
+    if kind == "spectral":
+        return str(level)
     words = {"var": "VaR", "es": "ES", "pfe": "PFE", "ee": "EE", "ene": "ENE"}
     return words[kind] if kind in ("ee", "ene") else f"{words[kind]} {100 * level:g} %"
-
-
-def _value(law: WeightedSample, kind: Kind, level: float) -> float:
-    if kind == "exceed":
-        return law.exceedance(level)
-    if kind in ("var", "pfe"):
-        return law.quantile(level)
-    if kind == "es":
-        return law.shortfall(level)
-    positive = law.excess(0.0)
-    return max(positive if kind == "ee" else positive - law.mean(), 0.0)
 
 
 def _numbers(argument: str, given: object, levels: bool = False) -> tuple[float, ...]:

@@ -1,0 +1,193 @@
+"""Portfolios: losses of some outputs of g, and what a position adds, from the same evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nestquad._checks import listed, shown
+from nestquad._typing import Array
+from nestquad.errors import InputError, optional_module
+from nestquad.result import Estimate
+from nestquad.risk._contributions import contributions_of
+from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._method import RiskState, TailSampling
+from nestquad.risk._targets import label
+
+if TYPE_CHECKING:
+    from nestquad.risk._report import RiskReport
+
+_STEP = ("value", "std_error")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Evaluations behind a report with their analysis; a pickled report has none.
+
+    Attributes
+    ----------
+    method, state
+        The method, and its last state.
+    estimate
+        Measures of all losses.
+    names
+        Names of the outputs of g.
+    """
+
+    method: TailSampling
+    state: RiskState
+    estimate: Estimate
+    names: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+    def numbers(self, names: Any, argument: str = "name") -> tuple[int, ...]:
+        """Positions of named outputs."""
+        expected = f"some of the outputs {', '.join(map(repr, self.names))}"
+        given = [names] if isinstance(names, str) else listed(argument, names, expected)
+        if not given or len({*given}) < len(given) or not {*given} <= {*self.names}:
+            raise InputError(argument, shown(names), expected)
+        return tuple(self.names.index(one) for one in given)
+
+    def of_outputs(self, groups: Sequence[Sequence[int]]) -> Source:
+        """The analysis of other sums of outputs, beside that of all."""
+        method = replace(self.method, groups=tuple(map(tuple, groups)), outlook=None)
+        turn = method.analyze(self.state.evaluations)
+        return replace(self, method=method, state=turn.state, estimate=turn.estimate)
+
+    def report(self, line: int, name: str, like: RiskReport) -> RiskReport:
+        """Report of one loss: of all outputs (line 0), or of a group."""
+        targets, p = self.method.targets, len(self.names)
+        k = len(targets.keys)
+        estimate = scalar(self.estimate, np.arange(line * k, (line + 1) * k))
+        chosen = self.method.groups[line - 1] if line else range(p)
+        law, shares = self.state.laws[line], None
+        if self.state.parts is not None and law.pairs is not None and len(chosen) > 1:
+            names = {self.names[i]: i for i in chosen}
+            shares = contributions_of(self.state, targets, estimate, names, line)
+        if line:
+            like = replace(like, notes=(), stresses={}, certified=None, sensitivities=None)
+        return replace(
+            like,
+            problem=name,
+            estimate=estimate,
+            distribution=LossDistribution(law),
+            contributions=shares,
+            source=None,
+            portfolios={},
+        )
+
+    def combined(self, weights: Array) -> dict[str, Estimate]:
+        """Weighted sums over losses of each measure in the unit of the loss.
+
+        Errors of two losses are correlated as the effects of pairs on them are.
+        """
+        targets, laws = self.method.targets, self.state.laws
+        shape = (len(laws), len(targets.keys))
+        value, error = (
+            np.reshape(one, shape) for one in (self.estimate.value, self.estimate.std_error)
+        )
+        found = {}
+        if any(law.pairs is None for law in laws):
+            correlation = np.broadcast_to(np.eye(len(laws)), (shape[1], len(laws), len(laws)))
+        else:
+            effects = np.stack([targets.influence(law) for law in laws], axis=1)
+            size = np.linalg.norm(effects, axis=2)[:, :, None] + 1e-300
+            correlation = (effects / size) @ (effects / size).transpose(0, 2, 1)
+        for i, (kind, level) in enumerate(targets.keys):
+            sized = weights * error[:, i]
+            found[label(kind, level)] = replace(
+                scalar(self.estimate, 0),
+                value=float(weights @ value[:, i]),
+                std_error=float(np.sqrt(max(sized @ correlation[i] @ sized, 0.0))),
+                draws=None,
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Incremental:
+    """Risk with and without some positions, from the same evaluations.
+
+    Attributes
+    ----------
+    name
+        Names of the positions.
+    alone, without
+        Reports of the positions by themselves, and of all others.
+    change
+        Measure of all outputs less that of the others, by the name of the measure.
+    """
+
+    name: str
+    alone: RiskReport
+    without: RiskReport
+    change: Mapping[str, Estimate]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each measure: alone, without and the change with its 95 % interval."""
+        rows = []
+        for i, (measure, one) in enumerate(self.change.items()):
+            low, high = one.interval()
+            alone, without = (r.rows()[i]["value"] for r in (self.alone, self.without))
+            change = {"change": one.value, "std_error": one.std_error, "low": low, "high": high}
+            rows.append({"measure": measure, "alone": alone, "without": without, **change})
+        return rows
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; needs the extra ``frames``."""
+        return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
+
+    def __str__(self) -> str:
+        head = f"{self.name:<16}{'alone':>12}{'without':>12}{'change':>12}   95 % interval"
+        return "\n".join(
+            [head]
+            + [
+                f"{row['measure']:<16}{row['alone']:>12.5g}{row['without']:>12.5g}"
+                f"{row['change']:>12.5g}   {row['low']:.5g} … {row['high']:.5g}"
+                for row in self.rows()
+            ]
+        )
+
+
+def incremental(report: RiskReport, source: Source, names: Any) -> Incremental:
+    """What some outputs, or a portfolio, add to the measures of all."""
+    if isinstance(names, str) and names in report.portfolios:
+        chosen = source.method.groups[[*report.portfolios].index(names)]
+    else:
+        chosen = source.numbers(names)
+    others = [k for k in range(len(source.names)) if k not in chosen]
+    if not others:
+        raise InputError("name", shown(names), "fewer than all outputs")
+    found = source.of_outputs((others, chosen))
+    name = names if isinstance(names, str) else ", ".join(names)
+    return Incremental(
+        name,
+        found.report(2, name, report),
+        found.report(1, f"without {name}", report),
+        found.combined(np.array([1.0, -1.0, 0.0])),
+    )
+
+
+def scalar(estimate: Estimate, which: Any) -> Estimate:
+    """One of several answers, or some of them, as an estimate of its own."""
+    value, error = (np.atleast_1d(one)[which] for one in (estimate.value, estimate.std_error))
+    single = np.ndim(value) == 0
+    covariance = None
+    if not single and estimate.covariance is not None:
+        covariance = estimate.covariance[np.ix_(which, which)]
+    return replace(
+        estimate,
+        value=float(value) if single else value,
+        std_error=float(error) if single else error,
+        covariance=covariance,
+        draws=None if estimate.draws is None else estimate.draws[:, which],
+        trace=tuple(
+            replace(step, **{k: np.atleast_1d(getattr(step, k))[which] for k in _STEP})
+            for step in estimate.trace
+        ),
+    )

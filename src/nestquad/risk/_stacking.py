@@ -1,0 +1,151 @@
+"""Stacking of two models of J: a convex combination, weighted by residuals of fresh draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nestquad._typing import Array
+from nestquad.methods import ModelOfJ
+from nestquad.methods.learned import DenseSet
+from nestquad.points import Stream
+
+
+@dataclass(frozen=True)
+class StackingSettings:
+    """Tuning numbers of stacking.
+
+    Attributes
+    ----------
+    weights
+        Weights of the first model that are compared.
+    degrees
+        Degrees of freedom of the Student likelihood of residuals: few residuals are large, and a
+        mean square would be decided by one of them. 4 as in Lange, Little and Taylor (1989), Robust
+        statistical modeling using the t distribution.
+    n_scales
+        Steps of the fixed-point iteration for the scale.
+    """
+
+    weights: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    degrees: float = 4.0
+    n_scales: int = 30
+
+
+DEFAULT = StackingSettings()
+
+
+def stacking_weights(
+    means: tuple[Array, Array], residuals: tuple[Array, Array], settings: StackingSettings = DEFAULT
+) -> tuple[Array, Array]:
+    """Weights (L,) of the first model in Ĵ, and in the control variates ĝ − Ĵ.
+
+    Differences of the residuals (m, 2, L) of a pair are free of errors of Ĵ (m, L) and choose the
+    second; with these control variates, means of pairs choose the first. Breiman (1996), Stacked
+    regressions, with the log score of a Student law (Yao and others 2018, Using stacking to average
+    Bayesian predictive distributions).
+    """
+    grid = np.array(settings.weights)
+
+    def best(first: Array, second: Array) -> Array:
+        scores = [student_score(w * first + (1.0 - w) * second, settings) for w in grid]
+        return np.asarray(grid[np.argmin(scores, axis=0)])
+
+    inner = best(*(one[:, 0] - one[:, 1] for one in residuals))
+    observed = [r.mean(axis=1) + m for r, m in zip(residuals, means, strict=True)]
+    seen = inner * observed[0] + (1.0 - inner) * observed[1]
+    return best(seen - means[0], seen - means[1]), inner
+
+
+def student_score(residuals: Array, settings: StackingSettings = DEFAULT) -> Array:
+    """Mean negative log density (L,) of residuals (n, L) under a Student law of the best scale."""
+    nu, square = settings.degrees, residuals**2
+    least = 1e-30 * square.max(axis=0) + 1e-300
+    scale = np.median(square, axis=0) + least
+    for _ in range(settings.n_scales):  # expectation-maximization
+        scale = ((nu + 1.0) * square / (nu + square / scale)).mean(axis=0) + least
+    density = 0.5 * (nu + 1.0) * np.log1p(square / (nu * scale))
+    return np.asarray(0.5 * np.log(scale) + density.mean(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class StackedModel(ModelOfJ):
+    """Convex combination of two models: weights (L,) of the first in Ĵ, and in ĝ − Ĵ."""
+
+    first: ModelOfJ
+    second: ModelOfJ
+    weights: Array
+    inner: Array
+
+    @property
+    def dim(self) -> int:
+        return self.first.dim
+
+    @property
+    def n_points(self) -> int:
+        return self.first.n_points
+
+    @property
+    def cost(self) -> int:
+        return self.first.cost + self.second.cost
+
+    @property
+    def sketch(self) -> DenseSet:
+        return self._both(self.first.sketch)
+
+    @property
+    def design(self) -> DenseSet:
+        return self._both(self.first.design)
+
+    def mean(self, uniform: Array) -> Array:
+        return self._mixed(self.first.mean(uniform), self.second.mean(uniform))
+
+    def sd(self, uniform: Array) -> Array:
+        """Standard deviations of both, and the distance between them: either may be right."""
+        w, away = self.weights, self.first.mean(uniform) - self.second.mean(uniform)
+        square = self._mixed(self.first.sd(uniform) ** 2, self.second.sd(uniform) ** 2)
+        return np.asarray(np.sqrt(square + w * (1.0 - w) * away**2))
+
+    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
+        models = (self.first, self.second)
+        j = [one.mean(uniform) for one in models]
+        first, second = (
+            one.at(uniform, inner, cautious=cautious) - mean
+            for one, mean in zip(models, j, strict=True)
+        )
+        return self._mixed(*j) + self.inner * first + (1.0 - self.inner) * second
+
+    def paths(self, n_paths: int, rng: np.random.Generator) -> Any:
+        return self.first.paths(n_paths, rng)
+
+    def residuals(self) -> Array:
+        return self.first.residuals()
+
+    def describe(self) -> dict[str, Any]:
+        notes = [str(note) for one in (self.first, self.second) for note in one.describe()["notes"]]
+        shares = [
+            f"{a:.0%} in J and {b:.0%} in x" for a, b in zip(self.weights, self.inner, strict=True)
+        ]
+        return {"notes": [*notes, f"average; weight of the first model: {', '.join(shares)}"]}
+
+    def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
+        for block in self.first.replicates(n, log2_size, stream):
+            yield self._both(block)
+
+    def _both(self, points: DenseSet) -> DenseSet:
+        return replace(points, j=self._mixed(points.j, self.second.mean(points.uniform)))
+
+    def _mixed(self, first: Array, second: Array) -> Array:
+        return np.asarray(self.weights * first + (1.0 - self.weights) * second)
+
+
+def is_same_model(one: ModelOfJ, other: ModelOfJ) -> bool:
+    """Whether two models are one, or averages of the same models with the same weights."""
+    if isinstance(one, StackedModel) and isinstance(other, StackedModel):
+        parts = one.first is other.first and one.second is other.second
+        same = (one.weights == other.weights) & (one.inner == other.inner)
+        return parts and bool(same.all())
+    return one is other
