@@ -1,7 +1,13 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
 from nestquad.gp._dense import Hyperparameters
-from nestquad.gp._integrated import IntegratedGP, JointFit, ScoreKind, fit_integrated
+from nestquad.gp._integrated import (
+    IntegratedGP,
+    JointFit,
+    JointPriors,
+    ScoreKind,
+    fit_integrated,
+)
 from nestquad.gp._lattice import (
     LatticeProcess,
     PeriodicKernel,
@@ -33,6 +39,7 @@ __all__ = [
     "Hyperparameters",
     "IntegratedGP",
     "JointFit",
+    "JointPriors",
     "LatticeProcess",
     "PeriodicKernel",
     "ScoreKind",

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.gp import IntegratedGP, JointFit, ScoreKind, fit_integrated
+from nestquad.gp import IntegratedGP, JointFit, JointPriors, ScoreKind, fit_integrated
 from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
@@ -151,9 +151,10 @@ class ProcessModel(ModelOfJ):
 
     @cached_property
     def _floor(self) -> Array:
-        """Least J (p,) where f needs J > 0."""
+        """Least J (p,) where f needs J > 0; exponentials of a process of log g are positive."""
         least = self._expected(sketch_points(self.outer, self.settings.n_sketch)).min(axis=0)
-        return np.asarray(self.settings.least * least)
+        share = np.where(self._logarithms, np.finfo(float).tiny, self.settings.least)
+        return np.asarray(np.maximum(share * least, np.finfo(float).tiny))
 
     def sd(self, uniform: Array) -> Array:
         scores = zip(self.processes, self._scores(uniform), strict=True)
@@ -166,7 +167,7 @@ class ProcessModel(ModelOfJ):
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         """J within half a range of the values of g, and positive if f needs that."""
-        j = near_values(j, self.values)
+        j = np.where(self._logarithms, j, near_values(j, self.values))
         return np.maximum(j, self._floor) if self.positive else j
 
     def residuals(self) -> Array:
@@ -184,7 +185,7 @@ class ProcessModel(ModelOfJ):
         """Posterior draws over functions and hyperparameters, and delete-a-group changes."""
         settings, theta = self.settings, self.sketch.uniform
         n_each = -(-n_paths // settings.n_parameters)
-        errors, observed, expected = [], [], []
+        errors, observed, expected, shared = [], [], [], []
         for fit, z in zip(self.fits, self._scores(theta), strict=True):
             process, unit = fit.process, fit.process.variance_unit**0.5
             base = process.mean(z)
@@ -196,17 +197,18 @@ class ProcessModel(ModelOfJ):
             for one in drawn:
                 g, j = one.prior_functions(z, n_each, settings.n_features, rng)
                 parts.append((one.mean(z) - base)[:, None] + unit * (j - one.interpolated(z, g)))
-            drawn_errors = np.concatenate(parts, axis=1)[:, :n_paths].T
-            signs = rng.standard_normal((len(drawn_errors), 1))
-            errors.append(drawn_errors + signs * process.node_error(z))
+            errors.append(np.concatenate(parts, axis=1)[:, :n_paths].T)
+            # Values are resolved to the root of the least noise variance, by all groups alike.
+            floor = JointPriors.least_noise**0.5 * unit * (base if process.kind.logarithm else 1.0)
+            signs = rng.standard_normal((2, n_paths, 1))
+            shared.append(signs[0] * process.node_error(z) + signs[1] * floor)
             g, _ = process.prior_functions(z, settings.n_changes, settings.n_features, rng)
             whole = process.interpolated(z, g)
             deleted = [(process.restricted(~rows), ~rows) for rows in self._groups]
             observed.append([one.mean(z) - base for one, _ in deleted])
             expected.append([_changes(one, process, z, g[kept], whole) for one, kept in deleted])
-        return Paths(
-            np.stack(errors, axis=-1), np.stack(observed, axis=-1), np.stack(expected, axis=-1)
-        )
+        columns = (np.stack(part, axis=-1) for part in (errors, observed, expected, shared))
+        return Paths(*columns)
 
     @property
     def _groups(self) -> list[NDArray[np.bool_]]:
