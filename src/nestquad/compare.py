@@ -180,7 +180,8 @@ def compare(
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
-    if methods is None:  # of all methods, those that apply
+    if methods is None:  # of all methods, those that apply, and use the budget
+        chosen = [one for one in chosen if one.most >= max(budgets)]
         chosen = [method for method in chosen if _applies(method, problem, stream, budgets)]
     for method in chosen:  # a budget that is too small is told before the first run, not after
         for one in budgets:

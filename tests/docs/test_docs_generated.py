@@ -50,7 +50,8 @@ def table_rows() -> list[list[str]]:
 
 def test_table_has_every_method():
     methods = [row[0] for row in table_rows()]
-    assert methods == [*METHODS, "auto"], "run `python docs/update_readme.py`"
+    made_for_more = [name for name, one in METHODS.items() if one.most >= readme.BUDGET]
+    assert methods == [*made_for_more, "auto"], "run `python docs/update_readme.py`"
 
 
 def test_command_above_the_table_is_the_one_that_makes_it(monkeypatch):

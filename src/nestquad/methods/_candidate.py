@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad.errors import NestquadError
 from nestquad.methods._method import Method, Turn
-from nestquad.methods.learned import LearnedDesign
+from nestquad.methods.learned import Learned, LearnedDesign
 from nestquad.points import Stream
 from nestquad.result import NORMAL_95
 
@@ -94,8 +94,19 @@ class Candidate:
         return bool((distance > np.asarray(mine.half_width) + theirs.half_width).any())
 
     def promise(self, left: float) -> float:
-        """Half-width to expect after `left` more evaluations: errors fall like 1/n."""
-        return self.half_width * self.n / (self.n + left)
+        """Half-width to expect after `left` more evaluations, at the rate of the candidate."""
+        return self.half_width * float((self.n / (self.n + left)) ** self.rate)
+
+    @property
+    def rate(self) -> float:
+        """Power of n at which the half-width falls: 1, or more for a model that sees it faster.
+
+        The rate of a model is that of its posterior between all groups and all but one, which
+        holds for a while; pilots of 512 points had 1.4 to 3.
+        """
+        if self.turn is None or not isinstance(self.turn.state, Learned):
+            return 1.0
+        return float(np.clip(self.turn.state.rate, 1.0, 1.5))
 
     def needs(self, half_width: float, rate: float = 1.0) -> float:
         """Evaluations to expect until the half-width is that small."""

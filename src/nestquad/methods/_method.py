@@ -80,6 +80,8 @@ class Method(ABC, Generic[State]):
 
     plain: ClassVar[bool] = False
     """Whether the answer is an average of f at means of g, with nothing learned."""
+    most: ClassVar[int] = 10**15
+    """The most evaluations that the method uses; larger budgets are for others."""
 
     @abstractmethod
     def plan(

@@ -76,8 +76,8 @@ class Auto(Method[Race]):
     """Try several methods on a part of the budget; continue the most promising.
 
     The promise of a candidate is its half-width, extrapolated to the remaining evaluations at the
-    rate 1/n. Candidates are compared again after each turn. A model that fresh draws refute is no
-    candidate any more.
+    rate 1/n, or up to 1/n^1.5 if a model shows it. Candidates are compared again after each turn. A
+    model that fresh draws refute is no candidate any more.
 
     Without a budget, time counts instead of evaluations. `NQMC` goes first, and learning begins
     when it promises to be faster, which depends on the time that g takes. Both promises stand in
