@@ -231,7 +231,7 @@ def _draw(result: Result) -> Figure:
 
 
 _HEAD = (
-    "<!-- Written by `python -m studies seconds --limits`; change studies/families, not this. -->\n"
+    "<!-- Written by `python -m studies seconds`; change studies/families, not this. -->\n"
     "# Errors at equal seconds\n"
 )
 _ABOUT = """

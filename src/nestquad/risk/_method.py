@@ -351,7 +351,7 @@ class TailSampling(Method[RiskState]):
             else:
                 models = self.fit(scenarios, learning)
                 parts = scenarios.parts(learning) if raw.ndim == 3 and not self.each else None
-            model = self._stacked(models, draws)
+            model = self.stacked(models, draws)
             # A pilot only shows where pairs should be.
             started_anew = last is None or not isinstance(last.design, LearnedDesign)
             pilot = design.seconds is not None and started_anew
@@ -422,7 +422,7 @@ class TailSampling(Method[RiskState]):
         each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
         return Check(*(one[:most] for one in each))
 
-    def _stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
+    def stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
         """Average of a lattice and a regression, weighted by residuals of the first pairs."""
         stacked: ModelOfJ
         if len(models) < 2 or not len(draws.values):

@@ -20,7 +20,7 @@ from nestquad.errors import InputError
 from nestquad.estimate import solved
 from nestquad.evaluate import Evaluations
 from nestquad.methods import ModelOfJ
-from nestquad.methods.learned import ProxyModel, as_predictor
+from nestquad.methods.learned import Check, ProxyModel, as_predictor
 from nestquad.pages import footer, paragraphs, write_page
 from nestquad.pages import grid as page_grid
 from nestquad.problem import NestedExpectation
@@ -53,6 +53,13 @@ class ProxySampling(TailSampling):
             )
             for own in super().fit(scenarios, learning)
         ]
+
+    def stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
+        """The proxy with the control variate of smaller residuals; its Ĵ is given."""
+        if not len(draws.values):
+            return models[-1]
+        check = self.summed(draws)
+        return min(models, key=lambda one: float(np.square(check.residuals(one)).mean()))
 
 
 def _theta_of(scenarios: Scenarios) -> Callable[[Array], Array]:
