@@ -136,8 +136,8 @@ class AnalysisCost:
     Attributes
     ----------
     fixed, point, product
-        The constants of the analysis, a and b among them: the medians of 36 turns of
-        `risk.measure` (books of 1, 5 and 12 assets, an insurer; 1,000 to 20,000 evaluations).
+        The constants of the analysis, a and b among them: rough values, read off incomplete fits
+        to turns of `risk.measure` (1,000 to 20,000 evaluations). Each turn corrects them.
     reference
         Seconds of `benchmark` on the machine where they were measured.
     """
@@ -232,9 +232,8 @@ class TimePlan:
         return low
 
 
-# A turn of a joint lattice, where coordinates weigh 20 + d for each output: medians of 30 turns on
-# seven even problems (finance, health, books, smooth, insurance, decisions; 1,000 to 40,000
-# evaluations).
+# A turn of a joint lattice, where coordinates weigh 20 + d for each output: rough values, read off
+# turns on seven even problems (1,000 to 40,000 evaluations).
 LEARNING = AnalysisCost(fixed=0.3, point=1.2e-6, product=1e-9)
 
 

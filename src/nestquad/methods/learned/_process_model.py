@@ -26,16 +26,13 @@ from nestquad.methods.learned._model import (
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """Tuning numbers of the process, chosen on few even seeds of the families.
+    """Tuning numbers of the process, tried on few even seeds of the families.
 
     Attributes
     ----------
-    n_sketch
-        θ at which paths are drawn.
-    n_features
-        Random features of a drawn function.
-    n_parameters
-        Draws of hyperparameters; paths are divided among them.
+    n_sketch, n_features, n_parameters
+        θ at which paths are drawn, random features of a drawn function, and draws of
+        hyperparameters among which paths are divided: set for speed, not by a study of coverage.
     n_changes
         Drawn functions that give the expected changes by deleted groups.
     n_groups
