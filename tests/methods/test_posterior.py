@@ -12,10 +12,10 @@ from nestquad.accuracy import size_of
 from nestquad.estimate import Loop
 from nestquad.evaluate import Design, Evaluations, Evaluator
 from nestquad.methods import Goal, as_method
+from nestquad.methods._events import unreached_errors
 from nestquad.methods.learned import Evidence, Pairs, draw_bias
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._discrepancy import Scores
-from nestquad.methods.learned._events import unreached_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
 from nestquad.methods.learned._posterior import (

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 import nestquad as nq
+from nestquad.methods._events import effective_number
 from nestquad.methods.nested import (
     NO_VARIATION,
     rare_event_errors,
@@ -14,7 +15,6 @@ from nestquad.methods.nested import (
     spread_factor,
     unseen_value_errors,
 )
-from nestquad.methods.nested._events import effective_number
 from nestquad.methods.nested._inner import _shrunk
 from nestquad.result import NORMAL_95
 
