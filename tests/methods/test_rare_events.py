@@ -7,9 +7,9 @@ import pytest
 from scipy.special import ndtri
 
 import nestquad as nq
-from nestquad.methods._events import effective_number
-from nestquad.methods.nested import (
+from nestquad.methods._events import (
     NO_VARIATION,
+    effective_number,
     rare_event_errors,
     rule_of_three,
     spread_factor,

@@ -64,7 +64,7 @@ class EventSettings:
 
     def probability(self, n: int, k: Any) -> Array:
         """Bound for an event k standard deviations away that none of n points had."""
-        return np.minimum(self.expected / n, 1.0 / (1.0 + np.square(k)))
+        return np.asarray(np.minimum(self.expected / n, 1.0 / (1.0 + np.square(k))))
 
     def widen(self, count: Array, variance: Array) -> Array:
         """Standard error from a variance that `count` events carry, with the Poisson margin."""
