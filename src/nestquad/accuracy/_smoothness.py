@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
-from nestquad.evaluate import call_f
+from nestquad.evaluate import call_f, f_or_nan
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
@@ -94,8 +93,4 @@ def _second_difference(
 
 def takes(problem: NestedExpectation, j: Array) -> bool:
     """Whether f is finite at all of J (T,) or (T, p)."""
-    try:
-        f = call_f(problem, j, j.reshape(len(j), -1), require_finite=False)
-    except EvaluationError:
-        return False
-    return bool(np.isfinite(f).all())
+    return bool(np.isfinite(f_or_nan(problem, j)).all())

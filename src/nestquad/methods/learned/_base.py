@@ -14,10 +14,15 @@ from nestquad._typing import Array
 from nestquad.accuracy import finite_average, order_near, size_of
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.evaluate import Design, Evaluations
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    unreached_errors,
+    unseen_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, require_transports
 from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import LARGEST, DenseAverage
-from nestquad.methods.learned._events import unreached_errors, unseen_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import (
@@ -27,7 +32,6 @@ from nestquad.methods.learned._posterior import (
     PathEffects,
     Posterior,
 )
-from nestquad.methods.nested import NO_VARIATION, floor_directions
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._typing import Array
+from nestquad.methods._events import effective_number
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
@@ -31,7 +32,6 @@ from nestquad.methods.learned._discrepancy import (
 )
 from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._model import ModelOfJ, Paths
-from nestquad.methods.nested import effective_number
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
+from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
@@ -25,7 +26,6 @@ from nestquad.methods.learned._base import (
     complete_answer,
     rounding_errors,
 )
-from nestquad.methods.learned._events import unseen_errors
 from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, LevelSettings
