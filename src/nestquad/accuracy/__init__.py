@@ -15,6 +15,7 @@ from nestquad.accuracy._errors import (
 from nestquad.accuracy._smoothness import (
     characteristics,
     is_discontinuous,
+    needs_positive,
     order_near,
     order_of_smoothness,
     takes,
@@ -29,6 +30,7 @@ __all__ = [
     "finite_average",
     "is_discontinuous",
     "linearized_covariance",
+    "needs_positive",
     "order_near",
     "order_of_smoothness",
     "propagated",

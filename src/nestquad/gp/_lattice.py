@@ -485,9 +485,9 @@ class JointLikelihood:
         blocks = _hermitian(rfft(kernel), n) + noise * np.eye(n)
         try:
             lower = np.linalg.cholesky(blocks)
+            inverse = np.linalg.inv(blocks)  # may be singular to rounding where a factor exists
         except np.linalg.LinAlgError:
             return FAILED, np.zeros_like(log_parameters)
-        inverse = np.linalg.inv(blocks)
         _, transform = _centered(rfft(self.values), inverse[0].real, size)
         dual = np.einsum("frs,sf->fr", inverse, transform)
         count = np.full(len(blocks), 2.0)
