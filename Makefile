@@ -28,7 +28,7 @@ reproduce: $(VENV)/.demo
 
 # Types are checked beside the tests: each alone would leave a core idle.
 test: $(VENV)/.test
-	$(MAKE) --jobs 2 --output-sync lint suite
+	$(MAKE) --jobs 2 lint suite
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest $(WORKERS) -q
