@@ -1,6 +1,7 @@
 """Quadrature rules: nodes, kernel and law → weights, with diagnostics."""
 
 from nestquad.rules._cholesky import Factor, factorize
+from nestquad.rules._line import line_laws, line_solutions
 from nestquad.rules._regularization import (
     Jitter,
     Regularization,
@@ -22,6 +23,8 @@ __all__ = [
     "equal_weights",
     "factorize",
     "kernel_rule",
+    "line_laws",
+    "line_solutions",
     "prefix_rules",
     "scheduled_lambda",
 ]
