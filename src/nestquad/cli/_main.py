@@ -99,12 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal without ± must not end a run
             stream.reconfigure(errors="replace")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["reproduce"]:
-        given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
-        print(
-            f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr
-        )
-        return WRONG_INPUT
     parser = _parser()
     words = arguments
     if words[:2] == ["voi", "serve"]:  # one command of two words
