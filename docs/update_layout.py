@@ -57,7 +57,6 @@ ORDER = (
     "risk",
     "design",
     "botorch",
-    "reproduce.py",
     "cli",
 )
 

@@ -131,7 +131,7 @@ class KernelQuadrature:
         wider = normal.kernel.lengthscale / best.kernel.lengthscale
         return _likeliest(normal, self._moved(other, wider, groups))[0].recipe
 
-    def _orders(self, space: Space, groups: Sequence[tuple[Array, Array]]) -> list[_Fit]:
+    def _orders(self, space: Space, groups: Sequence[tuple[Array, Array]]) -> list[_TunedRecipe]:
         """Fits of both orders of the default kernel, the likelier one first."""
         dim = groups[0][0].shape[1]
         rough = self._tuned(space, default_kernel(dim, 1.5), groups)
@@ -139,8 +139,8 @@ class KernelQuadrature:
         return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_SMOOTHER))
 
     def _moved(
-        self, fit: _Fit, wider: float | Array, groups: Sequence[tuple[Array, Array]]
-    ) -> _Fit:
+        self, fit: _TunedRecipe, wider: float | Array, groups: Sequence[tuple[Array, Array]]
+    ) -> _TunedRecipe:
         """The kernel of a fit on the uniforms on the normal scale, where distances are larger."""
         start = fit.kernel.with_lengthscale(wider * fit.kernel.lengthscale)
         return self._tuned("normal", start, groups, near=True)
@@ -155,7 +155,7 @@ class KernelQuadrature:
         kernel: Kernel,
         groups: Sequence[tuple[Array, Array]],
         **search: Any,
-    ) -> _Fit:
+    ) -> _TunedRecipe:
         """Lengthscale and λ_0 for one kernel on one space, and the likelihood of the values.
 
         A kernel that starts from another fit comes with options of :func:`fit_lengthscale`.
@@ -176,7 +176,7 @@ class KernelQuadrature:
         settled = replace(
             self, kernel=kernel, space=space, lengthscale="fixed", regularization=regularization
         )
-        return _Fit(likelihood, kernel, settled)
+        return _TunedRecipe(likelihood, kernel, settled)
 
     @property
     def needs_values(self) -> bool:
@@ -216,7 +216,7 @@ class KernelQuadrature:
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _TunedRecipe:
     """A tuned recipe, its kernel, and the log likelihood of the values."""
 
     likelihood: float
@@ -224,7 +224,7 @@ class _Fit:
     recipe: KernelQuadrature
 
 
-def _likeliest(*fits: _Fit) -> list[_Fit]:
+def _likeliest(*fits: _TunedRecipe) -> list[_TunedRecipe]:
     return sorted(fits, key=lambda fit: fit.likelihood, reverse=True)
 
 

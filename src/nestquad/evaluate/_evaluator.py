@@ -31,7 +31,7 @@ from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._task import Done, InnerRule, Task, UnpackingError, run_task
 from nestquad.evaluate._units import SeenProblem, Units
-from nestquad.evaluate._workers import Job, Workers
+from nestquad.evaluate._workers import SpanJob, Workers
 from nestquad.problem import NestedExpectation
 
 # Target duration of a chunk in this thread; tasks of an executor have their own.
@@ -154,7 +154,7 @@ class Evaluator:
         done, stored = self.n_evaluations - before, self.n_reused - reused
         log_points(self, grid, span, done, stored)
 
-    def _jobs(self, task: Task, span: Span) -> Iterator[Job]:
+    def _jobs(self, task: Task, span: Span) -> Iterator[SpanJob]:
         whole_rows = None if task.rule is None else task.rule.whole_rows
         raw = task.rule is None or self.store is not None
         width = span.n1 - span.n0
@@ -165,20 +165,20 @@ class Evaluator:
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
             if stored is None and tile.size <= self._row_limit(size()):
-                yield Job(tile, tile, reduced=True)
+                yield SpanJob(tile, tile, reduced=True)
                 continue
             ready, missing = ([], [tile]) if stored is None else stored.read(tile)
             for part, values in ready:
-                yield Job(tile, part, values=values)
+                yield SpanJob(tile, part, values=values)
             for rest in missing:
                 for part in columns(rest, size):
-                    yield Job(tile, part)
+                    yield SpanJob(tile, part)
 
     def _check(self, task: Task) -> None:
         """Evaluate g again at a few stored points: its code is not all that it depends on."""
         assert self.store is not None
         points = self.store.to_check(task.grid)
-        jobs = (Job(point, point, again=True) for point in points)
+        jobs = (SpanJob(point, point, again=True) for point in points)
         for job, values in self._results(task, jobs):
             self.store.compare(task.grid, job.span, points[job.span], values)
 
@@ -206,7 +206,7 @@ class Evaluator:
                 share = max(share, width)
         return max(min(size, share), 1)
 
-    def _results(self, task: Task, jobs: Iterator[Job]) -> Iterator[tuple[Job, Array]]:
+    def _results(self, task: Task, jobs: Iterator[SpanJob]) -> Iterator[tuple[SpanJob, Array]]:
         if self._workers is not None:
             yield from self._from_workers(task, jobs, self._workers)
             return
@@ -225,10 +225,10 @@ class Evaluator:
             yield job, job.values
 
     def _from_workers(
-        self, task: Task, jobs: Iterator[Job], workers: Workers
-    ) -> Iterator[tuple[Job, Array]]:
+        self, task: Task, jobs: Iterator[SpanJob], workers: Workers
+    ) -> Iterator[tuple[SpanJob, Array]]:
         """Keep every worker busy; values are stored as they come, and handed on in order."""
-        queue: deque[Job] = deque()
+        queue: deque[SpanJob] = deque()
         exhausted = False
         try:
             while True:
@@ -264,7 +264,7 @@ class Evaluator:
         finally:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
 
-    def _give_up(self, task: Task, queue: deque[Job], workers: Workers) -> None:
+    def _give_up(self, task: Task, queue: deque[SpanJob], workers: Workers) -> None:
         """After the deadline: drop the jobs from the first that no worker has begun."""
         waiting = [i for i, job in enumerate(queue) if job.values is None]
         if workers.cancels_all:
@@ -276,7 +276,7 @@ class Evaluator:
         self._save(task, [job for job in dropped if not job.cancelled() and job.done])
         self.stopped = "time"
 
-    def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
+    def _collect(self, task: Task, queue: deque[SpanJob], workers: Workers) -> None:
         """Wait for some job, but not past the deadline, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         futures = [f for f in open_jobs if f is not None]
@@ -329,7 +329,7 @@ class Evaluator:
             )
         self.on_progress(self.n_evaluations)
 
-    def _save(self, task: Task, jobs: Iterable[Job]) -> None:
+    def _save(self, task: Task, jobs: Iterable[SpanJob]) -> None:
         """After a failure or Ctrl-C: store the jobs that workers have begun."""
         if self.store is None:
             return
@@ -341,7 +341,7 @@ class Evaluator:
                     continue
                 self._finish(task, job, found)
 
-    def _finish(self, task: Task, job: Job, found: Done) -> None:
+    def _finish(self, task: Task, job: SpanJob, found: Done) -> None:
         if not isinstance(found, Done) or found.span != job.span:
             came = getattr(found, "span", shown(found))
             raise EvaluationError(
@@ -370,7 +370,7 @@ class Evaluator:
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 
-    def _reuse(self, job: Job) -> None:
+    def _reuse(self, job: SpanJob) -> None:
         self.n_reused += job.span.size
         self._count(job.span.size)
 

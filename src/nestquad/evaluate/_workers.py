@@ -143,7 +143,7 @@ class Workers:
 
 
 @dataclass
-class Job:
+class SpanJob:
     """A span to evaluate, or to evaluate again, and the tile that it is a part of."""
 
     tile: Span

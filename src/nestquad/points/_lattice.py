@@ -169,7 +169,7 @@ def _embedded_cbc(log2_size: int, gammas: tuple[float, ...]) -> NDArray[np.int64
     return vector
 
 
-def _smallest_errors(levels: list[_Level], gammas: tuple[float, ...]) -> list[float]:
+def _smallest_errors(levels: list[_ResidueLevel], gammas: tuple[float, ...]) -> list[float]:
     """Squared error after each component of the plain construction for one size."""
     lattice = _Construction(levels)
     smallest = []
@@ -183,7 +183,7 @@ def _smallest_errors(levels: list[_Level], gammas: tuple[float, ...]) -> list[fl
 
 
 @dataclass(frozen=True)
-class _Level:
+class _ResidueLevel:
     """ω at u / 2**l for the odd u, up to sign: u = 5**b with b the position in `omega`."""
 
     size: int  # 2**l
@@ -192,21 +192,21 @@ class _Level:
     transform: NDArray[Any]
 
 
-def _levels(log2_size: int) -> list[_Level]:
+def _levels(log2_size: int) -> list[_ResidueLevel]:
     powers = _powers_of_five(log2_size)
     levels = []
     for log2 in range(log2_size + 1):
         size = 1 << log2
         x = (powers[: max(size // 4, 1)] % size) / size
         omega = x * (x - 1.0) + 1.0 / 6.0
-        levels.append(_Level(size, 2 if log2 > 1 else 1, omega, np.fft.rfft(omega)))
+        levels.append(_ResidueLevel(size, 2 if log2 > 1 else 1, omega, np.fft.rfft(omega)))
     return levels
 
 
 class _Construction:
     """A lattice that grows by components, all of its levels at once."""
 
-    def __init__(self, levels: list[_Level]) -> None:
+    def __init__(self, levels: list[_ResidueLevel]) -> None:
         self._levels = levels
         # The product over components minus 1. The errors are tiny sums of these, which would drown
         # in the rounding of the products themselves.

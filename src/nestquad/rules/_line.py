@@ -20,7 +20,7 @@ from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.kernels import Matern
 from nestquad.rules._rule import Exactness, Rule
 from nestquad.rules._state_space import (
-    Chain,
+    StateChain,
     LineLaws,
     grid_sizes,
     joined,
@@ -294,7 +294,7 @@ def line_solutions(
     return found
 
 
-def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
+def _projected(chain: StateChain, known: Mask) -> tuple[Array, Array, Array] | None:
     """Contribution of each η to the integral given the values, and to K⁻¹1.
 
     With B the steps, the integral is Σ u·η + Σ a·s for every u that adds up to the same integral:

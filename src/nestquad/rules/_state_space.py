@@ -64,7 +64,7 @@ class LineLaws:
 
 
 @dataclass(frozen=True)
-class Grid:
+class LineGrid:
     """Nodes and points between them, from left to right, set after set.
 
     Attributes
@@ -92,7 +92,7 @@ class Grid:
     beyond: Array
 
 
-def joined(grids: Sequence[Grid]) -> Grid:
+def joined(grids: Sequence[LineGrid]) -> LineGrid:
     """Grids for the same laws, one after the other."""
     if len(grids) == 1:
         return grids[0]
@@ -101,7 +101,9 @@ def joined(grids: Sequence[Grid]) -> Grid:
         replace(grid, first=grid.first + begin, last=grid.last + begin)
         for grid, begin in zip(grids, begins, strict=True)
     ]
-    return Grid(*map(np.concatenate, zip(*(vars(grid).values() for grid in moved), strict=True)))
+    return LineGrid(
+        *map(np.concatenate, zip(*(vars(grid).values() for grid in moved), strict=True))
+    )
 
 
 def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:
@@ -116,7 +118,7 @@ def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:
     return np.where(representable, pieces.sum(axis=1) - 1.0, np.inf)
 
 
-def line_grid(x: Array, rate: Array, laws: LineLaws) -> Grid:
+def line_grid(x: Array, rate: Array, laws: LineLaws) -> LineGrid:
     """The grid of sets of sorted nodes (T, N) for kernels of given rates (T,)."""
     edges, cuts = _pieces(x, rate, laws)
     pieces = cuts.astype(int).ravel()
@@ -134,7 +136,7 @@ def line_grid(x: Array, rate: Array, laws: LineLaws) -> Grid:
     gap = gap[kept]
     owner = gap // n_gaps
     first, stop = (np.searchsorted(owner, np.arange(len(x)), side) for side in ("left", "right"))
-    return Grid(
+    return LineGrid(
         position[kept],
         lengths[gap],
         owner,
@@ -158,7 +160,7 @@ _BLOCK = 2**13
 
 
 @dataclass(frozen=True)
-class Chain:
+class StateChain:
     """Steps with standard normal noise, and the integral as a function of states and noise.
 
     With ŝ = s / units, to[k] ŝ[k] + back[k] ŝ[k-1] = η[k]; a set starts from the stationary law,
@@ -189,7 +191,7 @@ class Chain:
     ends: Array
 
 
-def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
+def line_chain(order: int, grid: LineGrid, rate: Array, laws: LineLaws) -> StateChain:
     """The chain of processes of order m = ν + 1/2 and given rates (T,), driven by unit noise.
 
     Cost
@@ -202,7 +204,7 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
     gaps[grid.first] = np.inf
     units = _units(order, gaps)
     gaps[grid.first] = _LONGEST  # before the first of a set there is no gap: any will do
-    chain = Chain(
+    chain = StateChain(
         units,
         to=np.empty((n, order, order)),
         back=np.empty((n, order, order)),
@@ -244,7 +246,7 @@ def _units(order: int, gaps: Array) -> Array:
 
 
 def _fill(
-    chain: Chain, grid: Grid, gaps: Array, rate: Array, laws: LineLaws, here: Indices
+    chain: StateChain, grid: LineGrid, gaps: Array, rate: Array, laws: LineLaws, here: Indices
 ) -> None:
     """Write steps and integrals of the gaps before some points."""
     order = chain.start.shape[1]

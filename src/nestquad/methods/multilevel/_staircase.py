@@ -33,22 +33,24 @@ class Staircase:
         steps = np.diff(self.n_inner, prepend=0)
         return int(steps @ np.array(self.n_outer))
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StaircaseStep]:
         """Every way to grow by one step: twice as many θ on a level, or one more level.
 
         Coarser levels never have fewer θ, so those that would come along.
         """
-        found: list[Step] = []
+        found: list[StaircaseStep] = []
         for level, size in enumerate(self.n_outer):
             if 2 * size <= _MOST_POINTS:
                 sizes = tuple(max(n, 2 * size) for n in self.n_outer[: level + 1])
                 levels = [i for i, n in enumerate(sizes) if n > self.n_outer[i]]
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
-                found.append(Step(stairs, levels, stairs.n_evaluations - self.n_evaluations))
+                found.append(
+                    StaircaseStep(stairs, levels, stairs.n_evaluations - self.n_evaluations)
+                )
         if 2 * self.n_inner[-1] <= _MOST_POINTS:
             sizes = (*self.n_outer, min(self.n_outer[-1], 8))  # a level starts with 8 θ
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
-            found.append(Step(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
+            found.append(StaircaseStep(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
         return found
 
     def grown(
@@ -97,7 +99,7 @@ class Staircase:
 
 
 @dataclass(frozen=True)
-class Step:
+class StaircaseStep:
     """A larger staircase, the levels that grew, and its extra evaluations."""
 
     stairs: Staircase
