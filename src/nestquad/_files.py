@@ -1,4 +1,4 @@
-"""Files of others: limits on what is read, and checks of where is written."""
+"""Files of users: limits of size for reading, checks of paths for writing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from nestquad._checks import shown
 from nestquad.errors import InputError
 
-# Bytes of a table, in text or unpacked: 10⁷ rows of ten numbers, which is what fits into memory
-# several times on a laptop.
+# Bytes of a table, in text or unpacked: 10⁷ rows of ten numbers, which fit into the memory
+# of a laptop several times.
 MOST_BYTES = 2_000_000_000
 # Columns of a table; spreadsheets end at 16,384.
 MOST_COLUMNS = 20_000
@@ -47,7 +47,7 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
 
 
 def check_size(path: Path, argument: str) -> None:
-    """Refuse what is no file, or larger than any table that could be analysed here."""
+    """Refuse paths that are no file, and files too large to analyze."""
     try:
         is_file = path.is_file()
         size = path.stat().st_size if is_file else 0

@@ -1,6 +1,6 @@
 """Kernel quadrature as a recipe: kernel, space, tuning and regularization.
 
-A recipe knows nothing of nested expectations. The methods use one for each stage, and
+A recipe is independent of nested expectations. The methods use one for each stage, and
 :func:`nestquad.expectation` uses one for a single expectation.
 """
 
@@ -40,9 +40,9 @@ _TUNING_NODES = 48
 # Gain of log likelihood, in nats a value, above which a function is moved to the normal scale.
 # Functions that grow in the tails were seen at 2.5 and more, others at 0.8 and less.
 _CLEAR_GAIN = 1.0
-# Lengthscales of Matérn-5/2 over those of Matérn-3/2 for the same values.
+# Ratio of lengthscales of Matérn-5/2 and Matérn-3/2 for the same values.
 _SMOOTHER = (0.25, 4.0)
-# Median ratio of distances between normal scores to those between uniforms, in any dimension.
+# Median ratio of distances between normal scores and between uniforms, in any dimension.
 _WIDER = 3.3
 
 
@@ -191,7 +191,7 @@ class KernelQuadrature:
     def rules(self, nodes: Array, sizes: Sequence[int], native: Law | None = None) -> list[Rule]:
         """Weights on prefixes of the nodes (N, d), of the given sizes.
 
-        Those on a fixed space do not depend on the problem, and the last few are cached.
+        Weights on a fixed space do not depend on the problem, and the last few are cached.
         """
         if self.space == "native":
             return self.rules_by_set(nodes[None], sizes, native)[0]

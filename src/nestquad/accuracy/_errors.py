@@ -35,7 +35,7 @@ def size_of(directions: Array) -> float:
 
 
 def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
-    """Averages (…, S, q) of f (…, M, q): the plain one, and those modulated by waves over θ.
+    """Averages (…, S, q) of f (…, M, q): plain, and modulated by waves over θ.
 
     The modulated averages are other answers to the same problem, with errors of the same kind, so
     that a bar can be compared with several changes instead of one. Rows in which f is not finite

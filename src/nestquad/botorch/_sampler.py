@@ -57,10 +57,9 @@ from nestquad.kernels import Kernel
 class KQNormalSampler(SobolQMCNormalSampler):
     """Scrambled Sobol' base samples, and kernel quadrature weights for them.
 
-    The base samples are those of BoTorch's `SobolQMCNormalSampler` for the same seed, so code that
-    ignores weights gets plain quasi-Monte Carlo. What reads the weights is more accurate:
-    `qMultiStepLookahead` does by itself, other acquisition functions after :func:`with_kq`, and
-    `NestedLookaheadEI` is built on them.
+    The base samples are equal to BoTorch's `SobolQMCNormalSampler` for the same seed, so code that
+    ignores weights gets plain quasi-Monte Carlo. `qMultiStepLookahead` reads the weights, other
+    acquisition functions do after :func:`with_kq`, and `NestedLookaheadEI` is built on them.
 
     Parameters
     ----------
@@ -69,8 +68,8 @@ class KQNormalSampler(SobolQMCNormalSampler):
     seed
         Of the scramble. None draws one, as BoTorch does.
     kernel
-        ``"spline"`` for improvements and whatever else is continuous with kinks; ``"matern12"`` for
-        what jumps; ``"matern32"``, or a kernel of `nestquad.kernels`, on the uniforms Φ(z).
+        ``"spline"`` for improvements and other continuous functions with kinks; ``"matern12"`` for
+        jumps; ``"matern32"``, or a kernel of `nestquad.kernels`, on the uniforms Φ(z).
 
     Attributes
     ----------
@@ -144,7 +143,7 @@ class KQNormalSampler(SobolQMCNormalSampler):
         )
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        # Before the first use there is nothing to copy into, and torch would call it unexpected.
+        # Before the first use there are no buffers, and torch would report unexpected keys.
         for name in ("base_samples", "base_weights"):
             stored = state_dict.get(prefix + name)
             if stored is not None:
@@ -208,7 +207,7 @@ def with_kq(
         ``cache_root=False``, qNoisyExpectedImprovement and qLogNoisyExpectedImprovement. All else
         is refused, by name, rather than left without weights.
     sampler
-        A `KQNormalSampler`, a number of samples, or None for as many as `acqf` has, with its seed,
+        A `KQNormalSampler`, a number of samples, or None for the number and seed of `acqf`,
         and the kernel that suits it: ``"matern12"`` for probabilities, ``"spline"`` otherwise.
 
     Returns

@@ -35,7 +35,7 @@ class Law(ABC):
         `T` for a batch of laws, None for a single law.
     base
         The driving variables that the law is written in, ``"uniform"`` or
-        ``"normal"``. Both `from_uniform` and `from_normal` work whatever it is.
+        ``"normal"``. Both `from_uniform` and `from_normal` work with either.
     has_transport
         False for a law that can only be sampled.
 
@@ -102,7 +102,7 @@ class Law(ABC):
         n
             Number of draws (of each law of a batch).
         rng
-            Whatever `numpy.random.default_rng` takes.
+            Argument of `numpy.random.default_rng`.
         """
         count = whole("n", n, "a whole number of at least 1", below=np.inf)
         return self._sample(count, generator(rng))

@@ -152,7 +152,7 @@ def _check_law(law: Law) -> None:
 
 
 def _batch_shape(kernel: Kernel, law: Law, lead: tuple[int, ...]) -> tuple[int, ...]:
-    """Leading axes of the answer, from those of the nodes, the law and the lengthscales."""
+    """Leading axes of the answer from the axes of nodes, law and lengthscales."""
     batch = () if law.batch is None else (law.batch,)
     try:
         return np.broadcast_shapes(lead, batch, kernel.batch_shape)

@@ -1,4 +1,4 @@
-"""Evaluation of g: designs, chunks, executors, store. Nothing else in the library calls g."""
+"""Evaluation of g: designs, chunks, executors, store. Only this package calls g."""
 
 from nestquad.clock import OutOfTimeError as OutOfTimeError
 from nestquad.evaluate._call import call_f as call_f

@@ -13,7 +13,7 @@ from nestquad.problem import NestedExpectation
 
 # Half a megabyte for each temporary array of g: it fits the cache, and hides the cost of a call.
 CHUNK_POINTS = 65_536
-# Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.
+# Long rows are cut here at every chunk size, so that sums are always taken in the same order.
 ROW_TILE = 65_536
 # Rows for which independent points are made together. A chunk that ends within such a group makes
 # points that the next one makes again.
@@ -29,8 +29,8 @@ def chunks(
     """Pieces of a span of about `points` points, at most a quarter more, in order of rows.
 
     `points` may be a function of the number of points still to come. With `whole_rows` no row is
-    cut, and at most that many are taken together: for rules whose weights need all inner points of
-    a θ.
+    cut, and a piece has at most this number of rows: for rules whose weights need all inner points
+    of a θ.
 
     Examples
     --------
@@ -112,9 +112,9 @@ def keep_freed_memory() -> None:
     """Let the process reuse the memory of one block for the next.
 
     The C library of Linux gives freed arrays back to the system, which hands them out again page
-    by page, zeroed: a fifth of the time of a g that costs 100 ns a point. It keeps what is as large
-    as the largest array that it saw freed, so one is allocated, not touched, and freed, once for
-    each process. Other systems do not care.
+    by page, zeroed: a fifth of the time of a g that costs 100 ns a point. It keeps blocks up to the
+    size of the largest array freed so far, so a large array is allocated and freed untouched, once
+    for each process. Other systems are unaffected.
     """
     np.empty(_KEPT, dtype=np.int8)
 
@@ -168,12 +168,12 @@ class Pace:
         self.per_point = seconds / size
         self._recent = (*self._recent[-3:], self.per_point)
         if 2 * size < self.points and seconds < self.seconds:
-            return  # the end of a row says nothing about larger chunks
+            return  # the end of a row tells no time of larger chunks
         ratio = self.seconds / max(seconds, 1e-9)
         factor = min(max(ratio, 1.0 / _STEP), max(_STEP, _PART * ratio))
         if size == 1 and ratio > 1.0:
             factor = max(factor, _STEP)
         elif size >= 4 * last[0] and seconds < 2.0 * last[1] and ratio > 0.5:
-            # The cost of a call is what takes the time, and points cost next to nothing.
+            # The time is the fixed cost of a call; more points are nearly free.
             factor = max(factor, 4.0 * _STEP)
         self.points = min(max(int(size * factor), 1), self.most)

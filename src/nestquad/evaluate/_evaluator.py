@@ -74,7 +74,7 @@ class Evaluator:
     folded
         Rows that were reduced before, by `Grid.rows`.
     in_units
-        Whether methods see values in units of their own; not if outputs of g are added up.
+        Whether methods see values scaled by powers of two; not if outputs of g are added up.
     """
 
     problem: NestedExpectation
@@ -198,7 +198,7 @@ class Evaluator:
         if raw:  # values travel here and wait in memory
             size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
         # Towards the end jobs become smaller, so that no worker waits long for another, but not so
-        # small that handing them out is what takes the time. Rows that are cheap are not cut.
+        # small that the time goes to handing them out. Rows that are cheap are not cut.
         share, least = left // (4 * workers), task_seconds(workers)[1]
         if self._pace.per_point > 0.0:
             share = max(share, int(least / self._pace.per_point))
@@ -337,7 +337,7 @@ class Evaluator:
             if job.values is None and job.future is not None and not job.cancelled():
                 try:
                     found = job.future.result()
-                except Exception:  # the first failure is the one to report
+                except Exception:  # the first failure is reported
                     continue
                 self._finish(task, job, found)
 
@@ -350,7 +350,7 @@ class Evaluator:
             )
         job.values = values = found.values
         self.n_checked += found.n_again
-        # Rules that need no points yield views in place of inner points: outputs are what is left.
+        # Rules without points yield views in place of inner points: the other axes are outputs.
         if self._outputs is None:
             self._outputs = values.shape[2:]
         if values.shape[2:] != self._outputs and not job.again:
@@ -392,8 +392,8 @@ def _outputs(shape: tuple[int, ...]) -> str:
 class ValueTable:
     """Values on a rectangle that may grow in both directions.
 
-    A grid grows by rows (more θ) and by columns (more x for each θ), so what is there is always a
-    prefix of each row: `columns[t]` says how long.
+    A grid grows by rows (more θ) and by columns (more x for each θ), so the stored
+    values are always a prefix of each row: `columns[t]` is its length.
     """
 
     def __init__(self) -> None:

@@ -46,11 +46,10 @@ _LEVEL = 1e-5
 class Store:
     """A folder with the values of one problem and one seed.
 
-    `manifest.json` says which. Each kind of grid has a folder of its own, since other sequences or
-    streams make other points, and in it one file for each chunk: a plain ``.npy`` array, whose name
-    says which points it has and what its checksum is. Files are written under another name first,
-    so that they are there completely or not at all, and never changed. So processes may share a
-    store, and die at any moment; and there is nothing to unpickle.
+    `manifest.json` says which. Each set of points (sequences, stream, level) has a folder, with
+    one file for each chunk: a plain ``.npy`` array, whose name holds its points and its checksum.
+    Files are written under another name first and never changed, so that they are complete or
+    absent. Processes may share a store and be killed at any moment, and no file is unpickled.
     """
 
     path: Path
@@ -155,7 +154,7 @@ class Store:
         )
 
     def _compare_means(self) -> None:
-        """Paired t test: a g that is random by itself differs at each point, but not on average."""
+        """Paired t test: a noisy g differs at each point, but not on average."""
         changes = np.array(self._changes)
         n = len(changes)
         if n < 4 or not changes.any():
@@ -206,7 +205,7 @@ class StoredTable:
             raise InputError("store", found, "a folder of a store", _OTHER_FOLDER) from error
         except OSError as error:
             raise _unwritten(store, error) from error
-        # The same description has to mean the same points, whatever version wrote it.
+        # The same description has to mean the same points in all versions.
         known = _json(file, "Delete this file: it is made again, and the values beside it count.")
         stored = numbers("store", known.get("first_point", ()), f"numbers in {str(file)!r}")
         if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
@@ -390,7 +389,7 @@ def _json(file: Path, advice: str) -> dict[str, Any]:
 
 
 def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
-    """Write the manifest of a new store into a folder that has nothing else in it."""
+    """Write the manifest of a new store into an empty folder."""
     folder = file.parent
     others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
     # Another process may have made the manifest, and more, since the first look.

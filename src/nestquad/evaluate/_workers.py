@@ -23,7 +23,7 @@ _COUNT_SECONDS = 2.0
 
 
 class Workers:
-    """Submits to the user's executor, and to a new pool of processes when that one breaks.
+    """Submits to the user's executor, and to a new pool of processes when it breaks.
 
     A process pool is unusable once one of its processes was killed (for want of memory, say). Its
     tasks are lost, and evaluated again by a pool of the same size.
@@ -57,7 +57,7 @@ class Workers:
         return self._count
 
     def begun(self, futures: list[Future[Any]]) -> int:
-        """Tasks that have begun; with Dask they can be cancelled all the same."""
+        """Tasks that have begun; with Dask they can still be cancelled."""
         client = self._client
         if client is None:
             return sum(future.running() or future.done() for future in futures)
@@ -79,7 +79,7 @@ class Workers:
 
     @property
     def separate(self) -> bool:
-        """Whether tasks are known to leave this process: those of a pool or of Dask do."""
+        """Whether tasks leave this process, as with a process pool or Dask."""
         return isinstance(self._executor, ProcessPoolExecutor) or self.cancels_all
 
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:

@@ -2,7 +2,7 @@
 
 The latter are k(x, y) = combine(k_1(x_1, y_1), ..., k_d(x_d, y_d)) where `combine` is linear in
 each of its arguments. Integrals under independent coordinates pass through such a function: the
-embedding is `combine` of the one-dimensional embeddings, and only those need closed forms.
+embedding is `combine` of the one-dimensional embeddings, and only these need closed forms.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _KINDS: tuple[type[Method[Any]], ...] = (
     JointLattice,
     JointProcess,
 )
-# Sizes beyond this are slips: a grid of so many points is never evaluated.
+# Sizes beyond this are slips: such a grid is never evaluated.
 _LARGEST = 10**9
 METHODS = {kind.name: kind for kind in _KINDS}
 

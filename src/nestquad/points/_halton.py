@@ -68,8 +68,8 @@ def _radical_inverse(
     n_used = 0
     while base**n_used < stop:
         n_used += 1
-    # From the last digit to the first; leading zeros are the same for all, hence one number. The
-    # operations are those of the longest index, so that the bits do not depend on `stop`.
+    # From the last digit to the first; leading zeros are the same for all, hence one number. All
+    # digits of the longest index are used, so that the bits do not depend on `stop`.
     tail = 0.0
     for digit in range(n_digits - 1, n_used - 1, -1):
         tail = (tail + float(permutations[digit, 0])) / base

@@ -45,8 +45,8 @@ class Lattice(Sequence):
         Base-2 logarithm of the largest number of points. Another value gives
         other points, as the vector is made for it.
     weights
-        Importance of each coordinate, at least as many as there are
-        coordinates; all the same when None.
+        Importance of the coordinates, at least one for each; equal when
+        None.
 
     Notes
     -----
@@ -100,10 +100,10 @@ def reversed_bits(stop: int, n_bits: int, start: int = 0) -> NDArray[np.int64]:
 _MAX_LOG2_SIZE = 24
 
 # Candidates closer than this are equally good (some are exactly, by symmetry). Taking the first of
-# them keeps the vector the same whatever the rounding of the FFT at hand.
+# them makes the vector independent of the rounding of the FFT.
 _TIE = 1e-6
 
-# The order of a user's coordinates says nothing about their importance, so all weigh the same. A
+# The order of a user's coordinates is not their importance, so all have the same weight. A
 # small weight puts projections to a few coordinates first: among 19 coordinates at 2**10 points
 # the worst pair is nine times better than with the customary 1/j**2.
 _WEIGHT = 0.1
@@ -305,7 +305,7 @@ def density(periodization: Periodization, v: Array) -> Array:
     """Weight of a point, ∏_j du/dv_j, for v (…, d) → (…).
 
     ∫ h(u) du = ∫ h(u(v)) density(v) dv, and the integrand on the right vanishes at the ends with
-    as many derivatives as the density does: none, one, two.
+    its first derivatives as the density does: none, one, two of them.
     """
     if periodization == "tent":
         return np.ones(v.shape[:-1])
@@ -317,7 +317,7 @@ def density(periodization: Periodization, v: Array) -> Array:
 class PeriodicLattice(Sequence):
     """Interleaved random shifts of a lattice in van der Corput order, periodized.
 
-    Points i, i + R, i + 2R, … are those of shift i of `n_shifts` R: a prefix of R 2**k points has R
+    Points i, i + R, i + 2R, … belong to shift i of `n_shifts` R: a prefix of R 2**k points has R
     independent randomizations of the same size (Cranley and Patterson 1976, Randomization of number
     theoretic methods).
 

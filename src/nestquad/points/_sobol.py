@@ -92,8 +92,8 @@ def _sobol_basis(dim: int, log2_size: int) -> Integers:
 def _scrambled(basis: Integers, stream: Stream) -> Integers:
     """Multiply by a random lower triangular binary matrix with ones on its diagonal.
 
-    The leading bits of the result depend on as many leading bits of the input,
-    one to one, so that nets remain nets.
+    The k leading bits of the result depend on the k leading bits of the input,
+    one to one, so that nets remain nets (Matoušek 1998, On the L2-discrepancy for anchored boxes).
     """
     dim = basis.shape[1]
     places = _PLACES[:, None]

@@ -51,7 +51,7 @@ def factorize(gram: Array, ridge: float) -> Factor | None:
     """Factor of ``gram + ridge * I``, or None where that is not positive definite."""
     matrix = np.array(gram, order="C")
     matrix.reshape(-1)[:: matrix.shape[0] + 1] += ridge
-    # A symmetric matrix is its own transpose, and the transpose is what LAPACK calls contiguous.
+    # A symmetric matrix is its own transpose, and the transpose is contiguous for LAPACK.
     lower, info = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
     return Factor(lower) if info == 0 else None
 

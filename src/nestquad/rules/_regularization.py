@@ -41,7 +41,7 @@ class Jitter:
 class Schedule:
     """The paper's λ = λ_0 N^(-2s/d) (log N)^((2s+2)/d), with λ_0 from a grid.
 
-    With several values of `grid`, tuning picks the one with the smallest leave-one-out error; see
+    With several values of `grid`, tuning picks the value with the smallest leave-one-out error; see
     :func:`nestquad.rules.best_lambda0`. A kernel of infinite smoothness has no schedule and gets
     the jitter instead.
     """
@@ -143,8 +143,8 @@ def best_lambda0(
 ) -> float:
     """The λ_0 of the grid with the smallest leave-one-out error of kernel ridge regression.
 
-    The paper searches a grid but does not say by which criterion; leave-one-out error is the one
-    that needs no truth. Groups are as in :func:`fit_lengthscale`; values are standardised column by
+    The paper searches a grid but does not say by which criterion; leave-one-out error needs
+    no truth. Groups are as in :func:`fit_lengthscale`; values are standardised column by
     column, as in the paper.
 
     Cost

@@ -34,7 +34,7 @@ class LineLaws:
     low, high
         The ends. The mass beyond is negligible.
     height, center, curve
-        Of the density. No curve: a uniform law.
+        Parameters of the density. No curve: a uniform law.
     width
         The longest interval over which quadrature takes the density for a polynomial.
 
@@ -51,7 +51,7 @@ class LineLaws:
     width: Array
 
     def of(self, sets: Indices) -> LineLaws:
-        """Those of the given indices."""
+        """Laws of the given indices."""
         return LineLaws(*(value[sets] for value in vars(self).values()))
 
     def density(self, x: Array, owner: Indices) -> Array:
@@ -70,9 +70,9 @@ class LineGrid:
     Attributes
     ----------
     position
-        Of each point, (n,).
+        Coordinate of each point, (n,).
     length
-        Of the gap before it, (n,); for the first of a set, of what the law has to the left.
+        Length of the gap before it, (n,); for the first of a set, of the support to its left.
     owner
         Index of its law, (n,).
     known
@@ -80,7 +80,7 @@ class LineGrid:
     first, last
         Indices of the first and last point of each set, (S,).
     beyond
-        Length of what the law has to the right of the last, (S,).
+        Length of the support to the right of the last, (S,).
     """
 
     position: Array
@@ -131,7 +131,7 @@ def line_grid(x: Array, rate: Array, laws: LineLaws) -> LineGrid:
         known, edges[:, 1:].ravel()[gap], edges[:, :-1].ravel()[gap] + step * lengths[gap]
     )
     # The ends of the law are not points: a state at the end of the chain that no value pins is
-    # hard to eliminate where it is close to the next. Those gaps are integrated from one side.
+    # hard to eliminate where it is close to the next. These gaps are integrated from one side.
     kept = ~(known & (gap % n_gaps == n_gaps - 1))
     gap = gap[kept]
     owner = gap // n_gaps
@@ -177,7 +177,7 @@ class StateChain:
     one
         η for the function 1, (n, m).
     rest, ends
-        Variances of what no state tells: of the gap before each point, (n,), and of what lies
+        Variances that no state explains: of the gap before each point, (n,), and of the support
         beyond the outermost points of each set, (S,).
     """
 
@@ -296,7 +296,7 @@ def _two_sided_panels(order: int, gaps: Array, density: Array) -> _Panels:
     decay = np.exp(-gaps[:, None] * u)
     start, response = _driven(order, gaps, decay, density)
     # The noise at u enters the state at the end through polynomials of 1 - u times e^{-δ(1-u)}:
-    # their span, in an orthonormal basis, is what η knows of the noise.
+    # η is the projection of the noise on their span, in an orthonormal basis.
     ahead = decay[:, ::-1]
     weighted = ahead * weights
     grams = np.einsum("nq,qij->nij", weighted * ahead, tables.pairs)
@@ -384,7 +384,7 @@ def _tables(order: int) -> _Tables:
 
 
 def _driven(order: int, gaps: Array, decay: Array, density: Array) -> tuple[Array, Array]:
-    """∫ f p over a gap: what the state at its start does, and what the noise at each node does."""
+    """∫ f p over a gap: coefficients of the state at its start and of the noise at each node."""
     tables = _tables(order)
     _, weights = _quadrature_nodes()
     damped = decay * density

@@ -86,7 +86,7 @@ def prefix_rules(
     in blocks.
 
     The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
-    leading block, so prefixes cost next to nothing; where weights cost O(N log N), they cost that.
+    leading block, so prefixes are nearly free; on a line they cost O(N log N).
 
     Shapes
     ------
@@ -211,7 +211,7 @@ class _DenseSystem:
         # The image is (K + ridge) w, known from the equations that w solves.
         worst = self.double - 2.0 * float(weights @ self.mean[:size]) + float(weights @ image)
         worst -= ridge * float(weights @ weights)
-        # Rounding leaves differences of order eps × double: below that nothing is known.
+        # Rounding leaves differences of order eps × double.
         floor = np.finfo(float).eps * abs(self.double)
         return Rule(
             self.nodes[:size],

@@ -26,7 +26,7 @@ from nestquad.rules import Rule
 def independent_terms(
     evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
 ) -> Terms:
-    """Levels as published: each with θ of its own, and each θ with inner points of its own."""
+    """Levels as published: independent θ for each level, independent inner points for each θ."""
     problem = evaluations.problem
     grids = evaluations.design.grids
     last = len(grids) - 1

@@ -17,7 +17,7 @@ class Staircase:
     """The first T_l of the θ have at least N_l inner points, on each level l.
 
     Inner sizes double from level to level, and outer sizes decrease. Points are nested, so a level
-    adds only those that the coarser ones lack.
+    adds only points that the coarser levels lack.
 
     Examples
     --------
@@ -34,9 +34,9 @@ class Staircase:
         return int(steps @ np.array(self.n_outer))
 
     def steps(self) -> list[StaircaseStep]:
-        """Every way to grow by one step: twice as many θ on a level, or one more level.
+        """Every way to grow by one step: twice the θ of a level, or one more level.
 
-        Coarser levels never have fewer θ, so those that would come along.
+        Coarser levels never have fewer θ, so they grow as well where needed.
         """
         found: list[StaircaseStep] = []
         for level, size in enumerate(self.n_outer):
@@ -79,7 +79,7 @@ class Staircase:
         capped = [e for e, size in zip(outer, self.n_outer, strict=True) if 2 * size > _MOST_POINTS]
         if target is not None and np.linalg.norm(capped) > target:
             return None  # levels that cannot grow exceed the target alone
-        # At most three times as many in a turn: rates are seen better then than guessed now.
+        # At most three times the evaluations in a turn: measured rates are better than guesses.
         limit = 3.0 * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]
@@ -115,8 +115,8 @@ def smallest_staircase(smallest: int) -> Staircase:
 def staircase_for(budget: int, smallest: int) -> Staircase:
     """The balanced staircase of a budget: T_l N_l is the same on all levels.
 
-    It has as many levels as fit, with `smallest` inner points on the coarsest and as many θ on
-    the finest, until weights become too expensive; then fewer and broader ones.
+    It has all levels that fit, with `smallest` inner points on the coarsest and `smallest` θ on
+    the finest, until weights become too expensive; then fewer and broader levels.
     """
     best = smallest_staircase(smallest)
     if best.n_evaluations > budget:

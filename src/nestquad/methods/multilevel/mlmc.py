@@ -58,7 +58,7 @@ class MLMC(Method[LevelSummary]):
     ----------
     antithetic
         Correct by f(J) - (f(J') + f(J''))/2 with the means J', J'' of the two halves of the inner
-        draws, which cancels what is linear. False: by f(J) - f(J'), the plain form.
+        draws, which cancels the linear part. False: by f(J) - f(J'), the plain form.
     n_coarsest
         N_0, inner draws for each θ on level 0.
     n_levels
@@ -69,8 +69,8 @@ class MLMC(Method[LevelSummary]):
     Notes
     -----
     *Error bar.* The variances of all levels, and the square of the remaining bias: the last
-    corrections continued as a geometric series, or what the noise of J on the finest level may
-    hide. A floor for values of g that no draw has shown.
+    corrections continued as a geometric series, or the effect of the noise of J on the finest
+    level. A floor for values of g that no draw has shown.
 
     *Memory.* A few numbers for each θ, none for x.
 
@@ -122,7 +122,7 @@ class MLMC(Method[LevelSummary]):
         if last is not None:
             return self._grown(goal, last)
         if goal.adaptive or goal.budget is None:
-            # The pilot towards a tolerance: 512 θ on level 0, half as many on each of the next.
+            # The pilot towards a tolerance: 512 θ on level 0, halved from level to level.
             sizes = np.maximum(512 * np.ldexp(1.0, -np.arange(self.n_levels or 4)), FEWEST_OUTER)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
@@ -202,7 +202,7 @@ class MLMC(Method[LevelSummary]):
         return None if grown is None else self._design(goal, grown)
 
     def _within(self, budget: int | None, have: Array, wanted: Array) -> Array | None:
-        """The same step, shortened to the budget; None if next to nothing remains of it."""
+        """Sizes of the step shortened to the budget; None if hardly any of it remains."""
         if (wanted == have).all():
             if self.n_levels is not None:
                 return None  # the error is bias, which more θ do not lower
@@ -319,9 +319,9 @@ class _Seen:
 
 
 def _refuse_divergence(found: LevelSummary) -> None:
-    """Stop where corrections decrease too slowly, beyond doubt, for levels to help.
+    """Stop where corrections decrease significantly too slowly for levels to help.
 
-    Corrections that drown in noise say nothing against convergence; more θ will tell.
+    Corrections within their noise do not contradict convergence; more θ will tell.
     """
     changes, noises = found.change[1:], found.noise[1:]
     if len(changes) < _LEVELS_TO_JUDGE:

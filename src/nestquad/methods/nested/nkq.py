@@ -171,7 +171,7 @@ class NKQ(NestedRule):
         values = values.reshape(*values.shape[:2], -1)
         spread = values.std(axis=(0, 1))
         values = values / np.where(spread > 0, spread, 1.0)
-        if sets == 1 and nodes.shape[0] > 1:  # nodes of its own for each row: a few are enough
+        if sets == 1 and nodes.shape[0] > 1:  # rows differ in their nodes: a few are enough
             few = min(4, values.shape[0])
             return self.inner.tuned([(nodes[t], values[t]) for t in range(few)])
         columns = np.moveaxis(values[::sets], 0, -1).reshape(values.shape[1], -1)

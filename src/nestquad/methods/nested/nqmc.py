@@ -20,7 +20,7 @@ __all__ = ["NQMC", "balanced_split"]
 class NQMC(NestedRule):
     """Nested quasi-Monte Carlo: means over scrambled Sobol points, inside and outside.
 
-    Each θ has a scramble of its own, so that inner errors average out over θ.
+    Each θ has an independent digital shift, so that inner errors average out over θ.
 
     Examples
     --------
