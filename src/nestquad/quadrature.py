@@ -63,8 +63,9 @@ class KernelQuadrature:
         kernel is given).
     lengthscale
         ``"likelihood"``: the kernel's own (the median distance where `kernel` is None) times the
-        factor of highest marginal likelihood. ``"median"``: the median distance. ``"fixed"``: the
-        kernel's own.
+        factor of highest marginal likelihood. ``"median"``: the median distance (Garreau,
+        Jitkrittum and Kanagawa 2017, Large sample analysis of the median heuristic). ``"fixed"``:
+        the kernel's own.
     regularization
         `Jitter`, `Schedule` or λ.
     exact
@@ -110,18 +111,17 @@ class KernelQuadrature:
         return replace(self, kernel=self.kernel.for_law(native))
 
     def tuned(self, groups: Sequence[tuple[Array, Array]]) -> KernelQuadrature:
-        """The same recipe with kernel and λ_0 settled.
+        """Recipe with kernel, space and λ_0 chosen from values.
 
         `groups` are pairs of nodes (N, d) and values (N, m): m functions at the same nodes. With
-        ``space="auto"`` the nodes are uniforms; the recipe that comes back says which space it
-        settled for.
+        ``space="auto"`` the nodes are uniforms; the result has the chosen space.
         """
         if self.kernel is not None:
-            return self._tuned(self._settled_space, self.kernel, groups).recipe
+            return self._tuned(self._start_space, self.kernel, groups).recipe
         if self.lengthscale != "likelihood":
             kernel = default_kernel(groups[0][0].shape[1], 1.5)
-            return self._tuned(self._settled_space, kernel, groups).recipe
-        best, other = self._orders(self._settled_space, groups)
+            return self._tuned(self._start_space, kernel, groups).recipe
+        best, other = self._orders(self._start_space, groups)
         if self.space != "auto":
             return best.recipe
         normal = self._moved(best, _WIDER, groups)
@@ -146,7 +146,7 @@ class KernelQuadrature:
         return self._tuned("normal", start, groups, near=True)
 
     @property
-    def _settled_space(self) -> Space:
+    def _start_space(self) -> Space:
         return "uniform" if self.space == "auto" else self.space
 
     def _tuned(
@@ -173,10 +173,10 @@ class KernelQuadrature:
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))
-        settled = replace(
+        recipe = replace(
             self, kernel=kernel, space=space, lengthscale="fixed", regularization=regularization
         )
-        return _TunedRecipe(likelihood, kernel, settled)
+        return _TunedRecipe(likelihood, kernel, recipe)
 
     @property
     def needs_values(self) -> bool:
@@ -201,7 +201,7 @@ class KernelQuadrature:
     def rules_by_set(
         self, nodes: Array, sizes: Sequence[int], native: Law | None = None
     ) -> list[list[Rule]]:
-        """The same for T node sets (T, N, d) at once, whose native laws may differ."""
+        """Weights on prefixes of T node sets (T, N, d), whose native laws may differ."""
         if self.kernel is None:
             raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
         found = prefix_rules(

@@ -347,7 +347,7 @@ class Estimate:
         }
 
     def to_json(self, indent: int | None = None) -> str:
-        """The same as text; numbers that JSON lacks (NaN, inf) become null."""
+        """JSON text of `to_dict`; numbers that JSON lacks (NaN, inf) become null."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 

@@ -24,6 +24,9 @@ from nestquad.kernels import Kernel
 class NestedLookaheadEI(OneShotAcquisitionFunction):
     """Two-step look-ahead: expected improvement now, and at the best next step given the data.
 
+    One-shot trees of Jiang et al. (2020), Efficient nonmyopic Bayesian optimization via one-shot
+    multi-step trees.
+
     The utility of a batch z = (z_1, …, z_q) is
 
         E[ g(f_D, z) + max over z' of E[ g(f_D', z') ] ],

@@ -207,7 +207,8 @@ def _least_squares(matrix: Array) -> Array:
     """Minimizer of w' A w on the simplex by non-negative least squares.
 
     With A = C'C it is the point of least norm among the convex combinations of the columns of C. A
-    row of ones appended, and (0, …, 0, 1) asked for, turn that into non-negative least squares:
+    row of ones appended, and (0, …, 0, 1) asked for, turn that into non-negative least squares
+    (Lawson and Hanson 1974, Solving least squares problems):
     x = t w leaves t² |C w|² + (t - 1)², whose minimum over t increases with |C w|.
     """
     n, size = len(matrix), np.sqrt(np.trace(matrix))  # neither columns nor row of ones dominate

@@ -21,9 +21,9 @@ _LARGEST = np.nextafter(1.0, 0.0)
 class Law(ABC):
     """One law, or a batch of `T` laws of the same family (one for each theta).
 
-    A law of your own needs `dim`, `base_dim` and `_from_uniform`; with `batch`
-    left at None nothing else. `from_uniform`, `from_normal` and `sample` then
-    check their input and call it.
+    A user-defined law needs `dim`, `base_dim` and `_from_uniform` (its Rosenblatt transform:
+    Rosenblatt 1952, Remarks on a multivariate transformation); `batch` may stay None.
+    `from_uniform`, `from_normal` and `sample` then check their input and call it.
 
     Attributes
     ----------

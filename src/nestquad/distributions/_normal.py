@@ -214,7 +214,8 @@ class MultivariateT(Law):
 
     Notes
     -----
-    The transport takes one coordinate after the other: given the ones before, a
+    The transport (Ding 2016, On the conditional distribution of the multivariate t
+    distribution) takes one coordinate after the other: given the ones before, a
     coordinate of ``inverse(chol) @ (x - loc)`` is a Student t variable with one more
     degree of freedom each, and a scale that their squares make. There is one
     uniform for each coordinate, and a single coordinate has its quantile function.

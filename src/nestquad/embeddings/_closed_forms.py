@@ -1,4 +1,8 @@
-"""Closed forms by pair: (kernel on one coordinate, law on one coordinate)."""
+"""Closed forms by pair: (kernel on one coordinate, law on one coordinate).
+
+Tables of such pairs are in Briol et al. (2019), Probabilistic integration: a role in statistical
+computation?
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Grid:
 
     @property
     def points(self) -> Grid:
-        """The same points without a size: equal for grids that are parts of each other."""
+        """Points of the grid without a size: equal for grids that are parts of each other."""
         return replace(self, n_outer=0, n_inner=0)
 
     @property

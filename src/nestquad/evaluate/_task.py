@@ -76,7 +76,7 @@ class Task:
 
     @cached_property
     def raw(self) -> Task:
-        """The same without the rule."""
+        """Task without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
     def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:

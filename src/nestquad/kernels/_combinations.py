@@ -80,7 +80,7 @@ class Additive(_OverBase):
 
 @dataclass(frozen=True, eq=False)
 class Anova(_OverBase):
-    """Interactions of up to `order` coordinates.
+    """Interactions of up to `order` coordinates (Durrande and others 2013, ANOVA kernels).
 
     The sum over all sets S of at most `order` coordinates of ``weight**|S|`` times the product of
     the factors in S, divided by the sum of these weights, so that the diagonal of a stationary base

@@ -99,7 +99,8 @@ class Matern(DifferentiableKernel):
     r"""Product over coordinates of the Matérn function of smoothness `nu`.
 
     With :math:`z = \sqrt{2\nu}\,|x - y| / \ell` the factor of a coordinate is a polynomial in z of
-    degree ν - 1/2 times :math:`e^{-z}`; a function in its space has ν + 1/2 square-integrable
+    degree ν - 1/2 times :math:`e^{-z}` (Rasmussen and Williams 2006, Gaussian processes for machine
+    learning, equation 4.16); a function in its space has ν + 1/2 square-integrable
     derivatives.
 
     Parameters

@@ -20,6 +20,9 @@ _MAX_POINTS = 1 << 32
 class Halton(Sequence):
     """Halton points with random digit permutations and a random shift for each set.
 
+    Halton (1960), On the efficiency of certain quasi-random sequences of points; permutations as
+    in Owen (2017), A randomized Halton algorithm in R.
+
     Coordinate j stratifies in the j-th prime: any b**k consecutive points from a
     multiple of b**k on are equally spaced, up to rotation. Unlike Sobol' points
     they have no preferred number of points. All sets of a stream share the

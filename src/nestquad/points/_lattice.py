@@ -261,8 +261,10 @@ _STEPS = 8
 def moved(periodization: Periodization, v: Array) -> Array:
     """The point u in (0, 1) of a periodic variable v in [0, 1].
 
-    The tent runs through the interval and back, so any function becomes continuous on the circle;
-    the cubic and the quintic run through it once and slow down at both ends.
+    The tent (baker's transformation: Hickernell 2002, Obtaining O(N^(-2+ε)) convergence for lattice
+    quadrature rules) runs through the interval and back, so any function becomes continuous on the
+    circle; the cubic and the quintic (Laurie 1996, Periodizing transformations) run through it once
+    and slow down at both ends.
     """
     if periodization == "tent":
         u = 1.0 - np.abs(2.0 * v - 1.0)

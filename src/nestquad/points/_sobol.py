@@ -24,6 +24,9 @@ Integers: TypeAlias = NDArray[np.uint32]
 class Sobol(Sequence):
     """Sobol' points with a random linear scramble and a digital shift for each set.
 
+    Direction numbers of Joe and Kuo (2008), Constructing Sobol sequences with better
+    two-dimensional projections, as shipped with scipy.
+
     The first 2**m points of every set, and every later run of 2**m points that
     starts at a multiple of 2**m, are a digital net. All sets of a stream share
     the scramble, a random lower triangular matrix for each coordinate, and each

@@ -68,7 +68,7 @@ class Stream:
         return Stream(self.entropy + path)
 
     def generator(self) -> np.random.Generator:
-        """Fresh PCG-64 DXSM generator at the beginning of the stream.
+        """Fresh PCG-64 DXSM generator at the beginning of the stream (O'Neill 2014, PCG).
 
         Notes
         -----

@@ -49,6 +49,9 @@ _VARIANTS = {
 def health(known: str = "responses") -> NestedExpectation:
     """Expected value of partial perfect information in the paper's health-economics model.
 
+    Brennan, Kharroubi, O'Hagan and Chilcott (2007), Calculating partial expected value of perfect
+    information via Monte Carlo sampling algorithms.
+
     Two treatments, 19 jointly Gaussian parameters. If two of them were known (θ), one would choose
     the treatment with the larger J_c(θ); without them, the larger mean decides. The answer is
     E[max(J_1, J_2)] − max(E J_1, E J_2), from two outputs and three expectations.

@@ -32,7 +32,10 @@ class Factor:
         return np.asarray(solution).reshape(rhs.shape)
 
     def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, for leave-one-out residuals. Cost N³/3."""
+        """Diagonal of the inverse, for leave-one-out residuals. Cost N³/3.
+
+        Dubrule (1983), Cross validation of kriging in a unique neighborhood.
+        """
         half, _ = lapack.dtrtri(self.lower, lower=1)
         half = np.tril(half)
         return np.asarray(np.einsum("ij,ij->j", half, half))

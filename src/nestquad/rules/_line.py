@@ -20,8 +20,8 @@ from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.kernels import Matern
 from nestquad.rules._rule import Exactness, Rule
 from nestquad.rules._state_space import (
-    StateChain,
     LineLaws,
+    StateChain,
     grid_sizes,
     joined,
     line_chain,

@@ -1,10 +1,11 @@
 """State-space form of Matérn processes on a line, to full relative precision.
 
-In units z = rate · x the process is white noise passed through (D + 1)^-m, m = ν + 1/2. With the
-state s_j = (D + 1)^j f, j < m, the step over a gap δ is s_i' = e^{-δ} Σ_j δ^{j-i}/(j-i)! s_j and
-noise. Once s_j is multiplied by δ^j only the damping depends on the gap: powers of δ, which make
-close nodes difficult, stand outside. Integrals are by Gauss–Legendre, never differences. Long gaps
-have auxiliary points.
+State-space form as in Hartikainen and Särkkä (2010), Kalman filtering and smoothing solutions to
+temporal Gaussian process regression models. In units z = rate · x the process is white noise passed
+through (D + 1)^-m, m = ν + 1/2. With the state s_j = (D + 1)^j f, j < m, the step over a gap δ is
+s_i' = e^{-δ} Σ_j δ^{j-i}/(j-i)! s_j and noise. Once s_j is multiplied by δ^j only the damping
+depends on the gap: powers of δ, which make close nodes difficult, stand outside. Integrals are by
+Gauss–Legendre, never differences. Long gaps have auxiliary points.
 """
 
 from __future__ import annotations

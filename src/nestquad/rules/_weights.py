@@ -34,6 +34,8 @@ def kernel_rule(
 ) -> Rule:
     """Kernel quadrature weights for the integral of h under `law`.
 
+    Bayesian quadrature (O'Hagan 1991, Bayes–Hermite quadrature).
+
     The weights minimise the worst-case error over the unit ball of the kernel's space, subject to
     integrating constants (or linear functions) exactly where `exact` asks for it.
 

@@ -76,7 +76,9 @@ class MLMC(Method[LevelSummary]):
 
     References
     ----------
-    M. B. Giles, "Multilevel Monte Carlo methods", Acta Numerica 24 (2015), sections 3 and 9.
+    Giles (2015), Multilevel Monte Carlo methods, Acta Numerica 24, sections 3 and 9; antithetic
+    differences: Giles and Haji-Ali (2019), Multilevel nested simulation for efficient risk
+    estimation.
 
     Examples
     --------

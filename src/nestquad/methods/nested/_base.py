@@ -73,8 +73,8 @@ class NestedRule(Method[NestedState]):
         from a pool of this many sets (a number).
     jackknife
         Remove the bias of order 1/N that a smooth f has at a noisy J, by the means of both halves
-        of the inner points. They have to be independent from θ to θ. Kinks of f are better left
-        alone: their bias falls at another rate.
+        of the inner points (Quenouille 1956, Notes on bias in estimation). They have to be
+        independent from θ to θ. Kinks of f are better left alone: their bias falls at another rate.
     """
 
     most_points: ClassVar[int | None] = None

@@ -28,6 +28,8 @@ __all__ = ["NKQ"]
 class NKQ(NestedRule):
     """Nested kernel quadrature: optimal weights inside and outside.
 
+    Chen, Naslidnyk and Briol (2025), Nested expectations with kernel quadrature.
+
     By default both stages live on the uniforms that drive the laws, so inner weights do not
     depend on θ and are computed once (for a small pool of point sets, whose errors average out).
 
@@ -65,7 +67,7 @@ class NKQ(NestedRule):
         inner_space: Space | None = None,
         outer_space: Space | None = None,
     ) -> NKQ:
-        """Configuration of the paper: Chen, Naslidnyk and Briol, section 3 and appendix E.
+        """Configuration of the paper, section 3 and appendix E.
 
         Independent points for each θ, lengthscales by the median heuristic, λ by the schedule of
         theorem 1 with λ_0 from {0.01, 0.1, 1}, standardized values, Matérn kernels whose order
