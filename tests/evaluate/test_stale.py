@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
@@ -177,12 +176,12 @@ def test_a_rare_loss_that_is_gone(tmp_path):
         run(g, tmp_path / "store")
 
 
-def test_a_rare_loss_in_the_first_of_many_chunks(tmp_path):
+def test_a_rare_loss_in_the_first_of_many_chunks(tmp_path, simulated):
     # How many chunks there are depends on the time that g takes: the extremes of all count.
     file = tmp_path / "loss.txt"
 
     def g(x, theta):
-        time.sleep(0.02)
+        simulated.wait(0.02)
         return x[..., 0] * float(file.read_text()) ** (theta[..., 0] < 0.05)
 
     file.write_text("100")

@@ -318,29 +318,22 @@ def unseen_errors(
 def unreached_errors(
     model: ModelOfJ, check: Check | None, average: DenseAverage, answers: Array
 ) -> Array:
-    """Directions (k, q) for events of f that neither Ĵ nor the draws have reached.
+    """Directions (k, q) for events of f that no θ of the sketch reaches.
 
-    Where f(Ĵ) is the same for nearly all θ, an event takes an error of k standard deviations, whose
+    Where f(Ĵ) is the same everywhere, an event takes a deviation of k standard deviations, whose
     probability is bounded by Cantelli's inequality and by the rule of three.
     """
     base = model.sketch
     f = average.f(base.j)
-    away = np.abs(f - np.median(f, axis=0))
-    count = (away > 1e-6 * away.max(axis=0)).sum(axis=0)
-    rare = _SETTINGS.are_few(count, len(f))
+    same = np.ptp(f, axis=0) == 0
     bound = np.zeros(f.shape[1])
-    if rare.any():
-        error, n = model.sd(base.uniform[:256]).max(axis=0), model.n_points
-        if check is not None:
-            products = np.prod(check.residuals(model) / check.scale, axis=1)
-            upper = products.mean(axis=0) + 2.0 * products.std(axis=0) / np.sqrt(len(products))
-            error, n = check.scale * np.sqrt(np.maximum(upper, 0.0)), n + len(products)
-        if (count == 0).any():  # even an exact model does not show how far J reaches
-            error = np.hypot(error, base.j.std(axis=0))
-        weights = base.weights / base.weights.sum()
+    if same.any():
+        # Even an exact model does not show how far J reaches.
+        deviation = np.hypot(model.sd(base.uniform[:256]).max(axis=0), base.j.std(axis=0))
+        n = model.n_points + (0 if check is None else len(check.weights))
         for step in 2.0 ** np.arange(14.0):
             for sign in (step, -step):
-                moved = model.bounded(base.j + sign * error, base.uniform)
-                change = weights @ np.nan_to_num(np.abs(average.f(moved) - f))
+                moved = model.bounded(base.j + sign * deviation, base.uniform)
+                change = np.nan_to_num(np.abs(average.f(moved) - f)).mean(axis=0)
                 bound = np.maximum(bound, _SETTINGS.probability(n, step) * change)
-    return floor_directions(average.problem, answers, np.where(rare, bound, 0.0) / NORMAL_95)
+    return floor_directions(average.problem, answers, np.where(same, bound, 0.0) / NORMAL_95)
