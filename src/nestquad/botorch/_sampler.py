@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.cached_cholesky import CachedCholeskyMCSamplerMixin
-from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.acquisition.knowledge_gradient import (
     qKnowledgeGradient,
     qMultiFidelityKnowledgeGradient,
@@ -19,7 +17,6 @@ from botorch.acquisition.logei import (
     qLogNoisyExpectedImprovement,
     qLogProbabilityOfFeasibility,
 )
-from botorch.acquisition.max_value_entropy_search import MaxValueBase
 from botorch.acquisition.monte_carlo import (
     SampleReducingMCAcquisitionFunction,
     qExpectedImprovement,
@@ -28,16 +25,6 @@ from botorch.acquisition.monte_carlo import (
     qProbabilityOfImprovement,
     qSimpleRegret,
     qUpperConfidenceBound,
-)
-from botorch.acquisition.multi_objective.base import (
-    MultiObjectiveAnalyticAcquisitionFunction,
-    MultiObjectiveMCAcquisitionFunction,
-)
-from botorch.acquisition.multi_objective.joint_entropy_search import (
-    LowerBoundMultiObjectiveEntropySearch,
-)
-from botorch.acquisition.multi_objective.predictive_entropy_search import (
-    qMultiObjectivePredictiveEntropySearch,
 )
 from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
 from botorch.acquisition.objective import MCAcquisitionObjective
@@ -175,23 +162,6 @@ _ABOUT_A_MEAN = (qPosteriorStandardDeviation, qUpperConfidenceBound)
 # Utilities that jump: weights for kinked ones would not help there.
 _JUMPS = (qLogProbabilityOfFeasibility, qProbabilityOfImprovement)
 
-_INSIDE = "it averages over samples inside, without asking the sampler for weights"
-_REFUSED: tuple[tuple[type, str], ...] = (
-    (AnalyticAcquisitionFunction, "it has a closed form, and nothing to be weighted"),
-    (MultiObjectiveAnalyticAcquisitionFunction, "it has a closed form, and nothing to be weighted"),
-    (
-        qMultiStepLookahead,
-        "its samplers are arguments: pass samplers=[KQNormalSampler(…), …] to the constructor, "
-        "which reads their weights by itself",
-    ),
-    (qMultiFidelityKnowledgeGradient, _INSIDE),
-    (MaxValueBase, _INSIDE),
-    (qJointEntropySearch, _INSIDE),
-    (LowerBoundMultiObjectiveEntropySearch, _INSIDE),
-    (qMultiObjectivePredictiveEntropySearch, "it uses no samples of this kind"),
-    (MultiObjectiveMCAcquisitionFunction, _INSIDE),
-)
-
 
 def with_kq(
     acqf: AcquisitionFunction, sampler: KQNormalSampler | int | None = None
@@ -245,16 +215,17 @@ def _refuse(acqf: AcquisitionFunction) -> None:
     name = type(acqf).__name__
     if not isinstance(acqf, AcquisitionFunction):
         raise InputError("acqf", name, "an acquisition function of BoTorch")
-    for refused, why in _REFUSED:
-        if isinstance(acqf, refused):
-            raise UnsupportedError(f"{name} cannot be given weights: {why}.")
     if isinstance(acqf, CachedCholeskyMCSamplerMixin) and acqf._cache_root:
         raise UnsupportedError(
             f"{name} with a cached root replaces base samples after their weights were made. "
             "Construct it with cache_root=False."
         )
-    if not isinstance(acqf, (*_REDUCED_ONCE, *_ABOUT_A_MEAN, qKnowledgeGradient)):
-        raise UnsupportedError(f"{name} is not known to average over samples where weights reach.")
+    known = (*_REDUCED_ONCE, *_ABOUT_A_MEAN, qKnowledgeGradient)
+    if not isinstance(acqf, known) or isinstance(acqf, qMultiFidelityKnowledgeGradient):
+        raise UnsupportedError(
+            f"{name} cannot be given weights: it has a closed form, or averages over samples "
+            "inside. For qMultiStepLookahead pass samplers=[KQNormalSampler(…), …] to its constructor."
+        )
     if not isinstance(acqf, qKnowledgeGradient) and (
         type(acqf).forward is not SampleReducingMCAcquisitionFunction.forward
     ):

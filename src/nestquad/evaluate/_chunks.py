@@ -8,13 +8,10 @@ from functools import cache
 
 import numpy as np
 
+from nestquad import limits
 from nestquad.evaluate._design import Span
 from nestquad.problem import NestedExpectation
 
-# Half a megabyte for each temporary array of g: it fits the cache, and hides the cost of a call.
-CHUNK_POINTS = 65_536
-# Long rows are cut here at every chunk size, so that sums are always taken in the same order.
-ROW_TILE = 65_536
 # Rows for which independent points are made together. A chunk that ends within such a group makes
 # points that the next one makes again.
 _GROUP = 16
@@ -22,7 +19,7 @@ _GROUP = 16
 
 def chunks(
     span: Span,
-    points: int | Callable[[int], int] = CHUNK_POINTS,
+    points: int | Callable[[int], int] = limits.CHUNK_POINTS,
     *,
     whole_rows: int | None = None,
 ) -> Iterator[Span]:
@@ -38,7 +35,7 @@ def chunks(
     [(0, 2), (2, 4), (4, 5)]
     """
     width = span.n1 - span.n0
-    tile = max(1, min(width, ROW_TILE) if whole_rows is None else width)
+    tile = max(1, min(width, limits.ROW_TILE) if whole_rows is None else width)
     t0 = span.t0
     while t0 < span.t1:
         size = points((span.t1 - t0) * width) if callable(points) else points
@@ -86,14 +83,6 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
         t0 = t1
 
 
-# Points and values of one block, temporary arrays of g included, and results that wait: bytes.
-MEMORY = 256_000_000
-# Copies of a block in memory: x, theta, and temporary arrays of g.
-_COPIES = 6
-# Half of the memory that may stay with the process between blocks, in bytes.
-_KEPT = 16_000_000
-
-
 def block_points(problem: NestedExpectation) -> int:
     """Points that fit into memory at a time."""
     law = problem.outer_law
@@ -104,7 +93,7 @@ def block_points(problem: NestedExpectation) -> int:
     )
     inner = problem.inner_law(theta)
     numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
-    return max(1, MEMORY // (8 * _COPIES * (int(numbers) + 1)))
+    return max(1, limits.MEMORY // (8 * limits.BLOCK_COPIES * (int(numbers) + 1)))
 
 
 @cache
@@ -116,22 +105,19 @@ def keep_freed_memory() -> None:
     size of the largest array freed so far, so a large array is allocated and freed untouched, once
     for each process. Other systems are unaffected.
     """
-    np.empty(_KEPT, dtype=np.int8)
+    np.empty(limits.KEPT_MEMORY, dtype=np.int8)
 
 
 # A step up or down is at most this factor: the first calls of a function are often slow, and the
 # fixed cost of a call shows only in larger ones. From very short chunks a step may be
 # larger, as long as it leads to no more than this part of the target.
 _STEP, _PART = 8.0, 0.25
-# Seconds of a task of an executor: target, and least worth handing out. One client feeds all
-# workers, in milliseconds a task, so both grow with their number.
-_TASK, _LEAST = 0.5, 0.05
-_TASK_BY_WORKER, _LEAST_BY_WORKER = 0.01, 0.002
 
 
 def task_seconds(workers: int) -> tuple[float, float]:
     """Target and least duration of a task, for a number of workers."""
-    return max(_TASK, _TASK_BY_WORKER * workers), max(_LEAST, _LEAST_BY_WORKER * workers)
+    target = max(limits.TASK_SECONDS, limits.TASK_SECONDS_BY_WORKER * workers)
+    return target, max(limits.LEAST_TASK_SECONDS, limits.LEAST_SECONDS_BY_WORKER * workers)
 
 
 @dataclass

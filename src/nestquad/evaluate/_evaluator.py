@@ -13,14 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from nestquad import clock
+from nestquad import clock, limits
 from nestquad._checks import shown
 from nestquad._log import log_points
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
 from nestquad.evaluate._chunks import (
-    CHUNK_POINTS,
-    MEMORY,
     Pace,
     block_points,
     chunks,
@@ -33,17 +31,6 @@ from nestquad.evaluate._task import Done, InnerRule, Task, UnpackingError, run_t
 from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.evaluate._workers import SpanJob, Workers
 from nestquad.problem import NestedExpectation
-
-# Target duration of a chunk in this thread; tasks of an executor have their own.
-_SECONDS = 0.25
-_MOST_TASK_POINTS = 1 << 24
-# Tasks for each worker: one under way, one that is waiting, and some because they differ.
-_AHEAD = 3
-# Interval at which workers are asked, after the deadline, whether they are still there.
-_LATE_SECONDS = 1.0
-# Seconds without a result after which workers are asked whether any has begun: processes and
-# workers of Dask take a few to start.
-_PATIENCE = 10.0
 
 
 @dataclass
@@ -81,7 +68,7 @@ class Evaluator:
     executor: Executor | None = None
     keep: bool = False
     deadline: float = float("inf")
-    chunk_points: int = CHUNK_POINTS
+    chunk_points: int = limits.CHUNK_POINTS
     retries: int = 0
     store: Store | None = None
     on_progress: Callable[[int], None] = lambda done: None
@@ -98,10 +85,12 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
         self.chunk_points = min(self.chunk_points, block_points(self.problem))
-        most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
-        if self.chunk_points < CHUNK_POINTS and self._workers is not None:
-            most = max(1, most * self.chunk_points // CHUNK_POINTS)
-        seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
+        most = self.chunk_points if self._workers is None else limits.TASK_POINTS
+        if self.chunk_points < limits.CHUNK_POINTS and self._workers is not None:
+            most = max(1, most * self.chunk_points // limits.CHUNK_POINTS)
+        seconds = (
+            limits.CHUNK_SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
+        )
         self._pace = Pace(1, most, seconds)  # g may take minutes, or microseconds
         self._value_bytes = 8
         self._by_value = False
@@ -196,7 +185,9 @@ class Evaluator:
             return size
         workers = self._workers.count
         if raw:  # values travel here and wait in memory
-            size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
+            size = min(
+                size, limits.MEMORY // (4 * self._value_bytes * limits.TASKS_AHEAD * workers)
+            )
         # Towards the end jobs become smaller, so that no worker waits long for another, but not so
         # small that the time goes to handing them out. Rows that are cheap are not cut.
         share, least = left // (4 * workers), task_seconds(workers)[1]
@@ -234,7 +225,7 @@ class Evaluator:
             while True:
                 # A job that takes long must not stop the others; how far they may get ahead of
                 # it is a question of memory.
-                window = (_AHEAD if self._pace.per_point else 1) * workers.count
+                window = (limits.TASKS_AHEAD if self._pace.per_point else 1) * workers.count
                 while not exhausted and len(queue) < 4 * window:
                     if sum(job.values is None for job in queue) >= window:
                         break
@@ -281,9 +272,9 @@ class Evaluator:
         open_jobs = {job.future: job for job in queue if job.values is None}
         futures = [f for f in open_jobs if f is not None]
         left = self.deadline - clock.now()
-        timeout = min(left, _PATIENCE) if left > 0.0 else _LATE_SECONDS
+        timeout = min(left, limits.PATIENCE_SECONDS) if left > 0.0 else limits.LATE_SECONDS
         done, _ = wait(futures, timeout, FIRST_COMPLETED)
-        if not done and timeout == _PATIENCE:
+        if not done and timeout == limits.PATIENCE_SECONDS:
             self._say_waiting(workers, futures)
         self.waiting = self.waiting and not done
         failure: NestquadError | None = None
@@ -322,8 +313,8 @@ class Evaluator:
         waited, self.waiting = self.waiting, not workers.begun(futures)
         if self.waiting and not waited:
             warnings.warn(
-                f"No worker of the executor has begun a task for {_PATIENCE:.0f} s: all are busy, "
-                "or there are none. The estimation waits; max_seconds would limit that.",
+                f"No worker of the executor has begun a task for {limits.PATIENCE_SECONDS:.0f} s: "
+                "all are busy, or there are none. The estimation waits; max_seconds limits that.",
                 NestquadWarning,
                 stacklevel=2,
             )

@@ -11,15 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from nestquad import clock
+from nestquad import clock, limits
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
 from nestquad.evaluate._task import Done, Task, run_task
-
-# Pools that may break in a row before any chunk is finished.
-_MOST_BROKEN = 3
-_COUNT_SECONDS = 2.0
 
 
 class Workers:
@@ -52,7 +48,7 @@ class Workers:
             return os.cpu_count() or 2
         # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
         now = clock.now()
-        if now > self._counted + _COUNT_SECONDS:
+        if now > self._counted + limits.COUNT_SECONDS:
             self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
         return self._count
 
@@ -114,7 +110,7 @@ class Workers:
             return
         self._broken += 1
         old = self._executor
-        if self._broken > _MOST_BROKEN or not isinstance(old, ProcessPoolExecutor):
+        if self._broken > limits.BROKEN_POOLS or not isinstance(old, ProcessPoolExecutor):
             raise EvaluationError(
                 f"the executor broke {self._broken} time(s) without finishing a chunk: {error}",
                 advice="g may end its process, or need more memory than there is. Try it without "

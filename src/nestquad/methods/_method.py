@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import EvaluationError, InputError
@@ -80,7 +81,7 @@ class Method(ABC, Generic[State]):
 
     plain: ClassVar[bool] = False
     """Whether the answer is an average of f at means of g, with nothing learned."""
-    most: ClassVar[int] = 10**15
+    most: ClassVar[int] = limits.BUDGET
     """The most evaluations that the method uses; larger budgets are for others."""
 
     @abstractmethod

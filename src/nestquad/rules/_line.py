@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from nestquad import limits
 from nestquad._typing import Array, Indices, Mask
 from nestquad.distributions import Law, Normal, Uniform, standard_deviation
 from nestquad.embeddings import double_embedding, mean_embedding
@@ -29,9 +30,6 @@ from nestquad.rules._state_space import (
     stationary,
 )
 
-# Points of a chain made at a time: enough to hide the cost of a call of NumPy, few enough for the
-# cache.
-_POINTS = 2**14
 # Where normal laws end, in standard deviations from the mean: 2e-17 of the mass lies beyond.
 _REACH = 8.5
 # Standard deviations over which quadrature integrates a normal density to rounding.
@@ -163,9 +161,9 @@ def _most_points(n: int) -> float:
 
 
 def _blocks(sets: Indices, points: Array) -> Iterator[Indices]:
-    """Indices of sets in blocks whose chains have about `_POINTS` points."""
+    """Indices of sets in blocks whose chains have about `limits.CHAIN_POINTS` points."""
     if sets.size:
-        filled = np.cumsum(points[sets]) // _POINTS
+        filled = np.cumsum(points[sets]) // limits.CHAIN_POINTS
         yield from np.split(sets, np.flatnonzero(np.diff(filled)) + 1)
 
 

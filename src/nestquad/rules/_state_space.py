@@ -17,6 +17,7 @@ from math import comb, factorial
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array, Indices, Mask
 
 _LONGEST = 1.0
@@ -156,10 +157,6 @@ def _pieces(x: Array, rate: Array, laws: LineLaws) -> tuple[Array, Array]:
     return edges, np.maximum(np.ceil(np.diff(edges, axis=1) / longest[:, None]), 1.0)
 
 
-# Gaps whose quadrature nodes are in memory at a time.
-_BLOCK = 2**13
-
-
 @dataclass(frozen=True)
 class StateChain:
     """Steps with standard normal noise, and the integral as a function of states and noise.
@@ -215,8 +212,8 @@ def line_chain(order: int, grid: LineGrid, rate: Array, laws: LineLaws) -> State
         rest=np.empty(n),
         ends=np.empty(grid.first.size),
     )
-    for begin in range(0, n, _BLOCK):
-        _fill(chain, grid, gaps, rate, laws, np.arange(begin, min(begin + _BLOCK, n)))
+    for begin in range(0, n, limits.GAPS):
+        _fill(chain, grid, gaps, rate, laws, np.arange(begin, min(begin + limits.GAPS, n)))
 
     whiten = np.linalg.inv(np.linalg.cholesky(stationary(order)))
     chain.to[grid.first] = whiten * units[grid.first, None, :]

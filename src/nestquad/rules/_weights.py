@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.embeddings import double_embedding, mean_embedding
@@ -19,9 +20,6 @@ from nestquad.rules._regularization import Jitter, Regularization, regularized
 from nestquad.rules._rule import Exactness, Rule
 
 _BLOCK = 128
-
-# Above this a dense Gram matrix no longer fits comfortably in memory (3.2 GB).
-_DENSE_LIMIT = 20_000
 
 
 def kernel_rule(
@@ -104,11 +102,11 @@ def prefix_rules(
     if isinstance(kernel, Matern) and dim == 1 and isinstance(regularization, Jitter):
         found = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
     rest = [i for i, rules in enumerate(found) if rules is None]
-    if rest and n > _DENSE_LIMIT:
+    if rest and n > limits.DENSE_NODES:
         raise InputError(
             "nodes",
             f"{n} nodes",
-            f"at most {_DENSE_LIMIT} for dense weights",
+            f"at most {limits.DENSE_NODES} for dense weights",
             "Use fewer inner points and more outer ones. In one dimension Matern kernels have "
             "weights in O(N log N): for uniform and normal laws on nodes as evenly spread as Sobol "
             "points, and with Matern(0.5) for all laws and nodes.",
@@ -187,8 +185,8 @@ class _DenseSystem:
 
     Shapes
     ------
-    nodes (N, d), gram (N, N) of which the upper triangle counts, and whose memory the factor
-    takes over, mean (N,), functions (N, k) with their moments (k,).
+    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,), functions (N, k) with
+    their moments (k,).
     """
 
     nodes: Array

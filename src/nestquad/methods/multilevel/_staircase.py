@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.errors import InputError
-
-_MOST_POINTS = 2048  # weights cost the cube: a second or two
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,14 @@ class Staircase:
         """
         found: list[StaircaseStep] = []
         for level, size in enumerate(self.n_outer):
-            if 2 * size <= _MOST_POINTS:
+            if 2 * size <= limits.STAIRCASE_POINTS:
                 sizes = tuple(max(n, 2 * size) for n in self.n_outer[: level + 1])
                 levels = [i for i, n in enumerate(sizes) if n > self.n_outer[i]]
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
                 found.append(
                     StaircaseStep(stairs, levels, stairs.n_evaluations - self.n_evaluations)
                 )
-        if 2 * self.n_inner[-1] <= _MOST_POINTS:
+        if 2 * self.n_inner[-1] <= limits.STAIRCASE_POINTS:
             sizes = (*self.n_outer, min(self.n_outer[-1], 8))  # a level starts with 8 θ
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
             found.append(StaircaseStep(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
@@ -76,7 +75,11 @@ class Staircase:
         budget
             The largest number of evaluations.
         """
-        capped = [e for e, size in zip(outer, self.n_outer, strict=True) if 2 * size > _MOST_POINTS]
+        capped = [
+            e
+            for e, size in zip(outer, self.n_outer, strict=True)
+            if 2 * size > limits.STAIRCASE_POINTS
+        ]
         if target is not None and np.linalg.norm(capped) > target:
             return None  # levels that cannot grow exceed the target alone
         # At most three times the evaluations in a turn: measured rates are better than guesses.
@@ -126,8 +129,8 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
             f"at least {best.n_evaluations} for method 'mlkq' with n_coarsest={smallest}",
         )
     size = smallest
-    while 2 * size <= _MOST_POINTS:
-        top = int(np.log2(_MOST_POINTS / size))
+    while 2 * size <= limits.STAIRCASE_POINTS:
+        top = int(np.log2(limits.STAIRCASE_POINTS / size))
         fitting = [
             stairs
             for stairs in (_balanced(size, size, level) for level in range(1, top + 1))
@@ -139,7 +142,7 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
         size *= 2
     # The rest goes to more θ on all levels: the outer error is the larger one as a rule.
     top, size = len(best.n_inner) - 1, best.n_inner[0]
-    wide = min(budget * size // best.n_evaluations, _MOST_POINTS // 2**top)
+    wide = min(budget * size // best.n_evaluations, limits.STAIRCASE_POINTS // 2**top)
     return _balanced(size, max(wide, size), top)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
@@ -28,7 +29,6 @@ from nestquad.methods.multilevel._levels import (
     summarize,
 )
 from nestquad.methods.nested import (
-    SAMPLE_ROWS,
     MeanRule,
     WeightedRule,
     noise_changes,
@@ -268,7 +268,7 @@ class MLMC(Method[LevelSummary]):
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
             # Draws are independent, so the first are as good a sample for plots as any.
-            kept = min(j.shape[0], SAMPLE_ROWS)
+            kept = min(j.shape[0], limits.PLOT_ROWS)
             theta = outer_points(problem, grid, 0, kept).theta
             # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
             # serves neither as a base nor as a correction, and the next finer one is the base.

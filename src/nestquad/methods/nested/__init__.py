@@ -2,7 +2,6 @@
 
 from nestquad.methods._events import NO_VARIATION as NO_VARIATION
 from nestquad.methods._events import effective_number as effective_number
-from nestquad.methods.nested._base import SAMPLE_ROWS as SAMPLE_ROWS
 from nestquad.methods.nested._base import NestedRule as NestedRule
 from nestquad.methods.nested._base import NestedState as NestedState
 from nestquad.methods.nested._inner import InnerFit as InnerFit

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError
@@ -29,8 +30,6 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
 
 Sharing = Literal["auto", "independent", "shared"] | int
-
-SAMPLE_ROWS = 4096  # rows of θ kept for plots
 
 # Fewer θ, x or evaluations do not show whether a tolerance is met. Intervals of 4 to 16 θ cover in
 # 76–94 % of runs on families of random problems, even with Student's t; two halves of 8 x that
@@ -299,7 +298,7 @@ class NestedRule(Method[NestedState]):
         if last is not None:
             (before,) = last.design.grids
             state = state.after(last.state, inner=grid.n_inner > before.n_inner)
-        step = -(-theta.shape[0] // SAMPLE_ROWS)
+        step = -(-theta.shape[0] // limits.PLOT_ROWS)
         estimate = assembled(
             problem,
             answers,

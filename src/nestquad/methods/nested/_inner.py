@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import takes
 from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f, f_or_nan
@@ -102,7 +103,7 @@ class KernelRuleByTheta:
 
     @property
     def whole_rows(self) -> int | None:
-        return max(1, 2**24 // self.sizes[0] ** 2)  # 128 MB of Gram matrices at a time
+        return max(1, limits.GRAM_NUMBERS // self.sizes[0] ** 2)
 
     def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
         assert points is not None

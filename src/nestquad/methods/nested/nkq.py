@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.distributions import Normal
 from nestquad.errors import InputError
@@ -49,7 +50,7 @@ class NKQ(NestedRule):
     """
 
     name: ClassVar[str] = "nkq"
-    most_points: ClassVar[int | None] = 8192  # weights cost N³: beyond, seconds become minutes
+    most_points: ClassVar[int | None] = limits.RULE_POINTS
     outer_points: str | Sequence = "sobol"
     inner_points: str | Sequence = "sobol"
     sharing: Sharing = "auto"
