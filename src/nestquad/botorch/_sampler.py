@@ -224,7 +224,7 @@ def _refuse(acqf: AcquisitionFunction) -> None:
     if not isinstance(acqf, known) or isinstance(acqf, qMultiFidelityKnowledgeGradient):
         raise UnsupportedError(
             f"{name} cannot be given weights: it has a closed form, or averages over samples "
-            "inside. For qMultiStepLookahead pass samplers=[KQNormalSampler(…), …] to its constructor."
+            "inside. For qMultiStepLookahead pass samplers=[KQNormalSampler(…), …] to it."
         )
     if not isinstance(acqf, qKnowledgeGradient) and (
         type(acqf).forward is not SampleReducingMCAcquisitionFunction.forward
