@@ -17,6 +17,7 @@ from nestquad.evaluate._evaluations import Evaluations
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._fingerprint import fingerprint
 from nestquad.evaluate._store import Store
+from nestquad.evaluate._pilot import Pilot
 from nestquad.evaluate._tangents import Derivative, Driving, Parametrized, TangentG, Tangents
 from nestquad.evaluate._task import InnerRule
 
@@ -32,6 +33,7 @@ __all__ = [
     "OutOfTimeError",
     "OuterPoints",
     "Parametrized",
+    "Pilot",
     "Span",
     "Store",
     "TangentG",

@@ -139,7 +139,7 @@ def _answer(
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))
     answers = dense.answers
     if not jumps and model.data.n_shifts > 1:
-        shift, drawn = _cross_fitted(held_out_changes(model, functional), drawn)
+        shift, drawn = _cross_fitted(held_out_changes(model, functional), drawn, rng)
         answers = answers + shift
     means = base.weights @ base.j / base.weights.sum()
     unseen = unseen_errors(
@@ -184,12 +184,15 @@ def held_out_changes(model: JointModel, functional: _posterior.Functional) -> Ar
     return np.stack(changes)
 
 
-def _cross_fitted(changes: Array, drawn: FunctionalDraws) -> tuple[Array, FunctionalDraws]:
+def _cross_fitted(
+    changes: Array, drawn: FunctionalDraws, rng: np.random.Generator
+) -> tuple[Array, FunctionalDraws]:
     """Shift (q,) of the answers by held-out changes (R, q), and draws that know its error.
 
     The error of the plug-in answer has the variance of the draws, or what the changes show beyond
     their own error s²; its posterior mean is the shift (Morris 1983, Parametric empirical Bayes
-    inference). The draws keep their spread at least: R groups show s² to a third only.
+    inference). The draws keep their spread at least: R groups show s² to a third only. Their signs
+    are random: scatter of J about Ĵ raises a maximum, and scatter of Ĵ about J lowers it.
     """
     values, n = drawn.values, len(changes)
     mean = changes.mean(axis=0)
@@ -199,7 +202,8 @@ def _cross_fitted(changes: Array, drawn: FunctionalDraws) -> tuple[Array, Functi
     share = prior / np.maximum(prior + error, np.finfo(float).tiny)
     wider = np.sqrt(np.maximum(share * error / np.maximum(claimed, np.finfo(float).tiny), 1.0))
     center = values.mean(axis=0)
-    moved_values = (1.0 - share) * center + wider * (values - center)
+    signs = rng.choice([-1.0, 1.0], size=(len(values), 1))
+    moved_values = (1.0 - share) * center + signs * wider * (values - center)
     return share * mean, replace(drawn, values=moved_values)
 
 
