@@ -16,8 +16,8 @@ from nestquad.evaluate._design import (
 from nestquad.evaluate._evaluations import Evaluations
 from nestquad.evaluate._evaluator import Evaluator
 from nestquad.evaluate._fingerprint import fingerprint
-from nestquad.evaluate._store import Store
 from nestquad.evaluate._pilot import Pilot
+from nestquad.evaluate._store import Store
 from nestquad.evaluate._tangents import Derivative, Driving, Parametrized, TangentG, Tangents
 from nestquad.evaluate._task import InnerRule
 
