@@ -15,6 +15,7 @@ from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
 from nestquad.gp import in_lattice_order
+from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
@@ -26,7 +27,6 @@ from nestquad.methods.learned._base import (
     complete_answer,
     rounding_errors,
 )
-from nestquad.methods.learned._events import unseen_errors
 from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, LevelSettings
@@ -123,13 +123,10 @@ def _answer(
     """Average over all levels, and its draws: posterior of the innermost J, levels, events."""
     cascade, base, rng = average.cascade, model.sketch, average.stream.child(5).generator()
     assert cascade is not None
-    plain = average.averages(cascade.top(base.j))
 
     def functional(j: Array) -> Array:
-        """The answers, and those that average f_0 times a wave over y_0: (S, q)."""
-        averages = average.averages(cascade.top(j))
-        averages[1:] += plain[0] - plain[1:]
-        return averages
+        """The answers (q,) for the innermost J (M, p) at the sketch."""
+        return average.averages(cascade.top(j))
 
     jumps = _has_jumps(cascade, base.j)
     if model not in calibrations:
@@ -165,7 +162,7 @@ def held_out_changes(model: JointModel, functional: _posterior.Functional) -> Ar
     2018, Double/debiased machine learning for treatment and structural parameters).
     """
     data, dim, base = model.data, model.dim, model.sketch
-    answers, groups = functional(base.j)[0], np.arange(model.n_points) % data.n_shifts
+    answers, groups = functional(base.j), np.arange(model.n_points) % data.n_shifts
     changes = []
     for group in range(data.n_shifts):
         others, rows = model.without(group), groups == group
@@ -179,8 +176,8 @@ def held_out_changes(model: JointModel, functional: _posterior.Functional) -> Ar
         )
         step = _SMALL * field.reshape(base.j.shape)
         j = others.on_lattices(data.shifts[:, :dim]).j
-        up, down = (functional(j + sign * step)[0] for sign in (1.0, -1.0))
-        changes.append(functional(j)[0] + (up - down) / (2.0 * _SMALL) - answers)
+        up, down = (functional(j + sign * step) for sign in (1.0, -1.0))
+        changes.append(functional(j) + (up - down) / (2.0 * _SMALL) - answers)
     return np.stack(changes)
 
 
@@ -210,8 +207,8 @@ def _cross_fitted(
 def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> Array:
     """Directions (q, m) of the answers from directions (p, m) of J at all θ."""
     if not np.isfinite(directions).all():
-        return np.full((functional(j).shape[1], 1), np.inf)
-    sides = [[functional(j + s * step)[0] for s in (1.0, -1.0)] for step in directions.T]
+        return np.full((functional(j).size, 1), np.inf)
+    sides = [[functional(j + s * step) for s in (1.0, -1.0)] for step in directions.T]
     return np.stack([np.nan_to_num(up - down) / 2.0 for up, down in sides], axis=1)
 
 
@@ -259,9 +256,9 @@ def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> 
         if k:
             mean, single = arguments[k - 1]
             tops = [cascade.top(one, single, k - 1) for one in (mean + bound, mean)]
-            bound = np.subtract(*(average.averages(top)[0] for top in tops))
+            bound = np.subtract(*(average.averages(top) for top in tops))
         directions.append(bound)
-    q = average.averages(cascade.top(j)).shape[1]
+    q = average.averages(cascade.top(j)).size
     return np.stack(directions, axis=1) if directions else np.zeros((q, 1))
 
 
