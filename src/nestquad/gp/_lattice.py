@@ -484,10 +484,9 @@ class JointLikelihood:
         noise = (nugget + _LEAST_NUGGET) * float(kernel[0, 0])
         blocks = _hermitian(rfft(kernel), n) + noise * np.eye(n)
         try:
-            lower = np.linalg.cholesky(blocks)
+            lower, inverse = np.linalg.cholesky(blocks), np.linalg.inv(blocks)
         except np.linalg.LinAlgError:
             return FAILED, np.zeros_like(log_parameters)
-        inverse = np.linalg.inv(blocks)
         _, transform = _centered(rfft(self.values), inverse[0].real, size)
         dual = np.einsum("frs,sf->fr", inverse, transform)
         count = np.full(len(blocks), 2.0)
