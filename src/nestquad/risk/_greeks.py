@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._tangent_problem import TangentProblem, slope_rules, with_tangents
 from nestquad._typing import Array
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import check_limits
@@ -25,7 +26,6 @@ from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._contributions import Conditioned
 from nestquad.risk._method import RiskState
 from nestquad.risk._targets import Key, Targets, label
-from nestquad.sensitivity import TangentProblem, slope_rules, with_tangents
 
 # Half-width of the window of a density, in standard deviations of J, as in `nestquad.sensitivity`.
 _WINDOW = 0.5

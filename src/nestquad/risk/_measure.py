@@ -14,6 +14,7 @@ import numpy as np
 from nestquad import clock
 from nestquad._checks import choice, listed, numbers, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
+from nestquad._tangent_problem import TangentProblem
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
@@ -31,7 +32,6 @@ from nestquad.risk._prior import Memory
 from nestquad.risk._report import Exposure, RiskReport
 from nestquad.risk._stresses import Stress, run_stresses, stress_points
 from nestquad.risk._targets import Targets, Weighting
-from nestquad.sensitivity import TangentProblem
 
 DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._diagnosis import Diagnosis, check_sections
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
-from nestquad.certify import Diagnosis, check_sections
 from nestquad.errors import InputError
 from nestquad.estimate import solved
 from nestquad.evaluate import Evaluations
