@@ -68,6 +68,8 @@ class Data:
         Points (N, d) of the lattices, from which `periodization` makes uniforms.
     positive
         Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
+    signed
+        Whether f takes J below the values of g, see `near_values`.
     """
 
     vector: NDArray[np.int64]
@@ -77,6 +79,7 @@ class Data:
     periodic: Array
     values: Array
     positive: bool = False
+    signed: bool = False
 
     @property
     def n_shifts(self) -> int:
@@ -392,7 +395,8 @@ class JointModel(ModelOfJ):
         output = self.outputs[c]
         if output.process is not None:
             # Where the density is small, noise over it is large.
-            j = near_values(j[..., None], self.data.values[:, c : c + 1])[..., 0]
+            values = self.data.values[:, c : c + 1]
+            j = near_values(j[..., None], values, signed=self.data.signed)[..., 0]
         if tail is None:
             return j
         table = self._theta_table(points.uniform)
