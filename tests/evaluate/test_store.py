@@ -381,7 +381,7 @@ def killed(tmp_path, method, kills):
         [sys.executable, killing.__file__, str(store), method, str(kills)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -411,7 +411,7 @@ def test_two_processes_on_one_store(tmp_path):
     )
     command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), store]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = {run.communicate(timeout=120)[0].strip() for run in runs}
+    answers = {run.communicate(timeout=600)[0].strip() for run in runs}
     assert answers == {repr(killing.estimate("nmc").value)}
     again = killing.estimate("nmc", store)
     assert again.diagnostics["n_reused"] == again.n_evaluations

@@ -7,7 +7,6 @@ from scipy.special import ndtr
 import nestquad as nq
 from nestquad.kernels import Matern
 from nestquad.methods.learned._inner_means import KernelChoice
-from nestquad.methods.learned._surrogate_model import scores_of
 from nestquad.quadrature import KernelQuadrature
 
 
@@ -68,14 +67,6 @@ def test_the_trace_grows_within_the_budget_and_evaluates_nothing_twice():
     assert abs(est.value - 1.0) < 1e-3  # E[θ²]
 
 
-def test_same_seed_same_bits():
-    problem = nq.problems.finance()
-    one, two = (nq.estimate(problem, method="ckq", budget=600, rng=3) for _ in range(2))
-    assert one.value == two.value
-    assert one.std_error == two.std_error
-    assert nq.estimate(problem, method="ckq", budget=600, rng=4).value != one.value
-
-
 def test_fixed_sizes_are_kept():
     est = nq.estimate(nq.problems.finance(), method=nq.CKQ(n_outer=12, n_inner=20), rng=0)
     fresh = est.diagnostics["check"]["n_draws"]
@@ -104,12 +95,6 @@ def test_bad_settings(bad):
 def test_too_small_a_budget_is_refused():
     with pytest.raises(nq.InputError, match="budget"):
         nq.estimate(nq.problems.finance(), method="ckq", budget=10)
-
-
-def test_scores_have_unit_variance():
-    u = (np.arange(2000)[:, None] + 0.5) / 2000
-    for law in (nq.Normal(), nq.Uniform(3.0, 8.0), nq.LogNormal()):
-        assert scores_of(law, u).std() == pytest.approx(1.0, rel=1e-2)
 
 
 def test_noise_that_nothing_explains_gets_an_honest_bar():

@@ -7,14 +7,14 @@ import pytest
 from scipy.special import ndtri
 
 import nestquad as nq
-from nestquad.methods.nested import (
+from nestquad.methods._events import (
     NO_VARIATION,
+    effective_number,
     rare_event_errors,
     rule_of_three,
     spread_factor,
     unseen_value_errors,
 )
-from nestquad.methods.nested._events import effective_number
 from nestquad.methods.nested._inner import _shrunk
 from nestquad.result import NORMAL_95
 

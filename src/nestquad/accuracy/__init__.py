@@ -5,7 +5,7 @@ from __future__ import annotations
 from nestquad.accuracy._allocation import Allocation, Level, allocate
 from nestquad.accuracy._errors import (
     degrees_of_freedom,
-    harmonic_averages,
+    finite_average,
     linearized_covariance,
     propagated,
     replicate_errors,
@@ -15,6 +15,7 @@ from nestquad.accuracy._errors import (
 from nestquad.accuracy._smoothness import (
     characteristics,
     is_discontinuous,
+    order_near,
     order_of_smoothness,
     takes,
 )
@@ -25,9 +26,10 @@ __all__ = [
     "allocate",
     "characteristics",
     "degrees_of_freedom",
-    "harmonic_averages",
+    "finite_average",
     "is_discontinuous",
     "linearized_covariance",
+    "order_near",
     "order_of_smoothness",
     "propagated",
     "replicate_errors",

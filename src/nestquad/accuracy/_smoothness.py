@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
-from nestquad.evaluate import call_f
+from nestquad.evaluate import call_f, f_or_nan
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
@@ -59,13 +58,18 @@ def order_of_smoothness(problem: NestedExpectation, j: Array, *, logarithmic: bo
     return int(np.clip(np.round(exponent), 0, 2))
 
 
-def is_discontinuous(problem: NestedExpectation, j: Array) -> bool:
-    """Whether f jumps where J (T,) or (T, p) can be, and a little beyond: it may be in a tail."""
+def order_near(problem: NestedExpectation, j: Array) -> int:
+    """Order of smoothness of f where J (T,) or (T, p) can be, and a little beyond, in its tails."""
     wide = np.concatenate([j, 2.0 * j - j.mean(axis=0)])
     positive = j[(j > 0).reshape(len(j), -1).all(axis=1)]
     if j.min() >= 0 and len(positive) > 32 and not takes(problem, -j):
-        return order_of_smoothness(problem, positive, logarithmic=True) == 0
-    return order_of_smoothness(problem, wide if takes(problem, wide) else j) == 0
+        return order_of_smoothness(problem, positive, logarithmic=True)
+    return order_of_smoothness(problem, wide if takes(problem, wide) else j)
+
+
+def is_discontinuous(problem: NestedExpectation, j: Array) -> bool:
+    """Whether f jumps where J (T,) or (T, p) can be, or a little beyond."""
+    return order_near(problem, j) == 0
 
 
 def _second_difference(
@@ -89,8 +93,4 @@ def _second_difference(
 
 def takes(problem: NestedExpectation, j: Array) -> bool:
     """Whether f is finite at all of J (T,) or (T, p)."""
-    try:
-        f = call_f(problem, j, j.reshape(len(j), -1), require_finite=False)
-    except EvaluationError:
-        return False
-    return bool(np.isfinite(f).all())
+    return bool(np.isfinite(f_or_nan(problem, j)).all())

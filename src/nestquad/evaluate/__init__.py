@@ -1,7 +1,7 @@
 """Evaluation of g: designs, chunks, executors, store. Nothing else in the library calls g."""
 
 from nestquad.clock import OutOfTimeError
-from nestquad.evaluate._call import call_f, call_h
+from nestquad.evaluate._call import call_f, call_h, f_or_nan
 from nestquad.evaluate._chunks import chunks
 from nestquad.evaluate._design import (
     Design,
@@ -39,6 +39,7 @@ __all__ = [
     "call_f",
     "call_h",
     "chunks",
+    "f_or_nan",
     "fingerprint",
     "grid_points",
     "inner_points",

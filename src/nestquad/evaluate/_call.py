@@ -118,6 +118,14 @@ def call_f(
     return values
 
 
+def f_or_nan(problem: NestedExpectation, j: Array) -> Array:
+    """f at J (T,) or (T, p) as (T, q), NaN where it is not defined; (T, 1) if it raises."""
+    try:
+        return call_f(problem, j, j, require_finite=False)
+    except EvaluationError:  # f refuses values that J never has
+        return np.full((len(j), 1), np.nan)
+
+
 @blas_threads_of_the_user()
 def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     """h at x (N, d), checked, as (N,) or (N, p)."""

@@ -44,6 +44,9 @@ _LEAST_NUGGET = 1e-15
 # given back. Blocks of 2¹³ take a third longer, in calls.
 _BLOCK = 1 << 15
 
+Transforms = dict[tuple[bytes, bytes], NDArray[Any]]
+"""Fourier transforms of a kernel by lattice and distance of two shifts."""
+
 
 def omega(order: int, x: Array) -> Array:
     """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx): a scaled Bernoulli polynomial of x modulo 1."""
@@ -97,8 +100,8 @@ class PeriodicKernel:
     order: int
     scales: Array
     nugget: float
-    transforms: dict[tuple[bytes, bytes], NDArray[Any]] = field(default_factory=dict, init=False)
-    """Fourier transforms of the kernel by lattice and distance of two shifts, shared by fits."""
+    transforms: Transforms = field(default_factory=dict, init=False)
+    """Known transforms, shared by fits."""
 
     def __call__(self, steps: Array) -> Array:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
@@ -297,26 +300,33 @@ class LatticeProcess:
 
     def _convolved(self, mean: Any, dual: Array, offsets: Array) -> Array:
         """Means at shifted lattices in the leading coordinates, for duals (…, R, m): (…, C, m)."""
-        of_dual = rfft(dual)
+        of_dual, shifts = rfft(dual), self.shifts[:, : offsets.shape[1]]
         out = np.empty((*dual.shape[:-2], len(offsets), self.size))
-        for c, offset in enumerate(offsets):
-            transform = self._transforms(offset - self.shifts[:, : len(offset)])
-            out[..., c, :] = irfft(np.einsum("...rf,rf->...f", of_dual, transform), n=self.size)
+        # Distances between the shifts of a model recur in its copies without a shift.
+        known = self.kernel.transforms if len(offsets) <= self.n_shifts + 1 else {}
+        together = max(1, _BLOCK // (self.n_shifts * self.size))
+        for start in range(0, len(offsets), together):
+            some = slice(start, start + together)
+            apart = (offsets[some, None] - shifts).reshape(-1, shifts.shape[1])
+            transforms = self._transforms(apart, known).reshape(-1, len(shifts), of_dual.shape[-1])
+            product = np.einsum("...rf,crf->...cf", of_dual, transforms)
+            out[..., some, :] = irfft(product, n=self.size)
         out += np.asarray(mean)[..., None, None]
         return out
 
-    def _transforms(self, apart: Array, *, keep: bool = False) -> NDArray[Any]:
+    def _transforms(self, apart: Array, known: Transforms, *, keep: bool = False) -> NDArray[Any]:
         """Transforms (n, m/2 + 1) of the kernel at the lattice steps plus each of (n, d')."""
-        steps, known = self.steps[: apart.shape[1]], self.kernel.transforms
+        steps = self.steps[: apart.shape[1]]
+        if not (known or keep):
+            return np.asarray(rfft(self.kernel(steps[:, None, :] + apart.T[:, :, None])))
         lattice = steps[:, 1].tobytes() + bytes([self.size.bit_length()])
         rows = [_mirrored(known, lattice, row) for row in apart]
         missing = [k for k, row in enumerate(rows) if row is None]
-        if missing:
-            new = rfft(self.kernel(steps[:, None, :] + apart[missing].T[:, :, None]))
-            for k, row in zip(missing, new, strict=True):
-                rows[k] = row
-                if keep:
-                    known[lattice, apart[k].tobytes()] = row
+        new = rfft(self.kernel(steps[:, None, :] + apart[missing].T[:, :, None]))
+        for k, row in zip(missing, new, strict=True):
+            rows[k] = row
+            if keep:
+                known[lattice, apart[k].tobytes()] = row
         return np.stack(rows)  # type: ignore[arg-type]
 
     def at(self, points: Array) -> Array:
@@ -410,7 +420,7 @@ class LatticeProcess:
         first, second = np.tril_indices(self.n_shifts, -1)
         apart = (self.shifts[first] - self.shifts[second])[:, :dims]
         apart = np.concatenate([np.zeros((1, dims)), apart])
-        return _hermitian(self._transforms(apart, keep=True), self.n_shifts)
+        return _hermitian(self._transforms(apart, self.kernel.transforms, keep=True), self.n_shifts)
 
     @cached_property
     def _blocks(self) -> NDArray[Any]:
@@ -533,9 +543,7 @@ def _hermitian(transforms: NDArray[Any], n: int) -> NDArray[Any]:
     return blocks
 
 
-def _mirrored(
-    known: dict[tuple[bytes, bytes], NDArray[Any]], lattice: bytes, apart: Array
-) -> NDArray[Any] | None:
+def _mirrored(known: Transforms, lattice: bytes, apart: Array) -> NDArray[Any] | None:
     """A transform that is known at a distance (d',) or at its opposite, since kernels are even."""
     there = known.get((lattice, apart.tobytes()))
     if there is None:

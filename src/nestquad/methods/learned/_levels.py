@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 
 from nestquad._typing import Array, Indices
-from nestquad.accuracy import harmonic_averages, replicate_errors, size_of
+from nestquad.accuracy import finite_average, replicate_errors, size_of
 from nestquad.errors import NumericalError
 from nestquad.gp import LatticeProcess, PeriodicKernel, in_sequence_order, lattice_steps
 from nestquad.methods.learned._average import DenseAverage
@@ -354,10 +354,10 @@ class LevelAverage(DenseAverage):
         return replace(self, cascade=cascade.fitted(model.sketch.j))
 
     def averages(self, top: Array) -> Array:
-        """Averages (S, q) of f_0 (M, q) at the sketch: plain ones, then times waves over y_0."""
+        """Averages (q,) of f_0 (M, q) at the sketch."""
         assert self.cascade is not None
         points = self.cascade.theta
-        return harmonic_averages(top, points.weights, points.uniform)
+        return finite_average(top, points.weights)
 
     def of_levels(self, model: JointModel, limit: float) -> LevelsFound:
         """Averages of as many points as the accuracy requires, `limit` of the innermost level."""

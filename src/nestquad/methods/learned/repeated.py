@@ -14,6 +14,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
+from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
@@ -25,7 +26,6 @@ from nestquad.methods.learned._base import (
     complete_answer,
     rounding_errors,
 )
-from nestquad.methods.learned._events import unseen_errors
 from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, LevelSettings
@@ -113,13 +113,10 @@ def _answer(
     """Average over all levels, and its draws: posterior of the innermost J, levels, events."""
     cascade, base, rng = average.cascade, model.sketch, average.stream.child(5).generator()
     assert cascade is not None
-    plain = average.averages(cascade.top(base.j))
 
     def functional(j: Array) -> Array:
-        """The answers, and those that average f_0 times a wave over y_0: (S, q)."""
-        averages = average.averages(cascade.top(j))
-        averages[1:] += plain[0] - plain[1:]
-        return averages
+        """The answers (q,) for the innermost J (M, p) at the sketch."""
+        return average.averages(cascade.top(j))
 
     if model not in calibrations:
         effects = PathEffects(model, functional, _has_jumps(cascade, base.j), _posterior.DEFAULT)
@@ -143,8 +140,8 @@ def _answer(
 def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> Array:
     """Directions (q, m) of the answers from directions (p, m) of J at all θ."""
     if not np.isfinite(directions).all():
-        return np.full((functional(j).shape[1], 1), np.inf)
-    sides = [[functional(j + s * step)[0] for s in (1.0, -1.0)] for step in directions.T]
+        return np.full((functional(j).size, 1), np.inf)
+    sides = [[functional(j + s * step) for s in (1.0, -1.0)] for step in directions.T]
     return np.stack([np.nan_to_num(up - down) / 2.0 for up, down in sides], axis=1)
 
 
@@ -193,8 +190,8 @@ def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> 
             for side in (step, -step):
                 bound = np.maximum(bound, chance * change(side * sd).mean(axis=0))
         moved = average.averages(cascade.above(k, f + bound / NORMAL_95, single))
-        found.append(moved[0] - average.averages(cascade.above(k, f, single))[0])
-    q = average.averages(cascade.top(j)).shape[1]
+        found.append(moved - average.averages(cascade.above(k, f, single)))
+    q = average.averages(cascade.top(j)).size
     return np.stack(found, axis=1) if found else np.zeros((q, 1))
 
 

@@ -11,17 +11,19 @@ import numpy as np
 from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
 from nestquad.methods.nested import (
     NKQ,
-    NO_VARIATION,
     cancellation,
-    floor_directions,
-    rare_event_errors,
-    unseen_value_errors,
 )
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation

@@ -11,6 +11,12 @@ from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
     FEWEST_OUTER,
@@ -22,14 +28,10 @@ from nestquad.methods.multilevel._levels import (
     summarize,
 )
 from nestquad.methods.nested import (
-    NO_VARIATION,
     SAMPLE_ROWS,
     MeanRule,
     WeightedRule,
-    floor_directions,
     noise_changes,
-    rare_event_errors,
-    unseen_value_errors,
 )
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation

@@ -1,16 +1,7 @@
 """Nested rules: T outer points with N inner points each, and a rule for each stage."""
 
+from nestquad.methods._events import NO_VARIATION, effective_number
 from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
-from nestquad.methods.nested._events import (
-    NO_VARIATION,
-    effective_number,
-    few_event_errors,
-    floor_directions,
-    rare_event_errors,
-    rule_of_three,
-    spread_factor,
-    unseen_value_errors,
-)
 from nestquad.methods.nested._inner import (
     InnerFit,
     KernelRuleByTheta,
@@ -49,15 +40,9 @@ __all__ = [
     "cancellation",
     "describe_rules",
     "effective_number",
-    "few_event_errors",
-    "floor_directions",
     "interpolation_variance",
     "kernel_outer",
     "mean_outer",
     "noise_changes",
-    "rare_event_errors",
-    "rule_of_three",
-    "spread_factor",
-    "unseen_value_errors",
     "weighted_sum",
 ]

@@ -14,14 +14,14 @@ from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
-from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._events import (
+from nestquad.methods._events import (
     NO_VARIATION,
     constant_value_errors,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
 )
+from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._inner import InnerFit, noise_changes
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence

@@ -10,8 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import takes
-from nestquad.errors import EvaluationError
-from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f
+from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f, f_or_nan
 from nestquad.gp import median_lengthscale
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
@@ -142,7 +141,7 @@ def noise_changes(
     if steps.any():
         noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
         moves = np.diag(noise) if full.ndim > 1 else noise
-        sides = [[_f_or_nan(problem, full + s * one, theta) for s in (1, -1)] for one in moves]
+        sides = [[f_or_nan(problem, full + s * one) for s in (1, -1)] for one in moves]
         spread = np.sum([(up + down) / 2.0 - f_values for up, down in sides], axis=0)
         changes.append(np.where(steps, spread, 0.0))
     return [np.where(np.isfinite(change), change, 0.0) for change in changes]
@@ -152,13 +151,6 @@ def _has_steps(f_values: Array) -> bool:
     """Whether f(J) (T,) differs from its usual value by few different amounts, if it does."""
     events = f_values[f_values != np.median(f_values)]
     return bool(np.unique(events).size <= events.size / 4)
-
-
-def _f_or_nan(problem: NestedExpectation, j: Array, theta: Array) -> Array:
-    try:
-        return call_f(problem, j, theta, require_finite=False)
-    except EvaluationError:  # f refuses values that J never has
-        return np.full((len(j), 1), np.nan)
 
 
 def _shrunk(half: Array, other: Array, full: Array) -> Array:

@@ -11,9 +11,9 @@ from nestquad._typing import Array
 from nestquad.accuracy import replicate_errors, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._events import NO_VARIATION
 from nestquad.methods._method import Goal, Method, Turn
 from nestquad.methods.nested._base import SAMPLE_ROWS
-from nestquad.methods.nested._events import NO_VARIATION
 from nestquad.methods.nested._inner import MeanRule
 from nestquad.points import IID, Sequence, Stream
 from nestquad.problem import NestedExpectation
