@@ -170,7 +170,7 @@ def _calls(assets: int) -> PublishedProblem:
         exact=CALLS_20_EXACT if several else calls_exact(1),
         exact_error=CALLS_20_ERROR if several else 0.0,
         unit="relative",
-        budgets=(1_600, 10_000, 64_000),
+        budgets=(1_600, 10_000, 64_000) if several else (1_600, 10_000),
         printed=printed,
         solve=_var(problem, 0.9),
     )
