@@ -84,7 +84,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.rules import Jitter, Schedule
     from nestquad.sensitivity import Sensitivities, sensitivity
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CKQ",

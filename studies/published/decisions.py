@@ -246,7 +246,7 @@ def _pain() -> PublishedProblem:
         "worth 20,000, benefits are multiplied by 12.5174.",
         CHRONIC_PAIN,
         ((5.0, 4.83e4, 6.96e4), (1.0, 1.61e6, 6.81e6), (0.2, 5.43e7, 1.51e9)),
-        (1_000, 10_000, 100_000),
+        (1_000, 10_000, 40_000, 100_000),
     )
 
 
