@@ -188,8 +188,8 @@ def _losses(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> list[str]:
             best = min(smaller, key=lambda one: one.error)
             found.append(
                 f"{case.title}: more evaluations do not help. The error is "
-                f"{_error(case, row.error)} at {count(row.evaluations)}, and {_error(case, best.error)} at "
-                f"{count(best.evaluations)}."
+                f"{_error(case, row.error)} at {count(row.evaluations)} and "
+                f"{_error(case, best.error)} at {count(best.evaluations)}."
             )
         if row.failed:
             found.append(f"{case.title}: {row.failed} of {row.runs + row.failed} runs failed.")
