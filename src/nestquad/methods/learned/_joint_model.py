@@ -69,6 +69,8 @@ class Data:
         Points (N, d) of the lattices, from which `periodization` makes uniforms.
     positive
         Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
+    signed
+        Whether f takes J below the values of g, see `near_values`.
     """
 
     vector: NDArray[np.int64]
@@ -78,6 +80,7 @@ class Data:
     periodic: Array
     values: Array
     positive: bool = False
+    signed: bool = False
 
     @property
     def n_shifts(self) -> int:
@@ -386,7 +389,8 @@ class JointModel(ModelOfJ):
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 # Where the density is small, noise over it is large.
-                j[:, c] = near_values(j[:, c : c + 1], self.data.values[:, c : c + 1])[:, 0]
+                values = self.data.values[:, c : c + 1]
+                j[:, c] = near_values(j[:, c : c + 1], values, signed=self.data.signed)[:, 0]
                 if output.positive:
                     j[:, c] = np.maximum(j[:, c], _FLOOR * deviations[:, c])
         return replace(points, j=j)
