@@ -10,8 +10,7 @@ import numpy as np
 
 from nestquad._checks import is_number, number
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, InputError
-from nestquad.voi.table._tables import unknown_column
+from nestquad.errors import EvaluationError, InputError, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -336,7 +335,7 @@ def _column(
 ) -> Array:
     """A parameter's values, all within bounds."""
     if name not in inputs.columns:
-        raise unknown_column("design", name, map(str, inputs.columns))
+        raise unknown_name("design", name, map(str, inputs.columns))
     values: Array = inputs[name].to_numpy(dtype=float)
     outside = np.flatnonzero((values < low) | (values > high))
     if outside.size:

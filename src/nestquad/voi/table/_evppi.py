@@ -12,13 +12,12 @@ from scipy.special import ndtri
 from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._cells import one_line, pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
 from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
-from nestquad.voi.table._tables import unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -553,7 +552,7 @@ def _members(one: Any, known: list[str]) -> tuple[str, ...]:
         raise _unusable(one)
     for member in members:
         if member not in known:
-            raise unknown_column("pars", member, known)
+            raise unknown_name("pars", member, known)
     return tuple(dict.fromkeys(members))
 
 

@@ -243,7 +243,7 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 def plain_names(names: Sequence[str], kind: str) -> list[str]:
     """Names without punctuation and the word for costs or effects before or after them."""
     word = rf"(total[ _.]*)?({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
-    texts = [re.sub(r"[\s_.:/|,\-()]+", " ", name).strip() for name in names]
+    texts = [re.sub(r"[^\w+&%']+|_+", " ", name).strip() for name in names]
     drop = re.compile(rf"^{word}(?= |\d|$)|(?<= ){word}$", re.IGNORECASE)
     return [drop.sub("", text).strip() or text for text in texts]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
@@ -24,7 +24,7 @@ from nestquad.voi.table._evppi import (
     value_of_knowing,
 )
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._tables import check_rows, unknown_column
+from nestquad.voi.table._tables import check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +111,7 @@ def _weighted(
         raise InputError(argument, shown(outputs), "two or more, by name, with weights by name")
     for name in weights:
         if name not in outputs:
-            raise unknown_column("weights", str(name), map(str, outputs))
+            raise unknown_name("weights", str(name), map(str, outputs))
     values: list[Any] = [weights.get(name) for name in outputs]
     if not all(is_number(x) and x >= 0 for x in values) or abs(sum(values) - 1) > 1e-6:
         raise InputError(
@@ -235,7 +235,7 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     known = as_outputs(outputs)
     for name in shares:
         if name not in known.options:
-            raise unknown_column("shares", str(name), known.options)
+            raise unknown_name("shares", str(name), known.options)
     w = np.array([float(shares.get(name, 0.0)) for name in known.options])
     if (w < 0).any() or abs(w.sum() - 1.0) > 1e-6:
         raise InputError("shares", shown(shares), "shares of the options, 1 in all")
