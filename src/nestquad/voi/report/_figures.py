@@ -334,6 +334,8 @@ def plot_convergence(convergence: pd.DataFrame, ax: Any = None) -> Any:
     _money(ax.yaxis)
     enough = bool(convergence[convergence["n"] == sizes[-1]]["enough"].all())
     heading = f"{sizes[-1]:,} draws are {'enough' if enough else 'too few'}"
+    if not convergence["value"].any():
+        heading = f"No draw of {sizes[-1]:,} favors another option"
     return _titled(ax, "draws (log scale)", "value per person (band: 95 %)", heading)
 
 
