@@ -180,9 +180,8 @@ class Model:
         several = len(sets) > 1 or len(wtps) > 1
         is_derived = not set(self.derived or {}).isdisjoint(next(iter(sets.values())))
         if several or is_derived or method == "table":
-            goal = _Goal(tol, rtol, budget, max_seconds)
-            seed = int(generator(rng).integers(2**31))
-            table = _by_table(partial(self._sample, wtps), sets, goal, seed, progress)
+            sample, seed = partial(self._sample, wtps), int(generator(rng).integers(2**31))
+            table = _by_table(sample, sets, (tol, rtol), budget, max_seconds, seed, progress)
             return table.frame if several else table.estimate(self.name)
         return estimate(
             self.problem(pars, None if np.isnan(wtps[0]) else wtps[0]),
@@ -433,27 +432,6 @@ TABLES = TableSettings()
 
 
 @dataclass(frozen=True)
-class _Goal:
-    """Budget, tolerances and time, as in `nestquad.estimate`."""
-
-    tol: float | None
-    rtol: float | None
-    budget: int | None
-    max_seconds: float | None
-
-    @property
-    def has_tolerance(self) -> bool:
-        return self.tol is not None or self.rtol is not None
-
-    def excess(self, frame: pd.DataFrame) -> float:
-        """Half-width over the tolerance, maximum over rows; 0 without a tolerance."""
-        if not self.has_tolerance:
-            return 0.0
-        asked = np.maximum(self.tol or 0.0, (self.rtol or 0.0) * frame["evppi"].abs())
-        return float(np.max(_half_widths(frame) / np.maximum(asked, np.finfo(float).tiny)))
-
-
-@dataclass(frozen=True)
 class _TableAnswer:
     """Table of EVPPI, rows of its last table of runs, all runs, status and time."""
 
@@ -490,15 +468,19 @@ def _half_widths(frame: pd.DataFrame) -> Any:
 def _by_table(
     sample: Callable[[int, Any], Any],
     sets: Mapping[str, tuple[str, ...]],
-    goal: _Goal,
+    tolerances: tuple[float | None, float | None],
+    budget: int | None,
+    max_seconds: float | None,
     seed: int,
     progress: ProgressLike,
 ) -> _TableAnswer:
-    """EVPPI of all sets from runs of the model, more of them until the tolerance is met."""
+    """EVPPI of all sets from runs of the model, more of them until the tolerances are met."""
     started = clock.now()
-    ends = np.inf if goal.max_seconds is None else started + goal.max_seconds
-    limit = goal.budget or TABLES.most
-    grows = goal.budget is None and (goal.has_tolerance or goal.max_seconds is not None)
+    ends = np.inf if max_seconds is None else started + max_seconds
+    limit = budget or TABLES.most
+    absolute, relative = (tolerance or 0.0 for tolerance in tolerances)
+    has_tolerance = absolute + relative > 0
+    grows = budget is None and (has_tolerance or max_seconds is not None)
     n, runs = min(TABLES.pilot if grows else TABLES.default, limit), 0
     wanted = {label: list(members) for label, members in sets.items()}
     while True:
@@ -507,12 +489,15 @@ def _by_table(
         runs += n
         frame = evppi(outputs, inputs, wanted, rng=seed + 1, progress=progress)
         now = clock.now()
-        excess = goal.excess(frame)
-        is_met = goal.has_tolerance and excess <= 1.0
+        # Half-width over the tolerance, maximum over sets.
+        asked = np.maximum(absolute, relative * frame["evppi"].abs())
+        excess = float(np.max(_half_widths(frame) / np.maximum(asked, np.finfo(float).tiny)))
+        excess = excess if has_tolerance else 0.0
+        is_met = has_tolerance and excess <= 1.0
         more = int(min(TABLES.reserve * n * excess**2, limit))
         in_time = now + (now - turn) * more / n <= ends
         if is_met or more <= n or not in_time:
             status = "converged" if is_met else "time" if more > n else "budget"
-            status = status if goal.has_tolerance else "done"
+            status = status if has_tolerance else "done"
             return _TableAnswer(frame, n, runs, status, now - started)
         n = more

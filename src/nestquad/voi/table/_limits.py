@@ -39,10 +39,16 @@ def check_size(name: str, size: int) -> None:
 def check_table(name: str, data: bytes) -> None:
     """Refuse a table or a workbook with more cells than anybody needs, without parsing it."""
     check_size(name, len(data))
-    if data[:2] == b"PK":
-        _check_workbook(name, data)
-    else:
-        _check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+    if data[:2] != b"PK":
+        return _check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+    expected = "a .csv file or an .xlsx workbook"
+    with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_archive(name, archive)
+        cells = 0
+        for part in archive.namelist():
+            if part.startswith("xl/worksheets/") and part.endswith(".xml"):
+                with archive.open(part) as sheet:
+                    cells += _cells_of(name, sheet, cells)
 
 
 @contextmanager
@@ -73,17 +79,6 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
         )
 
 
-def _check_workbook(name: str, data: bytes) -> None:
-    expected = "a .csv file or an .xlsx workbook"
-    with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        check_archive(name, archive)
-        cells = 0
-        for part in archive.namelist():
-            if part.startswith("xl/worksheets/") and part.endswith(".xml"):
-                with archive.open(part) as sheet:
-                    cells += _cells_of(name, sheet, cells)
-
-
 def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
     """Cells of the rectangle that holds all cells of a sheet, as readers allocate it.
 
@@ -105,16 +100,13 @@ def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
             rows, columns = max(rows, row), max(columns, column)
             _check_cells(name, before + rows * max(columns, 1))
 
+    def doctype(*_: object) -> None:  # it can define entities that grow without end
+        raise InputError(name, "a document type inside a sheet", "a workbook as it was saved")
+
     parser = expat.ParserCreate()
-    parser.StartElementHandler = element
-    # A document type can define entities that grow without end.
-    parser.StartDoctypeDeclHandler = lambda *_: _refuse_document_type(name)
+    parser.StartElementHandler, parser.StartDoctypeDeclHandler = element, doctype
     parser.ParseFile(sheet)
     return rows * columns
-
-
-def _refuse_document_type(name: str) -> None:
-    raise InputError(name, "a document type inside a sheet", "a workbook as it was saved")
 
 
 def _check_cells(name: str, cells: int) -> None:

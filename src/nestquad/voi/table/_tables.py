@@ -444,17 +444,16 @@ def check_names(argument: str, frame: pd.DataFrame) -> None:
 
 def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     """Numbers (n,), NaN where a cell is no number, and a note on another number format."""
-    note = ""
     if column.dtype.kind not in "fiub":
         # A number format is one of texts; among numbers, a text is a stray.
         if bool(column.map(lambda cell: isinstance(cell, str)).all()):
-            read = read_numbers(column.tolist(), decimal)
-            return read.values, read.note if np.isfinite(read.values).all() else ""
+            values, note = read_numbers(column.tolist(), decimal)
+            return values, note if np.isfinite(values).all() else ""
         # Pandas takes dates for nanoseconds, and integers beyond the range of floats for texts.
         known = (str, bool, np.bool_, float, np.floating)
         cells = column.map(lambda cell: cell if isinstance(cell, known) else str(cell))
         column = pandas().to_numeric(cells, errors="coerce")
-    return column.to_numpy(dtype=float, na_value=np.nan), note
+    return column.to_numpy(dtype=float, na_value=np.nan), ""
 
 
 def _bad_cells(
