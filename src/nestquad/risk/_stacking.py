@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.methods import ModelOfJ
-from nestquad.methods.learned import DenseSet
+from nestquad.methods.learned import Check, DenseSet
 from nestquad.points import Stream
 
 
@@ -38,34 +38,37 @@ class StackingSettings:
 DEFAULT = StackingSettings()
 
 
-def stacking_weights(
-    means: tuple[Array, Array], residuals: tuple[Array, Array], settings: StackingSettings = DEFAULT
-) -> tuple[Array, Array]:
-    """Weights (L,) of the first model in Ĵ, and in the control variates ĝ − Ĵ.
+def stack(first: ModelOfJ, second: ModelOfJ, check: Check) -> ModelOfJ:
+    """Average of two models, with weights in Ĵ and in the control variates ĝ − Ĵ for each loss.
 
-    Differences of the residuals (m, 2, L) of a pair are free of errors of Ĵ (m, L) and choose the
-    second; with these control variates, means of pairs choose the first. Breiman (1996), Stacked
-    regressions, with the log score of a Student law (Yao and others 2018, Using stacking to average
-    Bayesian predictive distributions).
+    Differences of the residuals of a pair are free of errors of Ĵ and choose the second; with these
+    control variates, means of pairs choose the first. Breiman (1996), Stacked regressions, with the
+    log score of a Student law (Yao and others 2018, Using stacking to average Bayesian predictive
+    distributions).
     """
-    grid = np.array(settings.weights)
+    grid = np.array(DEFAULT.weights)
 
-    def best(first: Array, second: Array) -> Array:
-        scores = [student_score(w * first + (1.0 - w) * second, settings) for w in grid]
+    def best(one: Array, other: Array) -> Array:
+        scores = [student_score(w * one + (1.0 - w) * other) for w in grid]
         return np.asarray(grid[np.argmin(scores, axis=0)])
 
-    inner = best(*(one[:, 0] - one[:, 1] for one in residuals))
+    models = (first, second)
+    residuals = [check.residuals(model) for model in models]
+    means = [model.mean(check.uniform) for model in models]
+    inner = best(*(r[:, 0] - r[:, 1] for r in residuals))
     observed = [r.mean(axis=1) + m for r, m in zip(residuals, means, strict=True)]
     seen = inner * observed[0] + (1.0 - inner) * observed[1]
-    return best(seen - means[0], seen - means[1]), inner
+    weights = best(seen - means[0], seen - means[1])
+    alone = (weights == 1.0).all() and (inner == 1.0).all()
+    return first if alone else StackedModel(first, second, weights, inner)
 
 
-def student_score(residuals: Array, settings: StackingSettings = DEFAULT) -> Array:
+def student_score(residuals: Array) -> Array:
     """Mean negative log density (L,) of residuals (n, L) under a Student law of the best scale."""
-    nu, square = settings.degrees, residuals**2
+    nu, square = DEFAULT.degrees, residuals**2
     least = 1e-30 * square.max(axis=0) + 1e-300
     scale = np.median(square, axis=0) + least
-    for _ in range(settings.n_scales):  # expectation-maximization
+    for _ in range(DEFAULT.n_scales):  # expectation-maximization
         scale = ((nu + 1.0) * square / (nu + square / scale)).mean(axis=0) + least
     density = 0.5 * (nu + 1.0) * np.log1p(square / (nu * scale))
     return np.asarray(0.5 * np.log(scale) + density.mean(axis=0))
