@@ -148,11 +148,21 @@ class OutputDraws:
         lacks = np.stack([np.bincount(bins, weights * one) for one in away.T]) / total
         places = np.bincount(bins, self.seen.z) / np.bincount(bins)
         means = means + np.stack([np.interp(law.z, places, one) for one in lacks], axis=1)
-        if law.steps:  # J_k of a scenario by its own draws
-            node = self.seen.pairs.node
-            assert law.trust is not None
-            means[node] += law.trust[:, None] * (self.observed.mean(axis=1) - means[node])
         return np.asarray(means)
+
+    def _known(self, k: int) -> Array:
+        """E[J_k | Ĵ] (n, p), and of given scenarios E[J_k | their own draws]."""
+        law, means = self.law, self.means[k]
+        if not law.steps:
+            return means
+        node, observed = self.seen.pairs.node, self.observed
+        assert law.trust is not None
+        means = means.copy()
+        means[node] += law.trust[:, None] * (observed.mean(axis=1) - means[node])
+        if k:  # noise of x: half-differences have its covariance
+            sign = np.sqrt(law.trust) * np.random.default_rng(k).standard_normal(len(node))
+            means[node] += 0.5 * sign[:, None] * (observed[:, 0] - observed[:, 1])
+        return means
 
     def _slopes(self, i: int, k: int, w: Array) -> Array:
         """β (p,) for a measure with weights w (n,) of nodes, of sum one.
@@ -194,7 +204,7 @@ class OutputDraws:
                 w = w * (square - mean * t)
         at = np.arange(len(w)) // (len(w) // len(self.law.s))
         w = np.bincount(at, w / w.sum(), len(self.law.s))
-        found, slopes = w @ self.means[k], self._slopes(i, k, np.maximum(w, 0.0))
+        found, slopes = w @ self._known(k), self._slopes(i, k, np.maximum(w, 0.0))
         return found + (measure - found.sum()) * slopes, slopes, measure
 
     def draws(self, i: int, whole: Estimate) -> Array:

@@ -218,9 +218,11 @@ class RiskReport(Tabular):
         return grid(self._title, *cells_of(self.rows()))
 
     def __str__(self) -> str:
-        tables = [self.rows(), self.stress_rows(), self.portfolio_rows()]
-        tables += [each.rows() for each in (self.contributions, self.sensitivities) if each]
-        texts = [text_table(rows) for rows in tables if rows]
+        tables = {"": self.rows(), "stress scenarios": self.stress_rows()}
+        tables["portfolios"] = self.portfolio_rows()
+        tables["contributions"] = self.contributions.rows() if self.contributions else []
+        tables["derivatives"] = self.sensitivities.rows() if self.sensitivities else []
+        texts = [f"{name}\n{text_table(rows)}".strip() for name, rows in tables.items() if rows]
         first = f"{self._title}, {self.seconds:.2g} s\n"
         return (first + "\n\n".join([*texts, "\n".join(self.notes)])).rstrip()
 
