@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -39,6 +39,7 @@ class LawSettings:
 
 
 DEFAULT = LawSettings()
+Shape: TypeAlias = Literal["shrunk", "sharp", "normal"]
 # Steps of the Kronecker sequence in three dimensions: powers of the inverse of the root of
 # x⁴ = x + 1 (Roberts 2018, The unreasonable effectiveness of quasirandom sequences).
 _STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
@@ -85,13 +86,18 @@ class Scatter:
             None if atom is None else atom.pairs[order],
         )
 
+    def trust(self, v: Array) -> Array:
+        """ρ (m,) of each pair, for v (n,) at the nodes."""
+        at = v[self.column]
+        return np.asarray(at / (at + self.noise + 1e-300))
+
     def draw(
-        self, z: Array, u: Array, b: Array, v: Array, chance: Array, sharp: bool
+        self, z: Array, u: Array, b: Array, v: Array, chance: Array, shape: Shape
     ) -> tuple[Array, Indices]:
         """Standardized J − Ĵ − b at scores z by uniforms (2, n), and the pairs they come from.
 
-        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs; with `sharp`
-        residuals are shrunk by √ρ.
+        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. Residuals are
+        shrunk by ρ, or by √ρ if sharp, or have no part in the shape.
         """
         bins = np.searchsorted(self.edges, z)
         total = np.cumsum(self.weights * chance[self.order])
@@ -100,10 +106,11 @@ class Scatter:
         lower = np.concatenate([[0.0], upper[:-1]])
         wanted = lower[bins] + u[0] * (upper - lower)[bins]
         pick = np.clip(np.searchsorted(total, wanted, "right"), 0, len(total) - 1)
-        at = v[self.column]
-        rho = at / (at + self.noise + 1e-300)
+        if shape == "normal":
+            return ndtri(u[1]), pick
+        at, rho = v[self.column], self.trust(v)
         away = (self.r - b[self.column]) / np.sqrt(at + 1e-300)
-        if sharp:
+        if shape == "sharp":
             return (np.sqrt(rho) * away)[pick], pick
         return (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1]), pick
 
@@ -227,14 +234,22 @@ class LawOfJ:
 
     @cached_property
     def _first(self) -> WeightedSample:
-        return self._sample(0, np.random.default_rng(1))
+        return self.central("shrunk")
 
-    @cached_property
-    def sharp(self) -> WeightedSample:
-        """The central law with residuals shrunk by √ρ."""
-        return self._sample(0, np.random.default_rng(1), sharp=True)
+    def central(self, shape: Shape) -> WeightedSample:
+        """The law by the best correction, with another shape of J given Ĵ."""
+        return self._sample(0, np.random.default_rng(1), shape)
 
-    def _sample(self, k: int, rng: np.random.Generator, sharp: bool = False) -> WeightedSample:
+    def trust_at(self, c: float) -> float:
+        """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
+        if self.scatter is None:
+            return 1.0
+        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
+        weights = self.scatter.weights * chance * (1.0 - chance)
+        total = float(weights.sum())
+        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
+
+    def _sample(self, k: int, rng: np.random.Generator, shape: Shape = "shrunk") -> WeightedSample:
         """Values of J at each node under correction k, at points of a Kronecker sequence.
 
         The error of Ĵ does not average out over the θ at a level if these are few: it is all but
@@ -255,7 +270,7 @@ class LawOfJ:
         u = np.clip(u, 1e-12, 1.0 - 1e-12)
         if self.scatter is None:
             return WeightedSample(mean + sd * ndtri(u[0]), weights, self.steps)
-        noise, pick = self.scatter.draw(self.z[at], u, self.b[k], self.v[k], chances[k], sharp)
+        noise, pick = self.scatter.draw(self.z[at], u, self.b[k], self.v[k], chances[k], shape)
         shift = float(2.0 ** (1.0 - self.dim) * rng.standard_normal()) if k else 0.0
         j = mean + sd * (noise + shift)
         if self.scatter.atom is not None and self.scatter.at_atom is not None:
