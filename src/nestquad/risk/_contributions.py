@@ -157,6 +157,7 @@ class OutputDraws:
             return means
         node, observed = self.seen.pairs.node, self.observed
         assert law.trust is not None
+        assert node is not None
         means = means.copy()
         means[node] += law.trust[:, None] * (observed.mean(axis=1) - means[node])
         if k:  # noise of x: half-differences have its covariance

@@ -77,11 +77,14 @@ class Scatter:
         column = np.clip(np.searchsorted(law.z, seen.z), 0, len(law.z) - 1)
         noise = 1.0 / seen.trust(np.ones(len(r))) - 1.0
         z, last = np.sort(seen.z), np.flatnonzero(np.diff(np.sort(seen.bins)))
-        each = (seen.bins, column, r, noise, seen.pairs.weights)
         return cls(
             0.5 * (z[last] + z[last + 1]),
             order,
-            *(one[order] for one in each),
+            seen.bins[order],
+            column[order],
+            r[order],
+            noise[order],
+            seen.pairs.weights[order],
             atom,
             None if atom is None else atom.pairs[order],
         )

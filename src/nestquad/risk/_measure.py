@@ -355,7 +355,7 @@ def _stressed(
 
 def _check_credit(curve: Any, recovery: Any, exposure: bool, dates: Any) -> None:
     """Refuse a default curve or a recovery before the budget is spent."""
-    if not isinstance(recovery, Real) or not 0 <= recovery <= 1:
+    if not isinstance(recovery, Real) or not 0 <= float(recovery) <= 1:
         raise InputError("recovery", repr(recovery), "a share between 0 and 1")
     if curve is not None and not exposure:
         raise InputError("default_curve", "a curve without exposure", "exposure=True")

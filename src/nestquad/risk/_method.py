@@ -24,7 +24,7 @@ from nestquad.risk._forecast import Outlook
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._prior import Memory, Replayed
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
-from nestquad.risk._stacking import is_same_model, stack, student_score
+from nestquad.risk._stacking import Model, is_same_model, residuals_of, stack, student_score
 from nestquad.risk._targets import Targets
 
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
@@ -110,7 +110,7 @@ class RiskState:
 
     scenarios: Scenarios
     models: list[ModelOfJ]
-    model: ModelOfJ
+    model: Model
     parts: ModelOfJ | None
     dense: DenseSet
     laws: tuple[LawOfJ, ...]
@@ -412,7 +412,7 @@ class TailSampling(Method[RiskState]):
         self,
         evaluations: Evaluations,
         last: Turn[RiskState] | None,
-        model: ModelOfJ,
+        model: Model,
         seconds: float,
         fitted: bool,
     ) -> TimePlan:
@@ -436,7 +436,7 @@ class TailSampling(Method[RiskState]):
         each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
         return Check(*(one[:most] for one in each))
 
-    def stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
+    def stacked(self, models: list[ModelOfJ], draws: Check) -> Model:
         """Average of a lattice and a regression, weighted by residuals of the first pairs."""
         if len(models) < 2 or not len(draws.values):
             return models[-1]
@@ -447,7 +447,7 @@ class TailSampling(Method[RiskState]):
         most = SETTINGS.pairs_for_points * lattice.n_points
         n = check.values.shape[2]
         scores = [
-            student_score(check.residuals(model).reshape(-1, n)).sum()
+            student_score(residuals_of(model, check).reshape(-1, n)).sum()
             - 0.5 * n * np.log(min(self._affordable(model, draws), most))
             for model in (stacked, regression)
         ]
@@ -461,7 +461,7 @@ class TailSampling(Method[RiskState]):
         rest = slice(SETTINGS.most_choosing if len(state.models) > 1 else 0, None)
         return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
 
-    def _affordable(self, model: ModelOfJ, draws: Check) -> float:
+    def _affordable(self, model: Model, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
         if isinstance(model, RegressionModel):
             return SETTINGS.most_pairs
@@ -525,7 +525,7 @@ class TailSampling(Method[RiskState]):
         """Laws with what pairs show of J given Ĵ."""
         model, draws, check, found = state.model, state.draws, self.summed(state.draws), []
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
-        s, r = model.mean(draws.uniform), check.residuals(model)
+        s, r = model.mean(draws.uniform), residuals_of(model, check)
         blocks = np.array_split(draws.uniform, -(-state.n_pairs // SETTINGS.rows))
         expected = np.concatenate([model.sd(block) for block in blocks]) ** 2
         for c, law in enumerate(laws):

@@ -237,7 +237,7 @@ class Replayed:
         return Pairs(s[at], r, self.memory.draws.weights[at], expected, same[at])
 
     def verdict(self, by_model: Array, lines: Lines) -> tuple[bool, str]:
-        """Whether values of the earlier run help beside residuals (m, 2) by the model, and a note."""
+        """Whether earlier values help beside a model with residuals (m, 2), and a note on it."""
         unexplained = float((lines(self.residuals)[..., 0] ** 2).mean())
         helps = unexplained <= self.memory.settings.helpful * float((by_model**2).mean())
         total = float(lines(self.memory.draws.values)[..., 0].var())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class StackingSettings:
 DEFAULT = StackingSettings()
 
 
-def stack(first: ModelOfJ, second: ModelOfJ, check: Check) -> ModelOfJ:
+def stack(first: ModelOfJ, second: ModelOfJ, check: Check) -> Model:
     """Average of two models, with weights in Ĵ and in the control variates ĝ − Ĵ for each loss.
 
     Differences of the residuals of a pair are free of errors of Ĵ and choose the second; with these
@@ -75,7 +75,7 @@ def student_score(residuals: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class StackedModel(ModelOfJ):
+class StackedModel:
     """Convex combination of two models: weights (L,) of the first in Ĵ, and in ĝ − Ĵ."""
 
     first: ModelOfJ
@@ -95,15 +95,8 @@ class StackedModel(ModelOfJ):
     def cost(self) -> int:
         return self.first.cost + self.second.cost
 
-    @property
-    def sketch(self) -> DenseSet:
-        return self._both(self.first.sketch)
-
-    @property
-    def design(self) -> DenseSet:
-        return self._both(self.first.design)
-
     def mean(self, uniform: Array) -> Array:
+        """Ĵ (T, L) at uniforms (T, d_θ) of θ."""
         return self._mixed(self.first.mean(uniform), self.second.mean(uniform))
 
     def sd(self, uniform: Array) -> Array:
@@ -112,22 +105,17 @@ class StackedModel(ModelOfJ):
         square = self._mixed(self.first.sd(uniform) ** 2, self.second.sd(uniform) ** 2)
         return np.asarray(np.sqrt(square + w * (1.0 - w) * away**2))
 
-    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
-        models = (self.first, self.second)
-        j = [one.mean(uniform) for one in models]
+    def residuals(self, check: Check) -> Array:
+        """g − ĝ (m, 2, L) at fresh draws, from residuals of both."""
         first, second = (
-            one.at(uniform, inner, cautious=cautious) - mean
-            for one, mean in zip(models, j, strict=True)
+            check.residuals(model) + model.mean(check.uniform)[:, None]
+            for model in (self.first, self.second)
         )
-        return self._mixed(*j) + self.inner * first + (1.0 - self.inner) * second
-
-    def paths(self, n_paths: int, rng: np.random.Generator) -> Any:
-        return self.first.paths(n_paths, rng)
-
-    def residuals(self) -> Array:
-        return self.first.residuals()
+        observed = self.inner * first + (1.0 - self.inner) * second
+        return np.asarray(observed - self.mean(check.uniform)[:, None])
 
     def describe(self) -> dict[str, Any]:
+        """Description of both fits; sentences under ``"notes"``."""
         notes = [str(note) for one in (self.first, self.second) for note in one.describe()["notes"]]
         shares = [
             f"{a:.0%} in J and {b:.0%} in x" for a, b in zip(self.weights, self.inner, strict=True)
@@ -135,20 +123,26 @@ class StackedModel(ModelOfJ):
         return {"notes": [*notes, f"average; weight of the first model: {', '.join(shares)}"]}
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
+        """Blocks of n independently shifted lattices of θ with Ĵ."""
         for block in self.first.replicates(n, log2_size, stream):
-            yield self._both(block)
-
-    def _both(self, points: DenseSet) -> DenseSet:
-        return replace(points, j=self._mixed(points.j, self.second.mean(points.uniform)))
+            yield replace(block, j=self._mixed(block.j, self.second.mean(block.uniform)))
 
     def _mixed(self, first: Array, second: Array) -> Array:
         return np.asarray(self.weights * first + (1.0 - self.weights) * second)
 
 
-def is_same_model(one: ModelOfJ, other: ModelOfJ) -> bool:
+Model: TypeAlias = ModelOfJ | StackedModel
+
+
+def residuals_of(model: Model, check: Check) -> Array:
+    """g − ĝ (m, 2, L) at fresh draws."""
+    return model.residuals(check) if isinstance(model, StackedModel) else check.residuals(model)
+
+
+def is_same_model(model: Model, other: Model) -> bool:
     """Whether two models are one, or averages of the same models with the same weights."""
-    if isinstance(one, StackedModel) and isinstance(other, StackedModel):
-        parts = one.first is other.first and one.second is other.second
-        same = (one.weights == other.weights) & (one.inner == other.inner)
+    if isinstance(model, StackedModel) and isinstance(other, StackedModel):
+        parts = model.first is other.first and model.second is other.second
+        same = (model.weights == other.weights) & (model.inner == other.inner)
         return parts and bool(same.all())
-    return one is other
+    return model is other

@@ -89,7 +89,7 @@ class ValidationReport(RiskReport):
     diagnosis: Diagnosis | None = None
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each measure: value, interval, value by the proxy, whether the interval holds it."""
+        """One for each measure: value, interval, that by the proxy, whether it is inside."""
         return [
             {**row, "proxy": float(value), "holds": bool(row["low"] <= value <= row["high"])}
             for row, value in zip(super().rows(), self.proxy, strict=True)
