@@ -22,10 +22,43 @@ from nestquad.rules import Rule
 
 Finish = Callable[[Array], Array]
 
-# The error of a level is judged by half of its θ, a quarter and an eighth.
-_HALVINGS = 3
-# Prior of the rate (mean, standard deviation): a doubling of points divides errors by 2^rate.
-_RATE = (1.0, 0.5)
+
+@dataclass(frozen=True)
+class StaircaseSettings:
+    """Numbers of multilevel kernel quadrature.
+
+    Attributes
+    ----------
+    pilot
+        Evaluations of the first turn towards a tolerance.
+    fewest
+        Fewer evaluations do not show convergence: 256 are 32 θ on the coarsest of three levels.
+    stretch
+        Additional spread of θ in one dimension, over the squared dimension: it sees the tails,
+        which are otherwise missed by a bias that no subset reveals.
+    aim
+        Share of the requested half-width at which a turn aims.
+    halvings
+        The error of a level is judged by half of its θ, a quarter and an eighth.
+    rate, rate_range
+        Prior of the rate (mean, standard deviation) at which a doubling of points divides errors by
+        2^rate, and its range: faster rates are accidents.
+    tuning_rows, tuning_columns
+        θ and x whose values tune the inner kernel.
+    """
+
+    pilot: int = 768
+    fewest: int = 256
+    stretch: float = 0.25
+    aim: float = 0.9
+    halvings: int = 3
+    rate: tuple[float, float] = (1.0, 0.5)
+    rate_range: tuple[float, float] = (0.5, 3.0)
+    tuning_rows: int = 8
+    tuning_columns: int = 64
+
+
+STAIRS = StaircaseSettings()
 
 
 @dataclass(frozen=True)
@@ -109,7 +142,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
         return np.atleast_1d(value - finish(answers - part))
 
     change = np.stack([effect(level.answers[0]) for level in levels])
-    halved = np.zeros((_HALVINGS, len(levels), value.size))
+    halved = np.zeros((STAIRS.halvings, len(levels), value.size))
     for i, level in enumerate(levels):
         for j, part in enumerate(level.answers[1:]):
             halved[j, i] = effect(level.answers[0] - part)
@@ -152,14 +185,14 @@ def _unmoved(sizes: Array) -> Array:
 def _continued(sizes: Array) -> tuple[Array, float]:
     """Sum of the series that goes on from differences (m, k) of doubled sizes, and its rate."""
     if sizes.shape[0] == 0:
-        return np.full(sizes.shape[1], np.inf), _RATE[0]
+        return np.full(sizes.shape[1], np.inf), STAIRS.rate[0]
     scale = sizes.max(axis=0)
     pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
     # A single difference has the size of the error within a factor of about 1.5.
-    found = fit_decay(pooled, 0.5 * pooled, *_RATE).rate
-    rate = float(np.clip(found, 0.5, 3.0))  # faster rates are accidents
+    found = fit_decay(pooled, 0.5 * pooled, *STAIRS.rate).rate
+    rate = float(np.clip(found, *STAIRS.rate_range))
     # A difference may vanish by accident, so the ones before it have a say.
-    recent = sizes[-_HALVINGS:]
+    recent = sizes[-STAIRS.halvings :]
     ages = np.arange(recent.shape[0])[::-1, None]
     return (recent * 2.0 ** (-rate * ages)).max(axis=0) / (2.0**rate - 1.0), rate
 
@@ -230,11 +263,12 @@ def _fit_inner(
 ) -> tuple[KernelQuadrature, list[Rule], list[Array]]:
     """The tuned recipe, its rules on all levels, and J (T_l[, p]) by level.
 
-    It is tuned on 8 rows of the coarsest level that has 64 columns, or the most columns.
+    It is tuned on a few rows of the coarsest level that has enough columns, or the most columns.
     """
     nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
-    enough = min(64, values[-1].shape[1])
-    block = next(block for block in values if block.shape[1] >= enough)[:8, :enough]
+    enough = min(STAIRS.tuning_columns, values[-1].shape[1])
+    block = next(block for block in values if block.shape[1] >= enough)
+    block = block[: STAIRS.tuning_rows, :enough]
     block = block.reshape(*block.shape[:2], -1)
     spread = block.std(axis=(0, 1))
     block = block / np.where(spread > 0, spread, 1.0)
@@ -311,7 +345,7 @@ def make_term(
 
 
 def halvings(n: int) -> list[int]:
-    return [n >> j for j in range(_HALVINGS + 1) if n >> j]
+    return [n >> j for j in range(STAIRS.halvings + 1) if n >> j]
 
 
 def first_of(points: OuterPoints, n: int) -> OuterPoints:

@@ -20,7 +20,7 @@ from nestquad.methods._events import (
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
-    FEWEST_OUTER,
+    LEVELS,
     LevelMoments,
     LevelSummary,
     best_sizes,
@@ -38,10 +38,6 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, OuterSample
 
 __all__ = ["MLMC"]
-
-# Convergence is judged from this many corrections; if they decrease more slowly than
-# 2^(-_SLOWEST l), ten times the accuracy takes a thousand times the inner draws.
-_LEVELS_TO_JUDGE, _SLOWEST = 5, 0.33
 
 
 @dataclass(frozen=True)
@@ -124,8 +120,8 @@ class MLMC(Method[LevelSummary]):
         if last is not None:
             return self._grown(goal, last)
         if goal.adaptive or goal.budget is None:
-            # The pilot towards a tolerance: 512 θ on level 0, halved from level to level.
-            sizes = np.maximum(512 * np.ldexp(1.0, -np.arange(self.n_levels or 4)), FEWEST_OUTER)
+            pilot = LEVELS.pilot * np.ldexp(1.0, -np.arange(self.n_levels or 4))
+            sizes = np.maximum(pilot, LEVELS.fewest_outer)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
         assert goal.budget is not None
@@ -180,10 +176,8 @@ class MLMC(Method[LevelSummary]):
         target = error / 2 if goal.half_width is None else np.array(goal.half_width / NORMAL_95)
         if self.n_levels is not None:
             _refuse_too_few_levels(found, target, grids[-1].n_inner)
-        # A turn aims at no less than a third of the error so far: variances of small samples must
-        # not misplace the whole budget. It aims at 0.93 of the request, since growth ends more
-        # often at an error that is estimated too small than at one too large.
-        target = 0.93 * np.maximum(target, error / 3.0)
+        # Variances of small samples must not misplace the whole budget.
+        target = LEVELS.aim * np.maximum(target, error / 3.0)
         have = np.array([grid.n_outer for grid in grids], dtype=float)
         if not (target > 0).all() or have.size != len(found.change):
             return None
@@ -214,7 +208,7 @@ class MLMC(Method[LevelSummary]):
         share = (budget - self._cost(have)) / self._cost(wanted - have)
         sizes = have + np.floor(share * (wanted - have))
         # A level with a handful of θ is not worth starting.
-        while have[sizes.size - 1] == 0 and sizes[-1] < FEWEST_OUTER:
+        while have[sizes.size - 1] == 0 and sizes[-1] < LEVELS.fewest_outer:
             sizes = sizes[:-1]
         gained = self._cost(sizes) - self._cost(have)
         return sizes if gained > 0.01 * budget else None
@@ -326,11 +320,11 @@ def _refuse_divergence(found: LevelSummary) -> None:
     Corrections within their noise do not contradict convergence; more θ will tell.
     """
     changes, noises = found.change[1:], found.noise[1:]
-    if len(changes) < _LEVELS_TO_JUDGE:
+    if len(changes) < LEVELS.judged:
         return
     for change, noise in zip(changes.T, noises.T, strict=True):
-        rate = fit_decay(np.abs(change), noise, 1.0, 0.25, last=_LEVELS_TO_JUDGE + 1)
-        if rate.measured + 2.0 * rate.std_error < _SLOWEST:
+        rate = fit_decay(np.abs(change), noise, *LEVELS.alpha, last=LEVELS.judged + 1)
+        if rate.measured + 2.0 * rate.std_error < LEVELS.slowest:
             raise NumericalError(
                 "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer "
                 f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(change)}, "
