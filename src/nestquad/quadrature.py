@@ -219,7 +219,7 @@ class KernelQuadrature:
         """Weights on prefixes of T node sets (T, N, d), whose native laws may differ."""
         if self.kernel is None:
             raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
-        found = prefix_rules(
+        by_set = prefix_rules(
             self.kernel,
             self.law(nodes.shape[-1], native),
             nodes,
@@ -227,7 +227,9 @@ class KernelQuadrature:
             regularization=self.regularization,
             exact=self.exact,
         )
-        return [[_standardized(r) for r in rules] for rules in found] if self.standardize else found
+        return (
+            [[_standardized(r) for r in rules] for rules in by_set] if self.standardize else by_set
+        )
 
 
 @dataclass(frozen=True)

@@ -145,23 +145,23 @@ def _is_plain(value: Any) -> bool:
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """Attributes of an instance, in its dictionary or in slots."""
-    found = dict(getattr(value, "__dict__", {}))
+    attributes = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             with contextlib.suppress(AttributeError):
-                found[name] = getattr(value, name)
-    return found
+                attributes[name] = getattr(value, name)
+    return attributes
 
 
 def used_by(function: types.FunctionType) -> dict[str, Any]:
     """Variables of its closure, and global ones, that a function uses."""
-    found = {}
+    variables = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is still empty
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
     names = _globals_of(function.__code__)
-    return found | {name: function.__globals__.get(name) for name in names}
+    return variables | {name: function.__globals__.get(name) for name in names}
 
 
 def _globals_of(code: types.CodeType) -> set[str]:

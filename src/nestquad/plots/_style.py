@@ -211,7 +211,7 @@ def label_ends(ax: Any, ends: Iterable[End]) -> None:
 def _drawn_points(ax: Any) -> Array:
     """Points (n, 2) on the curves, in units of the axes."""
     to_axes = ax.transData + ax.transAxes.inverted()
-    found = [np.empty((0, 2))]
+    parts = [np.empty((0, 2))]
     for curve in ax.get_lines():
         if curve.get_transform() != ax.transData:
             continue
@@ -220,8 +220,8 @@ def _drawn_points(ax: Any) -> Array:
         place = np.linspace(0.0, len(corners) - 1.0, 60 * max(len(corners) - 1, 1))
         steps = np.arange(len(corners))
         if len(corners):
-            found.append(np.column_stack([np.interp(place, steps, c) for c in corners.T]))
-    return np.concatenate(found)
+            parts.append(np.column_stack([np.interp(place, steps, c) for c in corners.T]))
+    return np.concatenate(parts)
 
 
 def _covers(points: Array, left: tuple[float, float], size: tuple[float, float]) -> bool:

@@ -168,18 +168,18 @@ def base_level(levels: Sequence[LevelMoments]) -> int:
     Sizes are the plan's intention; the smallest variance would favour levels whose few θ happened
     to agree.
     """
-    found: list[int] = []
+    usable: list[int] = []
     for base in range(len(levels) - 1, -1, -1):
         if np.isfinite(levels[base].own_covariance).all():
-            found.append(base)
+            usable.append(base)
         if not np.isfinite(levels[base].covariance).all():
             break
-    if not found:
+    if not usable:
         raise EvaluationError(
             "f is not finite at some average of g, even with the most inner points",
             advice="If f needs J > 0 (a logarithm), use more inner points on the coarsest level.",
         )
-    return max(found, key=lambda base: (levels[base].n_outer * levels[base].n_inner, -base))
+    return max(usable, key=lambda base: (levels[base].n_outer * levels[base].n_inner, -base))
 
 
 def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:
@@ -298,13 +298,13 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
     n_outer = np.array([[level.n_outer] for level in levels])
     # Corrections are zero most of the time, with a fourth moment of about ten.
     relative = (variance / np.where(own[-1] > 0, own[-1], 1.0))[1:].max(axis=1)
-    found = fit_decay(relative, 3.0 * relative / np.sqrt(n_outer[1:, 0]), *LEVELS.beta)
-    beta = float(np.clip(found.rate, *LEVELS.beta_range))
+    decay = fit_decay(relative, 3.0 * relative / np.sqrt(n_outer[1:, 0]), *LEVELS.beta)
+    beta = float(np.clip(decay.rate, *LEVELS.beta_range))
     variance[1:] = steady_variances(variance[1:], n_outer[1:, 0], 2.0**-beta)
     noise = np.sqrt(variance / n_outer)
     by_answer = list(zip(change[1:].T, noise[1:].T, strict=True))
     alpha = tuple(fit_decay(np.abs(size), error, *LEVELS.alpha) for size, error in by_answer)
-    slow = np.clip([one.slow for one in alpha], *LEVELS.alpha_range)
+    slow = np.clip([fit.slow for fit in alpha], *LEVELS.alpha_range)
     bias = [remaining_bias(*pair, rate) for pair, rate in zip(by_answer, slow, strict=True)]
     variances = own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(axis=0)
     return LevelSummary(

@@ -150,8 +150,8 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     inner, inner_rate = _continued(np.abs(change[1:]))
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
-    spreads = [linearized_covariance(finish, answers, np.diag(one.variance)) for one in levels]
-    least = np.stack([np.sqrt((one**2).sum(axis=1)) for one in spreads], axis=1)
+    spreads = [linearized_covariance(finish, answers, np.diag(term.variance)) for term in levels]
+    least = np.stack([np.sqrt((term**2).sum(axis=1)) for term in spreads], axis=1)
     at_least = np.where(columns < 0, -1.0, 1.0) * np.fmax(np.abs(columns), least)
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
     return Assembled(
@@ -175,11 +175,11 @@ def _unmoved(sizes: Array) -> Array:
     as are the changes beyond the last level.
     """
     error = np.zeros(sizes.shape[1])
-    believed = sizes[:1].sum(axis=0)
+    expected = sizes[:1].sum(axis=0)
     for size in sizes[1:]:
-        believed = np.where(size > 0, size, believed / 2.0)
-        error += np.where(size > 0, 0.0, believed)
-    return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, believed))
+        expected = np.where(size > 0, size, expected / 2.0)
+        error += np.where(size > 0, 0.0, expected)
+    return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, expected))
 
 
 def _continued(sizes: Array) -> tuple[Array, float]:
@@ -189,8 +189,8 @@ def _continued(sizes: Array) -> tuple[Array, float]:
     scale = sizes.max(axis=0)
     pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
     # A single difference has the size of the error within a factor of about 1.5.
-    found = fit_decay(pooled, 0.5 * pooled, *STAIRS.rate).rate
-    rate = float(np.clip(found, *STAIRS.rate_range))
+    fitted = fit_decay(pooled, 0.5 * pooled, *STAIRS.rate).rate
+    rate = float(np.clip(fitted, *STAIRS.rate_range))
     # A difference may vanish by accident, so the ones before it have a say.
     recent = sizes[-STAIRS.halvings :]
     ages = np.arange(recent.shape[0])[::-1, None]
@@ -216,11 +216,12 @@ def shared_terms(
     points = views[0].outer()
     inner_points = views[-1].inner(points.theta[:1], (0, 1))
     inner, inner_rules, j = min(
-        (_fit_inner(one, inner_points, values) for one in _on_each_space(inner)), key=_unsteadiness
+        (_fit_inner(part, inner_points, values) for part in _on_each_space(inner)),
+        key=_unsteadiness,
     )
-    f = [call_f(problem, one, points.theta[: len(one)], require_finite=False) for one in j]
+    f = [call_f(problem, part, points.theta[: len(part)], require_finite=False) for part in j]
     base = _first_usable(problem, j, f, points.theta)
-    sizes = sorted({m for one in f[base:] for m in halvings(len(one))}, reverse=True)
+    sizes = sorted({m for part in f[base:] for m in halvings(len(part))}, reverse=True)
     n = sizes[0]
     points = first_of(points, n)
     outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
@@ -228,9 +229,13 @@ def shared_terms(
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = [
         make_term(
-            grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules, outer, at
+            grid.n_inner,
+            part if level == base else part - f[level - 1][: len(part)],
+            rules,
+            outer,
+            at,
         )
-        for level, (grid, one) in enumerate(zip(grids, f, strict=True))
+        for level, (grid, part) in enumerate(zip(grids, f, strict=True))
         if level >= base
     ]
     # Plots show the best J that is known of each θ.
@@ -311,10 +316,12 @@ def _tuned_outer(
         return recipe.tuned([(nodes, f_values[:, :1])])
     tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
 
-    def roughness(one: KernelQuadrature) -> tuple[float, float]:
-        assert one.kernel is not None
-        relative = np.min(one.kernel.lengthscale) / median_lengthscale(outer_nodes(one, points))
-        return one.kernel.smoothness(nodes.shape[1]), float(relative)
+    def roughness(candidate: KernelQuadrature) -> tuple[float, float]:
+        assert candidate.kernel is not None
+        relative = np.min(candidate.kernel.lengthscale) / median_lengthscale(
+            outer_nodes(candidate, points)
+        )
+        return candidate.kernel.smoothness(nodes.shape[1]), float(relative)
 
     return min(tuned, key=roughness)
 

@@ -150,23 +150,23 @@ class MLKQ(Method[Assembled]):
     ) -> Design | None:
         if goal.adaptive and goal.pilot is None and last.design.n_evaluations < STAIRS.fewest:
             return None  # the budget was spent at once
-        found = last.state
+        state = last.state
         stairs = Staircase(
             tuple(grid.n_outer for grid in last.design.grids),
             tuple(grid.n_inner for grid in last.design.grids),
         )
         target = None if goal.half_width is None else STAIRS.aim * goal.half_width / NORMAL_95
         # A budget goes where more points showed a change, a tolerance is met by the whole bar.
-        outer = np.abs(found.outer if goal.adaptive else found.halved).max(axis=0)
+        outer = np.abs(state.outer if goal.adaptive else state.halved).max(axis=0)
         inner = (
-            np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
+            np.concatenate([state.inner, state.missed], axis=1) if goal.adaptive else state.inner
         )
         # Coarse levels that were left out have to grow too, for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(
             outer,
             size_of(inner),
-            (2.0**-found.outer_rate, 2.0**-found.inner_rate),
+            (2.0**-state.outer_rate, 2.0**-state.inner_rate),
             target,
             goal.budget,
         )
@@ -232,26 +232,28 @@ class MLKQ(Method[Assembled]):
         problem = evaluations.problem
         make = shared_terms if self.shared else independent_terms
         terms = make(evaluations, self.inner, self.outer)
-        found = assemble(terms.levels, problem.finish)
+        state = assemble(terms.levels, problem.finish)
         sample = terms.sample
         seen = (sample.j, sample.f, sample.weights)
         rare = rare_event_errors(problem, *seen, interpolated=True)
         missed = unseen_value_errors(problem, terms.values, *seen)
-        rare, missed = (floor_directions(problem, found.answers, one) for one in (rare, missed))
-        found = replace(found, missed=missed)
+        rare, missed = (
+            floor_directions(problem, state.answers, errors) for errors in (rare, missed)
+        )
+        state = replace(state, missed=missed)
         parts = {
-            "inner": np.concatenate([found.inner, found.unmoved, missed], axis=1),
-            "outer": np.concatenate([found.outer, rare], axis=1),
+            "inner": np.concatenate([state.inner, state.unmoved, missed], axis=1),
+            "outer": np.concatenate([state.outer, rare], axis=1),
         }
         estimate = assembled(
             problem,
-            found.answers,
+            state.answers,
             parts,
             {
                 "error_inner": size_of(parts["inner"]),
                 "error_outer": size_of(parts["outer"]),
-                "inner": {**terms.inner, "rate": found.inner_rate},
-                "outer": {**terms.outer, "rate": found.outer_rate},
+                "inner": {**terms.inner, "rate": state.inner_rate},
+                "outer": {**terms.outer, "rate": state.outer_rate},
                 "levels": [
                     {
                         "n_inner": level.n_inner,
@@ -260,7 +262,7 @@ class MLKQ(Method[Assembled]):
                         "error_outer": np.abs(error),
                     }
                     for level, change, error in zip(
-                        terms.levels, found.change, found.outer.T, strict=True
+                        terms.levels, state.change, state.outer.T, strict=True
                     )
                 ],
                 "notes": [
@@ -283,7 +285,7 @@ class MLKQ(Method[Assembled]):
             sample=terms.sample,
             warnings=cancellation(self.name, **terms.sum_abs_weights),
         )
-        return Turn(evaluations.design, estimate, found)
+        return Turn(evaluations.design, estimate, state)
 
 
 def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:

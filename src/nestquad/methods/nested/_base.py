@@ -281,7 +281,7 @@ class NestedRule(Method[NestedState]):
         theta = theta[: j.shape[0]]
         full, *fewer = np.moveaxis(j, 1, 0)
         f_full = call_f(problem, full, theta)
-        f_fewer = [call_f(problem, one, theta, require_finite=False) for one in fewer]
+        f_fewer = [call_f(problem, part, theta, require_finite=False) for part in fewer]
         halves = "other half" in inner.rule.views
         corrected = self.jackknife and halves and grid.n_sets is None
         if corrected:
@@ -312,7 +312,7 @@ class NestedRule(Method[NestedState]):
             changes *= 0.5
         elif halves and grid.n_sets is None:
             smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
-            shifts = [final(f_full) - final(f_full + one) for one in (smooth, *steps)]
+            shifts = [final(f_full) - final(f_full + part) for part in (smooth, *steps)]
             # Fewer points double the bias and a J without noise removes it: two estimates of it.
             # The second direction is by how much they differ.
             shifts[0] += changes[:, 0]
@@ -398,9 +398,9 @@ def _inner_directions(
 def _without_bias(f_full: Array, f_halves: list[Array]) -> Array:
     """2 f(J) − mean f(J of a half), (T, q): a bias of order 1/N cancels."""
     with np.errstate(invalid="ignore"):
-        found = 2.0 * f_full - np.mean(f_halves, axis=0)
+        corrected = 2.0 * f_full - np.mean(f_halves, axis=0)
     # A half may leave the domain of f (a logarithm): no correction there.
-    return np.where(np.isfinite(found), found, f_full)
+    return np.where(np.isfinite(corrected), corrected, f_full)
 
 
 def _by_inner_point(evaluations: Evaluations, n_sets: int) -> Array:

@@ -151,17 +151,17 @@ class NKQ(NestedRule):
         assert points.uniform is not None
         nodes = nodes_on(recipe.space, points.uniform, points.x)
         weights = np.zeros((len(sizes), nodes.shape[0], grid.n_inner))
-        found = [recipe.rules(one, sizes) for one in nodes]
+        by_set = [recipe.rules(node_set, sizes) for node_set in nodes]
         for view, size in enumerate(sizes):
-            weights[view, :, :size] = [rules[view].weights for rules in found]
+            weights[view, :, :size] = [rules[view].weights for rules in by_set]
         return InnerFit(
             WeightedRule(weights, ("full", "half", "quarter")[: len(sizes)]),
             {
                 "rule": "kernel quadrature",
                 "kernel": f"{recipe.kernel!r} on {recipe.space}",
-                **describe_rules([rules[0] for rules in found]),
+                **describe_rules([rules[0] for rules in by_set]),
             },
-            sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
+            sum_abs_weights=max(rules[0].sum_abs_weights for rules in by_set),
         )
 
     def _tuned(
