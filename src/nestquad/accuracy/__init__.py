@@ -12,6 +12,7 @@ from nestquad.accuracy._errors import size_of as size_of
 from nestquad.accuracy._errors import tail_index as tail_index
 from nestquad.accuracy._smoothness import characteristics as characteristics
 from nestquad.accuracy._smoothness import is_discontinuous as is_discontinuous
+from nestquad.accuracy._smoothness import needs_positive as needs_positive
 from nestquad.accuracy._smoothness import order_near as order_near
 from nestquad.accuracy._smoothness import order_of_smoothness as order_of_smoothness
 from nestquad.accuracy._smoothness import takes as takes

@@ -91,6 +91,12 @@ def _second_difference(
     return float(np.where(size > 1e-11, size, 0.0).max())
 
 
+def needs_positive(problem: NestedExpectation) -> bool:
+    """Whether f takes J = 1 and not J = 0, as a logarithm, for one output or up to eight."""
+    shapes = [(1,), *((1, p) for p in range(2, 9))]
+    return any(takes(problem, np.ones(s)) and not takes(problem, np.zeros(s)) for s in shapes)
+
+
 def takes(problem: NestedExpectation, j: Array) -> bool:
     """Whether f is finite at all of J (T,) or (T, p)."""
     return bool(np.isfinite(f_or_nan(problem, j)).all())
