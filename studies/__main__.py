@@ -141,6 +141,8 @@ def _parser() -> argparse.ArgumentParser:
             "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
         )
     )
+    costs = commands.add_parser("costs", help="constants of the cost model of an analysis", **how)
+    costs.set_defaults(run=_costs)
     _few_options(commands.add_parser("few", help="32 to 256 evaluations of an expensive g", **how))
     _risk_options(
         commands.add_parser(
@@ -423,6 +425,13 @@ def _seconds(args: argparse.Namespace) -> int:
         f"--runs {args.runs} --jobs {args.jobs}"
     )
     report(selection, Path(args.out), args.jobs, args.fresh, command)
+    return 0
+
+
+def _costs(args: argparse.Namespace) -> int:
+    from studies.costs import report
+
+    report()
     return 0
 
 
