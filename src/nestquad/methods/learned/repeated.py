@@ -12,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
 from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
@@ -119,7 +118,7 @@ def _answer(
         return average.averages(cascade.top(j))
 
     if model not in calibrations:
-        effects = PathEffects(model, functional, _has_jumps(cascade, base.j), _posterior.DEFAULT)
+        effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
     found = average.of_levels(model, float(drawn.values.std(axis=0).max()))
@@ -143,23 +142,6 @@ def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> 
         return np.full((functional(j).size, 1), np.inf)
     sides = [[functional(j + s * step) for s in (1.0, -1.0)] for step in directions.T]
     return np.stack([np.nan_to_num(up - down) / 2.0 for up, down in sides], axis=1)
-
-
-def _has_jumps(cascade: Cascade, j: Array) -> bool:
-    """Whether some f_k jumps where its argument can be, at medians of y."""
-    levels, inner = cascade.levels, cascade.levels.innermost
-    law = inner.outer_law
-    median = law.from_uniform(np.full((1, law.base_dim), 0.5))
-    for k in range(len(levels.f)):
-        below, scalar = cascade.below(k, j)
-
-        def f(j: Array, k: int = k) -> Array:
-            y = levels.split(np.broadcast_to(median, (len(j), median.shape[1])))
-            return levels.apply_f(k, j, y)
-
-        if is_discontinuous(replace(inner, f=f), below[:, 0] if scalar else below):
-            return True
-    return False
 
 
 def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> Array:
