@@ -237,10 +237,11 @@ def _repeated(args: argparse.Namespace) -> None:
     report(names, cases, budgets, rivals, args.runs, Path(args.out), args.line, say)
 
 
-def _proxies(args: argparse.Namespace) -> None:
-    from studies import proxies
+def _seeded(args: argparse.Namespace) -> None:
+    from studies import proxies, sensitivities
 
-    proxies.run(Path(args.out), _seeds(args.seeds), args.parity, args.line)
+    study = {"proxies": proxies, "sensitivities": sensitivities}[args.command]
+    study.run(Path(args.out), _seeds(args.seeds), args.parity, args.line)
 
 
 def _faults(args: argparse.Namespace) -> int:
@@ -402,7 +403,10 @@ _COMMANDS = {
         },
         ("--seeds 0-20 --budgets 2e3 --runs 3",),
     ),
-    "proxies": Command("certificates of proxies planted wrong", _proxies, "--out --seeds --parity"),
+    "proxies": Command("certificates of proxies planted wrong", _seeded, "--out --seeds --parity"),
+    "sensitivities": Command(
+        "derivatives of random books, and a hundred parameters", _seeded, "--out --seeds --parity"
+    ),
     "faults": Command("kills, full disks, dead workers, slow g", _faults, "--out --times"),
     "design": Command(
         "information gain of experiments",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,10 @@ __all__ = [
     "optional_module",
     "unknown_name",
 ]
+
+
+# Names that an error lists.
+_MOST_LISTED = 30
 
 
 class NestquadError(Exception):
@@ -144,13 +149,14 @@ def optional_module(name: str, feature: str, extra: str) -> Any:
 
 
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputError:
-    """Error for a name that is not among `known`, with the nearest match."""
+    """Error for a name that is not among `known`, with the nearest one as it is written."""
     names = sorted(known)
-    near = difflib.get_close_matches(
-        str(given).lower(), [n.lower() for n in names], n=1, cutoff=0.4
-    )
-    advice = f"Did you mean {near[0]!r}?" if near else ""
-    return InputError(argument, repr(given), f"one of {', '.join(map(repr, names))}", advice)
+    bare = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
+    wanted = re.sub(r"[\W_]+", "", str(given)).casefold()
+    near = difflib.get_close_matches(wanted, bare, n=1, cutoff=0.4)
+    advice = f"Did you mean {bare[near[0]]!r}?" if near else ""
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + ", …" * (len(names) > _MOST_LISTED)
+    return InputError(argument, repr(given), f"one of {listed}", advice)
 
 
 def _show(point: np.ndarray[Any, Any]) -> str:

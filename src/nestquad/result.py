@@ -166,7 +166,12 @@ class Estimate:
 
     @classmethod
     def from_draws(
-        cls, value: Any, draws: Array | None, *, problem: NestedExpectation, **fields: Any
+        cls,
+        value: Any,
+        draws: Array | None,
+        *,
+        problem: NestedExpectation | str = "",
+        **fields: Any,
     ) -> Estimate:
         """The estimate whose error has draws (K, k) of the answers; None for an infinite error.
 
@@ -179,18 +184,20 @@ class Estimate:
             std_error = ((high - low) / (2.0 * NORMAL_95)).reshape(value.shape)
             draws = draws.reshape(len(draws), *value.shape)
         if value.ndim:
-            covariance = np.diag(std_error**2)
+            covariance = np.diag(std_error.ravel() ** 2)
             if draws is not None:
-                away = draws - draws.mean(axis=0)
+                away = (draws - draws.mean(axis=0)).reshape(len(draws), -1)
                 spread = away.std(axis=0)
-                unit = np.where(spread > 0, std_error / np.where(spread > 0, spread, 1.0), 0.0)
+                unit = std_error.ravel() / np.where(spread > 0, spread, np.inf)
                 covariance = (away * unit).T @ (away * unit) / len(draws)
-        fields = {"exact": _given(problem.exact), **fields}
+        if isinstance(problem, NestedExpectation):
+            fields = {"exact": _given(problem.exact), **fields}
+            problem = problem.label
         return cls(
             value=_given(value),
             std_error=_given(std_error),
             covariance=covariance,
-            problem=problem.label,
+            problem=problem,
             draws=draws,
             **fields,
         )

@@ -16,6 +16,7 @@ from nestquad.evaluate._design import outer_points as outer_points
 from nestquad.evaluate._evaluations import Evaluations as Evaluations
 from nestquad.evaluate._evaluator import Evaluator as Evaluator
 from nestquad.evaluate._fingerprint import fingerprint as fingerprint
+from nestquad.evaluate._pilot import Pilot as Pilot
 from nestquad.evaluate._store import Store as Store
 from nestquad.evaluate._tangents import Derivative as Derivative
 from nestquad.evaluate._tangents import Driving as Driving

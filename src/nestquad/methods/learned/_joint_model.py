@@ -386,7 +386,8 @@ class JointModel(ModelOfJ):
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 # Where the density is small, noise over it is large.
-                j[:, c] = near_values(j[:, c : c + 1], self.data.values[:, c : c + 1])[:, 0]
+                values = self.data.values[:, c : c + 1]
+                j[:, c] = near_values(j[:, c : c + 1], values, signed=self.data.signed)[:, 0]
                 if output.positive:
                     j[:, c] = np.maximum(j[:, c], _FLOOR * deviations[:, c])
         return replace(points, j=j)
