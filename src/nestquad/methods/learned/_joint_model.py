@@ -69,6 +69,8 @@ class Data:
         Points (N, d) of the lattices, from which `periodization` makes uniforms.
     positive
         Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
+    signed
+        Whether f takes J below the values of g, see `near_values`.
     """
 
     vector: NDArray[np.int64]
@@ -78,6 +80,7 @@ class Data:
     periodic: Array
     values: Array
     positive: bool = False
+    signed: bool = False
 
     @property
     def n_shifts(self) -> int:
