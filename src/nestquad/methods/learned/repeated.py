@@ -101,17 +101,17 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     ) -> Answer[ModelOfJ]:
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)
-        if fit.model not in fit.averages:
+        if fit.model not in fit.by_model:
             average = self.average(problem, fit.scalar, stream)
-            fit.averages[fit.model] = average.at_sketch(fit.model)
-        return _answer(fit.averages[fit.model], fit.model, check, fit.calibrations)
+            fit.by_model[fit.model] = average.at_sketch(fit.model)
+        return _answer(fit.by_model[fit.model], fit.model, check, fit.calibrations)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelFit(Fit[ModelOfJ]):
     """A model of the innermost J, and the levels above it, which do not depend on checks."""
 
-    averages: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
+    by_model: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
 
 
 def _answer(
