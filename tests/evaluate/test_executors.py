@@ -322,7 +322,7 @@ def test_dask_without_free_workers_is_not_waited_for(workers):
 
 
 def test_waiting_for_workers_is_said(monkeypatch):
-    monkeypatch.setattr("nestquad.evaluate._evaluator._PATIENCE", 0.2)
+    monkeypatch.setattr("nestquad.limits.PATIENCE_SECONDS", 0.2)
     said, free = [], threading.Event()
 
     def progress(done, total, message):

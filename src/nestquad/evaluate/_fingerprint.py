@@ -172,7 +172,7 @@ def _globals_of(code: types.CodeType) -> set[str]:
 
 
 def is_installed(module: str | None) -> bool:
-    """Whether it comes with Python or a package: those change with their versions, not by hand."""
+    """Whether a module belongs to Python or an installed package, not to the user."""
     name = (module or "").partition(".")[0]
     if name in sys.stdlib_module_names and name != "__main__":
         return True

@@ -476,32 +476,36 @@ class JointLikelihood:
 
     def __call__(self, log_parameters: Array) -> tuple[float, Array]:
         scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
-        (n, size), first = self.values.shape, np.tril_indices(len(self.values), -1)
+        n, size = self.values.shape
         terms = scales[:, None, None] * self.omegas
         kernel, memory = terms[0].copy(), np.empty_like(terms[0])
         for term in terms[1:]:
             _join(kernel, term, memory)
         noise = (nugget + _LEAST_NUGGET) * float(kernel[0, 0])
-        blocks = _hermitian(rfft(kernel), n) + noise * np.eye(n)
-        try:
-            lower, inverse = np.linalg.cholesky(blocks), np.linalg.inv(blocks)
-        except np.linalg.LinAlgError:
+        transforms = rfft(kernel)
+        transforms[0] += noise
+        lower = _cholesky(transforms, n)
+        if lower is None:
             return FAILED, np.zeros_like(log_parameters)
-        _, transform = _centered(rfft(self.values), inverse[0].real, size)
-        dual = np.einsum("frs,sf->fr", inverse, transform)
-        count = np.full(len(blocks), 2.0)
+        root = _triangular_inverse(lower)
+        inverse = np.einsum("kif,kjf->ijf", root.conj(), root)
+        _, transform = _centered(rfft(self.values), inverse[..., 0].real, size)
+        dual = np.einsum("rsf,sf->rf", inverse, transform)
+        count = np.full(dual.shape[1], 2.0)
         count[[0, -1]] = 1.0
-        square = float(count @ np.einsum("fr,rf->f", dual.conj(), transform).real) / size + 1e-300
+        square = float(((dual.conj() * transform).real @ count).sum()) / size + 1e-300
         freedom = n * size - 1
-        logarithms = 2.0 * np.log(np.einsum("frr->fr", lower).real).sum(axis=1)
-        value = 0.5 * (freedom * np.log(square / freedom) + float(count @ logarithms))
+        logarithms = -2.0 * np.log(np.einsum("rrf->rf", root).real) @ count
+        value = 0.5 * (freedom * np.log(square / freedom) + float(logarithms.sum()))
         # Derivatives by the blocks, then by the kernel at each step.
-        weight = inverse - (freedom / square / size) * dual[:, :, None] * dual[:, None, :].conj()
-        trace = np.einsum("frr->f", weight).real
+        rows, columns = np.tril_indices(n, -1)
+        factor = freedom / square / size
+        trace = (np.einsum("rrf->rf", inverse).real - factor * np.abs(dual) ** 2).sum(axis=0)
+        weight = inverse[columns, rows] - factor * dual[columns] * dual[rows].conj()
         by_noise = 0.5 * float(count @ trace)
         by_kernel = np.empty_like(kernel)
         by_kernel[0] = 0.5 * size * irfft(trace, n=size)
-        by_kernel[1:] = size * irfft(weight[:, first[1], first[0]].conj().T, n=size)
+        by_kernel[1:] = size * irfft(weight.conj(), n=size)
         by_kernel[0, 0] += nugget * by_noise
         by_kernel *= 1.0 + kernel
         terms /= 1.0 + terms
@@ -530,6 +534,29 @@ def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
     parameters, value = found
     scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
     return PeriodicKernel(kernel.order, scales, nugget), value
+
+
+def _cholesky(transforms: NDArray[Any], n: int) -> NDArray[Any] | None:
+    """Cholesky factors (R, R, F) of all modes of `_hermitian`; None if one is not positive."""
+    lower = np.zeros((n, n, transforms.shape[1]), dtype=complex)
+    lower[np.arange(n), np.arange(n)] = transforms[0].real
+    lower[np.tril_indices(n, -1)] = transforms[1:]
+    for j in range(n):
+        lower[j:, j] -= np.einsum("ikf,kf->if", lower[j:, :j], lower[j, :j].conj())
+        pivot = lower[j, j].real
+        if not (pivot > 0).all():
+            return None
+        lower[j:, j] /= np.sqrt(pivot)
+    return lower
+
+
+def _triangular_inverse(lower: NDArray[Any]) -> NDArray[Any]:
+    """Inverses of lower triangular matrices (R, R, F)."""
+    inverse = np.zeros_like(lower)
+    for i in range(len(lower)):
+        inverse[i, i] = 1.0 / lower[i, i].real
+        inverse[i, :i] = -inverse[i, i] * np.einsum("kf,kjf->jf", lower[i, :i], inverse[:i, :i])
+    return inverse
 
 
 def _hermitian(transforms: NDArray[Any], n: int) -> NDArray[Any]:

@@ -328,9 +328,13 @@ def unreached_errors(
     same = np.ptp(f, axis=0) == 0
     bound = np.zeros(f.shape[1])
     if same.any():
+        error, n = model.sd(base.uniform[:256]).max(axis=0), model.n_points
+        if check is not None:
+            products = np.prod(check.residuals(model) / check.scale, axis=1)
+            upper = products.mean(axis=0) + 2.0 * products.std(axis=0) / np.sqrt(len(products))
+            error, n = check.scale * np.sqrt(np.maximum(upper, 0.0)), n + len(products)
         # Even an exact model does not show how far J reaches.
-        deviation = np.hypot(model.sd(base.uniform[:256]).max(axis=0), base.j.std(axis=0))
-        n = model.n_points + (0 if check is None else len(check.weights))
+        deviation = np.hypot(error, base.j.std(axis=0))
         for step in 2.0 ** np.arange(14.0):
             for sign in (step, -step):
                 moved = model.bounded(base.j + sign * deviation, base.uniform)

@@ -298,13 +298,13 @@ class LevelAverage(DenseAverage):
 
     `problem` has the two innermost levels, with the identity for f. An average over replicates has
     their spread as its random error, and its difference to lattices of a quarter of the points as
-    the error that they have in common. `by_size` keeps averages by size, which no check changes.
+    the error that they have in common. `replicated` keeps averages by size, which no check changes.
     """
 
     levels: RepeatedExpectation = field(kw_only=True)
     settings: LevelSettings = DEFAULT
     cascade: Cascade | None = None
-    by_size: dict[int, Replicates] = field(default_factory=dict)
+    replicated: dict[int, Replicates] = field(default_factory=dict)
 
     def f(self, j: Array, uniform: Array | None = None) -> Array:
         """Values (M, q) of the innermost f at J (M, p) and uniforms of θ; J itself without them."""
@@ -347,8 +347,8 @@ class LevelAverage(DenseAverage):
 
     def _replicates(self, model: JointModel, log2_size: int) -> Replicates:
         """Averages by each of the shifted lattices of that size, with terms of the first."""
-        if log2_size in self.by_size:
-            return self.by_size[log2_size]
+        if log2_size in self.replicated:
+            return self.replicated[log2_size]
         vector, size = model.data.vector[: model.dim], 1 << log2_size
         shifts = self.stream.generator().random((self.settings.n_replicates, model.dim))
         copies = size // model.size
@@ -368,8 +368,8 @@ class LevelAverage(DenseAverage):
             top, _ = cascade.f(0, *arguments[0], finite=True)
             answers.append(weights @ top / weights.sum())
         assert first is not None
-        self.by_size[log2_size] = Replicates(np.stack(answers), *first)
-        return self.by_size[log2_size]
+        self.replicated[log2_size] = Replicates(np.stack(answers), *first)
+        return self.replicated[log2_size]
 
     def sample(self, points: DenseSet) -> OuterSample:
         """A few thousand y_0 with J_1 and f_0, for plots."""

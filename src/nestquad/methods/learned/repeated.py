@@ -101,17 +101,17 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     ) -> Answer[ModelOfJ]:
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)
-        if fit.model not in fit.by_model:
+        if fit.model not in fit.level_averages:
             average = self.average(problem, fit.scalar, stream)
-            fit.by_model[fit.model] = average.at_sketch(fit.model)
-        return _answer(fit.by_model[fit.model], fit.model, check, fit.calibrations)
+            fit.level_averages[fit.model] = average.at_sketch(fit.model)
+        return _answer(fit.level_averages[fit.model], fit.model, check, fit.calibrations)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelFit(Fit[ModelOfJ]):
     """A model of the innermost J, and the levels above it, which do not depend on checks."""
 
-    by_model: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
+    level_averages: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
 
 
 def _answer(
@@ -130,7 +130,7 @@ def _answer(
 
     jumps = _has_jumps(cascade, base.j)
     if model not in calibrations:
-        effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
+        effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))

@@ -453,6 +453,9 @@ class Content:
             return "convergence not computed"
         table = self._first(self.data.convergence)
         last = table[table.n == table.n.max()]
+        if (perfect := last.iloc[0]).value == 0:
+            limit = self.money(perfect.upper, perfect.upper)
+            return f"no draw favors another option: EVPI is at most {limit}"
         if last.enough.all():
             return f"enough: half-widths are below {percent(ENOUGH)} of EVPI"
         short = last.loc[last.needed.idxmax()]
