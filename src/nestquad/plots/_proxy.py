@@ -37,7 +37,7 @@ def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     ends = np.array([errors.predicted.min(), errors.predicted.max()])
     ax.plot(ends, ends, color=INK, linewidth=1.0)
     ax.annotate(
-        "J = proxy", (ends[1], ends[1]), xytext=(0, -12), textcoords="offset points",
+        "J = proxy", (ends[1], ends[1]), xytext=(0, -30), textcoords="offset points",
         fontsize=TEXT_SIZE - 1, color=INK, ha="right",
     )  # fmt: skip
     ax.set_xlabel("J predicted by the proxy")
