@@ -153,11 +153,15 @@ def _parser() -> argparse.ArgumentParser:
     _repeated_options(
         commands.add_parser("repeated", help="more than two levels", epilog=_REPEATED, **how)
     )
-    proxies = commands.add_parser("proxies", help="certificates of proxies planted wrong", **how)
-    proxies.add_argument("--out", default="docs", metavar="DIR", help="output folder")
-    proxies.add_argument("--seeds", type=_seeds, default="0-10", metavar="A-B", help="problems")
-    proxies.add_argument("--parity", choices=("odd", "even", "both"), default="odd")
-    proxies.set_defaults(run=_proxies)
+    for name, about in (
+        ("proxies", "certificates of proxies planted wrong"),
+        ("sensitivities", "derivatives of random books, and a hundred parameters"),
+    ):
+        study = commands.add_parser(name, help=about, **how)
+        study.add_argument("--out", default="docs", metavar="DIR", help="output folder")
+        study.add_argument("--seeds", type=_seeds, default="0-10", metavar="A-B", help="problems")
+        study.add_argument("--parity", choices=("odd", "even", "both"), default="odd")
+        study.set_defaults(run=_seeded)
     faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
     faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
     faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
@@ -168,10 +172,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _proxies(args: argparse.Namespace) -> int:
-    from studies import proxies
+def _seeded(args: argparse.Namespace) -> int:
+    from studies import proxies, sensitivities
 
-    proxies.run(Path(args.out), args.seeds, args.parity, args.line)
+    study = {"proxies": proxies, "sensitivities": sensitivities}[args.command]
+    study.run(Path(args.out), args.seeds, args.parity, args.line)
     return 0
 
 

@@ -75,7 +75,7 @@ def numbers(
 
 
 def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
-    """Refuse what is not among the known values; arrays and the like are never."""
+    """Refuse values that are not among the known ones; arrays never are."""
     names = tuple(known)
     try:
         if any(type(value) is type(one) and value == one for one in names):
@@ -101,7 +101,7 @@ def generator(rng: RNGLike) -> np.random.Generator:
 
 
 def listed(argument: str, value: Any, expected: str) -> list[Any]:
-    """The items of a sequence; a word is no sequence of letters, and a number none of its own."""
+    """Items of a sequence; text and numbers are refused."""
     if isinstance(value, str | bytes) or not np.iterable(value):
         raise InputError(argument, shown(value), expected)
     return list(value)

@@ -1,4 +1,4 @@
-"""Files of others: limits on what is read, and checks of where is written."""
+"""Files of users: limits of size for reading, checks of paths for writing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from nestquad import limits
 from nestquad._checks import shown
 from nestquad.errors import InputError
-
-# Bytes of a table, in text or unpacked: 10⁷ rows of ten numbers, which is what fits into memory
-# several times on a laptop.
-MOST_BYTES = 2_000_000_000
-# Columns of a table; spreadsheets end at 16,384.
-MOST_COLUMNS = 20_000
 
 
 def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
@@ -36,9 +31,9 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
         given = f"{path.name!r}, which cannot be read ({error.strerror})"
         raise InputError(argument, given, "a file") from error
     head, rows = (found[0], found[1:]) if found else ([], [])
-    if len(head) > MOST_COLUMNS:
+    if len(head) > limits.TABLE_COLUMNS:
         given = f"{len(head)} columns in {path.name!r}"
-        raise InputError(argument, given, f"a table of at most {MOST_COLUMNS}")
+        raise InputError(argument, given, f"a table of at most {limits.TABLE_COLUMNS}")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(head):
             given = f"{len(row)} cells in row {number} of {path.name!r}"
@@ -47,7 +42,7 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
 
 
 def check_size(path: Path, argument: str) -> None:
-    """Refuse what is no file, or larger than any table that could be analysed here."""
+    """Refuse paths that are no file, and files too large to analyze."""
     try:
         is_file = path.is_file()
         size = path.stat().st_size if is_file else 0
@@ -56,9 +51,9 @@ def check_size(path: Path, argument: str) -> None:
         raise InputError(argument, given, "a file") from error
     if not is_file:
         raise InputError(argument, f"{shown(str(path))}, which is not a file", "a file")
-    if size > MOST_BYTES:
+    if size > limits.TABLE_BYTES:
         raise InputError(
-            argument, f"{path.name!r} with {size:,} bytes", f"at most {MOST_BYTES:,} bytes"
+            argument, f"{path.name!r} with {size:,} bytes", f"at most {limits.TABLE_BYTES:,} bytes"
         )
 
 

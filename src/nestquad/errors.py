@@ -1,7 +1,7 @@
 """Errors and warnings of nestquad.
 
-A message says what was given, what was expected and what to do about it, so
-that a user who has never read the code can act on it.
+A message names the given and the expected value and a remedy, so that a user who has never read
+the code can act on it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class NestquadError(Exception):
-    """Base class: ``except nq.NestquadError`` catches all of ours and nothing else."""
+    """Base class: ``except nq.NestquadError`` catches exactly the errors of nestquad."""
 
 
 class InputError(NestquadError, ValueError):
@@ -40,11 +40,11 @@ class InputError(NestquadError, ValueError):
     argument
         Name of the argument as the user wrote it.
     given
-        What came, in words.
+        Given value, in words.
     expected
-        What was expected, in words.
+        Expected value, in words.
     advice
-        What to do next (optional).
+        Remedy (optional).
     """
 
     def __init__(self, argument: str, given: str, expected: str, advice: str = "") -> None:

@@ -51,3 +51,15 @@ def test_rounding_is_in_the_bar():
     for seed in range(4):
         est = nq.estimate(problem, budget=400, method="joint", rng=seed)
         assert abs(est.value - problem.exact) <= 2 * est.half_width
+
+
+@pytest.mark.parametrize(("signal", "budget", "most"), [(1.0, 1000, 1.5e-4), (4.0, 8800, 3e-4)])
+def test_the_evidence_of_normal_data_keeps_its_logarithm(signal, budget, most):
+    """Floors under Ĵ left errors of 3.8e-4 and 3.4e-4 here."""
+    problem = nq.problems.eig_linear(1, design=[[signal]])
+    for seed in range(3):
+        found = nq.estimate(problem, method="joint", budget=budget, rng=seed)
+        assert "where J is tiny" in " ".join(found.diagnostics["notes"])
+        error = abs(found.value - problem.exact)
+        assert error < most
+        assert error <= 1.96 * found.std_error

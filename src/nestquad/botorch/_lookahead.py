@@ -24,6 +24,9 @@ from nestquad.kernels import Kernel
 class NestedLookaheadEI(OneShotAcquisitionFunction):
     """Two-step look-ahead: expected improvement now, and at the best next step given the data.
 
+    One-shot trees of Jiang et al. (2020), Efficient nonmyopic Bayesian optimization via one-shot
+    multi-step trees.
+
     The utility of a batch z = (z_1, …, z_q) is
 
         E[ g(f_D, z) + max over z' of E[ g(f_D', z') ] ],
@@ -64,9 +67,9 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
     Notes
     -----
     Shapes: ``forward`` takes (…, q + T q, d), the batch z and a batch z' for each fantasy, and
-    returns (…): maximising it over all of them at once is the one-shot optimisation that
+    returns (…): maximizing it over all of them jointly is the optimization that
     `optimize_acqf` performs. For ``"mlmc"`` it takes (…, q, d): differences of maxima cannot be
-    maximised jointly, so z' is sought anew in each call, and gradients are those at the z' found.
+    maximised jointly, so z' is sought anew in each call, and gradients are taken at the z' found.
 
     Cost: a posterior of 2q points for each fantasy, and T N q² operations.
 
@@ -209,7 +212,7 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
             if size is not None:
                 found["inner"] = drawn(self.rule, fantasies, size, self.q, seed + 50, self.kernel)
             for stage, nodes in found.items():
-                # Copies: buffers may be overwritten, and what is kept for others must not be.
+                # Copies: buffers may be overwritten, cached nodes must not be.
                 self.register_buffer(f"{stage}_nodes_{k}", nodes.points.clone())
                 self.register_buffer(f"{stage}_weights_{k}", nodes.weights.clone())
 

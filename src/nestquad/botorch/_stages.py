@@ -1,6 +1,6 @@
 """Stages of a two-step look-ahead: their nodes, and the joint law of the model at z and z'.
 
-The value f(z) that an experiment at z would show, and what is then still unknown of f(z'), are
+The value f(z) that an experiment at z would show, and the rest of f(z') given that value, are
 parts of one Gaussian vector. Its Cholesky factor holds both: with f(z) = m_0 + L_00 u, the law of
 f(z') given f(z) is that of m_1 + L_10 u + L_11 v. So no fantasy model is ever built, and
 conditioning is exact, on values without noise as in the paper.
@@ -56,7 +56,7 @@ class Nodes:
 def level_sizes(rule: LookaheadRule, outer: int, inner: int | None) -> list[tuple[int, int | None]]:
     """Fantasies and inner nodes of each level, of which all rules but ``"mlmc"`` have one.
 
-    Each level has twice the inner nodes of the one before, up to `inner`, and fewer fantasies.
+    Inner nodes double from level to level, up to `inner`, and fantasies decrease.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def level_sizes(rule: LookaheadRule, outer: int, inner: int | None) -> list[tupl
 def drawn(rule: LookaheadRule, sets: int, n: int, q: int, seed: int, kernel: str | Kernel) -> Nodes:
     """Independent sets of n nodes each, (sets, n, q), and their weights.
 
-    Every fantasy has a set of its own, so that errors of the inner stage average out over them.
+    Each fantasy has a different set, so that errors of the inner stage average out over them.
     Drawn once: the next acquisition function with this seed gets the same.
     """
     generator = torch.Generator().manual_seed(seed)

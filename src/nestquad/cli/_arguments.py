@@ -66,7 +66,7 @@ def add_result(parser: argparse.ArgumentParser) -> None:
 
 
 def wrote(args: argparse.Namespace, path: Path) -> None:
-    """Say that a file was written, beside the JSON if there is any."""
+    """Report a written file, on stderr where stdout has JSON."""
     print(f"wrote {path}", file=sys.stderr if args.json else sys.stdout)
 
 
@@ -174,7 +174,7 @@ def load_function(target: str, kinds: str) -> Callable[..., Any]:
 def load_object(
     file: str, name: str, kind: type[Value] | tuple[type[Value], ...], kinds: str
 ) -> Value:
-    """An object of that type in FILE.py or an importable module, or what a function returns."""
+    """Object of that type in FILE.py or an importable module, or returned by a function there."""
     path = Path(file)
     found = _look_up(_module(path), name, path, kind, kinds)
     if not isinstance(found, kind) and callable(found):

@@ -94,17 +94,11 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments, or those of the process; returns the exit code."""
+    """Exit code of the command line with these arguments, by default of the process."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without ± must not end a run
             stream.reconfigure(errors="replace")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["reproduce"]:
-        given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
-        print(
-            f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr
-        )
-        return WRONG_INPUT
     parser = _parser()
     words = arguments
     if words[:2] == ["voi", "serve"]:  # one command of two words
@@ -122,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return int(args.run(args))
-    except BrokenPipeError:  # such as `| head`: nobody reads any more, and that is fine
+    except BrokenPipeError:  # such as `| head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (nq.NestquadError, OSError) as error:

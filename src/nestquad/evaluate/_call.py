@@ -22,7 +22,7 @@ _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
 class CountedG:
-    """The g of a problem, and the number of points that it got: also where it is called again."""
+    """The g of a problem with a count of its points, repeated calls included."""
 
     def __init__(self, problem: NestedExpectation) -> None:
         self._g, self._library, self.n_points = problem.g, problem.arrays, 0
@@ -88,7 +88,7 @@ def call_f(
     try:
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            raw = problem.apply_f(np.array(j))  # f may write to what it gets
+            raw = problem.apply_f(np.array(j))  # a copy, since f may write to it
     except _FAILURES as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",
@@ -116,6 +116,14 @@ def call_f(
             "weights are positive, such as 'nqmc'.",
         )
     return values
+
+
+def f_or_nan(problem: NestedExpectation, j: Array) -> Array:
+    """f at J (T,) or (T, p) as (T, q), NaN where it is not defined; (T, 1) if it raises."""
+    try:
+        return call_f(problem, j, j, require_finite=False)
+    except EvaluationError:  # f refuses values that J never has
+        return np.full((len(j), 1), np.nan)
 
 
 @blas_threads_of_the_user()
@@ -281,7 +289,7 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
 
 
 def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) -> Array:
-    """The values, with those that are not finite evaluated again; an error if they stay so."""
+    """Values with entries that are not finite evaluated again; an error if they stay so."""
     x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
     values = np.array(values)
     for attempt in range(retries + 1):

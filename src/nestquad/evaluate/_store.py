@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._checks import numbers, shown
+from nestquad import limits
+from nestquad._checks import shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate._design import Grid, Span, grid_points
@@ -30,8 +31,6 @@ from nestquad.problem import NestedExpectation
 _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
-_CACHED = 4
-_STALE_SECONDS = 86_400.0
 _OTHER_FOLDER = "Use another folder, or delete this one."
 # Points at which g is evaluated again: enough that a change at a third of all points escapes one
 # time in 26 (2/3 to the 8th), and a few more where another set of points begins.
@@ -46,11 +45,10 @@ _LEVEL = 1e-5
 class Store:
     """A folder with the values of one problem and one seed.
 
-    `manifest.json` says which. Each kind of grid has a folder of its own, since other sequences or
-    streams make other points, and in it one file for each chunk: a plain ``.npy`` array, whose name
-    says which points it has and what its checksum is. Files are written under another name first,
-    so that they are there completely or not at all, and never changed. So processes may share a
-    store, and die at any moment; and there is nothing to unpickle.
+    `manifest.json` says which. Each set of points (sequences, stream, level) has a folder, with
+    one file for each chunk: a plain ``.npy`` array, whose name holds its points and its checksum.
+    Files are written under another name first and never changed, so that they are complete or
+    absent. Processes may share a store and be killed at any moment, and no file is unpickled.
     """
 
     path: Path
@@ -123,7 +121,7 @@ class Store:
         """The chunks on the points of a grid."""
         key = grid.points
         if key not in self._tables:
-            self._tables[key] = StoredTable.open(self.path, self.problem, grid)
+            self._tables[key] = StoredTable.open(self.path, grid)
         return self._tables[key]
 
     def to_check(self, grid: Grid) -> dict[Span, Array]:
@@ -155,7 +153,7 @@ class Store:
         )
 
     def _compare_means(self) -> None:
-        """Paired t test: a g that is random by itself differs at each point, but not on average."""
+        """Paired t test: a noisy g differs at each point, but not on average."""
         changes = np.array(self._changes)
         n = len(changes)
         if n < 4 or not changes.any():
@@ -183,7 +181,7 @@ class StoredTable:
     _cache: OrderedDict[Span, Array] = field(default_factory=OrderedDict)
 
     @classmethod
-    def open(cls, store: Path, problem: NestedExpectation, grid: Grid) -> StoredTable:
+    def open(cls, store: Path, grid: Grid) -> StoredTable:
         described = {
             "stream": list(grid.stream.entropy),
             "level": grid.level,
@@ -196,26 +194,15 @@ class StoredTable:
         text = json.dumps(described, sort_keys=True)
         folder = store / f"points-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
         file = folder / _POINTS
-        first = _first_point(problem, grid)
         try:
             folder.mkdir(exist_ok=True)
             if not file.exists():
-                _create(file, json.dumps({**described, "first_point": first}, indent=1))
+                _create(file, json.dumps(described, indent=1))
         except (FileExistsError, NotADirectoryError) as error:
             found = f"{str(folder)!r}, which is a file"
             raise InputError("store", found, "a folder of a store", _OTHER_FOLDER) from error
         except OSError as error:
             raise _unwritten(store, error) from error
-        # The same description has to mean the same points, whatever version wrote it.
-        known = _json(file, "Delete this file: it is made again, and the values beside it count.")
-        stored = numbers("store", known.get("first_point", ()), f"numbers in {str(file)!r}")
-        if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
-            raise InputError(
-                "store",
-                f"{str(folder)!r}, whose first point is {stored.tolist()}",
-                f"{first}, which this version of nestquad makes of the same description",
-                _OTHER_FOLDER,
-            )
         return cls(folder)
 
     def scan(self) -> None:
@@ -312,7 +299,7 @@ class StoredTable:
             self._index()
             return None
         self._cache[chunk] = values
-        if len(self._cache) > _CACHED:
+        if len(self._cache) > limits.CACHED_CHUNKS:
             self._cache.popitem(last=False)
         return np.asarray(values)
 
@@ -390,7 +377,7 @@ def _json(file: Path, advice: str) -> dict[str, Any]:
 
 
 def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
-    """Write the manifest of a new store into a folder that has nothing else in it."""
+    """Write the manifest of a new store into an empty folder."""
     folder = file.parent
     others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
     # Another process may have made the manifest, and more, since the first look.
@@ -465,14 +452,9 @@ def _described(sequence: Sequence) -> str:
     return repr(sequence)
 
 
-def _first_point(problem: NestedExpectation, grid: Grid) -> list[float]:
-    theta, points = grid_points(problem, grid, Span(0, 1, 0, 1))
-    return [float(v) for v in np.concatenate([theta.ravel(), points.x.ravel()])]
-
-
 def _remove_leftovers(folder: Path) -> None:
     """Unfinished files of processes that died."""
-    limit = time.time() - _STALE_SECONDS
+    limit = time.time() - limits.STALE_SECONDS
     for file in folder.rglob(".tmp-*"):
         with contextlib.suppress(OSError):
             if file.stat().st_mtime < limit:

@@ -177,6 +177,15 @@ class Tangents:
     def problem(self) -> NestedExpectation:
         return self.moved(np.zeros(len(self.phi)))
 
+    @property
+    def inner_law(self) -> Law:
+        """The law of x at the median of θ."""
+        outer = self.problem.outer_law
+        middle = np.full((1, outer.base_dim), 0.5)
+        return self.problem.inner_law(
+            outer.from_uniform(middle) if outer.has_transport else outer.sample(1, 0)
+        )
+
     def moved(self, steps: Array) -> NestedExpectation:
         """The problem at φ + s · steps (K,)."""
         return self.family.at(np.array(self.phi) + np.array(self.scale) * steps)
@@ -314,16 +323,22 @@ def _with_outputs(values: Array) -> Array:
     return values[..., None] if values.ndim == 2 else values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TangentG:
-    """Integrand of value and derivatives: g (…, p), then s_k dg/dφ_k of active k (…, p · K)."""
+    """Integrand of value and derivatives: g (…, p), then s_k dg/dφ_k of active k (…, p · K).
+
+    With a matrix (K, r) they are r combinations of the derivatives instead.
+    """
 
     tangents: Tangents
+    matrix: Array | None = None
 
     def __call__(self, w: Array, v: Array) -> Array:
         values, slopes = self.tangents(w, v)
-        flat = slopes[..., self.tangents.active].reshape(*slopes.shape[:2], -1)
-        return np.concatenate([values, flat], axis=-1)
+        slopes = slopes[..., self.tangents.active]
+        if self.matrix is not None:
+            slopes = slopes @ self.matrix
+        return np.concatenate([values, slopes.reshape(*slopes.shape[:2], -1)], axis=-1)
 
 
 def _outputs(problem: NestedExpectation, x: Any, theta: Any) -> Any:

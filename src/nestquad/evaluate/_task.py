@@ -34,8 +34,8 @@ class InnerRule(Protocol):
 
     `views` names them; the first is the estimate, the others serve error estimation. `reduce` is
     linear in the values. With `whole_rows` None it takes any part of a row, parts are added up,
-    and it gets no points; a number says that it needs the points of whole rows, and at most
-    that many rows at a time.
+    and it gets no points; a number says that it needs the points of whole rows, and is the
+    largest number of rows at a time.
     """
 
     @property
@@ -76,7 +76,7 @@ class Task:
 
     @cached_property
     def raw(self) -> Task:
-        """The same without the rule."""
+        """Task without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
     def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
@@ -144,7 +144,7 @@ def run_task(task: Task | Parcel, span: Span) -> Done:
     return Done(span, values, clock.now() - started, g.n_points - span.size)
 
 
-# Objects inside objects that are searched for the one that cannot travel.
+# Depth of the search for an object that cannot be pickled.
 _DEPTH = 6
 
 
@@ -177,8 +177,8 @@ def _opened(payload: bytes) -> Any:
 def packed(content: Any, *, by_value: bool = False) -> bytes:
     """Pickled content, by cloudpickle where pickle gives up (lambdas, closures).
 
-    What stands in ``__main__`` goes by value: the main module of a worker may be another one. If
-    that fails it goes by reference, as processes that are forked know our main module. With
+    Objects of ``__main__`` go by value, since the main module of a worker may be another one, or
+    else by reference, which works in forked processes. With
     `by_value` all that is not installed goes by value.
     """
     reason: Exception | None = None

@@ -13,8 +13,8 @@ from nestquad.errors import EvaluationError
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-# Exponents of two within which units stay 1. Bars use fourth powers, and products of a few of those
-# are still far from the end of the range at 2^±1022.
+# Exponents of two within which units stay 1. Bars use fourth powers, and products of a few of
+# them are still far from the end of the range at 2^±1022.
 _ORDINARY = 64
 # Rows that are enough for an order of magnitude.
 _ROWS = 1024
@@ -25,7 +25,7 @@ _ONE = np.ones(1)
 class Units:
     """One power of two for each output of g, each answer of f and each final answer.
 
-    Methods see values divided by them, so that their squares are in range; dividing rounds nothing.
+    Methods see values divided by them, so that their squares are in range; the division is exact.
     They are fixed by the first values that are not zero, and stay 1 for ordinary numbers, and where
     they are not `wanted`.
     """
@@ -64,7 +64,7 @@ class Units:
                 f = np.asarray(problem.apply_f(np.array(j)), dtype=float)
                 f = np.where(np.isfinite(f), f, 0.0)
                 self.f = _observed(self.f, f)
-                if problem.combine is None:  # errors of answers are those of expectations
+                if problem.combine is None:  # answers are the expectations themselves
                     self.final = self.f
                     return
                 self.final = _observed(self.final, np.atleast_2d(problem.finish(f.mean(axis=0))))
@@ -150,7 +150,7 @@ class SeenProblem(NestedExpectation):
 
 
 def _observed(known: Array, values: Array) -> Array:
-    """Units of columns: those that are known, and others where a column is not all zero."""
+    """Known units of columns, completed for columns that are not all zero."""
     with np.errstate(all="ignore"):
         scale = scale_of(values)
     extreme = np.abs(np.frexp(scale)[1] - 1) > _ORDINARY
@@ -159,7 +159,7 @@ def _observed(known: Array, values: Array) -> Array:
 
 
 def _set(unit: Array) -> Array:
-    """Units with 1 for those that are not known yet."""
+    """Units, with 1 where unknown."""
     return np.where(unit > 0, unit, 1.0) if unit.size else _ONE
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from nestquad import limits
 from nestquad._checks import choice, shown
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
@@ -26,8 +27,6 @@ _KINDS: tuple[type[Method[Any]], ...] = (
     JointLattice,
     JointProcess,
 )
-# Sizes beyond this are slips: a grid of so many points is never evaluated.
-_LARGEST = 10**9
 METHODS = {kind.name: kind for kind in _KINDS}
 
 
@@ -86,5 +85,7 @@ def _check_settings(method: Method[Any]) -> None:
             recipes = value if isinstance(value, tuple) and value else (value,)
             if not all(isinstance(recipe, KernelQuadrature) for recipe in recipes):
                 raise InputError(one.name, shown(value), "a nq.KernelQuadrature")
-        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST:
-            raise InputError(one.name, shown(value), f"at most {_LARGEST:,}")
+        elif (
+            isinstance(value, int) and not isinstance(value, bool) and abs(value) > limits.GRID_SIZE
+        ):
+            raise InputError(one.name, shown(value), f"at most {limits.GRID_SIZE:,}")

@@ -53,7 +53,7 @@ def write_report(
     path
         The file to write. Its folder has to exist.
     estimate, comparison
-        What to report; at least one of them.
+        Results to report; at least one of them.
     title
         The heading; default: the problem's name.
     command
@@ -189,7 +189,7 @@ def _figures(estimate: Estimate) -> Iterator[str]:
 
 
 def _flat(values: Mapping[str, Any], stage: str = "") -> Iterator[tuple[str, str]]:
-    """Diagnostics as rows; those of a stage carry its name. Notes have a place of their own."""
+    """Diagnostics as rows with the name of their stage, without notes."""
     for key, value in values.items():
         if key == "notes":
             continue

@@ -151,7 +151,7 @@ def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
 class End:
     """Label of a curve, at the height `y` of its end.
 
-    With `x`, the end's other coordinate, the label stands beside the end where there is room, and
+    With `x`, the end's other coordinate, the label stands next to the end where there is room, and
     right of the axes with a thin line to the end where there is none.
     """
 
@@ -164,7 +164,7 @@ class End:
 def label_ends(ax: Any, ends: Iterable[End]) -> None:
     """Write labels right of the axes, moved apart where they would overlap. Fixes the limits.
 
-    Labels of curves that end inside the axes are written there, if they cover nothing.
+    Labels of curves that end inside the axes are written there, if there is room.
     """
     ax.autoscale_view()
     ax.set_xlim(ax.get_xlim())
@@ -306,7 +306,7 @@ def plus_minus(value: float, half_width: float) -> str:
     """
     if not (np.isfinite(value) and np.isfinite(half_width) and half_width > 0):
         return f"{value:.6g} ± {half_width:.2g}"
-    # Of what is rounded to two digits already: 0.0999 has as many decimals as 0.10.
+    # Rounded to two digits first, so that 0.0999 has the decimals of 0.10.
     decimals = 1 - int(np.floor(np.log10(float(f"{half_width:.1e}"))))
     if decimals > 9 or max(abs(value), half_width) >= 1e9:
         return f"{value:.10g} ± {half_width:.1e}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._tangent_problem import TangentProblem, slope_rules
 from nestquad._typing import Array
 from nestquad.evaluate import Tangents
 from nestquad.functionals import WeightedSample
@@ -22,7 +23,6 @@ from nestquad.risk._contributions import OutputDraws, as_estimate
 from nestquad.risk._method import RiskState
 from nestquad.risk._rows import Tabular
 from nestquad.risk._targets import Key, Targets, label
-from nestquad.sensitivity import TangentProblem, slope_rules
 
 # Half-width of the window of a density, in standard deviations of J, as in `nestquad.sensitivity`.
 _WINDOW = 0.5

@@ -14,6 +14,7 @@ import numpy as np
 from nestquad import clock
 from nestquad._checks import choice, listed, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
+from nestquad._tangent_problem import TangentProblem, with_tangents
 from nestquad._typing import ArrayLike, RNGLike
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
@@ -33,7 +34,6 @@ from nestquad.risk._prior import Memory
 from nestquad.risk._report import RiskReport
 from nestquad.risk._stresses import Stress, run_stresses, stress_points
 from nestquad.risk._targets import Targets, Weighting, part_of
-from nestquad.sensitivity import TangentProblem, with_tangents
 
 
 @dataclass(frozen=True)

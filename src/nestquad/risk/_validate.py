@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from nestquad._diagnosis import Diagnosis, check_sections
 from nestquad._notebook import grid
 from nestquad._typing import Array
-from nestquad.certify import Diagnosis, check_sections
 from nestquad.errors import InputError
 from nestquad.evaluate import Evaluations
 from nestquad.methods import ModelOfJ

@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 from nestquad._typing import Array
 from nestquad.accuracy import degrees_of_freedom, propagated, size_of, tail_index
 from nestquad.evaluate import Evaluator
+from nestquad.methods._events import rare_event_errors
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
@@ -29,7 +30,6 @@ from nestquad.methods.learned._differences import (
 )
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._sensitive import pool_size
-from nestquad.methods.nested import rare_event_errors
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate

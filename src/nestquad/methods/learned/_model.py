@@ -100,6 +100,11 @@ class ModelOfJ(ABC):
         """Periodization of x in `at`. Where its density vanishes, ĝ has no variance over x."""
         return "tent"
 
+    @property
+    def logarithmic(self) -> bool:
+        """Whether log J was learned, so that errors of Ĵ are relative."""
+        return False
+
     def as_function(self) -> ModelOfJ:
         """The model with one value of Ĵ for nearby θ, for people."""
         return self

@@ -85,6 +85,10 @@ class RegressionModel(ModelOfJ):
     def cost(self) -> int:
         return self.outer + sum(len(one.theta_terms) for one in self.regressions)
 
+    @property
+    def logarithmic(self) -> bool:
+        return all(one.link == "log" for one in self.regressions)
+
     @cached_property
     def sketch(self) -> DenseSet:
         uniform = sketch_points(self.dim, 4096)

@@ -31,7 +31,7 @@ class Decay:
     """Corrections behave like 2^(-rate l).
 
     `rate` is the best guess and `slow` one standard deviation slower; `measured` and `std_error`
-    are those of the data alone.
+    are from the data alone.
     """
 
     rate: float
@@ -153,8 +153,9 @@ def base_level(levels: Sequence[LevelMoments]) -> int:
 def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:
     """Variances by level (L, k), shrunk towards `ratio` times that of the level before.
 
-    At fine levels a correction is zero most of the time, and a small sample may see nothing but
-    zeros. The prior counts like 64 more θ.
+    Empirical Bayes shrinkage: at fine levels a correction is zero most of the time, and a small
+    sample may see only zeros. The prior counts like 64 more θ (Collier, Haji-Ali, Nobile, von
+    Schwerin and Tempone 2015, A continuation multilevel Monte Carlo algorithm).
     """
     steady = variances.copy()
     for level in range(1, steady.shape[0]):
@@ -297,7 +298,7 @@ def _sampling(levels: Sequence[LevelMoments], base: int, finish: Finish, varianc
     directions = linearized_covariance(finish, telescoped(levels, base), total)
     seen = (directions**2).sum(axis=1)
     scaled = directions * np.sqrt(variances / np.where(seen > 0, seen, 1.0))[:, None]
-    # An answer whose θ all agreed has no direction of its own to scale.
+    # An answer whose θ all agreed has no direction to scale.
     return np.concatenate([scaled, np.diag(np.sqrt(np.where(seen > 0, 0.0, variances)))], axis=1)
 
 
@@ -306,7 +307,7 @@ def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: 
 
     With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal and gives, for a total variance
     of 1 - bias², T_l = √(V_l/C_l) Σ√(V_k C_k) / (1 - bias²). The coarsest and the finest level are
-    those for which the least has to be added.
+    chosen so that the fewest evaluations are added.
 
     Parameters
     ----------
@@ -320,7 +321,7 @@ def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: 
     have
         Present numbers of θ, on the levels in use.
 
-    Shapes: all (L,), but `have`, which may be shorter. Returns at least as many levels as `have`.
+    Shapes: all (L,), but `have`, which may be shorter. Returns no fewer levels than `have`.
     """
     there = np.concatenate([have, np.zeros(costs.size - have.size)])
     best: tuple[float, Array] | None = None

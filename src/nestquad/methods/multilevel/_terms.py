@@ -45,7 +45,7 @@ class LevelTerm:
 class Terms:
     """All levels, descriptions of the rules, and the θ of the base level.
 
-    `values` (n[, p]) are those of g at the inner points of the finest level: means over its θ
+    `values` (n[, p]) are values of g at the inner points of the finest level: means over its θ
     where they share the points, J where they do not.
     """
 
@@ -99,7 +99,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
 
     The error of a level is judged by the effect of halving its θ, that of the inner rules by the
     effect of the last doublings of N. Both are continued as geometric series at the rates at which
-    they were seen to decrease. Halves agree by accident now and then, so a level's error is at
+    they were seen to decrease. Halves may agree by accident, so a level's error is at
     least that of interpolation over its θ.
     """
     answers = np.sum([level.answers[0] for level in levels], axis=0)
@@ -138,8 +138,8 @@ def _unmoved(sizes: Array) -> Array:
     """Error (k,) of the levels at whose θ f(J) did not change at all, from changes (L, k).
 
     Where f jumps or is flat, the few θ of a fine level may all agree with the level before, and
-    say nothing about the others. Each such change is taken to be half of that before, the usual
-    rate, and so are those beyond the last level.
+    miss a change at other θ. Each such change is taken to be half of the last, the usual rate,
+    as are the changes beyond the last level.
     """
     error = np.zeros(sizes.shape[1])
     believed = sizes[:1].sum(axis=0)
@@ -157,7 +157,7 @@ def _continued(sizes: Array) -> tuple[Array, float]:
     pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
     # A single difference has the size of the error within a factor of about 1.5.
     found = fit_decay(pooled, 0.5 * pooled, *_RATE).rate
-    rate = float(np.clip(found, 0.5, 3.0))  # faster than that is not believed
+    rate = float(np.clip(found, 0.5, 3.0))  # faster rates are accidents
     # A difference may vanish by accident, so the ones before it have a say.
     recent = sizes[-_HALVINGS:]
     ages = np.arange(recent.shape[0])[::-1, None]
@@ -230,7 +230,7 @@ def _fit_inner(
 ) -> tuple[KernelQuadrature, list[Rule], list[Array]]:
     """The tuned recipe, its rules on all levels, and J (T_l[, p]) by level.
 
-    It is tuned on 8 rows of the coarsest level that has 64 columns, or as many as there are.
+    It is tuned on 8 rows of the coarsest level that has 64 columns, or the most columns.
     """
     nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
     enough = min(64, values[-1].shape[1])
@@ -268,7 +268,7 @@ def _tuned_outer(
 ) -> KernelQuadrature:
     """Tuned on the answer (of the first 8) that asks for the roughest kernel: all share it.
 
-    Pooled over answers, smooth ones would outvote the one that is hard to integrate.
+    A pooled likelihood would follow the smooth answers, not the rough one.
     """
     spread = f_values.std(axis=0)
     columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:8]

@@ -11,17 +11,19 @@ import numpy as np
 from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._published import independent_terms
 from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
 from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
 from nestquad.methods.nested import (
     NKQ,
-    NO_VARIATION,
     cancellation,
-    floor_directions,
-    rare_event_errors,
-    unseen_value_errors,
 )
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
@@ -54,7 +56,7 @@ class MLKQ(Method[Assembled]):
     inner, outer
         Recipes for the two stages.
     shared
-        False: the form of the paper, with θ of its own for each level and inner points of its own
+        False: the form of the paper, with independent θ for each level and independent inner points
         for each θ; see `as_published`.
 
     Notes
@@ -105,8 +107,8 @@ class MLKQ(Method[Assembled]):
     def as_published(cls, problem: NestedExpectation | None = None, **spaces: Any) -> MLKQ:
         """The paper's multilevel form: its allocation, independent points for each θ and level.
 
-        Kernels and inner regularisation are those of `NKQ.as_published`, which also says what
-        `inner_space` and `outer_space` mean; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
+        Kernels, inner regularization and the options `inner_space` and `outer_space` are as in
+        `NKQ.as_published`; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
         """
         nkq = NKQ.as_published(problem, **spaces)
         outer = nkq.outer if isinstance(nkq.outer, KernelQuadrature) else _roughest(nkq.outer)
@@ -164,7 +166,7 @@ class MLKQ(Method[Assembled]):
         inner = (
             np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
         )
-        # Coarse levels that were left out have to grow all the same for the others to follow.
+        # Coarse levels that were left out have to grow too, for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(
             outer,
@@ -178,7 +180,7 @@ class MLKQ(Method[Assembled]):
     def _published(
         self, problem: NestedExpectation, goal: Goal, before: Design | None
     ) -> Design | None:
-        """All at once for a budget; twice as many evaluations each turn towards a tolerance."""
+        """All at once for a budget; twice the evaluations each turn towards a tolerance."""
         most = goal.budget or _PILOT_BUDGET
         if goal.adaptive:
             most = min(most, max(_PILOT_BUDGET, 2 * before.n_evaluations if before else 0))
@@ -290,5 +292,5 @@ class MLKQ(Method[Assembled]):
 
 
 def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:
-    """One recipe for all answers: the one that asks for the least smoothness."""
+    """One recipe for all answers: the least smooth."""
     return min(recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0)

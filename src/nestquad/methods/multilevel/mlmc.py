@@ -7,10 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
     FEWEST_OUTER,
@@ -22,14 +29,9 @@ from nestquad.methods.multilevel._levels import (
     summarize,
 )
 from nestquad.methods.nested import (
-    NO_VARIATION,
-    SAMPLE_ROWS,
     MeanRule,
     WeightedRule,
-    floor_directions,
     noise_changes,
-    rare_event_errors,
-    unseen_value_errors,
 )
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
@@ -56,7 +58,7 @@ class MLMC(Method[LevelSummary]):
     ----------
     antithetic
         Correct by f(J) - (f(J') + f(J''))/2 with the means J', J'' of the two halves of the inner
-        draws, which cancels what is linear. False: by f(J) - f(J'), the plain form.
+        draws, which cancels the linear part. False: by f(J) - f(J'), the plain form.
     n_coarsest
         N_0, inner draws for each θ on level 0.
     n_levels
@@ -67,14 +69,16 @@ class MLMC(Method[LevelSummary]):
     Notes
     -----
     *Error bar.* The variances of all levels, and the square of the remaining bias: the last
-    corrections continued as a geometric series, or what the noise of J on the finest level may
-    hide. A floor for values of g that no draw has shown.
+    corrections continued as a geometric series, or the effect of the noise of J on the finest
+    level. A floor for values of g that no draw has shown.
 
     *Memory.* A few numbers for each θ, none for x.
 
     References
     ----------
-    M. B. Giles, "Multilevel Monte Carlo methods", Acta Numerica 24 (2015), sections 3 and 9.
+    Giles (2015), Multilevel Monte Carlo methods, Acta Numerica 24, sections 3 and 9; antithetic
+    differences: Giles and Haji-Ali (2019), Multilevel nested simulation for efficient risk
+    estimation.
 
     Examples
     --------
@@ -120,7 +124,7 @@ class MLMC(Method[LevelSummary]):
         if last is not None:
             return self._grown(goal, last)
         if goal.adaptive or goal.budget is None:
-            # The pilot towards a tolerance: 512 θ on level 0, half as many on each of the next.
+            # The pilot towards a tolerance: 512 θ on level 0, halved from level to level.
             sizes = np.maximum(512 * np.ldexp(1.0, -np.arange(self.n_levels or 4)), FEWEST_OUTER)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
@@ -200,7 +204,7 @@ class MLMC(Method[LevelSummary]):
         return None if grown is None else self._design(goal, grown)
 
     def _within(self, budget: int | None, have: Array, wanted: Array) -> Array | None:
-        """The same step, shortened to the budget; None if next to nothing remains of it."""
+        """Sizes of the step shortened to the budget; None if hardly any of it remains."""
         if (wanted == have).all():
             if self.n_levels is not None:
                 return None  # the error is bias, which more θ do not lower
@@ -264,7 +268,7 @@ class MLMC(Method[LevelSummary]):
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
             # Draws are independent, so the first are as good a sample for plots as any.
-            kept = min(j.shape[0], SAMPLE_ROWS)
+            kept = min(j.shape[0], limits.PLOT_ROWS)
             theta = outer_points(problem, grid, 0, kept).theta
             # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
             # serves neither as a base nor as a correction, and the next finer one is the base.
@@ -317,9 +321,9 @@ class _Seen:
 
 
 def _refuse_divergence(found: LevelSummary) -> None:
-    """Stop where corrections decrease too slowly, beyond doubt, for levels to help.
+    """Stop where corrections decrease significantly too slowly for levels to help.
 
-    Corrections that drown in noise say nothing against convergence; more θ will tell.
+    Corrections within their noise do not contradict convergence; more θ will tell.
     """
     changes, noises = found.change[1:], found.noise[1:]
     if len(changes) < _LEVELS_TO_JUDGE:

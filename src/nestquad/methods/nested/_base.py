@@ -10,18 +10,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
-from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._events import (
+from nestquad.methods._events import (
     NO_VARIATION,
     constant_value_errors,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
 )
+from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._inner import InnerFit, noise_changes
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
@@ -30,11 +31,9 @@ from nestquad.result import OuterSample
 
 Sharing = Literal["auto", "independent", "shared"] | int
 
-SAMPLE_ROWS = 4096  # rows of θ kept for plots
-
 # Fewer θ, x or evaluations do not show whether a tolerance is met. Intervals of 4 to 16 θ cover in
-# 76–94 % of runs on families of random problems, whatever Student's t adds; two halves of 8 x that
-# were scrambled alike agree now and then, and hide their common bias.
+# 76–94 % of runs on families of random problems, even with Student's t; two halves of 8 x that
+# were scrambled alike may agree by accident, and hide their common bias.
 _FEWEST, _FEWEST_EVALUATIONS = 32, 192
 
 
@@ -50,7 +49,7 @@ class NestedState:
     stalled: Literal["outer", "inner", ""] = ""
 
     def after(self, last: NestedState, *, inner: bool) -> NestedState:
-        """With what the growth of the inner or the outer side since the last turn has changed."""
+        """Mark the side that stalled if its growth since the last turn did not reduce its error."""
         if inner:
             gain = self.error_inner < 0.95 * last.error_inner
         else:
@@ -73,8 +72,8 @@ class NestedRule(Method[NestedState]):
         from a pool of this many sets (a number).
     jackknife
         Remove the bias of order 1/N that a smooth f has at a noisy J, by the means of both halves
-        of the inner points. They have to be independent from θ to θ. Kinks of f are better left
-        alone: their bias falls at another rate.
+        of the inner points (Quenouille 1956, Notes on bias in estimation). They have to be
+        independent from θ to θ. Kinks of f are better left alone: their bias falls at another rate.
     """
 
     most_points: ClassVar[int | None] = None
@@ -216,7 +215,7 @@ class NestedRule(Method[NestedState]):
         sides: list[Literal["outer", "inner"]] = ["outer", "inner"]
         if last.state.error_inner > last.state.error_outer:
             sides.reverse()
-        # A side whose growth changed nothing waits, and one with too few points goes first.
+        # A side that stalled goes last, a side with too few points first.
         sides.sort(key=lambda side: side == last.state.stalled)
         sides.sort(key=lambda side: side not in self._short(grid))
         for side in sides:
@@ -268,7 +267,7 @@ class NestedRule(Method[NestedState]):
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
         # With a jackknife inner points of each θ are their own, so that rare values of g show as
-        # rare values of a smooth f, which have their floor; only a constant g says nothing.
+        # rare values of a smooth f, which have their floor; a constant g has none.
         missed = (
             constant_value_errors(problem, full, f_full)
             if corrected
@@ -299,7 +298,7 @@ class NestedRule(Method[NestedState]):
         if last is not None:
             (before,) = last.design.grids
             state = state.after(last.state, inner=grid.n_inner > before.n_inner)
-        step = -(-theta.shape[0] // SAMPLE_ROWS)
+        step = -(-theta.shape[0] // limits.PLOT_ROWS)
         estimate = assembled(
             problem,
             answers,
@@ -371,7 +370,7 @@ def _without_bias(f_full: Array, f_halves: list[Array]) -> Array:
     """2 f(J) − mean f(J of a half), (T, q): a bias of order 1/N cancels."""
     with np.errstate(invalid="ignore"):
         found = 2.0 * f_full - np.mean(f_halves, axis=0)
-    # A half may leave the domain of f (a logarithm); nothing is corrected there.
+    # A half may leave the domain of f (a logarithm): no correction there.
     return np.where(np.isfinite(found), found, f_full)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.distributions import Normal
 from nestquad.errors import InputError
@@ -28,6 +29,8 @@ __all__ = ["NKQ"]
 class NKQ(NestedRule):
     """Nested kernel quadrature: optimal weights inside and outside.
 
+    Chen, Naslidnyk and Briol (2025), Nested expectations with kernel quadrature.
+
     By default both stages live on the uniforms that drive the laws, so inner weights do not
     depend on θ and are computed once (for a small pool of point sets, whose errors average out).
 
@@ -47,7 +50,7 @@ class NKQ(NestedRule):
     """
 
     name: ClassVar[str] = "nkq"
-    most_points: ClassVar[int | None] = 8192  # weights cost N³: beyond, seconds become minutes
+    most_points: ClassVar[int | None] = limits.RULE_POINTS
     outer_points: str | Sequence = "sobol"
     inner_points: str | Sequence = "sobol"
     sharing: Sharing = "auto"
@@ -65,7 +68,7 @@ class NKQ(NestedRule):
         inner_space: Space | None = None,
         outer_space: Space | None = None,
     ) -> NKQ:
-        """Configuration of the paper: Chen, Naslidnyk and Briol, section 3 and appendix E.
+        """Configuration of the paper, section 3 and appendix E.
 
         Independent points for each θ, lengthscales by the median heuristic, λ by the schedule of
         theorem 1 with λ_0 from {0.01, 0.1, 1}, standardized values, Matérn kernels whose order
@@ -171,7 +174,7 @@ class NKQ(NestedRule):
         values = values.reshape(*values.shape[:2], -1)
         spread = values.std(axis=(0, 1))
         values = values / np.where(spread > 0, spread, 1.0)
-        if sets == 1 and nodes.shape[0] > 1:  # nodes of its own for each row: a few are enough
+        if sets == 1 and nodes.shape[0] > 1:  # rows differ in their nodes: a few are enough
             few = min(4, values.shape[0])
             return self.inner.tuned([(nodes[t], values[t]) for t in range(few)])
         columns = np.moveaxis(values[::sets], 0, -1).reshape(values.shape[1], -1)
