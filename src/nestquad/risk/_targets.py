@@ -155,17 +155,6 @@ class Targets:
                 found[i] = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
         return found
 
-    def influence(self, law: LawOfJ) -> Array:
-        """Effect (k, m) of each pair on the measures, but for a factor.
-
-        The mean residual of a pair moves a measure as it depends on J there. Correlations of these
-        effects between losses are those of their errors.
-        """
-        assert law.pairs is not None
-        pairs = law.pairs
-        away = pairs.r.mean(axis=1) - np.interp(pairs.s, law.s, law.b[0])
-        return np.asarray(self.dependence(law, pairs.s) * (pairs.weights * away))
-
     def values(self, law: WeightedSample) -> Array:
         """Measures (k,) of a law."""
         return np.array([self._value(law, kind, level) for kind, level in self.keys])
