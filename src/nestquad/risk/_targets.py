@@ -38,7 +38,7 @@ class TargetSettings:
         Standard errors by the shape of J given Ĵ that noise hides, in units of what the visible
         shape changes: they are as large, with a margin for measures that are not linear in it.
     pair_hits
-        Scenarios that a pair beyond a level counts for. Of 0.1, 0.25, 0.5 and 1, on seeds 0, 2 and 4
+        Scenarios that a pair beyond a level counts for. Of 0.1, 0.25, 0.5 and 1, on seeds 0, 2, 4
         of all families of `studies.risk` at 1,000 and 10,000 evaluations: less makes intervals at
         10,000 longer, more loses coverage at 1,000.
     """
@@ -46,7 +46,7 @@ class TargetSettings:
     near: float = 0.15
     few: int = 20
     hidden: float = 1.5
-    pair_hits: float = 0.5
+    pair_hits: float = 0.25
 
 
 SETTINGS = TargetSettings()
