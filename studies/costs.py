@@ -36,9 +36,7 @@ class TimedLattice(nq.JointLattice):
         outer, inner = evaluations.problem.outer_law, evaluations.problem.inner_base_dim
         weight = (20.0 + outer.base_dim + inner) * turn.state.model.sketch.j.shape[1]
         products = weight * n * (design.n_evaluations - n)
-        self.turns.append(
-            (weight * n * is_fitted, products, weight, time.process_time() - begin)
-        )
+        self.turns.append((weight * n * is_fitted, products, weight, time.process_time() - begin))
         return turn
 
 
