@@ -199,7 +199,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
             noisy=problem.noisy,
             last=before,
         )
-        if last is not None:
+        if last is not None and before is not None:
             model = replace(model, history=(*before.history, _claim(last)))
         return Fit(model, scalar, len(y), 1)
 
