@@ -42,8 +42,9 @@ class ProcessSettings:
     surprising
         Leave-one-out residuals above this many of their standard deviations are events that the
         process does not expect; smaller ones are part of its posterior.
-    prior_forecasts
-        Forecasts that the claim of the process itself is worth.
+    prior_forecasts, prior_changes
+        Number of forecasts of values, and of changes of the answer, that the claim of the process
+        itself is worth: small beside the number of points, and as much as one turn. Not tuned.
     least
         Least J relative to the smallest Ĵ over the sketch, where f needs J > 0.
     """
