@@ -1,7 +1,7 @@
 """Draw the first picture of README and site, and write their table: `python docs/draw_home.py`.
 
 Two commands made the data: `python -m studies promises --only accuracy` all methods
-(``docs/data/accuracy_runs.csv``), and plain nested Monte Carlo far beyond that
+(``docs/data/accuracy_runs.csv.gz``), and plain nested Monte Carlo far beyond that
 `nestquad compare finance --methods nmc --budget 1e6,1e7,1e8 --replicates 10 --seed 0 --json`
 (``docs/data/finance_nmc.json``). Pictures of the doors are those of the gallery.
 """
@@ -9,6 +9,7 @@ Two commands made the data: `python -m studies promises --only accuracy` all met
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
 import shutil
@@ -47,7 +48,7 @@ DOORS = {
 def errors() -> dict[tuple[str, str], dict[int, float]]:
     """Mean absolute error by problem and method, at each number of evaluations."""
     runs: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    with (DOCS / "data" / "accuracy_runs.csv").open(encoding="utf-8") as file:
+    with gzip.open(DOCS / "data" / "accuracy_runs.csv.gz", "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             key = row["problem"], row["method"], int(float(row["goal"]))
             runs[key].append(float(row["error"]))

@@ -18,6 +18,7 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
+    "limits.py",
     "_scale.py",
     "_threads.py",
     "_checks.py",
@@ -57,7 +58,6 @@ ORDER = (
     "risk",
     "design",
     "botorch",
-    "reproduce.py",
     "cli",
 )
 

@@ -5,9 +5,6 @@ import pytest
 from scipy.special import ndtr
 
 import nestquad as nq
-from nestquad.kernels import Matern
-from nestquad.methods.learned._inner_means import KernelChoice
-from nestquad.quadrature import KernelQuadrature
 
 
 @pytest.mark.parametrize(
@@ -119,26 +116,6 @@ def test_theta_without_influence():
     est = nq.estimate(problem, method="ckq", budget=600, rng=0)
     assert est.value == pytest.approx((np.e - 1) ** 2, abs=1e-6)
     assert abs(est.value - (np.e - 1) ** 2) <= 2 * est.std_error + 1e-12
-
-
-def test_stage1_variances_are_those_of_bayesian_quadrature():
-    rng = np.random.default_rng(0)
-    nodes, values = rng.random((1, 9, 1)), rng.standard_normal((2, 9, 1))
-    kernel = Matern(1.5, 0.4)
-    choice = KernelChoice(KernelQuadrature(kernel, "uniform", "fixed"), 0.0)
-    gram = kernel(nodes[0], nodes[0])
-    fine = (np.arange(4000)[:, None] + 0.5) / 4000
-    mean = kernel(nodes[0], fine).mean(axis=1)
-    double = kernel(fine, fine).mean()
-    inverse, one = np.linalg.inv(gram), np.ones(9)
-    missing = 1.0 - one @ inverse @ mean
-    variance = double - mean @ inverse @ mean + missing**2 / (one @ inverse @ one)
-    for t in range(2):
-        y = values[t, :, 0]
-        beta = one @ inverse @ y / (one @ inverse @ one)
-        amplitude = (y - beta) @ inverse @ (y - beta) / 8
-        found = choice.posterior_variance(nodes, values)[t, 0]
-        assert found == pytest.approx(amplitude * variance, rel=1e-3)
 
 
 def test_stage1_noise_runs_as_a_method():

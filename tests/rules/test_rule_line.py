@@ -11,8 +11,7 @@ from nestquad.embeddings import mean_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Matern
 from nestquad.points import Sobol, Stream
-from nestquad.rules import Jitter, kernel_rule, prefix_rules
-from nestquad.rules._line import line_laws, line_solutions
+from nestquad.rules import Jitter, kernel_rule, line_laws, line_solutions, prefix_rules
 
 ORDERS = [1.5, 2.5, 3.5]
 LAWS = {"box": Uniform(-1.0, 2.0), "normal": Normal(0.5, 1.5)}

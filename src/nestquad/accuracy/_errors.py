@@ -67,6 +67,8 @@ def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Ar
 def tail_index(residuals: Array) -> float:
     """Order below which moments of residuals (n, p) exist: Hill's estimator on the largest 1 %.
 
+    Hill (1975), A simple general approach to inference about the tail of a distribution.
+
     The least over outputs; at least 16 residuals count.
     """
     sizes = np.sort(np.abs(residuals), axis=0)[::-1]
@@ -82,13 +84,14 @@ def degrees_of_freedom(influence: Sequence[Array]) -> float:
 
     The variance estimate of n draws with kurtosis κ has a relative variance of (κ − 1)/n, a χ²
     variable with ν degrees of freedom one of 2/ν. Few draws, and few that carry all the variance,
-    both mean few degrees of freedom. The least over the answers.
+    both mean few degrees of freedom (Satterthwaite 1946, An approximate distribution of estimates
+    of variance components). The least over the answers.
     """
     total = sum((part**2).sum(axis=1) for part in influence)
-    doubt = sum(
+    excess = sum(
         np.maximum((part**4).sum(axis=1) - (part**2).sum(axis=1) ** 2 / part.shape[1], 0.0)
         for part in influence
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(doubt > 0, 2.0 * total**2 / doubt, np.inf)
+        freedom = np.where(excess > 0, 2.0 * total**2 / excess, np.inf)
     return float(np.clip(np.min(freedom), 2.0, 1e9))

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -27,17 +27,21 @@ from nestquad.points import Sobol, Stream
 from nestquad.result import Estimate
 
 ONE_SIDED_95 = 1.6448536269514722
+_FAR = 100.0  # distance of designs without coordinates: no smoothing between them
 _SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA is new in 1.14
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Sizes of a search, chosen by judgment and a few runs on even seeds; no ablation yet."""
+    """Sizes of a search, by judgment and by nine logistic problems of even seeds.
+
+    The problems are those of ``python -m studies.design.search regret``.
+    """
 
     screen: int = 48  # Sobol designs of the screen for each coordinate
     most_screened: int = 512  # Sobol designs, and designs at ends and middles, at most
     starts: int = 8  # local searches
-    apart: float = 0.1  # least distance of their starts in the unit cube
+    apart: float = 0.1  # least distance of their starts, and of finalists, in the unit cube
     coarse: int = 512  # simulations of the linearized experiment in the screen
     fine: int = 2048  # and in local searches
     step: float = 0.02  # distance in the unit cube below which designs are the same
@@ -45,7 +49,9 @@ class SearchSettings:
     bounds: int = 8192  # simulations of a bound by a proposal with mixtures
     first: int = 6  # bounds of the best designs
     more: int = 6  # bounds of other designs for each coordinate
-    turns: int = 8  # of interpolation
+    turns: int = 8  # maximizations of the corrected gain
+    widths: tuple[float, ...] = (0.25, 0.5, 1.0)  # of basis functions, in the unit cube
+    noises: tuple[float, ...] = (1e-4, 1e-2, 0.1, 1.0, 10.0, 1e4)  # over the size of the function
     same: float = 0.01  # nats by which bound and linearized gain may differ without a correction
     fewest: int = 320  # likelihoods of a finalist
     most_finalists: int = 8
@@ -275,29 +281,41 @@ def optimize(
     show = as_progress(progress)
     show(0, 3, "linearized designs")
     if bounds is not None:
-        space = Space.of(bounds, rules)
-        tried = search.local(space)
+        tried = search.screen(Space.of(bounds, rules))
     else:
-        space = None
-        tried = search.listed(candidates, points, rules)
+        tried = search.rank_candidates(candidates, points, rules)
     show(1, 3, "finalists")
-    optimum = search.finish(search.corrected(tried, space))
+    optimum = search.finish(search.correct(tried))
     show(3, 3, "designs")
     return optimum
 
 
+class Tried(NamedTuple):
+    """Design, its predicted gain for each unit of cost, and its place (k,) among designs.
+
+    Places are in the unit cube. Places of designs without coordinates are far from each other.
+    """
+
+    design: Any
+    value: float
+    place: Array
+
+
 @dataclass(eq=False)
 class _Search:
+    """Search of one experiment: linearized gains, corrections to them, and finalists."""
+
     experiment: Experiment
     criterion: Criterion
     cost: Callable[[Any], float] | None
     stream: Stream
     budget: int | None
     simulations: int | None
+    space: Space | None = None
 
     def __post_init__(self) -> None:
-        self.slack = 0.0
-        self.first: Gain | None = None
+        self.corrections: list[Smooth] = []
+        self.start: Gain | None = None
         self.coarse, self.fine = (
             Linearized.of(self.experiment, n, self.stream.child(2))
             for n in (SEARCH.coarse, SEARCH.fine)
@@ -311,31 +329,29 @@ class _Search:
         value = model.reduction(d) if self.criterion is variance_reduction else model.gain(d)
         return value / self.price(d)
 
-    def local(self, space: Space) -> list[tuple[Any, float, Array]]:
-        """Local optima of the linearized gain, and the screened designs, the best first."""
-        points = space.screen(self.stream.child(1))
-        values = [self.score(self.coarse, space.design(u)) for u in points]
-        order = np.argsort(values)[::-1]
-        starts: list[Array] = []
-        for i in order:
-            if all(np.abs(points[i] - u).max() >= SEARCH.apart for u in starts):
-                starts.append(points[i])
-            if len(starts) == SEARCH.starts:
-                break
-        ends = [self._climbed(space, u) for u in starts]
-        known = sorted(ends, key=lambda entry: -entry[1])
-        distinct: list[tuple[Any, float, Array]] = []
-        for end in known:
-            if all(np.abs(end[2] - other[2]).max() >= SEARCH.step for other in distinct):
-                distinct.append(end)
-        screened = [(space.design(points[i]), values[i], points[i]) for i in order]
-        return distinct + screened
+    def predict(self, d: Any, place: Array) -> float:
+        """Linearized utility with all corrections so far."""
+        more = sum(float(correction.at(place[None])[0]) for correction in self.corrections)
+        return self.score(self.fine, d) + more
 
-    def _climbed(
-        self, space: Space, u: Array, more: Callable[[Array], float] | None = None
-    ) -> tuple[Any, float, Array]:
-        """Local maximum of the linearized gain plus `more(u)`, from a point of the unit cube."""
-        free, best = space.free, u.copy()
+    def screen(self, space: Space) -> list[Tried]:
+        """Local optima of the linearized gain, and the screened designs, the best first."""
+        self.space = space
+        points = space.screen(self.stream.child(1))
+        screened = [
+            Tried(space.design(u), self.score(self.coarse, space.design(u)), u) for u in points
+        ]
+        screened.sort(key=_value, reverse=True)
+        ends = [self._climb(start) for start in _apart(screened, SEARCH.apart, SEARCH.starts)]
+        ends.sort(key=_value, reverse=True)
+        rows = [entry._replace(value=self.score(self.fine, entry.design)) for entry in screened]
+        return _apart(ends, SEARCH.step, len(ends)) + sorted(rows, key=_value, reverse=True)
+
+    def _climb(self, start: Tried) -> Tried:
+        """Local maximum of the predicted gain in the box."""
+        space, best = self.space, start.place.copy()
+        assert space is not None
+        free = space.free
 
         def at(x: Array) -> Array:
             point = best.copy()
@@ -343,12 +359,11 @@ class _Search:
             return point
 
         def score(point: Array) -> float:
-            value = self.score(self.fine, space.design(point))
-            return value if more is None else value + more(point)
+            return self.predict(space.design(point), point)
 
         def slope(x: Array) -> Array | None:
             d = space.design(at(x))
-            known = more is None and self.cost is None and self.criterion is eig
+            known = not self.corrections and self.cost is None and self.criterion is eig
             if not known or not isinstance(d, np.ndarray) or len(free) < len(space.axes):
                 return None
             gradient = self.fine.gradient(d)
@@ -362,7 +377,7 @@ class _Search:
             if np.array_equal(changed, best):
                 break
             best = changed
-        return space.design(best), score(best), best
+        return Tried(space.design(best), score(best), best)
 
     def _minimized(
         self,
@@ -402,9 +417,9 @@ class _Search:
                     best, value = other, new
         return best
 
-    def listed(
+    def rank_candidates(
         self, candidates: Any, points: int | None, constraints: Sequence[Any]
-    ) -> list[tuple[Any, float, Array]]:
+    ) -> list[Tried]:
         """Candidates, or exchanged designs of them, by their linearized gain."""
         designs = listed("candidates", candidates, "a sequence of designs")
         if len(designs) < 2:
@@ -419,129 +434,156 @@ class _Search:
         if not allowed:
             raise InputError("constraints", "no feasible candidate", "at least one")
         model = self.fine if len(allowed) <= SEARCH.most_screened else self.coarse
-        tried = [(d, self.score(model, d), np.zeros(0)) for d in allowed]
-        return sorted(tried, key=lambda entry: -entry[1])
+        tried = [
+            Tried(d, self.score(model, d), place)
+            for d, place in zip(allowed, _places(allowed), strict=True)
+        ]
+        return sorted(tried, key=_value, reverse=True)
 
     def bound(self, d: Any) -> float:
         """Lower bound of the gain by a proposal with mixtures, for each unit of cost."""
         if self.criterion is not eig:
             return self.score(self.fine, d)
-        simulator = replace(self.experiment, log_prob=None)
-        stream = self.stream.child(6)
-        answer = eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.first)
-        self.first = self.first or answer
+        simulator, stream = replace(self.experiment, log_prob=None), self.stream.child(6)
+        answer = eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.start)
+        self.start = self.start or answer
         return float(answer.value) / self.price(d)
 
-    def corrected(
-        self, tried: list[tuple[Any, float, Array]], space: Space | None
-    ) -> list[tuple[Any, float, Array]]:
-        """Designs with their linearized gain corrected by bounds, which know curved posteriors.
+    def correct(self, tried: list[Tried]) -> list[Tried]:
+        """Correct linearized gains by bounds, which know curved posteriors; designs tried.
 
-        The difference of bound and linearized gain is interpolated by thin-plate splines, and
-        their sum maximized in turns.
+        The difference of bound and linearized gain is smoothed over designs, and the corrected
+        gain maximized in turns, each with a bound at the new maximum.
         """
-        n = 1 if space is None else len(space.axes)
-        known = [(entry, self.bound(entry[0])) for entry in tried[: SEARCH.first]]
-        gaps = np.array([value - entry[1] for entry, value in known])
-        self.slack = float(gaps.std())
-        if self.slack < SEARCH.same or space is None:
-            if self.slack >= SEARCH.same:
-                known += [
-                    (entry, self.bound(entry[0])) for entry in tried[SEARCH.first :][: SEARCH.more]
-                ]
-                tried = tried[len(known) :]
-            else:
-                known, tried = (
-                    [(entry, entry[1]) for entry in tried[: SEARCH.first]],
-                    tried[len(known) :],
-                )
-            known.sort(key=lambda pair: -pair[1])
-            return [(entry[0], value, entry[2]) for entry, value in known] + tried
-        spread = tried[SEARCH.first :: max(len(tried) // (SEARCH.more * n), 1)]
-        known += [(entry, self.bound(entry[0])) for entry in spread]
-        for _ in range(SEARCH.turns):
-            model, self.slack = _interpolated(known)
-            values = [entry[1] + _at(model, entry[2]) for entry in tried]
-            start = tried[int(np.argmax(values))]
-            end = self._climbed(space, start[2], partial(_at, model))
-            near = min(float(np.abs(end[2] - entry[2]).max()) for entry, _ in known)
-            if near < SEARCH.step / 2:
+        known = tried[: SEARCH.first]
+        gaps = [self.bound(entry.design) - entry.value for entry in known]
+        if np.std(gaps) < SEARCH.same:
+            return tried
+        n = SEARCH.more * len(tried[0].place)
+        more = tried[SEARCH.first :][:: max(len(tried) // n, 1) if self.space else 1][:n]
+        for turn in range(1 + SEARCH.turns * (self.space is not None)):
+            gaps += [self.bound(entry.design) - entry.value for entry in more]
+            known = known + more
+            self.corrections = [Smooth.of(known, np.array(gaps))]
+            if self.space is None or turn == SEARCH.turns:
                 break
-            plain = (end[0], self.score(self.fine, end[0]), end[2])
-            known.append((plain, self.bound(end[0])))
-        known.sort(key=lambda pair: -pair[1])
-        rest = [(d, b + _at(model, u), u) for d, b, u in tried]
-        return [(entry[0], value, entry[2]) for entry, value in known] + rest
+            top = self._climb(self._predicted(tried)[0])
+            more = [top._replace(value=self.score(self.fine, top.design))]
+            tried = more + tried
+            if _distance(top, known) < SEARCH.step / 2.0:
+                break
+        return tried
 
-    def finish(self, tried: list[tuple[Any, float, Array]]) -> Optimum:
-        """Compare the finalists, and estimate the best with fresh random numbers."""
-        n = min(SEARCH.most_finalists, len(tried))
+    def _predicted(self, tried: Sequence[Tried]) -> list[Tried]:
+        """Designs with all corrections so far, the best first; values are linearized gains."""
+        places = np.array([entry.place for entry in tried])
+        total = np.array([entry.value for entry in tried])
+        for correction in self.corrections:
+            total = total + correction.at(places)
+        rows = [entry._replace(value=float(v)) for entry, v in zip(tried, total, strict=True)]
+        return sorted(rows, key=_value, reverse=True)
+
+    def finish(self, tried: list[Tried]) -> Optimum:
+        """Compare the finalists, correct all gains by theirs, and estimate the best design.
+
+        The last estimate has fresh random numbers. Finalists are apart from each other, so that
+        their differences from predictions show slopes as well as levels.
+        """
         shares = [None if self.budget is None else int(x * self.budget) for x in SEARCH.shares]
+        n = SEARCH.most_finalists
         if shares[0] is not None:
             n = max(1, min(n, shares[0] // SEARCH.fewest))
+        chosen = _apart(self._predicted(tried), SEARCH.apart, n)
         finalists = compare(
             self.experiment,
-            [entry[0] for entry in tried[:n]],
+            [entry.design for entry in chosen],
             budget=shares[0],
             simulations=self.simulations,
             criterion=self.criterion,
             rng=self.stream.child(3),
         )
-        values, errors, spread = self._shrunk(
-            finalists, np.array([entry[1] for entry in tried[:n]])
-        )
-        chosen = int(np.argmax(values))
+        prices = np.array([self.price(entry.design) for entry in chosen])
+        gaps = finalists.values / prices - [entry.value for entry in chosen]
+        noise = float(np.mean(np.diag(finalists.covariance) / prices**2))
+        self.corrections.append(Smooth.of(chosen, gaps, noise))
+        last = self._predicted(tried)
+        best = last[0] if self.space is None else self._climb(last[0])
         final = self.criterion(
             self.experiment,
-            finalists.designs[chosen],
+            best.design,
             simulations=self.simulations,
             rng=self.stream.child(4),
             **({} if shares[1] is None else {"budget": shares[1]}),
         )
-        # Designs without likelihoods: their bounds, and how much bounds differ from gains.
-        apart = ONE_SIDED_95 * np.hypot(errors, errors[chosen]) * (np.arange(n) != chosen)
-        limits = [float((values - values[chosen] + apart).max())]
-        limits += [entry[1] - tried[chosen][1] + ONE_SIDED_95 * spread for entry in tried[n:]]
-        trace = tuple((d, value) for d, value, _ in tried)
-        return Optimum(finalists.designs[chosen], final, max(0.0, *limits), finalists, trace)
+        error = np.hypot.reduce([correction.error for correction in self.corrections])
+        regret = max(last[0].value - best.value, 0.0) + ONE_SIDED_95 * float(error)
+        trace = tuple((entry.design, entry.value) for entry in last)
+        return Optimum(best.design, final, regret, finalists, trace)
 
-    def _shrunk(self, finalists: DesignComparison, bounds: Array) -> tuple[Array, Array, float]:
-        """Gains of the finalists, their errors, and the spread of gains about bounds.
 
-        Estimates are shrunk to the bounds plus their mean difference, by empirical Bayes (Efron and
-        Morris, 1973, Stein's estimation rule and its competitors): few likelihoods should not
-        overrule many simulations.
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """Smooth function of the place of a design, with its leave-one-out error.
+
+    Gaussian radial basis functions about a constant; width and noise have the least leave-one-out
+    error (Craven and Wahba, 1978, Smoothing noisy data with spline functions).
+    """
+
+    model: RBFInterpolator
+    error: float
+
+    @classmethod
+    def of(cls, tried: Sequence[Tried], values: Array, noise: float | None = None) -> Smooth:
+        """Fit of values with errors of a variance, or of an unknown one.
+
+        A known variance is compared with the spread of the values (Efron and Morris, 1973, Stein's
+        estimation rule and its competitors).
         """
-        prices = np.array([self.price(d) for d in finalists.designs])
-        values, n = finalists.values / prices, len(prices)
-        gaps = values - bounds
-        center = np.eye(n) - 1.0 / n
-        covariance = center @ (finalists.covariance / np.outer(prices, prices)) @ center
-        noise = np.maximum(np.diag(covariance), 1e-12)
-        prior = (
-            max(float(gaps.var(ddof=1)) - noise.mean(), 0.0) + noise.mean() / n if n > 1 else 0.0
-        )
-        share = prior / (prior + noise)
-        shrunk = bounds + gaps.mean() + share * (gaps - gaps.mean())
-        return shrunk, np.sqrt(share * noise), float(np.hypot(np.sqrt(prior), self.slack))
+        x, n = np.array([entry.place for entry in tried]), len(values)
+        ratios, widths = SEARCH.noises, SEARCH.widths
+        if noise is not None:
+            spread = max(float(values.var(ddof=1)) - noise, 0.0) + noise / n if n > 1 else 0.0
+            ratios, widths = (noise / max(spread, 1e-300),), widths[-1:]
+        fits = []
+        for width, ratio in itertools.product(widths, ratios):
+            options = {"kernel": "gaussian", "epsilon": 1.0 / width, "degree": 0}
+            fit = partial(RBFInterpolator, x, smoothing=min(ratio, 1e6), **options)
+            hat = fit(np.eye(n))(x)  # fitted values are linear in the values
+            left = (values - hat @ values) / np.maximum(1.0 - np.diag(hat), 1.0 / n)
+            fits.append((float(np.sqrt(np.mean(left**2))), fit))
+        error, fit = min(fits, key=lambda pair: pair[0])
+        return cls(fit(values), error)
+
+    def at(self, places: Array) -> Array:
+        """Values (n,) at places (n, k)."""
+        return np.asarray(self.model(places), dtype=np.float64)
 
 
-def _interpolated(known: list[tuple[tuple[Any, float, Array], float]]) -> tuple[Any, float]:
-    """Thin-plate spline of bound less linearized gain over designs, and its leave-one-out error."""
-    x = np.array([entry[2] for entry, _ in known])
-    gaps = np.array([value - entry[1] for entry, value in known])
-    x, index = np.unique(x, axis=0, return_index=True)
-    gaps = gaps[index]
-    settings: dict[str, Any] = {"kernel": "thin_plate_spline", "smoothing": 1e-6, "degree": 1}
-    errors = []
-    for i in range(len(x)):
-        rest = RBFInterpolator(np.delete(x, i, axis=0), np.delete(gaps, i), **settings)
-        errors.append(float(rest(x[i : i + 1])[0] - gaps[i]))
-    return RBFInterpolator(x, gaps, **settings), float(np.sqrt(np.mean(np.square(errors))))
+def _value(entry: Tried) -> float:
+    return entry.value
 
 
-def _at(model: Any, u: Array) -> float:
-    return float(model(u[None])[0])
+def _distance(entry: Tried, others: Sequence[Tried]) -> float:
+    """Distance to the nearest of other designs."""
+    return min((float(np.abs(entry.place - o.place).max()) for o in others), default=np.inf)
+
+
+def _apart(tried: Sequence[Tried], distance: float, most: int) -> list[Tried]:
+    """First designs of a list that are apart from each other."""
+    kept: list[Tried] = []
+    for entry in tried:
+        if len(kept) < most and _distance(entry, kept) >= distance:
+            kept.append(entry)
+    return kept
+
+
+def _places(designs: Sequence[Any]) -> Array:
+    """Places (n, k) of designs in the unit cube, or far apart if they are no vectors."""
+    rows = [coordinates(d) for d in designs]
+    if any(row is None for row in rows) or len({row.size for row in rows if row is not None}) > 1:
+        return _FAR * np.arange(float(len(designs)))[:, None]
+    table = np.array(rows)
+    return np.asarray((table - table.min(axis=0)) / np.maximum(np.ptp(table, axis=0), 1e-300))
 
 
 def _as_list(constraints: Any) -> list[Any]:

@@ -318,22 +318,31 @@ def unseen_errors(
 def unreached_errors(
     model: ModelOfJ, check: Check | None, average: DenseAverage, answers: Array
 ) -> Array:
-    """Directions (k, q) for events of f that no θ of the sketch reaches.
+    """Directions (k, q) for events of f that few θ of the sketch reach, or none.
 
-    Where f(Ĵ) is the same everywhere, an event takes a deviation of k standard deviations, whose
-    probability is bounded by Cantelli's inequality and by the rule of three.
+    Few events: three more in all points, each of the largest size that was seen, are possible by
+    the rule of three; a sketch with few events shows no smaller change. No event: it takes a
+    deviation of k standard deviations, whose probability Cantelli's inequality bounds as well.
     """
     base = model.sketch
     f = average.f(base.j)
-    same = np.ptp(f, axis=0) == 0
-    bound = np.zeros(f.shape[1])
-    if same.any():
+    away = np.abs(f - np.median(f, axis=0))
+    count = (away > 1e-6 * away.max(axis=0)).sum(axis=0)
+    n = model.n_points + (0 if check is None else len(check.weights))
+    few = _SETTINGS.are_few(count, len(f))
+    bound = np.where(few, _SETTINGS.probability(n, 0.0) * away.max(axis=0), 0.0)
+    if (count == 0).any():
+        error = model.sd(base.uniform[:256]).max(axis=0)
+        if check is not None:
+            products = np.prod(check.residuals(model) / check.scale, axis=1)
+            upper = products.mean(axis=0) + 2.0 * products.std(axis=0) / np.sqrt(len(products))
+            error = check.scale * np.sqrt(np.maximum(upper, 0.0))
         # Even an exact model does not show how far J reaches.
-        deviation = np.hypot(model.sd(base.uniform[:256]).max(axis=0), base.j.std(axis=0))
-        n = model.n_points + (0 if check is None else len(check.weights))
+        deviation = np.hypot(error, base.j.std(axis=0))
         for step in 2.0 ** np.arange(14.0):
             for sign in (step, -step):
                 moved = model.bounded(base.j + sign * deviation, base.uniform)
                 change = np.nan_to_num(np.abs(average.f(moved) - f)).mean(axis=0)
-                bound = np.maximum(bound, _SETTINGS.probability(n, step) * change)
-    return floor_directions(average.problem, answers, np.where(same, bound, 0.0) / NORMAL_95)
+                far = _SETTINGS.probability(n, step) * change
+                bound = np.where(count == 0, np.maximum(bound, far), bound)
+    return floor_directions(average.problem, answers, bound / NORMAL_95)

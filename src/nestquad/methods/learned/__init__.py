@@ -10,7 +10,7 @@ from nestquad.methods.learned._discrepancy import (
     draw_variances,
 )
 from nestquad.methods.learned._evidence import Check, LearnedDesign
-from nestquad.methods.learned._faults import Errors, Fault, FaultSettings, find_faults
+from nestquad.methods.learned._faults import Errors, Fault, percent
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._proxy import ProxyModel, as_control, as_predictor
@@ -30,7 +30,6 @@ __all__ = [
     "Errors",
     "Evidence",
     "Fault",
-    "FaultSettings",
     "JointLattice",
     "JointModel",
     "JointProcess",
@@ -46,7 +45,7 @@ __all__ = [
     "as_predictor",
     "draw_bias",
     "draw_variances",
-    "find_faults",
+    "percent",
     "model_of",
     "n_draws",
 ]

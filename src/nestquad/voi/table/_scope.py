@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
@@ -24,7 +24,7 @@ from nestquad.voi.table._evppi import (
     value_of_knowing,
 )
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._tables import check_rows, unknown_column
+from nestquad.voi.table._tables import check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def scenarios(
     source = generator(rng)
     rows = []
     for k, wtp in enumerate(first.wtps):
-        benefits = [one.net_benefits()[k] for one in known]
+        benefits = [outputs.net_benefits()[k] for outputs in known]
         means = np.array([b.mean(axis=0) for b in benefits])
         best, own = int((w @ means).argmax()), means.argmax(axis=1)
         value = float(w @ means.max(axis=1) - (w @ means).max())
@@ -111,7 +111,7 @@ def _weighted(
         raise InputError(argument, shown(outputs), "two or more, by name, with weights by name")
     for name in weights:
         if name not in outputs:
-            raise unknown_column("weights", str(name), map(str, outputs))
+            raise unknown_name("weights", str(name), map(str, outputs))
     values: list[Any] = [weights.get(name) for name in outputs]
     if not all(is_number(x) and x >= 0 for x in values) or abs(sum(values) - 1) > 1e-6:
         raise InputError(
@@ -174,7 +174,7 @@ def subgroups(
     parts.append(tables[-1].assign(decision="one decision", share=1.0))
     today = []
     for k, wtp in enumerate(common.wtps):
-        benefits = [one.net_benefits()[k] for one in known]
+        benefits = [outputs.net_benefits()[k] for outputs in known]
         best = int(common.net_benefits()[k].mean(axis=0).argmax())
         gain = sum(
             share * (b[:, b.mean(axis=0).argmax()] - b[:, best])
@@ -188,16 +188,9 @@ def subgroups(
 
 def _mixture(known: list[Outputs], weights: Array) -> Outputs:
     """Outputs of one decision for all: averages over subgroups."""
-
-    def averaged(name: str) -> Any:
-        tables = [getattr(one, name) for one in known]
-        return None if tables[0] is None else np.tensordot(weights, np.array(tables), 1)
-
-    first = known[0]
-    return Outputs(
-        averaged("costs"), averaged("effects"), first.wtp, averaged("net_benefit"),
-        options=first.options, as_given=True,
-    )  # fmt: skip
+    return known[0].with_tables(
+        lambda name: np.tensordot(weights, np.array([getattr(o, name) for o in known]), 1)
+    )
 
 
 def _values(
@@ -235,7 +228,7 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     known = as_outputs(outputs)
     for name in shares:
         if name not in known.options:
-            raise unknown_column("shares", str(name), known.options)
+            raise unknown_name("shares", str(name), known.options)
     w = np.array([float(shares.get(name, 0.0)) for name in known.options])
     if (w < 0).any() or abs(w.sum() - 1.0) > 1e-6:
         raise InputError("shares", shown(shares), "shares of the options, 1 in all")
@@ -282,13 +275,13 @@ def convergence(
     rows = []
     for label, members in {"EVPI": (), **sets}.items():
         for m in sizes:
-            part = _first_rows(known, m)
+            part = known.first(m)
             key = members if m == n else ("first", str(m), *members)
             if frame is not None and members and key not in kept:
                 columns = frame[list(members)].iloc[:m]
                 kept[key] = value_of_knowing(part, columns, generator(rng), check=m == n)
-            found = kept[key] if members else perfect(part)
-            for k, answer, limit in zip(known.wtps, found, ceiling, strict=True):
+            values = kept[key] if members else perfect(part)
+            for k, answer, limit in zip(known.wtps, values, ceiling, strict=True):
                 half = (answer.upper - answer.lower) / 2
                 relative = half / limit.value if limit.value > 0 else 0.0
                 row = {"pars": label, "n": m, "wtp": k, "value": answer.value, "se": answer.se}
@@ -296,13 +289,3 @@ def convergence(
                 needed = int(np.ceil(m * (relative / ENOUGH) ** 2))
                 rows.append({**row, "needed": needed, "enough": relative <= ENOUGH})
     return pandas().DataFrame(rows)
-
-
-def _first_rows(outputs: Outputs, count: int) -> Outputs:
-    def cut(table: Any) -> Any:
-        return None if table is None else table[:count]
-
-    return Outputs(
-        cut(outputs.costs), cut(outputs.effects), outputs.wtp, cut(outputs.net_benefit),
-        options=outputs.options, as_given=True,
-    )  # fmt: skip
