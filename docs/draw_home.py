@@ -106,7 +106,8 @@ def figure(found: dict[tuple[str, str], dict[int, float]]):
         0.9 * most,
         0.82 * goal,
         f"the same error with\nabout {_round(most / few):,} ×\nfewer evaluations\n"
-        f"than nested Monte\nCarlo, about {_round(quasi / few):,} ×\nfewer than nested\nquasi-Monte Carlo",
+        f"than nested Monte\nCarlo, about {_round(quasi / few):,} ×\n"
+        "fewer than nested\nquasi-Monte Carlo",
         ha="right",
         va="top",
         fontsize=9,
