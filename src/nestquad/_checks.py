@@ -49,12 +49,12 @@ def whole(
 ) -> int:
     """An integer of Python or NumPy in a half-open range; booleans and floats are none."""
     try:
-        found = operator.index(value)
+        integer = operator.index(value)
     except TypeError:
-        found = least - 1
-    if isinstance(value, bool) or not least <= found < below:
+        integer = least - 1
+    if isinstance(value, bool) or not least <= integer < below:
         raise InputError(argument, shown(value), expected)
-    return found
+    return integer
 
 
 def numbers(
@@ -78,12 +78,12 @@ def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
     """Refuse values that are not among the known ones; arrays never are."""
     names = tuple(known)
     try:
-        if any(type(value) is type(one) and value == one for one in names):
+        if any(type(value) is type(name) and value == name for name in names):
             return
     except Exception:
         pass
     if isinstance(value, str) and len(value) < 120:
-        raise unknown_name(argument, value, [one for one in names if isinstance(one, str)])
+        raise unknown_name(argument, value, [name for name in names if isinstance(name, str)])
     raise InputError(argument, shown(value), "one of " + ", ".join(map(repr, names)))
 
 

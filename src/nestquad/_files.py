@@ -17,7 +17,7 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
     check_size(path, argument)
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
-            found = [row for row in csv.reader(lines) if row]
+            table = [row for row in csv.reader(lines) if row]
     except UnicodeDecodeError as error:
         raise InputError(
             argument,
@@ -30,7 +30,7 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
     except OSError as error:
         given = f"{path.name!r}, which cannot be read ({error.strerror})"
         raise InputError(argument, given, "a file") from error
-    head, rows = (found[0], found[1:]) if found else ([], [])
+    head, rows = (table[0], table[1:]) if table else ([], [])
     if len(head) > limits.TABLE_COLUMNS:
         given = f"{len(head)} columns in {path.name!r}"
         raise InputError(argument, given, f"a table of at most {limits.TABLE_COLUMNS}")
@@ -61,12 +61,12 @@ def new_file(path: Any, argument: str = "path") -> Path:
     """The path of a file that can be written; descriptors are none."""
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise InputError(argument, shown(path), "the path of a file")
-    found = Path(path)
+    file = Path(path)
     try:
-        wrong = found.is_dir() or not found.parent.is_dir()
+        wrong = file.is_dir() or not file.parent.is_dir()
     except (OSError, ValueError):  # a name that no file can have
         wrong = True
     if wrong:
         given = f"{shown(str(path))}, which is a folder, or whose folder does not exist"
         raise InputError(argument, given, "the path of a file that can be written")
-    return found
+    return file

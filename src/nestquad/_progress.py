@@ -184,7 +184,7 @@ class Running:
                 value = self.problem.finish(f.mean(axis=0))
                 # The groups one by one in place of the mean: how much each may change it.
                 shifts = f.mean(axis=0) + (groups - groups.mean(axis=0)) / np.sqrt(_GROUPS)
-                spread = np.array([self.problem.finish(one) for one in shifts]) - value
+                spread = np.array([self.problem.finish(shift) for shift in shifts]) - value
                 error = np.sqrt((spread**2).sum(axis=0) / (_GROUPS - 1))
                 return f"≈ {summary(value, error)}" if np.isfinite(error).all() else ""
         except Exception:  # f has not been seen by anyone yet; it is reported where it counts

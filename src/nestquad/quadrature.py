@@ -35,15 +35,30 @@ __all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
 Space = Literal["auto", "uniform", "normal", "native"]
 
 
-# Nodes used for tuning: optima are flat, and the cost is O(N³).
-_TUNING_NODES = 48
-# Gain of log likelihood, in nats a value, above which a function is moved to the normal scale.
-# Functions that grow in the tails were seen at 2.5 and more, others at 0.8 and less.
-_CLEAR_GAIN = 1.0
-# Ratio of lengthscales of Matérn-5/2 and Matérn-3/2 for the same values.
-_SMOOTHER = (0.25, 4.0)
-# Median ratio of distances between normal scores and between uniforms, in any dimension.
-_WIDER = 3.3
+@dataclass(frozen=True)
+class TuningSettings:
+    """Numbers of the tuning of a `KernelQuadrature`.
+
+    Attributes
+    ----------
+    nodes
+        Nodes used for tuning: optima are flat, and the cost is O(N³).
+    gain
+        Gain of log likelihood, in nats a value, above which a function is moved to the normal
+        scale. Functions that grow in the tails were seen to gain 2.5 and more, others 0.8 and less.
+    smoother
+        Bounds for the ratio of lengthscales of Matérn-5/2 and Matérn-3/2 for the same values.
+    wider
+        Median ratio of distances between normal scores and between uniforms, in any dimension.
+    """
+
+    nodes: int = 48
+    gain: float = 1.0
+    smoother: tuple[float, float] = (0.25, 4.0)
+    wider: float = 3.3
+
+
+_TUNING = TuningSettings()
 
 
 @dataclass(frozen=True)
@@ -124,9 +139,9 @@ class KernelQuadrature:
         best, other = self._orders(self._start_space, groups)
         if self.space != "auto":
             return best.recipe
-        normal = self._moved(best, _WIDER, groups)
-        values = sum(min(len(v), _TUNING_NODES) * v.shape[1] for _, v in groups)
-        if normal.likelihood - best.likelihood <= _CLEAR_GAIN * values:
+        normal = self._moved(best, _TUNING.wider, groups)
+        values = sum(min(len(v), _TUNING.nodes) * v.shape[1] for _, v in groups)
+        if normal.likelihood - best.likelihood <= _TUNING.gain * values:
             return best.recipe
         wider = normal.kernel.lengthscale / best.kernel.lengthscale
         return _likeliest(normal, self._moved(other, wider, groups))[0].recipe
@@ -136,7 +151,7 @@ class KernelQuadrature:
         dim = groups[0][0].shape[1]
         rough = self._tuned(space, default_kernel(dim, 1.5), groups)
         smooth = default_kernel(dim, 2.5).with_lengthscale(rough.kernel.lengthscale)
-        return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_SMOOTHER))
+        return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_TUNING.smoother))
 
     def _moved(
         self, fit: _TunedRecipe, wider: float | Array, groups: Sequence[tuple[Array, Array]]
@@ -161,7 +176,7 @@ class KernelQuadrature:
         A kernel that starts from another fit comes with options of :func:`fit_lengthscale`.
         """
         if self.lengthscale == "likelihood":
-            groups = [(nodes[:_TUNING_NODES], values[:_TUNING_NODES]) for nodes, values in groups]
+            groups = [(nodes[: _TUNING.nodes], values[: _TUNING.nodes]) for nodes, values in groups]
         if self.space == "auto" and space == "normal":
             groups = [(ndtri(nodes), values) for nodes, values in groups]
         likelihood = 0.0
@@ -204,7 +219,7 @@ class KernelQuadrature:
         """Weights on prefixes of T node sets (T, N, d), whose native laws may differ."""
         if self.kernel is None:
             raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
-        found = prefix_rules(
+        by_set = prefix_rules(
             self.kernel,
             self.law(nodes.shape[-1], native),
             nodes,
@@ -212,7 +227,9 @@ class KernelQuadrature:
             regularization=self.regularization,
             exact=self.exact,
         )
-        return [[_standardized(r) for r in rules] for rules in found] if self.standardize else found
+        return (
+            [[_standardized(r) for r in rules] for rules in by_set] if self.standardize else by_set
+        )
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def test_shifts_of_the_average_see_a_jump_of_f():
         lambda j: (j > 2.0).astype(float),
         exact=2 * ndtr(-1.0),
     )
-    assert coverage(problem, 200, 10) >= 0.8
+    assert coverage(problem, 200, 10)[0] >= 0.8
 
 
 def test_budget_ends_growth():
@@ -235,20 +235,27 @@ def test_laws_without_transport_are_refused(role):
 
 
 def coverage(problem, budget, seeds):
+    """Share of intervals with the truth, and half-width over root mean square error."""
     runs = [nq.estimate(problem, method="joint", budget=budget, rng=s) for s in range(seeds)]
-    return np.mean([low <= problem.exact <= high for low, high in (r.interval() for r in runs)])
+    low, high = np.transpose([run.interval() for run in runs])
+    rms = np.sqrt(np.mean([(run.value - problem.exact) ** 2 for run in runs]))
+    covered = np.mean((low <= problem.exact) & (problem.exact <= high))
+    return covered, np.median(high - low) / 2.0 / rms
 
 
-@pytest.mark.parametrize("name", ["synthetic", "finance"])
-def test_error_bars_cover(name):
-    assert coverage(nq.problems.get(name), 300, 10) >= 0.8
+# Where lattices are nearly exact their bars are wide: 20 times the error on synthetic.
+@pytest.mark.parametrize(("name", "widest"), [("synthetic", 40.0), ("finance", 8.0)])
+def test_error_bars_cover(name, widest):
+    covered, width = coverage(nq.problems.get(name), 300, 10)
+    assert covered >= 0.8
+    assert 1.5 < width < widest
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [1000, 10_000])
 @pytest.mark.parametrize("name", nq.problems.names())
 def test_error_bars_cover_everywhere(name, budget):
-    assert coverage(nq.problems.get(name), budget, 40) >= 0.87
+    assert coverage(nq.problems.get(name), budget, 40)[0] >= 0.87
 
 
 def test_a_mean_of_what_is_never_negative_is_not():

@@ -28,6 +28,8 @@ def test_a_rare_default_rate_is_covered(q):
     problem = credit_loss(q)
     runs = [nq.estimate(problem, budget=3000, rng=seed) for seed in range(8)]
     assert sum(abs(run.value - problem.exact) <= run.half_width for run in runs) >= 6
+    rms = np.sqrt(np.mean([(run.value - problem.exact) ** 2 for run in runs]))
+    assert np.median([run.half_width for run in runs]) < 8.0 * rms
 
 
 def test_a_regression_of_a_logarithm_stays_near_the_values():
@@ -59,7 +61,6 @@ def test_the_evidence_of_normal_data_keeps_its_logarithm(signal, budget, most):
     problem = nq.problems.eig_linear(1, design=[[signal]])
     for seed in range(3):
         found = nq.estimate(problem, method="joint", budget=budget, rng=seed)
-        assert "where J is tiny" in " ".join(found.diagnostics["notes"])
         error = abs(found.value - problem.exact)
         assert error < most
         assert error <= 1.96 * found.std_error

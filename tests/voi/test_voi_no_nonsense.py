@@ -195,6 +195,16 @@ def test_the_page_asks_whether_tables_are_swapped(client):
     settled(client, path)
     now = client.get(f"{path}/data").json()["seen"]["now"]
     assert now["cost"] == pytest.approx(COSTS.mean().tolist())
+    book = io.BytesIO()  # a sheet for each table
+    with pd.ExcelWriter(book) as writer:
+        for name, table in swapped.items():
+            table.to_excel(writer, sheet_name=name, index=False)
+    page, path = begun(client, {"workbook": ("model.xlsx", book.getvalue())})
+    client.post(f"{path}/settings", json={"swap": True})
+    settled(client, path)
+    seen = client.get(f"{path}/data").json()["seen"]
+    assert seen["now"]["cost"] == pytest.approx(COSTS.mean().tolist())
+    assert "costs and effects exchanged by hand" in seen["notes"]
     page, path = begun(client, sent(swapped))
     client.post(f"{path}/settings", json={"as_given": True})
     settled(client, path)

@@ -208,10 +208,10 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
     def _make_nodes(self) -> None:
         for k, (fantasies, size) in enumerate(self.levels):
             seed = self.seed + 100 * k  # and 50 more inside: no stage of any level shares its nodes
-            found = {"outer": drawn(self.rule, 1, fantasies, self.q, seed, self.kernel)[0]}
+            stages = {"outer": drawn(self.rule, 1, fantasies, self.q, seed, self.kernel)[0]}
             if size is not None:
-                found["inner"] = drawn(self.rule, fantasies, size, self.q, seed + 50, self.kernel)
-            for stage, nodes in found.items():
+                stages["inner"] = drawn(self.rule, fantasies, size, self.q, seed + 50, self.kernel)
+            for stage, nodes in stages.items():
                 # Copies: buffers may be overwritten, cached nodes must not be.
                 self.register_buffer(f"{stage}_nodes_{k}", nodes.points.clone())
                 self.register_buffer(f"{stage}_weights_{k}", nodes.weights.clone())
@@ -266,8 +266,8 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
             second = stages.values(fixed, points.unflatten(-2, then.shape[-3:-1]), outer, inner)[1]
             return second.sum(dim=-1)
 
-        found = _climbed(total, then.flatten(-3, -2), bounds, self.maxiter)
-        return found.unflatten(-2, then.shape[-3:-1])
+        best = _climbed(total, then.flatten(-3, -2), bounds, self.maxiter)
+        return best.unflatten(-2, then.shape[-3:-1])
 
     def _candidates(self, bounds: Tensor) -> Tensor:
         return draw_sobol_samples(bounds, n=self.raw_samples, q=self.q, seed=self.seed + 2)
@@ -295,7 +295,7 @@ def _climbed(
     total: Callable[[Tensor], Tensor], start: Tensor, bounds: Tensor, maxiter: int
 ) -> Tensor:
     with torch.enable_grad():  # also where the caller needs no gradients
-        found, _ = gen_candidates_scipy(
+        best, _ = gen_candidates_scipy(
             initial_conditions=start,
             acquisition_function=total,
             lower_bounds=bounds[0],
@@ -303,7 +303,7 @@ def _climbed(
             options={"maxiter": maxiter},
             use_parallel_mode=False,  # it would drop batches as they converge, and `now` with them
         )
-    return found.detach()
+    return best.detach()
 
 
 def _check_model(model: Model, transform: PosteriorTransform | None) -> None:

@@ -213,5 +213,5 @@ def _least_squares(matrix: Array) -> Array:
     """
     n, size = len(matrix), np.sqrt(np.trace(matrix))  # neither columns nor row of ones dominate
     root = np.linalg.cholesky(matrix).T / size
-    found, _ = nnls(np.vstack([root, np.ones(n)]), np.append(np.zeros(n), 1.0))
-    return np.asarray(found)
+    solution, _ = nnls(np.vstack([root, np.ones(n)]), np.append(np.zeros(n), 1.0))
+    return np.asarray(solution)

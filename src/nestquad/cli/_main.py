@@ -247,38 +247,42 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nestquad {nq.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
-    one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
-    add_goal(one)
-    one.add_argument(
+    single = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
+    add_goal(single)
+    single.add_argument(
         "--certify", action="store_true", help="a second interval, from fresh draws alone"
     )
-    one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
-    one.add_argument(
+    single.add_argument(
+        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
+    )
+    single.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"
     )
-    one.add_argument("--no-store-check", action="store_true", help="evaluate no stored point again")
-    one.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    one.add_argument(
+    single.add_argument(
+        "--no-store-check", action="store_true", help="evaluate no stored point again"
+    )
+    single.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    single.add_argument(
         "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
     )
-    add_output(one)
+    add_output(single)
 
-    many = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
-    many.add_argument("target", metavar="TARGET", help=TARGET)
-    many.add_argument(
+    compare = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
+    compare.add_argument("target", metavar="TARGET", help=TARGET)
+    compare.add_argument(
         "--budget",
         type=listed(count),
         required=True,
         metavar="N[,N...]",
         help="evaluations of g for each run; several make a convergence table",
     )
-    many.add_argument(
+    compare.add_argument(
         "--methods", type=listed(str), metavar="A,B", help=f"default: all ({','.join(METHODS)})"
     )
-    many.add_argument(
+    compare.add_argument(
         "--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)"
     )
-    add_output(many)
+    add_output(compare)
 
     add_plan(partial(_command, commands))
     add_voi(partial(_command, commands))

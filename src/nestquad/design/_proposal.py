@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import lambertw, logsumexp, ndtr, ndtri
+from scipy.special import logsumexp, ndtr, ndtri
 
 from nestquad import clock
 from nestquad._typing import Array, Mask
-from nestquad.design._mixture import LOG_2PI, Conditional, Mixture, log_normal, one_normal, whitened
 from nestquad.distributions import Empirical, Law, to_uniform
 from nestquad.errors import UnsupportedError
 
@@ -25,9 +24,9 @@ from nestquad.errors import UnsupportedError
 # where the mixture misses a part of the posterior. A stretch of 1.15 leaves single weights of 40 in
 # the tails of counts; 1.3 removes them, and the spread over data is nowhere larger.
 PRIOR_SHARE, STRETCH = 0.1, 1.3
-# Shares of the prior in q itself, of which held-out simulations choose: where data say little about
-# one side, as no success says about small chances, the posterior has the tail of the prior.
-_SHARES = (0.0, 0.01, 0.03, 0.1)
+# Share of the prior in q itself: where data say little about one side, as no success says about
+# small chances, the posterior has the tail of the prior. One normal may be the posterior itself.
+_SHARE = 0.01
 # Twice as many components have to raise the held-out log density by this. Components beyond improve
 # rare data, which have most of the error: little in the mean is much in the spread.
 _WORTHWHILE = 0.001
@@ -39,38 +38,179 @@ _FEWEST, _FOR_EACH = 16384, 256
 _TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
-# Tails as heavy as in a law without a tenth moment, such as Student's t with ten degrees of
-# freedom: squares of such data say nothing about the rest.
-_HEAVY = 0.1
+# Ratio of quantile ranges of Student's t with four degrees of freedom; 3 for normal data. Squares
+# of such data say nothing about the rest. Of 4.5, 6 and 8, on six even seeds of two families.
+_HEAVY = 6.0
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
 _SLOWER = 3.0  # seconds of the next doubling over the last: twice the components, more simulations
 _IDLE = -7.0  # log weight of components that q goes without where all cells are summed
+_STEPS = 10  # of expectation-maximization after a split: later ones hardly raise densities
+LOG_2PI = math.log(2.0 * math.pi)
 _ROWS = 256  # data for which probabilities of all samples are computed together
 
 Simulations = Callable[[int], tuple[Array, Array]]
 """Parameters, in coordinates to regress in, and data of the first n simulations."""
 
 
+def log_normal(white: Array, log_scale: Array | float = 0.0) -> Array:
+    """Log density of normals from whitened deviations (..., d) and the log determinant's half."""
+    return np.asarray(
+        -0.5 * np.einsum("...i,...i->...", white, white)
+        - log_scale
+        - 0.5 * white.shape[-1] * LOG_2PI
+    )
+
+
+def whitened(inverse: Array, deviation: Array) -> Array:
+    """L⁻¹ d for lower triangular L⁻¹ (..., d, d) and deviations (..., d).
+
+    Coordinate by coordinate: BLAS rounds a row differently in chunks of different sizes.
+    """
+    rows = []
+    for i in range(deviation.shape[-1]):
+        total = inverse[..., i, 0] * deviation[..., 0]
+        for j in range(1, i + 1):
+            total = total + inverse[..., i, j] * deviation[..., j]
+        rows.append(total)
+    return np.stack(rows, axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Weights (K,), means (K, d) and covariances (K, d, d) of a Gaussian mixture."""
+
+    weights: Array
+    means: Array
+    covariances: Array
+
+    @property
+    def size(self) -> int:
+        return len(self.weights)
+
+    @cached_property
+    def inverse(self) -> tuple[Array, Array]:
+        """L⁻¹ (K, d, d) of the lower factors, and their log determinants (K,)."""
+        factor = np.linalg.cholesky(self.covariances)
+        logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        return np.linalg.inv(factor), logs
+
+    def log_parts(self, x: Array) -> Array:
+        """Log of weight times density of each component at x (..., d): (..., K)."""
+        inverse, logs = self.inverse
+        white = whitened(inverse, x[..., None, :] - self.means)
+        return log_normal(white, logs) + np.log(self.weights)
+
+    def split(self) -> Mixture:
+        """Each component cut in two along its longest axis: a start for twice as many."""
+        values, vectors = np.linalg.eigh(self.covariances)
+        # Halves of a normal cut at its mean have means ±√(2/π) σ and variance (1 − 2/π) σ².
+        step = np.sqrt(values[:, -1] * 2.0 / math.pi)[:, None] * vectors[:, :, -1]
+        cut = self.covariances - step[:, :, None] * step[:, None, :]
+        return Mixture(
+            np.tile(self.weights / 2.0, 2),
+            np.concatenate([self.means + step, self.means - step]),
+            np.tile(cut, (2, 1, 1)),
+        )
+
+    def fitted(self, x: Array) -> Mixture:
+        """Maximum a posteriori from this start, by expectation-maximization on rows x (n, d).
+
+        The prior of a covariance has d + 2 degrees of freedom and the shape of the pooled one,
+        shrunk by K^(2/d), so that a component never collapses (Fraley and Raftery, 2007).
+        """
+        n, d = x.shape
+        pooled = np.cov(x, rowvar=False).reshape(d, d) + 1e-10 * np.eye(d)
+        prior = pooled / self.size ** (2.0 / d)
+        products = (x[:, :, None] * x[:, None]).reshape(n, -1)
+        found = self
+        for _ in range(_STEPS if self.size > 1 else 1):
+            logs = found.log_parts_fast(x)
+            share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+            count = share.sum(axis=0) + 1e-6
+            means = (share.T @ x) / count[:, None]
+            second = (share.T @ products).reshape(-1, d, d)
+            moment = second - count[:, None, None] * means[:, :, None] * means[:, None]
+            covariances = (moment + prior) / (count + d + 2.0)[:, None, None]
+            found = Mixture(count / count.sum(), means, covariances)
+        return found
+
+    def log_parts_fast(self, x: Array) -> Array:
+        """Variant of `log_parts` by BLAS, for fits, whose rows are always the same."""
+        inverse, logs = self.inverse
+        white = x @ inverse.reshape(-1, x.shape[1]).T
+        white -= np.einsum("kij,kj->ki", inverse, self.means).reshape(-1)
+        return log_normal(white.reshape(len(x), self.size, -1), logs) + np.log(self.weights)
+
+
+def one_normal(x: Array) -> Mixture:
+    """A single component with the moments of rows x (n, d)."""
+    d = x.shape[1]
+    return Mixture(np.ones(1), x.mean(axis=0)[None], np.eye(d)[None]).fitted(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """The law of the first d coordinates of a mixture given the others: its fixed part.
+
+    The covariance of a component does not depend on the values of the others, only its weight and
+    its mean do.
+    """
+
+    given: Mixture
+    slopes: Array
+    law: Mixture
+
+    @classmethod
+    def of(cls, mixture: Mixture, first: int) -> Conditional:
+        means, cov = mixture.means, mixture.covariances
+        slopes = np.linalg.solve(cov[:, first:, first:], cov[:, first:, :first])
+        slopes = np.swapaxes(slopes, 1, 2)
+        rest = cov[:, :first, :first] - slopes @ cov[:, first:, :first]
+        rest = (rest + np.swapaxes(rest, 1, 2)) / 2.0
+        # Rounding may leave an eigenvalue below zero where the others determine a coordinate.
+        values, vectors = np.linalg.eigh(rest)
+        values = np.maximum(values, 1e-12 * values.max(axis=1, keepdims=True))
+        rest = (vectors * values[:, None]) @ np.swapaxes(vectors, 1, 2)
+        given = Mixture(mixture.weights, means[:, first:], cov[:, first:, first:])
+        law = Mixture(mixture.weights, means[:, :first], rest)
+        return cls(given, np.asarray(slopes, dtype=np.float64), law)
+
+    def at(self, v: Array) -> tuple[Array, Array, Array]:
+        """Log weights (T, K), means (T, K, d) and the log density (T,) of given values v (T, m)."""
+        logs = self.given.log_parts(v)
+        total = logsumexp(logs, axis=-1)
+        shift = np.einsum("kij,tkj->tki", self.slopes, v[:, None] - self.given.means)
+        return logs - total[:, None], self.law.means + shift, total
+
+
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Standardized data, and a quadratic regression of the latent parameters on them."""
+    """Standardized data, and a quadratic regression of the latent parameters on them.
+
+    Columns of counts enter by Anscombe's square root (1948). Columns with heavy tails enter by
+    arcsinh((y − ξ) / λ), and as they are, as a location follows them.
+    """
 
     counts: Mask
-    bend: Array | None
+    heavy: Mask
+    bend: Array  # ξ and λ of the heavy columns
     center: Array
     scale: Array
-    tails: Array
     coefficients: Array
     spread: Array
 
     @classmethod
-    def of(cls, latent: Array, y: Array, bend: Array | None = None) -> Summary:
+    def of(cls, latent: Array, y: Array) -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-        center, scale, tails = _letter_values(_stable(y, counts, bend))
+        heavy, zero = ~counts & has_heavy_tails(y), np.zeros(y.shape[1])
         empty = np.zeros((0, latent.shape[1]))
-        blank = cls(counts, bend, center, scale, tails, empty, np.ones(latent.shape[1]))
+        blank = cls(counts, heavy, _johnson(y[:, heavy]), zero, zero + 1.0, empty, empty)
+        v = blank._stable(y)
+        center, scale = v.mean(axis=0), v.std(axis=0)
+        scale = np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0)
+        blank = replace(blank, center=center, scale=scale)
         features = blank._features(y)
         units = np.sqrt((features**2).mean(axis=0)) + 1e-150
         scaled = features / units
@@ -78,15 +218,16 @@ class Summary:
         coefficients = np.linalg.solve(gram, scaled.T @ latent) / units[:, None]
         residual = latent - features @ coefficients
         spread = np.maximum(residual.std(axis=0), 1e-9)
-        return cls(counts, bend, center, scale, tails, coefficients, spread)
+        return replace(blank, coefficients=coefficients, spread=spread)
+
+    def _stable(self, y: Array) -> Array:
+        v = np.where(self.counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y)
+        v[:, self.heavy] = np.arcsinh((y[:, self.heavy] - self.bend[0]) / self.bend[1])
+        return np.asarray(v)
 
     def _features(self, y: Array) -> Array:
-        """1, data with light tails, heavy ones as a location follows them, and squares."""
-        v = (_stable(y, self.counts, self.bend) - self.center) / self.scale
-        heavy = self.tails > 0
-        raw, h = v[:, heavy], self.tails[heavy]
-        v[:, heavy] = np.sign(raw) * np.sqrt(lambertw(h * raw * raw).real / h)
-        parts = [np.ones_like(v[:, :1]), v, raw]
+        v = (self._stable(y) - self.center) / self.scale
+        parts = [np.ones_like(v[:, :1]), v, (y[:, self.heavy] - self.bend[0]) / self.bend[1]]
         if v.shape[1] <= 4 * _MOST_COORDINATES:  # squares of more are too many to estimate
             i, j = np.triu_indices(v.shape[1])
             parts.append(v[:, i] * v[:, j])
@@ -100,48 +241,23 @@ class Summary:
         return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
-def _stable(y: Array, counts: Mask, bend: Array | None) -> Array:
-    """Counts by Anscombe's square root (1948), other data by arcsinh((y − ξ) / λ) if bent."""
-    if bend is not None:
-        y = np.arcsinh((y - bend[0]) / bend[1])
-    return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
+def has_heavy_tails(v: Array) -> Mask:
+    """Whether three normal deviations of each column are far more than three times one."""
+    low, left, right, high = np.quantile(v, ndtr([-3.0, -1.0, 1.0, 3.0]), axis=0)
+    return np.asarray((right > left) & (high - low > _HEAVY * (right - left)))
 
 
-def _bends(y: Array) -> list[Array | None]:
-    """Candidate transformations arcsinh((y − ξ) / λ), rows ξ and λ; None for no transformation.
+def _johnson(y: Array) -> Array:
+    """ξ and λ (2, m) of the Johnson S_U law of four quantiles of each column.
 
-    They are tried where a column has heavy tails: ξ = 0 and λ = 1, and the Johnson S_U law of four
-    quantiles (Slifker and Shapiro, 1980, The Johnson system: selection and parameter estimation).
+    See Slifker and Shapiro (1980), The Johnson system: selection and parameter estimation.
     """
-    counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-    tails = _letter_values(y)[2]
-    if counts.any() or not (tails > 0).any():
-        return [None]
-    z = 0.524 * np.array([-3.0, -1.0, 1.0, 3.0])
-    low, left, right, high = np.quantile(y, ndtr(z), axis=0)
-    p = np.maximum(right - left, 1e-300)
+    low, left, right, high = np.quantile(y, ndtr(0.524 * np.array([-3.0, -1.0, 1.0, 3.0])), axis=0)
+    p = np.maximum(right - left, 1e-3 * (high - low))  # atoms in the middle
     m, n = (high - right) / p, (left - low) / p
-    excess = np.maximum(m * n - 1.0, 1e-3)
     total = np.maximum(m + n - 2.0, 1e-3)
-    scale = 2.0 * p * np.sqrt(excess) / (total * np.sqrt(total + 4.0))
-    center = 0.5 * (left + right) + p * (n - m) / (2.0 * total)
-    return [None, np.stack([0.0 * p, 0.0 * p + 1.0]), np.stack([center, scale])]
-
-
-def _letter_values(v: Array) -> tuple[Array, Array, Array]:
-    """Center, scale and tail h of columns: v = center + scale · u exp(h u²/2), u nearly normal.
-
-    The tails of a law with index α have h = 1/α (Tukey, 1977; Hoaglin, 1985): log(q(1−p) − q(p)) is
-    linear in the square of the normal quantile. Light tails have h = 0, mean and deviation.
-    """
-    center, scale = v.mean(axis=0), v.std(axis=0)
-    z = np.array([1.0, 1.5, 2.0, 2.5, 3.0])
-    low, middle, high = (np.quantile(v, q, axis=0) for q in (ndtr(-z), 0.5, ndtr(z)))
-    width = np.log(np.maximum(high - low, 1e-300)) - np.log(2.0 * z)[:, None]
-    slope, at = np.polyfit(0.5 * z * z, width, 1)
-    tails = np.where(slope > _HEAVY, slope, 0.0)
-    center, scale = (np.where(tails > 0, a, b) for a, b in ((middle, center), (np.exp(at), scale)))
-    return center, np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0), tails
+    scale = 2.0 * p * np.sqrt(np.maximum(m * n - 1.0, 1e-3)) / (total * np.sqrt(total + 4.0))
+    return np.stack([0.5 * (left + right) + p * (n - m) / (2.0 * total), scale])
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +276,7 @@ class Parameters:
         """Coordinates of a heavy-tailed law, if it can be inverted coordinate by coordinate."""
         z = np.random.default_rng(0).standard_normal((512, law.base_dim))
         theta = law.from_normal(z)
-        if theta.shape != z.shape or not _letter_values(theta[:, own])[2].any():
+        if theta.shape != z.shape or not has_heavy_tails(theta[:, own]).any():
             return None
         found = cls(law, own)
         try:
@@ -472,8 +588,8 @@ def fit_proposal(
     """Proposal from at most `most` simulations, and their number.
 
     Components double while held-out data gain by it, simulations with them, and `room` allows the
-    predicted seconds. A quarter of the simulations is held out. Where the prior or the data have
-    heavy tails, held-out data also choose the coordinates. The mixture `like` of a similar design
+    predicted seconds. A quarter of the simulations is held out. Where the prior has heavy tails,
+    held-out data also choose the coordinates. The mixture `like` of a similar design
     is a start without growth, if it is better than one component.
     """
     n = min(_FEWEST, most)
@@ -485,10 +601,9 @@ def fit_proposal(
         priors.append(heavy)
     found: Fit | None = None
     for prior in priors:
-        starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
-        start = max(starts, key=lambda fit: fit.score)
+        start = _fitted(latent, y, None, prior)
         if like is not None and like.means.shape[1] == start.mixture.means.shape[1]:
-            similar = _fitted(latent, y, like, prior, start.summary.bend)
+            similar = _fitted(latent, y, like, prior)
             if similar.score >= start.score and len(priors) == 1:
                 return similar, n
         grown, more = _grown(simulations, n, most, prior, start, room)
@@ -507,7 +622,7 @@ def _grown(
     start: Fit,
     room: Callable[[float], bool],
 ) -> tuple[Fit, int]:
-    best, tried, bend, seconds = start, 1, start.summary.bend, 0.0
+    best, tried, seconds = start, 1, 0.0
     while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
         begin = clock.now()
         tried *= 2
@@ -516,8 +631,8 @@ def _grown(
             break
         if more > n:  # scores are comparable on the same simulations only
             n = more
-            best = _fitted(*simulations(n), best.mixture, prior, bend)
-        start = _fitted(*simulations(n), start.mixture.split(), prior, bend)
+            best = _fitted(*simulations(n), best.mixture, prior)
+        start = _fitted(*simulations(n), start.mixture.split(), prior)
         gain = start.score - best.score
         if gain > 0:
             best = start
@@ -532,12 +647,11 @@ def _fitted(
     y: Array,
     start: Mixture | None,
     prior: Empirical | Parameters | None,
-    bend: Array | None = None,
 ) -> Fit:
     n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
-    summary = Summary.of(latent[:n], y[:n], bend)
+    summary = Summary.of(latent[:n], y[:n])
     predicted, given = summary.at(y)
     x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
@@ -546,10 +660,7 @@ def _fitted(
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
     log_q = joint - given - np.log(summary.spread).sum() + slope
     if isinstance(prior, Empirical):
-        parts = summary, conditional, mixture, _SHARES[1], float(log_q.mean())
-        return SampleProposal(*parts, prior)
-    # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
-    shares = _SHARES if mixture.size == 1 else _SHARES[1:]
-    scores = {x: float(with_share(x, log_q, log_normal(z[n:])).mean()) for x in shares}
-    share = max(scores, key=lambda x: scores[x])
-    return NormalProposal(summary, conditional, mixture, share, scores[share], prior)
+        return SampleProposal(summary, conditional, mixture, _SHARE, float(log_q.mean()), prior)
+    share = 0.0 if mixture.size == 1 else _SHARE
+    score = float(with_share(share, log_q, log_normal(z[n:])).mean())
+    return NormalProposal(summary, conditional, mixture, share, score, prior)

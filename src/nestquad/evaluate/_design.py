@@ -137,14 +137,14 @@ class Design:
         by_points: dict[Grid, list[Grid]] = {}
         for grid in self.grids:
             by_points.setdefault(grid.points, []).append(grid)
-        found = []
+        needs = []
         for grids in by_points.values():
             largest = max(grids, key=lambda grid: grid.n_outer)
             needed = np.zeros(largest.n_outer, dtype=int)
             for grid in grids:
                 needed[: grid.n_outer] = np.maximum(needed[: grid.n_outer], grid.n_inner)
-            found.append((largest, needed))
-        return found
+            needs.append((largest, needed))
+        return needs
 
     @cached_property
     def n_evaluations(self) -> int:

@@ -89,10 +89,10 @@ class Evaluations:
             evaluator.on_rows(grid, rows.complete)
         if not rows.count:
             raise _out_of_time()
-        found = np.concatenate(rows.complete)
+        folded = np.concatenate(rows.complete)
         if remember:
-            evaluator.folded[grid.rows] = found
-        return self._seen(found)
+            evaluator.folded[grid.rows] = folded
+        return self._seen(folded)
 
     def _seen(self, values: Array) -> Array:
         return self.evaluator.units.seen(self.evaluator.given, values)

@@ -281,7 +281,7 @@ class Evaluator:
         for future in done:
             job = open_jobs[future]
             try:
-                found = future.result()
+                result = future.result()
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
                 job.submit(task, workers)
@@ -304,7 +304,7 @@ class Evaluator:
                 failure.__cause__ = error
             else:
                 workers.worked()
-                self._finish(task, job, found)
+                self._finish(task, job, result)
         if failure is not None:
             raise failure
 
@@ -327,20 +327,20 @@ class Evaluator:
         for job in jobs:
             if job.values is None and job.future is not None and not job.cancelled():
                 try:
-                    found = job.future.result()
+                    result = job.future.result()
                 except Exception:  # the first failure is reported
                     continue
-                self._finish(task, job, found)
+                self._finish(task, job, result)
 
-    def _finish(self, task: Task, job: SpanJob, found: Done) -> None:
-        if not isinstance(found, Done) or found.span != job.span:
-            came = getattr(found, "span", shown(found))
+    def _finish(self, task: Task, job: SpanJob, result: Done) -> None:
+        if not isinstance(result, Done) or result.span != job.span:
+            came = getattr(result, "span", shown(result))
             raise EvaluationError(
                 f"the executor returned {came} for {job.span}",
                 advice="A future has to have the result of its own task.",
             )
-        job.values = values = found.values
-        self.n_checked += found.n_again
+        job.values = values = result.values
+        self.n_checked += result.n_again
         # Rules without points yield views in place of inner points: the other axes are outputs.
         if self._outputs is None:
             self._outputs = values.shape[2:]
@@ -357,7 +357,7 @@ class Evaluator:
             self.store.table(task.grid).write(job.span, values)
         if self.glimpse is None:
             self.glimpse = values[0, 0] if job.reduced else values[0].mean(axis=0)
-        self._pace.observe(job.span.size, found.seconds)
+        self._pace.observe(job.span.size, result.seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 

@@ -92,7 +92,7 @@ def digest_code(g: Any) -> str:
     state = set().union(*(_assigned_names(function.__code__) for function in functions))
     digest = hashlib.blake2b(digest_size=8)
     for function in functions:
-        variables = sorted(used_by(function).items())
+        variables = sorted(_used_variables(function).items())
         constants = [item for item in variables if item[0] not in state and _is_plain(item[1])]
         keywords = sorted((function.__kwdefaults__ or {}).items())
         defaults = [v for v in (*(function.__defaults__ or ()), *keywords) if _is_plain(v)]
@@ -113,7 +113,7 @@ def _list_functions(value: Any, known: list[types.FunctionType]) -> list[types.F
         and not is_installed(value.__module__)
     ):
         known.append(value)
-        for _, used in sorted(used_by(value).items()):
+        for _, used in sorted(_used_variables(value).items()):
             if isinstance(used, types.FunctionType):
                 _list_functions(used, known)
     return known
@@ -143,25 +143,14 @@ def _is_plain(value: Any) -> bool:
     return type(value) in kinds or (type(value) is tuple and all(map(_is_plain, value)))
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
-    """Attributes of an instance, in its dictionary or in slots."""
-    found = dict(getattr(value, "__dict__", {}))
-    for kind in type(value).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            with contextlib.suppress(AttributeError):
-                found[name] = getattr(value, name)
-    return found
-
-
-def used_by(function: types.FunctionType) -> dict[str, Any]:
+def _used_variables(function: types.FunctionType) -> dict[str, Any]:
     """Variables of its closure, and global ones, that a function uses."""
-    found = {}
+    variables = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is still empty
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
     names = _globals_of(function.__code__)
-    return found | {name: function.__globals__.get(name) for name in names}
+    return variables | {name: function.__globals__.get(name) for name in names}
 
 
 def _globals_of(code: types.CodeType) -> set[str]:

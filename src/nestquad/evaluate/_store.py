@@ -199,8 +199,8 @@ class StoredTable:
             if not file.exists():
                 _create(file, json.dumps(described, indent=1))
         except (FileExistsError, NotADirectoryError) as error:
-            found = f"{str(folder)!r}, which is a file"
-            raise InputError("store", found, "a folder of a store", _OTHER_FOLDER) from error
+            given = f"{str(folder)!r}, which is a file"
+            raise InputError("store", given, "a folder of a store", _OTHER_FOLDER) from error
         except OSError as error:
             raise _unwritten(store, error) from error
         return cls(folder)
@@ -213,9 +213,9 @@ class StoredTable:
         except OSError as error:
             raise _unwritten(self.folder.parent, error) from error
         for name in present:
-            found = _NAME.fullmatch(name)
-            if found:
-                t0, t1, n0, n1 = map(int, found.groups()[:4])
+            match = _NAME.fullmatch(name)
+            if match:
+                t0, t1, n0, n1 = map(int, match.groups()[:4])
                 if t1 <= t0 or n1 <= n0:
                     continue
                 self._names.setdefault(Span(t0, t1, n0, n1), name)
@@ -246,7 +246,7 @@ class StoredTable:
         The extremes are where a rare branch of g shows.
         """
         steps = np.unique(np.linspace(0, len(self._corners), n, endpoint=False).astype(int))
-        found: list[tuple[float, Span, Array]] = []
+        points: list[tuple[float, Span, Array]] = []
         for corners in self._corners[steps[: len(self._corners)]]:
             chunk = Span(*map(int, corners))
             values = self._load(chunk)
@@ -257,8 +257,8 @@ class StoredTable:
             for i in _ranked(flat[:, 0], n):
                 t, m = divmod(i, chunk.shape[1])
                 point = Span(chunk.t0 + t, chunk.t0 + t + 1, chunk.n0 + m, chunk.n0 + m + 1)
-                found.append((flat[i, 0], point, values[t : t + 1, m : m + 1].copy()))
-        return {found[i][1]: found[i][2] for i in _ranked(np.array([v for v, _, _ in found]), n)}
+                points.append((flat[i, 0], point, values[t : t + 1, m : m + 1].copy()))
+        return {points[i][1]: points[i][2] for i in _ranked(np.array([v for v, _, _ in points]), n)}
 
     def write(self, span: Span, values: Array) -> None:
         buffer = io.BytesIO()
@@ -320,9 +320,9 @@ def _corners(span: Span) -> str:
 
 def _checksum(span: Span, content: bytes | memoryview) -> str:
     # The place takes part, so that a file that was renamed is noticed as well.
-    found = hashlib.blake2b(_corners(span).encode(), digest_size=8)
-    found.update(content)
-    return found.hexdigest()
+    digest = hashlib.blake2b(_corners(span).encode(), digest_size=8)
+    digest.update(content)
+    return digest.hexdigest()
 
 
 def _replace(file: Path, content: bytes | memoryview) -> None:
@@ -372,8 +372,8 @@ def _json(file: Path, advice: str) -> dict[str, Any]:
         reason = "it holds no object"
     except (OSError, ValueError, RecursionError) as error:
         reason = _reason(error)
-    found = f"{str(file)!r}, which cannot be read ({reason})"
-    raise InputError("store", found, "JSON of a store", advice)
+    given = f"{str(file)!r}, which cannot be read ({reason})"
+    raise InputError("store", given, "JSON of a store", advice)
 
 
 def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
@@ -401,7 +401,7 @@ def _manifest(file: Path) -> dict[str, Any]:
             _OTHER_FOLDER,
         )
     entropy, problem = content.get("stream"), content.get("problem")
-    whole = isinstance(entropy, list) and all(type(one) is int and one >= 0 for one in entropy)
+    whole = isinstance(entropy, list) and all(type(word) is int and word >= 0 for word in entropy)
     if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
         raise InputError(
             "store", f"{str(file)!r}, which is no manifest of a store", "a store", _OTHER_FOLDER
@@ -420,9 +420,9 @@ def _refuse_another(
             f"one of nestquad {_minor(given['nestquad'])}, whose points are the same",
             _OTHER_FOLDER,
         )
-    found = difference(stored["problem"], given["problem"])
-    if found is not None:
-        argument, came, wanted = found
+    change = difference(stored["problem"], given["problem"])
+    if change is not None:
+        argument, came, wanted = change
         raise InputError(argument, f"{came}, for {where}", wanted, _OTHER_FOLDER)
     if list(stream.entropy) != stored["stream"]:
         raise InputError(

@@ -77,7 +77,7 @@ class Units:
             return estimate
         final, f = _set(self.final), _set(self.f)
         with np.errstate(all="ignore"):
-            value, error = (_times(one, final) for one in (estimate.value, estimate.std_error))
+            value, error = (_times(part, final) for part in (estimate.value, estimate.std_error))
             covariance, sample, draws = estimate.covariance, estimate.sample, estimate.draws
             if draws is not None:
                 draws = draws * (final[0] if draws.ndim == 1 else final)
@@ -108,7 +108,7 @@ class Units:
             sample=sample,
             draws=draws,
             diagnostics=diagnostics,
-            candidates={name: self.natural(one) for name, one in estimate.candidates.items()},
+            candidates={name: self.natural(part) for name, part in estimate.candidates.items()},
             certified=None if certified is None else self.natural(certified),
         )
 
@@ -121,7 +121,7 @@ class SeenProblem(NestedExpectation):
 
     @classmethod
     def of(cls, problem: NestedExpectation, units: Units) -> SeenProblem:
-        same = {one.name: getattr(problem, one.name) for one in fields(NestedExpectation)}
+        same = {item.name: getattr(problem, item.name) for item in fields(NestedExpectation)}
         return cls(**same, units=units)
 
     def natural_j(self, j: Array) -> Array:
@@ -154,8 +154,8 @@ def _observed(known: Array, values: Array) -> Array:
     with np.errstate(all="ignore"):
         scale = scale_of(values)
     extreme = np.abs(np.frexp(scale)[1] - 1) > _ORDINARY
-    found = np.where(np.any(values, axis=0), np.where(extreme, scale, 1.0), 0.0)
-    return found if known.shape != found.shape else np.where(known > 0, known, found)
+    units = np.where(np.any(values, axis=0), np.where(extreme, scale, 1.0), 0.0)
+    return units if known.shape != units.shape else np.where(known > 0, known, units)
 
 
 def _set(unit: Array) -> Array:
@@ -165,7 +165,7 @@ def _set(unit: Array) -> Array:
 
 def _is_one(unit: Array) -> bool:
     """Whether all units are 1, or not known yet; lists of a few numbers are faster than arrays."""
-    return all(one in (0.0, 1.0) for one in unit.ravel().tolist())
+    return all(size in (0.0, 1.0) for size in unit.ravel().tolist())
 
 
 def _times(value: Any, unit: Array) -> Any:

@@ -81,7 +81,7 @@ class Workers:
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
         while True:
             try:
-                found = self._executor.submit(call, *args)
+                future = self._executor.submit(call, *args)
             except BrokenExecutor as error:
                 self.replace(self.generation, error)
                 continue
@@ -92,11 +92,11 @@ class Workers:
                     f"the executor refused a task ({type(error).__name__}: {error})",
                     advice="It may have been shut down.",
                 ) from error
-            if isinstance(found, Future):
-                return found
+            if isinstance(future, Future):
+                return future
             raise InputError(
                 "executor",
-                f"one whose submit returns {type(found).__name__}",
+                f"one whose submit returns {type(future).__name__}",
                 "one that returns a concurrent.futures.Future",
             )
 

@@ -88,8 +88,8 @@ class Auto(Method[Race]):
     candidates
         The methods to choose from, the likeliest first; None takes `JointProcess` alone for a
         budget of at most 256 evaluations, and for a larger one `JointLattice` and `NQMC`, `CKQ`
-        and `NQMC` where g is noisy or f needs J > 0, or `NMC` and `MLMC` where a law can only be
-        sampled.
+        alone where f needs J > 0, `CKQ` and `NQMC` where g is noisy, or `NMC` and `MLMC` where a
+        law can only be sampled.
 
     Examples
     --------
@@ -201,9 +201,11 @@ def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None)
     # A model of g at single points cannot tell noise from detail: with noise as large as J varies,
     # intervals of auto held in 52 of 60 runs with joint lattices and in 60 of 60 without, at half
     # the error. That is one problem (tests/methods/test_noisy.py), and the seeds that decided.
+    if problem.noisy:
+        return (CKQ(), NQMC())
     # CKQ can learn log J, whose errors are relative, where f needs J > 0: on logarithms of evidence
     # its error was a tenth to a thousandth of that of a lattice.
-    return (CKQ() if problem.noisy or needs_positive(problem) else JointLattice(), NQMC())
+    return (CKQ(),) if needs_positive(problem) else (JointLattice(), NQMC())
 
 
 @dataclass(frozen=True)
@@ -335,11 +337,11 @@ class _Contest:
             # More θ of the dense average, of the candidate that needs no more evaluations.
             standing = [one for one in standing if one.turn is not None and one.turn.final]
         standing = [candidate.informed(standing) for candidate in standing]
-        believed, left = credible(standing), self._left
+        believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = self.goal.half_width or 0.0
         standing.sort(
-            key=lambda one: one.needs(target) if self.goal.adaptive else one.promise(left)
+            key=lambda one: one.needs(target) if self.goal.adaptive else self._promise(one)
         )
         best = standing[0].half_width
         if self.seconds_alone:
@@ -361,13 +363,21 @@ class _Contest:
             return left
         return min(left, self.race.time.affordable(self.goal.seconds))
 
+    def _more(self, candidate: Candidate) -> float:
+        """Evaluations that a candidate can still have: a plain rule has all of the seconds."""
+        fills = self.seconds_alone and candidate.method.plain
+        return self.rest / self.race.seconds if fills else self._left
+
+    def _promise(self, candidate: Candidate) -> float:
+        """Half-width to expect of a candidate at the end."""
+        rate = self._plain_rate(candidate) if candidate.method.plain else candidate.rate
+        return candidate.promise(self._more(candidate), rate)
+
     def _grown(self, candidate: Candidate, best: float) -> Portfolio | None:
         """The portfolio with a larger design of a candidate, if that promises to pay."""
-        fills = self.seconds_alone and candidate.method.plain
-        more = self.rest / self.race.seconds if fills else self._left
-        if (self.seconds_alone or not self.goal.adaptive) and candidate.promise(more) > best:
+        if (self.seconds_alone or not self.goal.adaptive) and self._promise(candidate) > best:
             return None
-        design = _continued(self.problem, self.goal, candidate, more)
+        design = _continued(self.problem, self.goal, candidate, self._more(candidate))
         if design is None:
             return None
         seconds = self._takes(candidate, design)

@@ -184,8 +184,8 @@ def versions(*packages: str) -> str:
     """Versions of nestquad, Python and the packages, as far as installed."""
     from nestquad import __version__
 
-    found = [f"nestquad {__version__}", f"Python {platform.python_version()}"]
+    names = [f"nestquad {__version__}", f"Python {platform.python_version()}"]
     for name in packages:
         with suppress(PackageNotFoundError):
-            found.append(f"{name} {version(name)}")
-    return ", ".join(found)
+            names.append(f"{name} {version(name)}")
+    return ", ".join(names)

@@ -197,8 +197,8 @@ def _flat(values: Mapping[str, Any], stage: str = "") -> Iterator[tuple[str, str
         label = f"{stage}: {words}" if stage else words
         if isinstance(value, Mapping):
             yield from _flat(value, label)
-        elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-            numbered = {str(i + 1): one for i, one in enumerate(value)}
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            numbered = {str(i + 1): item for i, item in enumerate(value)}
             yield from _flat(numbered, label)
         else:
             yield label, _text(value)

@@ -102,9 +102,9 @@ def blocks(n_sets: int, numbers_per_set: int) -> list[slice]:
 def shifted_modulo_one(points: Array, shifts: Array) -> Array:
     """Points (N, d) shifted by each of (S, d), wrapped into the open unit cube: (S, N, d)."""
     out = np.empty((len(shifts), *points.shape))
-    for some in blocks(len(shifts), points.size):
-        part = out[some]
-        np.add(points, shifts[some, None], out=part)
+    for block in blocks(len(shifts), points.size):
+        part = out[block]
+        np.add(points, shifts[block, None], out=part)
         part -= part >= 1.0  # exact, unlike a remainder
         np.maximum(part, SMALLEST, out=part)
     return out
@@ -148,9 +148,9 @@ class IID(Sequence):
                 continue
             for group in range(a // together, (b - 1) // together + 1):
                 base = group * together
-                one, last = max(a, base), min(b, base + together)
+                first_set, last = max(a, base), min(b, base + together)
                 tile = np.empty((hi - lo, together, dim))
                 runs.fill(len(_TILES) * group + level, (lo - first) * together * dim, tile)
-                here = tile[:, one - base : last - base].swapaxes(0, 1)
-                out[one - a : last - a, lo - start : hi - start] = here
+                here = tile[:, first_set - base : last - base].swapaxes(0, 1)
+                out[first_set - a : last - a, lo - start : hi - start] = here
         return np.maximum(out, SMALLEST, out=out)

@@ -63,10 +63,10 @@ class Sobol(Sequence):
         net = _span(_scrambled(_basis(dim, indices[1]), stream.child(0)), indices)
         shifts = (set_shifts(stream.child(1), dim, sets) * 2.0**_BITS).astype(np.uint32)
         out = np.empty((len(shifts), *net.shape))
-        for some in blocks(len(shifts), net.size):
+        for block in blocks(len(shifts), net.size):
             # The middle of the cell of 2**-32, which is never 0 or 1.
-            np.add(net ^ shifts[some, None], 0.5, out=out[some])
-            out[some] *= 2.0**-_BITS
+            np.add(net ^ shifts[block, None], 0.5, out=out[block])
+            out[block] *= 2.0**-_BITS
         return out
 
 

@@ -53,9 +53,9 @@ def line_rules(
     O(T N log N).
     """
     count = nodes.shape[0]
-    found: list[list[Rule] | None] = [None] * count
+    by_set: list[list[Rule] | None] = [None] * count
     if exact == "linear":
-        return found
+        return by_set
     mean_embedding(kernel, law, nodes[:, :1])  # refuses a law and nodes of different dimension
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
     problems = _chain_solutions if kernel.nu > 0.5 else _exponential_solutions
@@ -66,8 +66,8 @@ def line_rules(
         ]
         largest = max(rules, key=lambda rule: rule.weights.size)
         if kernel.nu == 0.5 or largest.sum_abs_weights <= limit:
-            found[i] = rules
-    return found
+            by_set[i] = rules
+    return by_set
 
 
 def _exponential_solutions(
@@ -112,10 +112,10 @@ def _chain_solutions(
     inside = (laws.low <= x.min(axis=1)) & (x.max(axis=1) <= laws.high) | (laws.curve > 0)
     for sets in _blocks(np.flatnonzero(inside & (points <= _most_points(n))), points):
         prefixes = [x[sets, :m] for m in sizes]
-        for i, found in zip(
+        for i, prefix_solutions in zip(
             sets, line_solutions(order, rate[sets], prefixes, laws.of(sets)), strict=True
         ):
-            solutions = [solution for solution in found if solution is not None]
+            solutions = [solution for solution in prefix_solutions if solution is not None]
             if len(solutions) == len(sizes):
                 yield int(i), solutions
 
@@ -277,19 +277,19 @@ def line_solutions(
     )
     variance, total, size, error = np.add.reduceat(sums, grid.first, axis=1)
     variance = (variance + chain.ends) * intensity
-    settled = error <= _SETTLED * size
+    precise = error <= _SETTLED * size
     at_nodes = weights[grid.known] / (1.0, intensity)
-    found: list[list[LineSolution | None]] = [[] for _ in range(rate.size)]
+    by_law: list[list[LineSolution | None]] = [[] for _ in range(rate.size)]
     begin, s = 0, 0
     for sorting in sortings:
-        for own, by in zip(found, sorting, strict=True):
+        for own, by in zip(by_law, sorting, strict=True):
             given = np.empty((by.size, 2))
             given[by] = at_nodes[begin : begin + by.size]
-            mean, one = given.T.copy()
-            solution = LineSolution(mean, one, float(total[s] / intensity), float(variance[s]))
-            own.append(solution if settled[s] else None)
+            mean, ones = given.T.copy()
+            solution = LineSolution(mean, ones, float(total[s] / intensity), float(variance[s]))
+            own.append(solution if precise[s] else None)
             begin, s = begin + by.size, s + 1
-    return found
+    return by_law
 
 
 def _projected(chain: StateChain, known: Mask) -> tuple[Array, Array, Array] | None:

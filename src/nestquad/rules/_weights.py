@@ -67,8 +67,8 @@ def kernel_rule(
     """
     one_set = np.asarray(nodes)[None]
     sizes = one_set.shape[1:2]
-    found = prefix_rules(kernel, law, one_set, sizes, regularization=regularization, exact=exact)
-    return found[0][0]
+    by_set = prefix_rules(kernel, law, one_set, sizes, regularization=regularization, exact=exact)
+    return by_set[0][0]
 
 
 def prefix_rules(
@@ -98,10 +98,10 @@ def prefix_rules(
     count, n, dim = nodes.shape
     kernel = kernel.for_law(law)
     regularization = Jitter() if regularization is None else regularization
-    found: list[list[Rule] | None] = [None] * count
+    by_set: list[list[Rule] | None] = [None] * count
     if isinstance(kernel, Matern) and dim == 1 and isinstance(regularization, Jitter):
-        found = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
-    rest = [i for i, rules in enumerate(found) if rules is None]
+        by_set = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
+    rest = [i for i, rules in enumerate(by_set) if rules is None]
     if rest and n > limits.DENSE_NODES:
         raise InputError(
             "nodes",
@@ -115,8 +115,8 @@ def prefix_rules(
         systems = _systems(kernel, law, nodes, exact, rest)
         for i, system in zip(rest, systems, strict=True):
             factor, ridge = system.factorized(regularization, kernel.smoothness(dim))
-            found[i] = [system.rule(factor, ridge, m) for m in sizes]
-    return [rules for rules in found if rules is not None]
+            by_set[i] = [system.rule(factor, ridge, m) for m in sizes]
+    return [rules for rules in by_set if rules is not None]
 
 
 def _systems(
@@ -144,8 +144,8 @@ def _validated(nodes: Array) -> Array:
     if not np.all(np.isfinite(nodes)):
         where = np.argwhere(~np.isfinite(nodes).all(axis=-1))[0]
         raise InputError("nodes", f"a node that is not finite (row {where[-1]})", "finite numbers")
-    for one in nodes:
-        _refuse_duplicates(one)
+    for node_set in nodes:
+        _refuse_duplicates(node_set)
     return nodes
 
 
@@ -260,5 +260,5 @@ def _basis(exact: Exactness, x: Array) -> Array:
     """Exactly integrated functions at points (…, d), (…, k); at a mean, their expectations."""
     if exact == "none":
         return np.empty((*x.shape[:-1], 0))
-    one = np.ones((*x.shape[:-1], 1))
-    return one if exact == "constant" else np.concatenate([one, x], axis=-1)
+    constant = np.ones((*x.shape[:-1], 1))
+    return constant if exact == "constant" else np.concatenate([constant, x], axis=-1)

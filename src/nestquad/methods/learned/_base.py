@@ -363,11 +363,11 @@ def _answer(
         directions = floor_directions(average.problem, plain, errors)
         return np.asarray(np.sqrt((directions**2).sum(axis=1)))
 
+    order = order_near(average.problem, average.argument(base.j))
     if model not in calibrations:
-        effects = PathEffects(model, functional, _posterior.DEFAULT)
+        effects = PathEffects(model, functional, order == 0, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    order = order_near(average.problem, average.argument(base.j))
     drawn = posterior.draws(functional, calibrations[model], scatter, order)
     low, high = np.quantile(drawn.values, [0.025, 0.975], axis=0)
     spread = float((high - low).max()) / (2.0 * NORMAL_95)

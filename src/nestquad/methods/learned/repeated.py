@@ -130,7 +130,7 @@ def _answer(
 
     jumps = _has_jumps(cascade, base.j)
     if model not in calibrations:
-        effects = PathEffects(model, functional, _posterior.DEFAULT)
+        effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))

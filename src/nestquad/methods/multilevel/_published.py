@@ -49,7 +49,7 @@ def independent_terms(
         sizes = (grid.n_inner,) if level == 0 else (grid.n_inner, grids[level - 1].n_inner)
         j = evaluations.fold(KernelRuleByTheta(recipe, sizes, True), level)
         outer_points = first_of(evaluations.outer(level), len(j))
-        f = [call_f(problem, one, outer_points.theta) for one in np.moveaxis(j, 1, 0)]
+        f = [call_f(problem, part, outer_points.theta) for part in np.moveaxis(j, 1, 0)]
         nodes = outer_nodes(outer, outer_points)
         tuned = outer.for_law(problem.outer_law).tuned([(nodes, f[0])])
         assert tuned.kernel is not None

@@ -37,20 +37,20 @@ class Staircase:
 
         Coarser levels never have fewer θ, so they grow as well where needed.
         """
-        found: list[StaircaseStep] = []
+        steps: list[StaircaseStep] = []
         for level, size in enumerate(self.n_outer):
             if 2 * size <= limits.STAIRCASE_POINTS:
                 sizes = tuple(max(n, 2 * size) for n in self.n_outer[: level + 1])
                 levels = [i for i, n in enumerate(sizes) if n > self.n_outer[i]]
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
-                found.append(
+                steps.append(
                     StaircaseStep(stairs, levels, stairs.n_evaluations - self.n_evaluations)
                 )
         if 2 * self.n_inner[-1] <= limits.STAIRCASE_POINTS:
             sizes = (*self.n_outer, min(self.n_outer[-1], 8))  # a level starts with 8 θ
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
-            found.append(StaircaseStep(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
-        return found
+            steps.append(StaircaseStep(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
+        return steps
 
     def grown(
         self,

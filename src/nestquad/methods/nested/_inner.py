@@ -109,9 +109,9 @@ class KernelRuleByTheta:
         assert points is not None
         nodes = nodes_on(self.recipe.space, points.uniform, points.x)
         nodes = np.broadcast_to(nodes, (values.shape[0], *nodes.shape[1:]))
-        found = self._recipe(nodes).rules_by_set(nodes, self.sizes, points.law)
+        fitted = self._recipe(nodes).rules_by_set(nodes, self.sizes, points.law)
         parts = [
-            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in found]))
+            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in fitted]))
             for view, size in enumerate(self.sizes)
         ]
         return np.stack(parts, axis=1)
@@ -121,7 +121,9 @@ class KernelRuleByTheta:
         if not self.median_by_theta:
             return self.recipe
         assert self.recipe.kernel is not None
-        medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
+        medians = np.array(
+            [[median_lengthscale(node_set)] * node_set.shape[1] for node_set in nodes]
+        )
         return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
 
 
@@ -142,7 +144,7 @@ def noise_changes(
     if steps.any():
         noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
         moves = np.diag(noise) if full.ndim > 1 else noise
-        sides = [[f_or_nan(problem, full + s * one) for s in (1, -1)] for one in moves]
+        sides = [[f_or_nan(problem, full + s * move) for s in (1, -1)] for move in moves]
         spread = np.sum([(up + down) / 2.0 - f_values for up, down in sides], axis=0)
         changes.append(np.where(steps, spread, 0.0))
     return [np.where(np.isfinite(change), change, 0.0) for change in changes]

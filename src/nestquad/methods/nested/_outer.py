@@ -78,18 +78,18 @@ def kernel_outer(
     ]
     nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
     sizes = _subset_sizes(n)
-    found = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
+    by_recipe = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
 
     def answers(which: int) -> Array:
         parts = [
             rules[which].integrate(f_values[: sizes[which], column])
-            for rules, column in zip(found, columns, strict=True)
+            for rules, column in zip(by_recipe, columns, strict=True)
         ]
         return np.concatenate(parts)
 
     weights = np.empty((n, q))
     variances = np.empty(q)
-    for recipe, x, rules, column in zip(tuned, nodes, found, columns, strict=True):
+    for recipe, x, rules, column in zip(tuned, nodes, by_recipe, columns, strict=True):
         weights[:, column] = rules[0].weights[:, None]
         variances[column] = interpolation_variance(recipe, rules[0], x, f_values[:, column])
     return OuterFit(
@@ -104,10 +104,10 @@ def kernel_outer(
         {
             "rule": "kernel quadrature",
             "kernel": [f"{recipe.kernel!r} on {recipe.space}" for recipe in tuned],
-            **describe_rules([rules[0] for rules in found]),
+            **describe_rules([rules[0] for rules in by_recipe]),
         },
         interpolated=True,
-        sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
+        sum_abs_weights=max(rules[0].sum_abs_weights for rules in by_recipe),
     )
 
 

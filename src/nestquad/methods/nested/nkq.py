@@ -13,7 +13,7 @@ from nestquad.distributions import Normal
 from nestquad.errors import InputError
 from nestquad.evaluate import Evaluations, InnerPoints, OuterPoints
 from nestquad.kernels import Gaussian, Kernel, Matern
-from nestquad.methods.nested._base import NestedRule, Sharing
+from nestquad.methods.nested._base import SETTINGS, NestedRule, Sharing
 from nestquad.methods.nested._inner import InnerFit, KernelRuleByTheta, WeightedRule
 from nestquad.methods.nested._outer import OuterFit, describe_rules, kernel_outer
 from nestquad.methods.nested.nqmc import balanced_split
@@ -136,7 +136,7 @@ class NKQ(NestedRule):
         (grid,) = evaluations.design.grids
         by_theta = grid.n_sets is None or self.inner.space == "native"
         sets = 1 if by_theta or grid.n_sets is None else grid.n_sets
-        rows = min(8 * sets, grid.n_outer)  # enough to tune a kernel: 8 for each point set
+        rows = min(SETTINGS.tuning_rows * sets, grid.n_outer)
         points = evaluations.inner(theta[:rows], (0, rows))
         recipe = self._tuned(evaluations, points, sets, rows)
         n = grid.n_inner
@@ -151,17 +151,17 @@ class NKQ(NestedRule):
         assert points.uniform is not None
         nodes = nodes_on(recipe.space, points.uniform, points.x)
         weights = np.zeros((len(sizes), nodes.shape[0], grid.n_inner))
-        found = [recipe.rules(one, sizes) for one in nodes]
+        by_set = [recipe.rules(node_set, sizes) for node_set in nodes]
         for view, size in enumerate(sizes):
-            weights[view, :, :size] = [rules[view].weights for rules in found]
+            weights[view, :, :size] = [rules[view].weights for rules in by_set]
         return InnerFit(
             WeightedRule(weights, ("full", "half", "quarter")[: len(sizes)]),
             {
                 "rule": "kernel quadrature",
                 "kernel": f"{recipe.kernel!r} on {recipe.space}",
-                **describe_rules([rules[0] for rules in found]),
+                **describe_rules([rules[0] for rules in by_set]),
             },
-            sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
+            sum_abs_weights=max(rules[0].sum_abs_weights for rules in by_set),
         )
 
     def _tuned(

@@ -222,8 +222,8 @@ class _Answers(dict[Any, list[Answer]]):
         super().__init__()
         self._path = folder / ANSWERS
         reading = [settings.match, sorted(settings.columns.items()), settings.curve]
-        reading += [settings.is_swapped]
-        holds = json.dumps([__version__, has_trees(), *reading]).encode()
+        how = [__version__, has_trees(), settings.is_swapped]
+        holds = json.dumps([*how, *reading]).encode()
         tables = [(folder / kind).read_bytes() for kind in UPLOADS if (folder / kind).is_file()]
         digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []
@@ -293,7 +293,6 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
         "sets": sets,
         "people": None if audience is None else audience.size,
     }
-    assert analysis.convergence is not None
     content["convergence"] = [
         {"pars": pars, "n": n, "needed": part["needed"].tolist(), **_columns(part, "value")}
         for (pars, n), part in analysis.convergence.sort_values("wtp", kind="stable").groupby(

@@ -209,10 +209,10 @@ def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
     """Largest table of a sheet with a header; where cells are empty, with errors and formulas."""
     if cells.empty:
         return Region(cells, np.arange(0))
-    for read in (lambda: cells, lambda: _with_errors(data, sheet)):
-        every = read()
-        header, stop = find_header(every)
-        top, below = every.iloc[: header + 1], every.iloc[header + 1 : stop]
+    for at_last in (False, True):
+        cells = _with_errors(data, sheet) if at_last else cells
+        header, stop = find_header(cells)
+        top, below = cells.iloc[: header + 1], cells.iloc[header + 1 : stop]
         region = table_below(top, below, lettered=True)
         if region.frame.size and not region.frame.isna().any(axis=None):
             return region
@@ -389,7 +389,7 @@ def _labelled(frame: pd.DataFrame, ends: Sequence[int]) -> Iterator[tuple[int, s
 def _statistics(draws: Array, rows: Array, *, rounded: bool = False) -> list[str]:
     """Statistic of the draws (n, p) that each of the rows (k, p) holds; "" for a draw."""
     # Squares of larger numbers are no floats.
-    usable = (np.abs(draws) < LARGEST).all(axis=0)
+    usable: Any = (np.abs(draws) < LARGEST).all(axis=0)
     usable[usable] = np.ptp(draws[:, usable], axis=0) > 0
     rows, x = rows[:, usable], draws[:, usable]
     size, sd = 1e-3 * np.abs(x).mean(axis=0), x.std(axis=0, ddof=1)

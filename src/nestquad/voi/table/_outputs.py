@@ -160,8 +160,12 @@ class Outputs:
     def with_tables(self, table: Callable[[str], Array]) -> Outputs:
         """Outputs with other tables, as a function of their names, of the same options."""
         names = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
-        tables = {name: table(name) for name in names}
+        tables: dict[str, Any] = {name: table(name) for name in names}
         return Outputs(**tables, wtp=self.wtp, options=self.options, as_given=True)
+
+    def first(self, count: int) -> Outputs:
+        """Outputs of the first draws."""
+        return self.with_tables(lambda name: getattr(self, name)[:count])
 
     @cached_property
     def increments(self) -> Array:

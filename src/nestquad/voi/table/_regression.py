@@ -122,7 +122,8 @@ class Regression:
         Cost: O(n·p·q) each. Errors of the outputs are as correlated as their residuals.
         """
         p, q = len(self.basis.terms), len(self.fits)
-        floor = np.where(self.basis.is_line, SETTINGS.floor / len(self.outputs), 0.0)
+        is_line = [len(term) == 1 and term[0][1] == 0 for term in self.basis.terms]
+        floor = np.where(is_line, SETTINGS.floor / len(self.outputs), 0.0)
         mixing = _factor(self.outputs - self.fitted)
         normals = rng.standard_normal((p, count, q)) @ mixing.T
         coefficients = np.stack(
@@ -225,10 +226,6 @@ class Basis:
     def gram(self) -> Array:
         product: Array = self.columns.T @ self.columns
         return product
-
-    @cached_property
-    def is_line(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.array([len(term) == 1 and term[0][1] == 0 for term in self.terms])
 
 
 def spline_basis(inputs: Array) -> Basis:
@@ -346,10 +343,6 @@ class Scales:
     constant: Array
     powers: Array
 
-    @property
-    def count(self) -> int:
-        return int(self.powers.shape[1])
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -394,7 +387,7 @@ def fit(
     Cost: O(p³) a step, some tens of steps, for any n. Columns whose prior variance has shrunk
     to zero are left out of the linear algebra.
     """
-    m = scales.count
+    m = scales.powers.shape[1]
     scale = float(np.sqrt(moments.square / moments.n))
     p = len(scales.constant)
     if scale == 0.0:
@@ -488,7 +481,7 @@ class _Objective:
         # ‖y − Bw‖² / σ², by way of the normal equations G w + σ² w / v = b.
         residual = (data.square - explained) / noise - float(means @ means)
         noise_slope = 0.5 * (data.n - used.sum() - residual)
-        n_scales = self.scales.count - _PRODUCTS
+        n_scales = self.scales.powers.shape[1] - _PRODUCTS
         sizes = np.exp(0.5 * logs[:n_scales])
         value += SETTINGS.penalty * float(sizes.sum())
         slope[:n_scales] += 0.5 * SETTINGS.penalty * sizes

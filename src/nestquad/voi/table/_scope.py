@@ -174,7 +174,7 @@ def subgroups(
     parts.append(tables[-1].assign(decision="one decision", share=1.0))
     today = []
     for k, wtp in enumerate(common.wtps):
-        benefits = [one.net_benefits()[k] for one in known]
+        benefits = [outputs.net_benefits()[k] for outputs in known]
         best = int(common.net_benefits()[k].mean(axis=0).argmax())
         gain = sum(
             share * (b[:, b.mean(axis=0).argmax()] - b[:, best])
@@ -275,13 +275,13 @@ def convergence(
     rows = []
     for label, members in {"EVPI": (), **sets}.items():
         for m in sizes:
-            part = known.with_tables(lambda name, m=m: getattr(known, name)[:m])
+            part = known.first(m)
             key = members if m == n else ("first", str(m), *members)
             if frame is not None and members and key not in kept:
                 columns = frame[list(members)].iloc[:m]
                 kept[key] = value_of_knowing(part, columns, generator(rng), check=m == n)
-            found = kept[key] if members else perfect(part)
-            for k, answer, limit in zip(known.wtps, found, ceiling, strict=True):
+            values = kept[key] if members else perfect(part)
+            for k, answer, limit in zip(known.wtps, values, ceiling, strict=True):
                 half = (answer.upper - answer.lower) / 2
                 relative = half / limit.value if limit.value > 0 else 0.0
                 row = {"pars": label, "n": m, "wtp": k, "value": answer.value, "se": answer.se}
