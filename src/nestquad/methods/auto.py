@@ -204,8 +204,9 @@ def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None)
     if problem.noisy:
         return (CKQ(), NQMC())
     # CKQ can learn log J, whose errors are relative, where f needs J > 0: on logarithms of evidence
-    # its error was a tenth to a thousandth of that of a lattice.
-    return (CKQ(),) if needs_positive(problem) else (JointLattice(), NQMC())
+    # its error was a tenth to a thousandth of that of a lattice, which is asked if CKQ fails.
+    learns_log = needs_positive(problem) and (last is None or bool(last.state.standing()))
+    return (CKQ(),) if learns_log else (JointLattice(), NQMC())
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,8 @@ def fit_surrogate_model(
     z = scores_of(law, uniform)
     count, dim = z.shape
     candidates = _Candidates(law, z, means, f, search)
+    if positive is None and can_be_log and not np.isfinite(f(np.zeros_like(means.j[0][:1]))).all():
+        positive = True  # f takes no J that is not positive
     allowed = {bool(positive)} if positive is not None or not can_be_log else {False, True}
     seeds = [kind for kind in search.kinds if kind.logarithm in allowed]
     for kind in seeds or first_kinds(dim, count, positive=True):
