@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import lambertw, logsumexp, ndtr, ndtri
 
 from nestquad import clock
 from nestquad._typing import Array, Mask
@@ -24,9 +24,9 @@ from nestquad.errors import UnsupportedError
 # where the mixture misses a part of the posterior. A stretch of 1.15 leaves single weights of 40 in
 # the tails of counts; 1.3 removes them, and the spread over data is nowhere larger.
 PRIOR_SHARE, STRETCH = 0.1, 1.3
-# Share of the prior in q itself: where data say little about one side, as no success says about
-# small chances, the posterior has the tail of the prior. One normal may be the posterior itself.
-_SHARE = 0.01
+# Shares of the prior in q itself, of which held-out simulations choose: where data say little about
+# one side, as no success says about small chances, the posterior has the tail of the prior.
+_SHARES = (0.0, 0.01, 0.03, 0.1)
 # Twice as many components have to raise the held-out log density by this. Components beyond improve
 # rare data, which have most of the error: little in the mean is much in the spread.
 _WORTHWHILE = 0.001
@@ -38,9 +38,9 @@ _FEWEST, _FOR_EACH = 16384, 256
 _TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
-# Ratio of quantile ranges of Student's t with four degrees of freedom; 3 for normal data. Squares
-# of such data say nothing about the rest. Of 4.5, 6 and 8, on six even seeds of two families.
-_HEAVY = 6.0
+# Tails as heavy as in a law without a tenth moment, such as Student's t with ten degrees of
+# freedom: squares of such data say nothing about the rest.
+_HEAVY = 0.1
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
@@ -187,30 +187,22 @@ class Conditional:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Standardized data, and a quadratic regression of the latent parameters on them.
-
-    Columns of counts enter by Anscombe's square root (1948). Columns with heavy tails enter by
-    arcsinh((y − ξ) / λ), and as they are, as a location follows them.
-    """
+    """Standardized data, and a quadratic regression of the latent parameters on them."""
 
     counts: Mask
-    heavy: Mask
-    bend: Array  # ξ and λ of the heavy columns
+    bend: Array | None
     center: Array
     scale: Array
+    tails: Array
     coefficients: Array
     spread: Array
 
     @classmethod
-    def of(cls, latent: Array, y: Array) -> Summary:
+    def of(cls, latent: Array, y: Array, bend: Array | None = None) -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-        heavy, zero = ~counts & has_heavy_tails(y), np.zeros(y.shape[1])
+        center, scale, tails = _letter_values(_stable(y, counts, bend))
         empty = np.zeros((0, latent.shape[1]))
-        blank = cls(counts, heavy, _johnson(y[:, heavy]), zero, zero + 1.0, empty, empty)
-        v = blank._stable(y)
-        center, scale = v.mean(axis=0), v.std(axis=0)
-        scale = np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0)
-        blank = replace(blank, center=center, scale=scale)
+        blank = cls(counts, bend, center, scale, tails, empty, np.ones(latent.shape[1]))
         features = blank._features(y)
         units = np.sqrt((features**2).mean(axis=0)) + 1e-150
         scaled = features / units
@@ -218,16 +210,15 @@ class Summary:
         coefficients = np.linalg.solve(gram, scaled.T @ latent) / units[:, None]
         residual = latent - features @ coefficients
         spread = np.maximum(residual.std(axis=0), 1e-9)
-        return replace(blank, coefficients=coefficients, spread=spread)
-
-    def _stable(self, y: Array) -> Array:
-        v = np.where(self.counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y)
-        v[:, self.heavy] = np.arcsinh((y[:, self.heavy] - self.bend[0]) / self.bend[1])
-        return np.asarray(v)
+        return cls(counts, bend, center, scale, tails, coefficients, spread)
 
     def _features(self, y: Array) -> Array:
-        v = (self._stable(y) - self.center) / self.scale
-        parts = [np.ones_like(v[:, :1]), v, (y[:, self.heavy] - self.bend[0]) / self.bend[1]]
+        """1, data with light tails, heavy ones as a location follows them, and squares."""
+        v = (_stable(y, self.counts, self.bend) - self.center) / self.scale
+        heavy = self.tails > 0
+        raw, h = v[:, heavy], self.tails[heavy]
+        v[:, heavy] = np.sign(raw) * np.sqrt(lambertw(h * raw * raw).real / h)
+        parts = [np.ones_like(v[:, :1]), v, raw]
         if v.shape[1] <= 4 * _MOST_COORDINATES:  # squares of more are too many to estimate
             i, j = np.triu_indices(v.shape[1])
             parts.append(v[:, i] * v[:, j])
@@ -241,23 +232,48 @@ class Summary:
         return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
-def has_heavy_tails(v: Array) -> Mask:
-    """Whether three normal deviations of each column are far more than three times one."""
-    low, left, right, high = np.quantile(v, ndtr([-3.0, -1.0, 1.0, 3.0]), axis=0)
-    return np.asarray((right > left) & (high - low > _HEAVY * (right - left)))
+def _stable(y: Array, counts: Mask, bend: Array | None) -> Array:
+    """Counts by Anscombe's square root (1948), other data by arcsinh((y − ξ) / λ) if bent."""
+    if bend is not None:
+        y = np.arcsinh((y - bend[0]) / bend[1])
+    return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
 
 
-def _johnson(y: Array) -> Array:
-    """ξ and λ (2, m) of the Johnson S_U law of four quantiles of each column.
+def _bends(y: Array) -> list[Array | None]:
+    """Candidate transformations arcsinh((y − ξ) / λ), rows ξ and λ; None for no transformation.
 
-    See Slifker and Shapiro (1980), The Johnson system: selection and parameter estimation.
+    They are tried where a column has heavy tails: ξ = 0 and λ = 1, and the Johnson S_U law of four
+    quantiles (Slifker and Shapiro, 1980, The Johnson system: selection and parameter estimation).
     """
-    low, left, right, high = np.quantile(y, ndtr(0.524 * np.array([-3.0, -1.0, 1.0, 3.0])), axis=0)
-    p = np.maximum(right - left, 1e-3 * (high - low))  # atoms in the middle
+    counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
+    tails = _letter_values(y)[2]
+    if counts.any() or not (tails > 0).any():
+        return [None]
+    z = 0.524 * np.array([-3.0, -1.0, 1.0, 3.0])
+    low, left, right, high = np.quantile(y, ndtr(z), axis=0)
+    p = np.maximum(right - left, 1e-300)
     m, n = (high - right) / p, (left - low) / p
+    excess = np.maximum(m * n - 1.0, 1e-3)
     total = np.maximum(m + n - 2.0, 1e-3)
-    scale = 2.0 * p * np.sqrt(np.maximum(m * n - 1.0, 1e-3)) / (total * np.sqrt(total + 4.0))
-    return np.stack([0.5 * (left + right) + p * (n - m) / (2.0 * total), scale])
+    scale = 2.0 * p * np.sqrt(excess) / (total * np.sqrt(total + 4.0))
+    center = 0.5 * (left + right) + p * (n - m) / (2.0 * total)
+    return [None, np.stack([0.0 * p, 0.0 * p + 1.0]), np.stack([center, scale])]
+
+
+def _letter_values(v: Array) -> tuple[Array, Array, Array]:
+    """Center, scale and tail h of columns: v = center + scale · u exp(h u²/2), u nearly normal.
+
+    The tails of a law with index α have h = 1/α (Tukey, 1977; Hoaglin, 1985): log(q(1−p) − q(p)) is
+    linear in the square of the normal quantile. Light tails have h = 0, mean and deviation.
+    """
+    center, scale = v.mean(axis=0), v.std(axis=0)
+    z = np.array([1.0, 1.5, 2.0, 2.5, 3.0])
+    low, middle, high = (np.quantile(v, q, axis=0) for q in (ndtr(-z), 0.5, ndtr(z)))
+    width = np.log(np.maximum(high - low, 1e-300)) - np.log(2.0 * z)[:, None]
+    slope, at = np.polyfit(0.5 * z * z, width, 1)
+    tails = np.where(slope > _HEAVY, slope, 0.0)
+    center, scale = (np.where(tails > 0, a, b) for a, b in ((middle, center), (np.exp(at), scale)))
+    return center, np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0), tails
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +292,7 @@ class Parameters:
         """Coordinates of a heavy-tailed law, if it can be inverted coordinate by coordinate."""
         z = np.random.default_rng(0).standard_normal((512, law.base_dim))
         theta = law.from_normal(z)
-        if theta.shape != z.shape or not has_heavy_tails(theta[:, own]).any():
+        if theta.shape != z.shape or not _letter_values(theta[:, own])[2].any():
             return None
         found = cls(law, own)
         try:
@@ -588,8 +604,8 @@ def fit_proposal(
     """Proposal from at most `most` simulations, and their number.
 
     Components double while held-out data gain by it, simulations with them, and `room` allows the
-    predicted seconds. A quarter of the simulations is held out. Where the prior has heavy tails,
-    held-out data also choose the coordinates. The mixture `like` of a similar design
+    predicted seconds. A quarter of the simulations is held out. Where the prior or the data have
+    heavy tails, held-out data also choose the coordinates. The mixture `like` of a similar design
     is a start without growth, if it is better than one component.
     """
     n = min(_FEWEST, most)
@@ -601,9 +617,10 @@ def fit_proposal(
         priors.append(heavy)
     found: Fit | None = None
     for prior in priors:
-        start = _fitted(latent, y, None, prior)
+        starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
+        start = max(starts, key=lambda fit: fit.score)
         if like is not None and like.means.shape[1] == start.mixture.means.shape[1]:
-            similar = _fitted(latent, y, like, prior)
+            similar = _fitted(latent, y, like, prior, start.summary.bend)
             if similar.score >= start.score and len(priors) == 1:
                 return similar, n
         grown, more = _grown(simulations, n, most, prior, start, room)
@@ -622,7 +639,7 @@ def _grown(
     start: Fit,
     room: Callable[[float], bool],
 ) -> tuple[Fit, int]:
-    best, tried, seconds = start, 1, 0.0
+    best, tried, bend, seconds = start, 1, start.summary.bend, 0.0
     while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
         begin = clock.now()
         tried *= 2
@@ -631,8 +648,8 @@ def _grown(
             break
         if more > n:  # scores are comparable on the same simulations only
             n = more
-            best = _fitted(*simulations(n), best.mixture, prior)
-        start = _fitted(*simulations(n), start.mixture.split(), prior)
+            best = _fitted(*simulations(n), best.mixture, prior, bend)
+        start = _fitted(*simulations(n), start.mixture.split(), prior, bend)
         gain = start.score - best.score
         if gain > 0:
             best = start
@@ -647,11 +664,12 @@ def _fitted(
     y: Array,
     start: Mixture | None,
     prior: Empirical | Parameters | None,
+    bend: Array | None = None,
 ) -> Fit:
     n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
-    summary = Summary.of(latent[:n], y[:n])
+    summary = Summary.of(latent[:n], y[:n], bend)
     predicted, given = summary.at(y)
     x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
@@ -660,7 +678,10 @@ def _fitted(
     given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
     log_q = joint - given - np.log(summary.spread).sum() + slope
     if isinstance(prior, Empirical):
-        return SampleProposal(summary, conditional, mixture, _SHARE, float(log_q.mean()), prior)
-    share = 0.0 if mixture.size == 1 else _SHARE
-    score = float(with_share(share, log_q, log_normal(z[n:])).mean())
-    return NormalProposal(summary, conditional, mixture, share, score, prior)
+        parts = summary, conditional, mixture, _SHARES[1], float(log_q.mean())
+        return SampleProposal(*parts, prior)
+    # One normal may be the posterior itself. Elsewhere, tails that few simulations show count.
+    shares = _SHARES if mixture.size == 1 else _SHARES[1:]
+    scores = {x: float(with_share(x, log_q, log_normal(z[n:])).mean()) for x in shares}
+    share = max(scores, key=lambda x: scores[x])
+    return NormalProposal(summary, conditional, mixture, share, scores[share], prior)

@@ -466,7 +466,10 @@ def _checked(
     """All pilots, and fresh draws for all that learn, where f is sensitive as the first sees it."""
     if first.turn is None or not isinstance(first.method, LearnedMethod) or first.n_draws:
         return (*present, *pilots)
-    n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
+    # As many as the first candidate has left room for.
+    others = sum(design.n_evaluations for _, design in pilots)
+    bounded = goal.budget is not None and not goal.adaptive
+    n = n_draws(problem, (goal.budget or 0) - others if bounded else 2 * first.n)
     if not n:
         return (*present, *pilots)
     checks = first.method.checked(problem, first.turn, n).checks

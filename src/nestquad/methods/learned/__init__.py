@@ -1,8 +1,7 @@
 """Learned methods: a model of J, and the average of f(Ĵ)."""
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
-from nestquad.methods.learned._certificate import Certificate, model_of
-from nestquad.methods.learned._differences import CertificateSettings
+from nestquad.methods.learned._certificate import Certificate, CertificateSettings, model_of
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
