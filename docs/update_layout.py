@@ -18,6 +18,7 @@ BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 ORDER = (
     "errors.py",
     "_typing.py",
+    "limits.py",
     "_scale.py",
     "_threads.py",
     "_checks.py",
@@ -46,6 +47,7 @@ ORDER = (
     "estimate.py",
     "expectation.py",
     "conditional.py",
+    "_diagnosis.py",
     "certify.py",
     "compare.py",
     "plan.py",
@@ -53,11 +55,11 @@ ORDER = (
     "plots",
     "pages",
     "voi",
+    "_tangent_problem.py",
     "sensitivity.py",
     "risk",
     "design",
     "botorch",
-    "reproduce.py",
     "cli",
 )
 

@@ -1,4 +1,8 @@
-"""Studies of nestquad: ``python -m studies paper``, promises, families, risk and others."""
+"""Studies of nestquad: ``python -m studies paper``, promises, families, risk and others.
+
+Options are declared once in `_OPTIONS`. A command lists those that it has, with its defaults.
+Even seeds of random problems are to develop on, odd seeds to report.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,93 +22,18 @@ from studies.runner.collect import Progress, say
 from studies.runner.study import Settings, run_studies
 from studies.runner.text import duration
 
-_PAPER = """\
-examples:
-  python -m studies paper all --out results
-  python -m studies paper finance health --jobs 2
-  python -m studies paper all --full --out results-full
-  python -m studies paper bo --full --replicates 40
-
-Every run is kept in DIR/data/runs.csv. Interrupt at any time: the same command continues from
-there, and a quick run is the beginning of a full one. Open DIR/index.html in a browser.
-"""
-_PROMISES = """\
-examples:
-  python -m studies promises --only accuracy
-  python -m studies promises --only unseen --methods auto --seeds 20
-  python -m studies promises --redraw
-"""
-_FAMILIES = """\
-examples:
-  python -m studies families --parity even --seeds 0-10 --families books,rare --tolerances none
-  python -m studies families --seeds 0-40 --runs 3
-  python -m studies families --methods auto,certified,nqmc,mlmc --tolerances none
-
-Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/families_runs.csv
-and finished runs are skipped; tables are made of the runs that the command asks for. With --fresh
-they are run again, and those of earlier code stay for the history.
-"""
-_SECONDS = """\
-examples:
-  python -m studies seconds --out docs --jobs 1
-  python -m studies seconds --parity even --problems finance,smooth-2 --costs 1e-7,1e-4
-  python -m studies seconds --limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1 --runs 1
-
-Times are wall times: use one process, on a machine that does nothing else.
-"""
-_DESIGN = """\
-examples:
-  python -m studies design --parity even --seeds 0-8 --runs 8 --problems linear,death
-  python -m studies design --out docs --runs 100
-  python -m studies design --rivals "nmc,mlmc,laplace is,pyro nmc" --runs 20
-
-Even seeds of the families are to develop on, odd seeds to report. Every run is kept in
-DIR/data/design_runs.csv and finished runs are skipped.
-"""
-
-_RISK = """\
-examples:
-  python -m studies risk --parity even --seeds 0-10 --families book5,insurer --runs 2
-  python -m studies risk --seeds 0-10 --runs 4
-  python -m studies risk --methods nmc,mlmc,lsmc --budgets 1e3,1e4
-
-Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/risk_runs.csv and
-finished runs are skipped; --fresh runs them again.
-"""
-
-_ABLATE = """\
-examples:
-  python -m studies ablate --out docs
-  python -m studies ablate --families kinks,books --seeds 0-8 --budgets 1e3 --runs 1
-
-Only even seeds are used.
-"""
-_PUBLISHED = """\
-examples:
-  python -m studies published --runs 20
-  python -m studies published --runs 2 --only insurance,calls-1 --out results
-
-Every run is kept in DIR/data/published_runs.csv.gz and finished runs are skipped; the page has the
-problems that the command names.
-"""
-
-
-_REPEATED = """\
-examples:
-  python -m studies repeated --parity even --seeds 0-8 --cases none
-  python -m studies repeated --seeds 0-20 --budgets 2e3 --runs 3
-
-Even seeds are to develop on, odd seeds to report. Every run is kept in DIR/data/repeated_runs.csv
-and finished runs are skipped.
-"""
+_KEPT = "Finished runs are kept in DIR/data and skipped: interrupt and restart at any time."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = _parser().parse_args(given)
     args.line = shlex.join(["python", "-m", "studies", *given])
+    for option, least in (("jobs", 0), ("runs", 1)):
+        if (getattr(args, option, None) or least) < least:
+            raise SystemExit(f"--{option} has to be at least {least}")
     try:
-        return args.run(args)
+        return args.run(args) or 0
     except nq.NestquadError as error:
         say(f"studies: {error}")
         return 2
@@ -112,106 +42,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="STUDIES", dest="command")
-    how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    _paper_options(
-        commands.add_parser(
-            "paper", help="the paper's figures and tables, with verdicts", epilog=_PAPER, **how
-        )
-    )
-    _promises_options(
-        commands.add_parser(
-            "promises", help="what the documentation promises", epilog=_PROMISES, **how
-        )
-    )
-    _families_options(
-        commands.add_parser(
-            "families", help="random problems with exact values", epilog=_FAMILIES, **how
-        )
-    )
-    _ablate_options(
-        commands.add_parser(
-            "ablate", help="devices of the posterior of J, one switched off", epilog=_ABLATE, **how
-        )
-    )
-    _seconds_options(
-        commands.add_parser(
-            "seconds", help="time to a tolerance, for a g of any cost", epilog=_SECONDS, **how
-        )
-    )
-    _few_options(commands.add_parser("few", help="32 to 256 evaluations of an expensive g", **how))
-    _risk_options(
-        commands.add_parser(
-            "risk", help="risk measures on random books, beside rivals", epilog=_RISK, **how
-        )
-    )
-    _published_options(
-        commands.add_parser("published", help="problems of other papers", epilog=_PUBLISHED, **how)
-    )
-    _repeated_options(
-        commands.add_parser("repeated", help="more than two levels", epilog=_REPEATED, **how)
-    )
-    proxies = commands.add_parser("proxies", help="certificates of proxies planted wrong", **how)
-    proxies.add_argument("--out", default="docs", metavar="DIR", help="output folder")
-    proxies.add_argument("--seeds", type=_seeds, default="0-10", metavar="A-B", help="problems")
-    proxies.add_argument("--parity", choices=("odd", "even", "both"), default="odd")
-    proxies.set_defaults(run=_proxies)
-    faults = commands.add_parser("faults", help="kills, full disks, dead workers, slow g", **how)
-    faults.add_argument("--out", default="docs", metavar="DIR", help="output folder")
-    faults.add_argument("--times", type=int, default=20, metavar="N", help="trials of each fault")
-    faults.set_defaults(run=_faults)
-    _design_options(
-        commands.add_parser("design", help="information gain of experiments", epilog=_DESIGN, **how)
-    )
-    return parser
+# Values of options.
 
 
-def _proxies(args: argparse.Namespace) -> int:
-    from studies import proxies
-
-    proxies.run(Path(args.out), args.seeds, args.parity, args.line)
-    return 0
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _faults(args: argparse.Namespace) -> int:
-    from studies import faults
-
-    return 1 if faults.run(Path(args.out), args.times, args.line) else 0
+def _numbers(text: str) -> tuple[float, ...]:
+    return () if text == "none" else tuple(float(part) for part in _parts(text))
 
 
-def _common(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument("--out", default=out, metavar="DIR", help=f"output folder (default {out})")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="processes, each with one BLAS thread (default: one for each CPU; 0: in this one)",
-    )
-    parser.add_argument("--fresh", action="store_true", help="forget finished runs and start over")
+def _seeds(text: str) -> tuple[int, ...]:
+    """Seeds from ``"0-40"`` or ``"1,3,8-10"``."""
+    seeds: set[int] = set()
+    for part in _parts(text):
+        first, _, last = part.partition("-")
+        try:
+            seeds |= set(range(int(first), int(last or first) + 1))
+        except ValueError:
+            raise SystemExit(f"--seeds: cannot read {part!r}; write 0-40 or 1,3,5") from None
+    return tuple(sorted(seeds))
 
 
-def _paper_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("parts", nargs="*", default=["all"], metavar="PART", help="all, or parts")
-    _common(parser, "results")
-    effort = parser.add_mutually_exclusive_group()
-    for name, words in (
-        ("quick", "fewer replicates: minutes (default)"),
-        ("full", "the paper's replicates, 1000 and 100: hours"),
-        ("tiny", "two or three replicates: does it run?"),
-    ):
-        effort.add_argument(
-            f"--{name}", dest="effort", action="store_const", const=name, help=words
-        )
-    parser.add_argument("--replicates", type=int, metavar="N", help="most replicates of each cell")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
-    parser.add_argument("--no-progress", action="store_true", help="do not show the time left")
-    parser.set_defaults(effort="quick", run=_paper)
+def _known(option: str, text: str | None, names: Sequence[str]) -> tuple[str, ...]:
+    unknown = [part for part in _parts(text) if part not in names]
+    if unknown:
+        raise SystemExit(f"unknown {option}: {', '.join(unknown)}; known: {', '.join(names)}")
+    return tuple(_parts(text))
 
 
-def _paper(args: argparse.Namespace) -> int:
+def _chosen(args: argparse.Namespace, option: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Names that an option selects: all by default, and none by the word."""
+    text = getattr(args, option)
+    return () if text == "none" else _known(f"--{option}", text, names) or tuple(names)
+
+
+# Commands.
+
+
+def _paper(args: argparse.Namespace) -> None:
     from studies.paper import reproduce
 
     tell, started = Progress(), time.monotonic()
@@ -232,58 +102,20 @@ def _paper(args: argparse.Namespace) -> int:
     for name, verdict in verdicts:
         print(f"{verdict.status:14}{name:14}{verdict.claim}: {verdict.measured}")
     print(f"wrote {page} ({duration(time.monotonic() - started)})")
-    return 0
 
 
-def _promises_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--only", nargs="+", action="extend", metavar="NAME", help="run these studies only"
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help=f"replicates of each run (default {Settings.seeds})"
-    )
-    _common(parser, "docs")
-    parser.add_argument(
-        "--quick", action="store_true", help="few seeds and small sizes: does it run at all?"
-    )
-    parser.add_argument(
-        "--redraw", "--page-only", action="store_true", help="run nothing; page from saved results"
-    )
-    long = parser.add_argument_group(
-        "studies with a ledger (accuracy, tolerance, unseen, multilevel)",
-        "Every run is appended to data/NAME_runs.csv and finished runs are skipped: interrupt and "
-        "restart at any time, or run in parts. Tables are made from all runs of the ledger.",
-    )
-    long.add_argument("--problems", metavar="NAME[,NAME]", help="only these problems")
-    long.add_argument("--methods", metavar="NAME[,NAME]", help="only these methods, auto included")
-    long.add_argument("--budgets", metavar="N[,N]", help="only these budgets, such as 1e3,1e4")
-    long.add_argument(
-        "--other-seeds",
-        type=int,
-        metavar="N",
-        help="replicates of methods other than auto in tolerance and unseen "
-        f"(default {Settings.other_seeds})",
-    )
-    parser.set_defaults(run=_promises)
-
-
-def _promises(args: argparse.Namespace) -> int:
-    from studies import unseen
+def _promises(args: argparse.Namespace) -> None:
     from studies.promises import HEAD, STUDIES
     from studies.promises.measure import ALL_METHODS
 
     known = {study.name: study for study in STUDIES}
     only = _known("--only", ",".join(args.only or known), list(known))
-    for option in ("seeds", "other_seeds"):
-        if (getattr(args, option) or 2) < 2:
-            raise SystemExit(f"--{option.replace('_', '-')} has to be at least 2")
-    if args.jobs < 0:
-        raise SystemExit("--jobs has to be at least 0")
+    if (args.seeds or 2) < 2:
+        raise SystemExit("--seeds has to be at least 2")
     settings = Settings(
         seeds=args.seeds or (5 if args.quick else Settings.seeds),
         quick=args.quick,
-        other_seeds=args.other_seeds or (2 if args.quick else Settings.other_seeds),
-        problems=_known("--problems", args.problems, (*nq.problems.names(), *unseen.names())),
+        problems=_known("--problems", args.problems, nq.problems.names()),
         methods=_known("--methods", args.methods, ALL_METHODS),
         budgets=tuple(float(budget) for budget in _parts(args.budgets)),
         jobs=args.jobs,
@@ -293,77 +125,21 @@ def _promises(args: argparse.Namespace) -> int:
     chosen = [] if args.redraw else [known[name] for name in only]
     page, command = Path(args.out) / "benchmarks.md", "python -m studies promises"
     run_studies(STUDIES, chosen, settings, page, HEAD, command)
-    return 0
 
 
-def _families_options(parser: argparse.ArgumentParser) -> None:
-    _drawn_options(parser, tolerances="1e-2,1e-3", runs=2)
-    parser.set_defaults(run=_families)
-
-
-def _families(args: argparse.Namespace) -> int:
-    from studies.families import families, study
-
-    return _drawn(args, families(), study)
-
-
-def _ablate_options(parser: argparse.ArgumentParser) -> None:
-    _common(parser, "docs")
-    parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
-    parser.add_argument("--seeds", default="0-38", metavar="A-B", help="even ones are used")
-    parser.add_argument("--budgets", default="1e3,1e4", metavar="N[,N]")
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each (default 3)")
-    parser.set_defaults(run=_ablate)
-
-
-def _ablate(args: argparse.Namespace) -> int:
-    from studies.families import families
-    from studies.families.ablate import ablate
-
-    ablate(
-        _known("--families", args.families, families()) or families(),
-        [seed for seed in _seeds(args.seeds) if seed % 2 == 0],
-        _numbers(args.budgets),
-        args.runs,
-        Path(args.out),
-        args.jobs,
-        args.line,
-    )
-    return 0
-
-
-def _drawn_options(parser: argparse.ArgumentParser, tolerances: str, runs: int) -> None:
-    """Options of studies on problems that are drawn from seeds."""
-    _common(parser, "docs")
-    parser.add_argument("--families", metavar="NAME[,NAME]", help="only these (default all)")
-    parser.add_argument(
-        "--seeds", default="0-10", metavar="A-B", help="seeds of problems, as 0-40 or 1,3,5"
-    )
-    parser.add_argument(
-        "--parity",
-        choices=("odd", "even", "both"),
-        default="odd",
-        help="odd: to report (default); even: to develop on",
-    )
-    parser.add_argument("--budgets", default="1e3,1e4,1e5", metavar="N[,N]", help="or none")
-    parser.add_argument("--tolerances", default=tolerances, metavar="T[,T]", help="or none")
-    parser.add_argument("--methods", metavar="NAME[,NAME]", help="at fixed budgets (default all)")
-    parser.add_argument(
-        "--runs", type=int, default=runs, metavar="N", help=f"of each (default {runs})"
-    )
-
-
-def _drawn(args: argparse.Namespace, families: tuple[str, ...], study: Any) -> int:
-    """Run a study on problems that are drawn from seeds."""
-    if args.runs < 1 or args.jobs < 0:
-        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+def _drawn(args: argparse.Namespace) -> None:
+    """Families, or risk: problems that are drawn from seeds."""
+    if args.command == "risk":
+        from studies.risk import families, study
+    else:
+        from studies.families import families, study  # type: ignore[assignment]
     selection = study.Selection(
-        families=_known("--families", args.families, families) or families,
+        families=_chosen(args, "families", families()),
         seeds=_seeds(args.seeds),
         parity=args.parity,
         budgets=_numbers(args.budgets),
         tolerances=_numbers(args.tolerances),
-        methods=_known("--methods", args.methods, study.METHODS) or study.METHODS,
+        methods=_chosen(args, "methods", study.METHODS),
         runs=args.runs,
     )
     if not selection.chosen:
@@ -375,127 +151,61 @@ def _drawn(args: argparse.Namespace, families: tuple[str, ...], study: Any) -> i
         f"--runs {args.runs}"
     )
     study.report(selection, Path(args.out), args.jobs, args.fresh, command)
-    return 0
 
 
-def _seconds_options(parser: argparse.ArgumentParser) -> None:
-    _common(parser, "docs")
-    parser.set_defaults(jobs=1)
-    parser.add_argument(
-        "--problems", metavar="NAME[,NAME]", help="shipped or as books-2 (default: some of both)"
-    )
-    parser.add_argument(
-        "--parity", choices=("odd", "even"), default="odd", help="seeds of families (default odd)"
-    )
-    parser.add_argument("--tolerances", default="1e-2,1e-3", metavar="T[,T]", help="relative")
-    parser.add_argument(
-        "--costs", default="1e-7,1e-6,1e-4,1e-2", metavar="S[,S]", help="seconds of an evaluation"
-    )
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each (default 3)")
-    parser.add_argument(
-        "--limits", metavar="S[,S]", help="errors at equal seconds instead of seconds to tolerances"
-    )
-    parser.set_defaults(run=_seconds)
-
-
-def _seconds(args: argparse.Namespace) -> int:
+def _ablate(args: argparse.Namespace) -> None:
     from studies.families import families
-    from studies.families.seconds import Selection, default_problems, report
+    from studies.families.ablate import ablate
 
-    if args.runs < 1 or args.jobs < 0:
-        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
+    names, even = (
+        _chosen(args, "families", families()),
+        [s for s in _seeds(args.seeds) if not s % 2],
+    )
+    budgets, out = _numbers(args.budgets), Path(args.out)
+    ablate(names, even, budgets, args.runs, out, args.jobs, args.line)
+
+
+def _seconds(args: argparse.Namespace) -> None:
+    from studies.families import equal_seconds, families, seconds
+
     drawn = [
         f"{family}-{seed}" for family in families() for seed in range(args.parity == "odd", 41, 2)
     ]
-    known = (*nq.problems.names(), *drawn)
-    if args.limits is not None:
-        return _equal_seconds(args, known)
-    selection = Selection(
-        problems=_known("--problems", args.problems, known) or default_problems(args.parity),
+    study: Any = seconds if args.limits is None else equal_seconds
+    problems = _known("--problems", args.problems, (*nq.problems.names(), *drawn))
+    goal = "tolerances" if args.limits is None else "limits"
+    selection = study.Selection(
+        problems=problems or study.default_problems(args.parity),
         parity=args.parity,
-        tolerances=_numbers(args.tolerances),
         costs=_numbers(args.costs),
         runs=args.runs,
+        **{goal: _numbers(getattr(args, goal))},
     )
     command = (
-        f"python -m studies seconds --problems {','.join(selection.problems)} "
-        f"--parity {args.parity} --tolerances {args.tolerances} --costs {args.costs} "
-        f"--runs {args.runs} --jobs {args.jobs}"
+        f"python -m studies seconds --problems {','.join(selection.problems)} --parity "
+        f"{args.parity} --{goal} {getattr(args, goal)} --costs {args.costs} --runs {args.runs}"
     )
-    report(selection, Path(args.out), args.jobs, args.fresh, command)
-    return 0
+    command += f" --jobs {args.jobs}" if study is seconds else ""
+    study.report(selection, Path(args.out), args.jobs, args.fresh, command)
 
 
-def _few_options(parser: argparse.ArgumentParser) -> None:
-    _common(parser, "docs")
-    parser.set_defaults(jobs=0, run=_few)
-    parser.add_argument("--parity", choices=("odd", "even"), default="odd", help="default odd")
-    parser.add_argument("--each", type=int, default=5, metavar="N", help="problems of a family")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of shipped problems")
-    parser.add_argument("--budgets", default="32,64,128,256", metavar="N[,N]")
-
-
-def _few(args: argparse.Namespace) -> int:
+def _few(args: argparse.Namespace) -> None:
     from studies.few import Selection, report
 
     budgets = tuple(int(n) for n in _numbers(args.budgets))
     selection = Selection(args.parity, args.each, args.runs, budgets)
     report(selection, Path(args.out), args.jobs, args.fresh, args.line)
-    return 0
 
 
-def _equal_seconds(args: argparse.Namespace, known: Sequence[str]) -> int:
-    from studies.families import equal_seconds
-
-    selection = equal_seconds.Selection(
-        problems=_known("--problems", args.problems, known)
-        or equal_seconds.default_problems(args.parity),
-        parity=args.parity,
-        costs=_numbers(args.costs),
-        limits=_numbers(args.limits),
-        runs=args.runs,
-    )
-    command = (
-        f"python -m studies seconds --problems {','.join(selection.problems)} "
-        f"--parity {args.parity} --limits {args.limits} --costs {args.costs} --runs {args.runs}"
-    )
-    equal_seconds.report(selection, Path(args.out), args.jobs, args.fresh, command)
-    return 0
-
-
-def _design_options(parser: argparse.ArgumentParser) -> None:
-    _common(parser, "docs")
-    parser.add_argument("--problems", metavar="NAME[,NAME]", help="of the six, or none")
-    parser.add_argument("--families", metavar="NAME[,NAME]", help="or none (default all)")
-    parser.add_argument("--seeds", default="0-10", metavar="A-B", help="of families (default 0-10)")
-    parser.add_argument(
-        "--parity",
-        choices=("odd", "even", "both"),
-        default="odd",
-        help="odd: to report (default); even: to develop on",
-    )
-    parser.add_argument("--budgets", default="1e3,1e4", metavar="N[,N]", help="or none")
-    parser.add_argument("--tolerances", default="0.02", metavar="T[,T]", help="or none")
-    parser.add_argument("--rivals", metavar="NAME[,NAME]", help="others to run (default none)")
-    parser.add_argument(
-        "--runs", type=int, default=100, metavar="N", help="of the six; families a twentieth"
-    )
-    parser.set_defaults(run=_design)
-
-
-def _design(args: argparse.Namespace) -> int:
+def _design(args: argparse.Namespace) -> None:
     from studies.design import rivals
     from studies.design.families import FAMILIES
     from studies.design.problems import CASES
     from studies.design.study import Selection, report
 
-    def chosen(option: str, known: Sequence[str]) -> tuple[str, ...]:
-        text = getattr(args, option)
-        return () if text == "none" else _known(f"--{option}", text, known) or tuple(known)
-
     selection = Selection(
-        problems=chosen("problems", tuple(CASES)),
-        families=chosen("families", tuple(FAMILIES)),
+        problems=_chosen(args, "problems", tuple(CASES)),
+        families=_chosen(args, "families", tuple(FAMILIES)),
         seeds=_seeds(args.seeds),
         parity=args.parity,
         budgets=_numbers(args.budgets),
@@ -504,94 +214,242 @@ def _design(args: argparse.Namespace) -> int:
         rivals=_known("--rivals", args.rivals, rivals.NAMES),
     )
     report(selection, Path(args.out), args.jobs, args.fresh, args.line)
-    return 0
 
 
-def _risk_options(parser: argparse.ArgumentParser) -> None:
-    _drawn_options(parser, tolerances="0.05", runs=4)
-    parser.set_defaults(run=_risk)
-
-
-def _risk(args: argparse.Namespace) -> int:
-    from studies.risk import families, study
-
-    return _drawn(args, families(), study)
-
-
-def _published_options(parser: argparse.ArgumentParser) -> None:
-    _common(parser, "docs")
-    parser.add_argument("--only", metavar="NAME[,NAME]", help="only these problems (default all)")
-    parser.add_argument("--runs", type=int, default=20, metavar="N", help="of each (default 20)")
-    parser.add_argument("--most", type=float, default=math.inf, metavar="N", help="largest budget")
-    parser.set_defaults(run=_published)
-
-
-def _published(args: argparse.Namespace) -> int:
+def _published(args: argparse.Namespace) -> None:
     from studies.published import cases
     from studies.published.study import report
 
-    if args.runs < 1 or args.jobs < 0:
-        raise SystemExit("--runs has to be at least 1 and --jobs at least 0")
-    names = _known("--only", args.only, tuple(cases())) or tuple(cases())
+    names = _chosen(args, "only", tuple(cases()))
     how = {"fresh": args.fresh, "most": args.most, "command": args.line}
     report(names, args.runs, Path(args.out), args.jobs, **how)
-    return 0
 
 
-def _repeated_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="docs", metavar="DIR", help="output folder")
-    parser.add_argument("--families", metavar="NAME[,NAME]", help="or none (default all)")
-    parser.add_argument("--cases", metavar="NAME[,NAME]", help="or none (default all)")
-    parser.add_argument("--seeds", default="0-20", metavar="A-B", help="of families (default 0-20)")
-    parser.add_argument("--parity", choices=("odd", "even"), default="odd")
-    parser.add_argument("--budgets", default="2e3", metavar="N[,N]")
-    parser.add_argument("--rival-budget", default=1e6, type=float, metavar="N")
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each case (default 3)")
-    parser.set_defaults(run=_repeated)
-
-
-def _repeated(args: argparse.Namespace) -> int:
+def _repeated(args: argparse.Namespace) -> None:
     from studies.repeated.cases import CASES
     from studies.repeated.families import FAMILIES
     from studies.repeated.study import report
 
-    def chosen(option: str, known: Sequence[str]) -> tuple[str, ...]:
-        text = getattr(args, option)
-        return () if text == "none" else _known(f"--{option}", text, known) or tuple(known)
-
     seeds = [seed for seed in _seeds(args.seeds) if seed % 2 == (args.parity == "odd")]
-    names = [f"{family}/{seed}" for family in chosen("families", FAMILIES) for seed in seeds]
+    names = [f"{family}/{seed}" for family in _chosen(args, "families", FAMILIES) for seed in seeds]
     budgets = [int(n) for n in _numbers(args.budgets)]
-    cases, rivals = chosen("cases", tuple(CASES)), int(args.rival_budget)
+    cases, rivals = _chosen(args, "cases", tuple(CASES)), int(args.rival_budget)
     report(names, cases, budgets, rivals, args.runs, Path(args.out), args.line, say)
-    return 0
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    """Seeds from ``"0-40"`` or ``"1,3,8-10"``."""
-    found: set[int] = set()
-    for part in _parts(text):
-        first, _, last = part.partition("-")
-        try:
-            found |= set(range(int(first), int(last or first) + 1))
-        except ValueError:
-            raise SystemExit(f"--seeds: cannot read {part!r}; write 0-40 or 1,3,5") from None
-    return tuple(sorted(found))
+def _seeded(args: argparse.Namespace) -> None:
+    from studies import proxies, sensitivities
+
+    study = {"proxies": proxies, "sensitivities": sensitivities}[args.command]
+    study.run(Path(args.out), _seeds(args.seeds), args.parity, args.line)
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    return () if text == "none" else tuple(float(part) for part in _parts(text))
+def _costs(args: argparse.Namespace) -> None:
+    from studies.costs import report
+
+    report()
 
 
-def _parts(text: str | None) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+def _faults(args: argparse.Namespace) -> int:
+    from studies import faults
+
+    return int(bool(faults.run(Path(args.out), args.times, args.line)))
 
 
-def _known(option: str, text: str | None, names: Sequence[str]) -> tuple[str, ...]:
-    unknown = [part for part in _parts(text) if part not in names]
-    if unknown:
-        raise SystemExit(f"unknown {option}: {', '.join(unknown)}; known: {', '.join(names)}")
-    return tuple(_parts(text))
+_NAMES = "NAME[,NAME]"
+_FLAG = {"action": "store_true"}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "parts": {"nargs": "*", "default": ["all"], "metavar": "PART", "help": "all, or parts"},
+    "--out": {"default": "docs", "metavar": "DIR", "help": "output folder"},
+    "--jobs": {
+        "type": int,
+        "default": os.cpu_count() or 1,
+        "metavar": "N",
+        "help": "processes, each with one BLAS thread (default: one for each CPU; 0: in this one)",
+    },
+    "--fresh": {**_FLAG, "help": "forget finished runs and start over"},
+    "--only": {"metavar": _NAMES, "help": "only these (default all)"},
+    "--problems": {"metavar": _NAMES, "help": "only these problems"},
+    "--families": {"metavar": _NAMES, "help": "only these families (default all), or none"},
+    "--cases": {"metavar": _NAMES, "help": "only these cases (default all), or none"},
+    "--methods": {"metavar": _NAMES, "help": "at fixed budgets (default all)"},
+    "--rivals": {"metavar": _NAMES, "help": "others to run (default none)"},
+    "--seeds": {"default": "0-10", "metavar": "A-B", "help": "of problems, as 0-40 or 1,3,5"},
+    "--parity": {
+        "choices": ("odd", "even", "both"),
+        "default": "odd",
+        "help": "odd: to report (default); even: to develop on",
+    },
+    "--budgets": {"default": "1e3,1e4", "metavar": "N[,N]", "help": "evaluations, or none"},
+    "--tolerances": {"default": "1e-2,1e-3", "metavar": "T[,T]", "help": "relative, or none"},
+    "--costs": {
+        "default": "1e-7,1e-6,1e-4,1e-2",
+        "metavar": "S[,S]",
+        "help": "seconds of an evaluation",
+    },
+    "--limits": {
+        "metavar": "S[,S]",
+        "help": "errors at equal seconds instead of seconds to tolerances",
+    },
+    "--runs": {"type": int, "default": 3, "metavar": "N", "help": "of each"},
+    "--each": {"type": int, "default": 5, "metavar": "N", "help": "problems of a family"},
+    "--times": {"type": int, "default": 20, "metavar": "N", "help": "trials of each fault"},
+    "--most": {"type": float, "default": math.inf, "metavar": "N", "help": "largest budget"},
+    "--rival-budget": {"type": float, "default": 1e6, "metavar": "N", "help": "of rivals"},
+    "--replicates": {"type": int, "metavar": "N", "help": "most replicates of each cell"},
+    "--seed": {"type": int, "default": 0, "metavar": "S", "help": "default 0"},
+    "--quick": {**_FLAG, "help": "few seeds and small sizes: does it run at all?"},
+    "--redraw": {**_FLAG, "help": "run nothing; page from saved results"},
+    "--no-progress": {**_FLAG, "help": "do not show the time left"},
+}
+_EFFORTS = {
+    "quick": "fewer replicates: minutes (default)",
+    "full": "the paper's replicates, 1000 and 100: hours",
+    "tiny": "two or three replicates: does it run?",
+}
+
+
+@dataclass(frozen=True)
+class Command:
+    """Command with the names of its options, and what differs from their declaration."""
+
+    about: str
+    run: Callable[[argparse.Namespace], int | None]
+    options: str
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+
+
+_RUNNER = "--out --jobs --fresh"
+_PROBLEMS = "--families --seeds --parity --budgets --runs"
+_COMMANDS = {
+    "paper": Command(
+        "the paper's figures and tables, with verdicts",
+        _paper,
+        f"parts {_RUNNER} --replicates --seed --no-progress",
+        {"--out": {"default": "results"}},
+        ("all --out results", "finance health --jobs 2", "bo --full --replicates 40"),
+    ),
+    "promises": Command(
+        "measurements of what the documentation promises",
+        _promises,
+        f"{_RUNNER} --only --seeds --quick --redraw --problems --methods --budgets",
+        {
+            "--only": {"nargs": "+", "action": "extend", "metavar": "NAME"},
+            "--seeds": {"type": int, "default": None, "metavar": "N", "help": "replicates"},
+            "--budgets": {"default": None, "help": "only these"},
+        },
+        ("--only accuracy --methods auto --seeds 20", "--redraw"),
+    ),
+    "families": Command(
+        "random problems with exact values",
+        _drawn,
+        f"{_RUNNER} {_PROBLEMS} --tolerances --methods",
+        {"--budgets": {"default": "1e3,1e4,1e5"}, "--runs": {"default": 2}},
+        (
+            "--parity even --families books,rare --tolerances none",
+            "--seeds 0-40 --runs 3",
+            "--methods auto,certified,nqmc,mlmc --tolerances none",
+        ),
+    ),
+    "ablate": Command(
+        "devices of the posterior of J, one switched off, on even seeds",
+        _ablate,
+        f"{_RUNNER} --families --seeds --budgets --runs",
+        {"--seeds": {"default": "0-38"}},
+        ("--families kinks,books --seeds 0-8 --budgets 1e3 --runs 1",),
+    ),
+    "seconds": Command(
+        "wall time to a tolerance, for a g of any cost: on a machine that does nothing else",
+        _seconds,
+        f"{_RUNNER} --problems --parity --tolerances --costs --runs --limits",
+        {"--jobs": {"default": 1}, "--parity": {"choices": ("odd", "even")}},
+        ("--out docs --jobs 1", "--limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1 --runs 1"),
+    ),
+    "few": Command(
+        "32 to 256 evaluations of an expensive g",
+        _few,
+        f"{_RUNNER} --parity --each --runs --budgets",
+        {
+            "--jobs": {"default": 0},
+            "--parity": {"choices": ("odd", "even")},
+            "--runs": {"default": 5},
+            "--budgets": {"default": "32,64,128,256"},
+        },
+    ),
+    "risk": Command(
+        "risk measures on random books, beside rivals",
+        _drawn,
+        f"{_RUNNER} {_PROBLEMS} --tolerances --methods",
+        {
+            "--budgets": {"default": "1e3,1e4,1e5"},
+            "--tolerances": {"default": "0.05"},
+            "--runs": {"default": 4},
+        },
+        (
+            "--parity even --families book5,insurer --runs 2",
+            "--methods nmc,mlmc,lsmc --budgets 1e3,1e4",
+        ),
+    ),
+    "published": Command(
+        "problems of other papers",
+        _published,
+        f"{_RUNNER} --only --runs --most",
+        {"--runs": {"default": 20}},
+        ("--runs 20", "--runs 2 --only insurance,calls-1 --out results"),
+    ),
+    "repeated": Command(
+        "more than two levels",
+        _repeated,
+        f"--out {_PROBLEMS} --cases --rival-budget",
+        {
+            "--seeds": {"default": "0-20"},
+            "--parity": {"choices": ("odd", "even")},
+            "--budgets": {"default": "2e3"},
+        },
+        ("--seeds 0-20 --budgets 2e3 --runs 3",),
+    ),
+    "proxies": Command("certificates of proxies planted wrong", _seeded, "--out --seeds --parity"),
+    "sensitivities": Command(
+        "derivatives of random books, and a hundred parameters", _seeded, "--out --seeds --parity"
+    ),
+    "costs": Command("constants of the cost model of an analysis", _costs, ""),
+    "faults": Command("kills, full disks, dead workers, slow g", _faults, "--out --times"),
+    "design": Command(
+        "information gain of experiments",
+        _design,
+        f"{_RUNNER} {_PROBLEMS} --problems --tolerances --rivals",
+        {
+            "--tolerances": {"default": "0.02"},
+            "--runs": {"default": 100, "help": "of the six; families a twentieth"},
+        },
+        ("--out docs --runs 100", '--rivals "nmc,mlmc,laplace is,pyro nmc" --runs 20'),
+    ),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="STUDIES", dest="command")
+    for name, command in _COMMANDS.items():
+        lines = [f"  python -m studies {name} {example}" for example in command.examples]
+        one = commands.add_parser(
+            name,
+            help=command.about,
+            epilog="\n".join(["examples:", *lines, "", _KEPT] if lines else [_KEPT]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        for option in command.options.split():
+            one.add_argument(option, **{**_OPTIONS[option], **command.changes.get(option, {})})
+        if name == "paper":
+            effort = one.add_mutually_exclusive_group()
+            for word, words in _EFFORTS.items():
+                how = {"dest": "effort", "action": "store_const", "const": word, "help": words}
+                effort.add_argument(f"--{word}", **how)
+            one.set_defaults(effort="quick")
+        one.set_defaults(run=command.run)
+    return parser
 
 
 if __name__ == "__main__":

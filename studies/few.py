@@ -277,5 +277,5 @@ Few evaluations of g on random problems of eight families in 1–3 + 1–12 dime
 each: the first problems of each family that have so few. `JointProcess` with chosen points, the
 same with Sobol' points, the candidates of `auto` for larger budgets (lattice and NQMC), NKQ and
 NQMC. Errors are relative to the scale of the answer. Even seeds were used for development, odd
-seeds are reported. Every run stands in `data/few_runs.csv`.
+seeds are reported. Every run stands in `data/few_runs.csv.gz`.
 """

@@ -101,7 +101,7 @@ def test_everything_exported_exists():
     assert len(set(nq.__all__)) == len(nq.__all__)
     for name in nq.__all__:
         assert getattr(nq, name) is not None
-    for module in ("rules", "gp", "evaluate", "methods", "accuracy", "points", "kernels"):
+    for module in ("gp", "methods", "points", "kernels"):
         package = __import__(f"nestquad.{module}", fromlist=["__all__"])
         for name in package.__all__:
             assert hasattr(package, name), f"nestquad.{module}.{name}"
@@ -144,8 +144,3 @@ def test_errors_survive_a_trip_to_another_process(error):
     again = pickle.loads(pickle.dumps(located))
     assert str(again) == str(located)
     np.testing.assert_array_equal(again.x, located.x)
-
-
-def test_the_former_reproduction_says_where_it_went():
-    with pytest.raises(ImportError, match="python -m studies paper"):
-        import nestquad.reproduce  # noqa: F401

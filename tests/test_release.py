@@ -45,6 +45,8 @@ def test_all_files_state_this_version(release):
 
 def test_a_version_is_written_everywhere(release, copy):
     before = (copy / "CHANGELOG.md").read_text(encoding="utf-8")
+    before = before.replace("## Unreleased\n", "## Unreleased\n\n### Added\n\n* A thing.\n")
+    (copy / "CHANGELOG.md").write_text(before, encoding="utf-8")
     release.set_version(copy, "0.7.3", DATE)
     assert set(release.stated(copy).values()) == {"0.7.3"}
     assert release.differences(copy) == []

@@ -21,137 +21,74 @@ from typing import Any as _Any
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad import botorch as botorch
     from nestquad import design as design
-    from nestquad import problems
+    from nestquad import problems as problems
     from nestquad import risk as risk
     from nestquad import voi as voi
-    from nestquad.accuracy import Allocation, allocate
-    from nestquad.certify import ProxyCheck, certify
-    from nestquad.compare import Comparison, compare
-    from nestquad.conditional import ConditionalEstimate, conditional
-    from nestquad.distributions import (
-        Empirical,
-        Independent,
-        LogNormal,
-        MultivariateT,
-        Normal,
-        Sampler,
-        Transport,
-        Uniform,
-    )
-    from nestquad.errors import (
-        DiscontinuityError,
-        EvaluationError,
-        InputError,
-        MissingExtraError,
-        NestquadError,
-        NestquadWarning,
-        NumericalError,
-        OutsideDomainError,
-        UnsupportedError,
-    )
-    from nestquad.estimate import estimate
-    from nestquad.expectation import expectation
-    from nestquad.kernels import (
-        Additive,
-        Anova,
-        Gaussian,
-        Matern,
-        PeriodicSobolev,
-        Scaled,
-        Sobolev,
-        Stein,
-        Sum,
-        Tensor,
-    )
-    from nestquad.methods import (
-        CKQ,
-        LSMC,
-        MLKQ,
-        MLMC,
-        NKQ,
-        NMC,
-        NQMC,
-        Auto,
-        JointLattice,
-        JointProcess,
-    )
-    from nestquad.plan import Plan, analyze, plan
-    from nestquad.points import IID, Given, Halton, Lattice, Sobol
-    from nestquad.problem import NestedExpectation
-    from nestquad.quadrature import KernelQuadrature
-    from nestquad.repeated import RepeatedExpectation
-    from nestquad.result import Estimate
-    from nestquad.rules import Jitter, Schedule
-    from nestquad.sensitivity import Sensitivities, sensitivity
+    from nestquad.accuracy import Allocation as Allocation
+    from nestquad.accuracy import allocate as allocate
+    from nestquad.certify import ProxyCheck as ProxyCheck
+    from nestquad.certify import certify as certify
+    from nestquad.compare import Comparison as Comparison
+    from nestquad.compare import compare as compare
+    from nestquad.conditional import ConditionalEstimate as ConditionalEstimate
+    from nestquad.conditional import conditional as conditional
+    from nestquad.distributions import Empirical as Empirical
+    from nestquad.distributions import Independent as Independent
+    from nestquad.distributions import LogNormal as LogNormal
+    from nestquad.distributions import MultivariateT as MultivariateT
+    from nestquad.distributions import Normal as Normal
+    from nestquad.distributions import Sampler as Sampler
+    from nestquad.distributions import Transport as Transport
+    from nestquad.distributions import Uniform as Uniform
+    from nestquad.errors import DiscontinuityError as DiscontinuityError
+    from nestquad.errors import EvaluationError as EvaluationError
+    from nestquad.errors import InputError as InputError
+    from nestquad.errors import MissingExtraError as MissingExtraError
+    from nestquad.errors import NestquadError as NestquadError
+    from nestquad.errors import NestquadWarning as NestquadWarning
+    from nestquad.errors import NumericalError as NumericalError
+    from nestquad.errors import OutsideDomainError as OutsideDomainError
+    from nestquad.errors import UnsupportedError as UnsupportedError
+    from nestquad.estimate import estimate as estimate
+    from nestquad.expectation import expectation as expectation
+    from nestquad.kernels import Additive as Additive
+    from nestquad.kernels import Anova as Anova
+    from nestquad.kernels import Gaussian as Gaussian
+    from nestquad.kernels import Matern as Matern
+    from nestquad.kernels import PeriodicSobolev as PeriodicSobolev
+    from nestquad.kernels import Scaled as Scaled
+    from nestquad.kernels import Sobolev as Sobolev
+    from nestquad.kernels import Stein as Stein
+    from nestquad.kernels import Sum as Sum
+    from nestquad.kernels import Tensor as Tensor
+    from nestquad.methods import CKQ as CKQ
+    from nestquad.methods import LSMC as LSMC
+    from nestquad.methods import MLKQ as MLKQ
+    from nestquad.methods import MLMC as MLMC
+    from nestquad.methods import NKQ as NKQ
+    from nestquad.methods import NMC as NMC
+    from nestquad.methods import NQMC as NQMC
+    from nestquad.methods import Auto as Auto
+    from nestquad.methods import JointLattice as JointLattice
+    from nestquad.methods import JointProcess as JointProcess
+    from nestquad.plan import Plan as Plan
+    from nestquad.plan import analyze as analyze
+    from nestquad.plan import plan as plan
+    from nestquad.points import IID as IID
+    from nestquad.points import Given as Given
+    from nestquad.points import Halton as Halton
+    from nestquad.points import Lattice as Lattice
+    from nestquad.points import Sobol as Sobol
+    from nestquad.problem import NestedExpectation as NestedExpectation
+    from nestquad.quadrature import KernelQuadrature as KernelQuadrature
+    from nestquad.repeated import RepeatedExpectation as RepeatedExpectation
+    from nestquad.result import Estimate as Estimate
+    from nestquad.rules import Jitter as Jitter
+    from nestquad.rules import Schedule as Schedule
+    from nestquad.sensitivity import Sensitivities as Sensitivities
+    from nestquad.sensitivity import sensitivity as sensitivity
 
-__version__ = "0.1.0"
-
-__all__ = [
-    "CKQ",
-    "LSMC",
-    "MLKQ",
-    "MLMC",
-    "IID",
-    "NKQ",
-    "NMC",
-    "NQMC",
-    "Additive",
-    "Allocation",
-    "Anova",
-    "Auto",
-    "Comparison",
-    "ConditionalEstimate",
-    "DiscontinuityError",
-    "Empirical",
-    "Estimate",
-    "EvaluationError",
-    "Gaussian",
-    "Given",
-    "Halton",
-    "Independent",
-    "InputError",
-    "Jitter",
-    "JointLattice",
-    "JointProcess",
-    "KernelQuadrature",
-    "Lattice",
-    "LogNormal",
-    "Matern",
-    "MissingExtraError",
-    "MultivariateT",
-    "NestedExpectation",
-    "NestquadError",
-    "NestquadWarning",
-    "Normal",
-    "NumericalError",
-    "OutsideDomainError",
-    "PeriodicSobolev",
-    "Plan",
-    "RepeatedExpectation",
-    "ProxyCheck",
-    "Sampler",
-    "Scaled",
-    "Schedule",
-    "Sensitivities",
-    "Sobol",
-    "Sobolev",
-    "Stein",
-    "Sum",
-    "Tensor",
-    "Transport",
-    "Uniform",
-    "UnsupportedError",
-    "allocate",
-    "analyze",
-    "certify",
-    "compare",
-    "conditional",
-    "estimate",
-    "expectation",
-    "plan",
-    "problems",
-    "sensitivity",
-]
+__version__ = "0.2.0"
 
 # Public names by the module that defines them.
 _HOMES = {
@@ -181,6 +118,7 @@ _HOMES = {
 }
 _SUBPACKAGES = ("botorch", "design", "problems", "risk", "voi")
 _MODULE_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted([*_MODULE_OF, "problems"])
 
 
 class _Package(_ModuleType):

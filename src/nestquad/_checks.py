@@ -49,12 +49,12 @@ def whole(
 ) -> int:
     """An integer of Python or NumPy in a half-open range; booleans and floats are none."""
     try:
-        found = operator.index(value)
+        integer = operator.index(value)
     except TypeError:
-        found = least - 1
-    if isinstance(value, bool) or not least <= found < below:
+        integer = least - 1
+    if isinstance(value, bool) or not least <= integer < below:
         raise InputError(argument, shown(value), expected)
-    return found
+    return integer
 
 
 def numbers(
@@ -75,15 +75,15 @@ def numbers(
 
 
 def choice(argument: str, value: Any, known: Iterable[Any]) -> None:
-    """Refuse what is not among the known values; arrays and the like are never."""
+    """Refuse values that are not among the known ones; arrays never are."""
     names = tuple(known)
     try:
-        if any(type(value) is type(one) and value == one for one in names):
+        if any(type(value) is type(name) and value == name for name in names):
             return
     except Exception:
         pass
     if isinstance(value, str) and len(value) < 120:
-        raise unknown_name(argument, value, [one for one in names if isinstance(one, str)])
+        raise unknown_name(argument, value, [name for name in names if isinstance(name, str)])
     raise InputError(argument, shown(value), "one of " + ", ".join(map(repr, names)))
 
 
@@ -101,7 +101,7 @@ def generator(rng: RNGLike) -> np.random.Generator:
 
 
 def listed(argument: str, value: Any, expected: str) -> list[Any]:
-    """The items of a sequence; a word is no sequence of letters, and a number none of its own."""
+    """Items of a sequence; text and numbers are refused."""
     if isinstance(value, str | bytes) or not np.iterable(value):
         raise InputError(argument, shown(value), expected)
     return list(value)

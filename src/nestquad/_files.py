@@ -1,4 +1,4 @@
-"""Files of others: limits on what is read, and checks of where is written."""
+"""Files of users: limits of size for reading, checks of paths for writing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from nestquad import limits
 from nestquad._checks import shown
 from nestquad.errors import InputError
-
-# Bytes of a table, in text or unpacked: 10⁷ rows of ten numbers, which is what fits into memory
-# several times on a laptop.
-MOST_BYTES = 2_000_000_000
-# Columns of a table; spreadsheets end at 16,384.
-MOST_COLUMNS = 20_000
 
 
 def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
@@ -22,7 +17,7 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
     check_size(path, argument)
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
-            found = [row for row in csv.reader(lines) if row]
+            table = [row for row in csv.reader(lines) if row]
     except UnicodeDecodeError as error:
         raise InputError(
             argument,
@@ -35,10 +30,10 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
     except OSError as error:
         given = f"{path.name!r}, which cannot be read ({error.strerror})"
         raise InputError(argument, given, "a file") from error
-    head, rows = (found[0], found[1:]) if found else ([], [])
-    if len(head) > MOST_COLUMNS:
+    head, rows = (table[0], table[1:]) if table else ([], [])
+    if len(head) > limits.TABLE_COLUMNS:
         given = f"{len(head)} columns in {path.name!r}"
-        raise InputError(argument, given, f"a table of at most {MOST_COLUMNS}")
+        raise InputError(argument, given, f"a table of at most {limits.TABLE_COLUMNS}")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(head):
             given = f"{len(row)} cells in row {number} of {path.name!r}"
@@ -47,7 +42,7 @@ def text_table(path: Path, argument: str) -> tuple[list[str], list[list[str]]]:
 
 
 def check_size(path: Path, argument: str) -> None:
-    """Refuse what is no file, or larger than any table that could be analysed here."""
+    """Refuse paths that are no file, and files too large to analyze."""
     try:
         is_file = path.is_file()
         size = path.stat().st_size if is_file else 0
@@ -56,9 +51,9 @@ def check_size(path: Path, argument: str) -> None:
         raise InputError(argument, given, "a file") from error
     if not is_file:
         raise InputError(argument, f"{shown(str(path))}, which is not a file", "a file")
-    if size > MOST_BYTES:
+    if size > limits.TABLE_BYTES:
         raise InputError(
-            argument, f"{path.name!r} with {size:,} bytes", f"at most {MOST_BYTES:,} bytes"
+            argument, f"{path.name!r} with {size:,} bytes", f"at most {limits.TABLE_BYTES:,} bytes"
         )
 
 
@@ -66,12 +61,12 @@ def new_file(path: Any, argument: str = "path") -> Path:
     """The path of a file that can be written; descriptors are none."""
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise InputError(argument, shown(path), "the path of a file")
-    found = Path(path)
+    file = Path(path)
     try:
-        wrong = found.is_dir() or not found.parent.is_dir()
+        wrong = file.is_dir() or not file.parent.is_dir()
     except (OSError, ValueError):  # a name that no file can have
         wrong = True
     if wrong:
         given = f"{shown(str(path))}, which is a folder, or whose folder does not exist"
         raise InputError(argument, given, "the path of a file that can be written")
-    return found
+    return file

@@ -1,4 +1,4 @@
-"""Tables in notebooks: what ``_repr_html_`` of problems and results is made of."""
+"""Tables in notebooks, for ``_repr_html_`` of problems and results."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Progress:
 
 @dataclass
 class NotebookProgress(Progress):
-    """The same as an element of a notebook, removed at the end."""
+    """Progress as an element of a notebook, removed at the end."""
 
     interval: float = 0.25
     display: Any = None
@@ -119,7 +119,7 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class _Guarded:
-    """The user's function, whose errors are told from those of g."""
+    """The user's function; its errors are marked, to be distinguished from errors of g."""
 
     function: Callable[[int, int, str], Any]
 
@@ -138,7 +138,7 @@ class _Guarded:
 def as_progress(
     progress: ProgressLike, unit: str = "evaluations"
 ) -> Callable[[int, int, str], None]:
-    """True: a line or an element; a callable (done, total, message): itself; False: nothing."""
+    """Display for True, the callable (done, total, message) itself, or no display for False."""
     if callable(progress):
         return _Guarded(progress)
     choice("progress", progress, (True, False, None))
@@ -150,7 +150,7 @@ def as_progress(
 def _in_notebook() -> bool:
     module = sys.modules.get("IPython")  # not imported: then this is no notebook
     shell = None if module is None else module.get_ipython()
-    return hasattr(shell, "kernel")  # Jupyter, VS Code and Colab, each with a shell of its own
+    return hasattr(shell, "kernel")  # Jupyter, VS Code and Colab have different shells
 
 
 @dataclass
@@ -158,7 +158,7 @@ class Running:
     """Rough estimate before the first answer.
 
     The mean of f(J) over the θ that are complete, with an error from groups of them. It serves
-    the display alone: the answer has other weights, and an error bar that knows of the inner bias.
+    the display alone: the answer has other weights, and an error bar that includes the inner bias.
     """
 
     problem: NestedExpectation
@@ -184,7 +184,7 @@ class Running:
                 value = self.problem.finish(f.mean(axis=0))
                 # The groups one by one in place of the mean: how much each may change it.
                 shifts = f.mean(axis=0) + (groups - groups.mean(axis=0)) / np.sqrt(_GROUPS)
-                spread = np.array([self.problem.finish(one) for one in shifts]) - value
+                spread = np.array([self.problem.finish(shift) for shift in shifts]) - value
                 error = np.sqrt((spread**2).sum(axis=0) / (_GROUPS - 1))
                 return f"≈ {summary(value, error)}" if np.isfinite(error).all() else ""
         except Exception:  # f has not been seen by anyone yet; it is reported where it counts

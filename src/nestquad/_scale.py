@@ -8,6 +8,6 @@ from nestquad._typing import Array
 
 
 def scale_of(values: Array) -> Array:
-    """A power of two of the size of each column of values (n, p): (p,). Dividing rounds nothing."""
+    """Power of two (p,) of the size of each column of values (n, p): division is exact."""
     exponents = np.frexp(np.abs(values).max(axis=0, initial=0.0))[1]
     return np.asarray(np.ldexp(1.0, exponents - 1))

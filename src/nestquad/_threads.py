@@ -1,4 +1,4 @@
-"""BLAS threads: one for the analysis, whose matrices are small; for g as many as it likes."""
+"""BLAS threads: one for the analysis, whose matrices are small; no limit for g."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _owner: int | None = None  # the thread of that entry
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread until the block is left, except inside `blas_threads_of_the_user`.
 
-    Matrices of a few hundred rows gain nothing from several threads, which wait for each other by
+    Matrices of a few hundred rows do not gain from several threads, which wait for each other by
     spinning: on a busy machine an estimate takes up to ten times as long. Entries may be nested;
-    inner ones, and those of other threads at the same time, change nothing. Without threadpoolctl
-    nothing is limited. It is a decorator as well.
+    inner ones, and simultaneous ones of other threads, have no effect. Without threadpoolctl there
+    is no limit. It is a decorator as well.
 
     Cost
     ----

@@ -12,4 +12,4 @@ __all__ = ["Array", "ArrayLike", "Indices", "Mask", "RNGLike"]
 Array: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 Mask: TypeAlias = NDArray[np.bool_]
-RNGLike: TypeAlias = Any  # whatever numpy.random.default_rng accepts
+RNGLike: TypeAlias = Any  # argument of numpy.random.default_rng

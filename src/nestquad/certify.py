@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nestquad import clock
-from nestquad._checks import whole
+from nestquad._diagnosis import Diagnosis, Scenario, check_sections
 from nestquad._frames import columns_of, new_frame
 from nestquad._notebook import pairs
 from nestquad._progress import Progress, ProgressLike, as_progress
@@ -27,19 +26,15 @@ from nestquad.evaluate import Evaluations, Evaluator, Store
 from nestquad.methods import Certificate, Goal, JointLattice, ModelOfJ
 from nestquad.methods.learned import (
     CertificateSettings,
-    Errors,
-    Fault,
-    FaultSettings,
     ProxyModel,
     as_control,
     as_predictor,
-    find_faults,
 )
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95, Estimate, plain, summary
+from nestquad.result import Estimate, plain
 
-__all__ = ["Diagnosis", "ProxyCheck", "certify"]
+__all__ = ["ProxyCheck", "certify"]
 
 
 @dataclass(frozen=True)
@@ -58,259 +53,15 @@ class CertifySettings:
     control_error
         Distance of that mean at which it is refused, in standard errors: one in 10⁸ by chance,
         for each of the places.
-    good
-        Share of the variance of J that a proxy may miss and still be called good: 5 % of the
-        standard deviation of J.
     """
 
     learning: float = 0.5
     least_learning: int = 1024
     control_places: tuple[int, int] = (64, 1024)
     control_error: float = 6.0
-    good: float = 0.0025
 
 
 SETTINGS = CertifySettings()
-
-
-@dataclass(frozen=True, eq=False)
-class Scenario:
-    """A scenario at which a proxy was observed.
-
-    Attributes
-    ----------
-    theta
-        θ (d_θ,).
-    predicted, observed
-        Ĵ by the proxy, and J by fresh draws: floats, or (p,) for several outputs.
-    std_error
-        Standard error of `observed`.
-    """
-
-    theta: Array
-    predicted: float | Array
-    observed: float | Array
-    std_error: float | Array
-
-    @property
-    def error(self) -> float | Array:
-        """Observed less predicted."""
-        return self.observed - self.predicted
-
-    def __str__(self) -> str:
-        place = ", ".join(f"{value:.4g}" for value in self.theta)
-        return (
-            f"θ = ({place}): {summary(self.observed, self.std_error)}, proxy {self.predicted:.5g}"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
-    """Verdict on a proxy from fresh residuals.
-
-    Attributes
-    ----------
-    bias
-        E[Ĵ − J], positive where the proxy is too high: a float, or one for each output.
-    unexplained
-        Share of the variance of J that the proxy misses: Var(J − Ĵ) / Var J.
-    faults
-        Faults by output.
-    errors
-        Residuals by output.
-    rank
-        Scores (n,) by which `worst` selects scenarios, chosen without the residuals it shows.
-    shown, shown_error
-        J − Ĵ at the scenarios (n, p), and standard errors.
-    """
-
-    bias: Estimate
-    unexplained: Estimate
-    faults: tuple[tuple[Fault, ...], ...]
-    errors: tuple[Errors, ...] = field(repr=False)
-    rank: Array = field(repr=False)
-    shown: Array = field(repr=False)
-    shown_error: Array = field(repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        problem: NestedExpectation,
-        theta: Array,
-        weights: Array,
-        predicted: Array,
-        parts: Sequence[Array],
-        spread: Array,
-        rng: np.random.Generator,
-        rank: Array | None = None,
-    ) -> Diagnosis:
-        """From residuals (n_l, N_l, p) of levels l at θ (Σ n_l, d_θ) with weights and Ĵ (·, p).
-
-        `spread` (p,) is the variance of Ĵ over θ. `rank` (Σ n_l,) is a size of errors that is known
-        without these residuals; without it the first residual of each θ selects, and the others
-        show the error.
-        """
-        own = FaultSettings()
-        errors, faults, draws = [], [], []
-        for c in range(predicted.shape[1]):
-            found = Errors.of(theta, weights, predicted[:, c], [part[:, :, c] for part in parts])
-            drawn = found.summaries(float(spread[c]), rng, own.n_bootstrap)
-            lowest = float(np.quantile(drawn[1:, 1], 0.025))
-            total = max(float(drawn[0, 1]), 1e-300)
-            least = own.negligible * max(float(drawn[0, 2]), 1e-300)
-            faults.append(find_faults(found, total, lowest - least, own))
-            errors.append(found)
-            draws.append(drawn)
-        all_draws = np.stack(draws, axis=2)  # (1 + B, 3, p)
-        bias, square, variance = (all_draws[:, i] for i in range(3))
-        share = np.clip((square - bias**2) / np.maximum(variance, 1e-300), 0.0, None)
-        single = predicted.shape[1] == 1
-
-        def estimate(values: Array) -> Estimate:
-            given = values[:, 0] if single else values
-            return Estimate.from_draws(
-                given[0],
-                given[1:].reshape(len(values) - 1, -1),
-                problem=replace(problem, exact=None),
-                n_evaluations=sum(part[..., 0].size for part in parts),
-                n_outer=len(theta),
-                n_inner=round(sum(part[..., 0].size for part in parts) / len(theta)),
-                method="fresh draws",
-            )
-
-        mean = np.stack([one.mean for one in errors], axis=1)
-        noise = np.sqrt(np.stack([one.noise for one in errors], axis=1))
-        if rank is None:
-            first = np.concatenate([part[:, 0] for part in parts])
-            count = np.repeat([p.shape[1] for p in parts], [len(p) for p in parts])[:, None]
-            scale = np.sqrt(np.maximum(spread, 1e-300))
-            rank = np.abs(first / scale).max(axis=1)
-            mean = (count * mean - first) / (count - 1.0)
-            noise = noise * np.sqrt(count / (count - 1.0))
-        return cls(estimate(bias), estimate(share), tuple(faults), tuple(errors), rank, mean, noise)
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self.errors)
-
-    @cached_property
-    def verdict(self) -> str:
-        """Faults of the proxy in words, the gravest first."""
-        texts = []
-        for c, faults in enumerate(self.faults):
-            name = f"Output {c + 1}: " if self.n_outputs > 1 else ""
-            bias, share = (
-                replace(
-                    one,
-                    value=float(np.atleast_1d(one.value)[c]),
-                    std_error=float(np.atleast_1d(one.std_error)[c]),
-                    draws=None
-                    if one.draws is None
-                    else one.draws.reshape(-1, self.n_outputs)[:, c],
-                )
-                for one in (self.bias, self.unexplained)
-            )
-            texts.append(name + _sentences(faults, bias, share, self.errors[c].theta.shape[1]))
-        return "\n".join(texts)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether no fault is seen, or the proxy misses next to nothing of the variance of J."""
-        upper = np.atleast_1d(np.asarray(self.unexplained.interval()[1]))
-        shift = any(fault.kind == "shift" for faults in self.faults for fault in faults)
-        return bool((upper <= SETTINGS.good).all()) and not shift
-
-    def worst(self, n: int = 10) -> list[Scenario]:
-        """The n scenarios with the largest errors of those drawn, each with its error.
-
-        They are selected by other evidence than the draws that show their errors, so that these
-        are not exaggerated by the selection.
-        """
-        n = whole("n", n, "a number of scenarios, from 1 on")
-        chosen = np.argsort(-self.rank, kind="stable")[:n]
-        predicted = np.stack([one.predicted for one in self.errors], axis=1)
-
-        def given(values: Array) -> float | Array:
-            return float(values[0]) if self.n_outputs == 1 else values
-
-        return [
-            Scenario(
-                self.errors[0].theta[i],
-                given(predicted[i]),
-                given(predicted[i] + self.shown[i]),
-                given(self.shown_error[i]),
-            )
-            for i in chosen
-        ]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """All scenarios drawn: θ, prediction, observation and its standard error."""
-        theta, n = self.errors[0].theta, self.n_outputs
-        columns = {f"theta[{k}]": theta[:, k] for k in range(theta.shape[1])}
-        for c, one in enumerate(self.errors):
-            end = f" {c + 1}" if n > 1 else ""
-            columns[f"predicted{end}"] = one.predicted
-            columns[f"observed{end}"] = one.predicted + one.mean
-            columns[f"std_error{end}"] = np.sqrt(one.noise)
-        columns["weight"] = self.errors[0].weights
-        return [
-            {name: float(values[i]) for name, values in columns.items()} for i in range(len(theta))
-        ]
-
-
-def _sentences(faults: tuple[Fault, ...], bias: Estimate, share: Estimate, dim: int) -> str:
-    """A verdict in words."""
-    upper = share.interval()[1]
-    misses = f"The proxy misses {_percent(float(share.value))} of the variance of J"
-    limits = f"{misses} (at most {_percent(upper)})."
-    if not faults:
-        return f"No fault seen. {limits}"
-    words = []
-    for fault in faults:
-        part = _percent(min(fault.share, 1.0))
-        match fault.kind:
-            case "shift":
-                side = "low" if fault.size > 0 else "high"
-                low, high = sorted(abs(end) for end in bias.interval())
-                words.append(
-                    f"Shift: the proxy is too {side} by {abs(fault.size):.3g} everywhere "
-                    f"(95 %: {low:.3g} to {high:.3g})."
-                )
-            case "flattened tail":
-                tail, side = ("upper", "low") if fault.side > 0 else ("lower", "high")
-                words.append(
-                    f"Flattened tail: in the {tail} {_percent(fault.tail)} of scenarios by its own "
-                    f"predictions the proxy is too {side} by {abs(fault.size):.3g} on average; "
-                    f"{part} of its mean square error is there."
-                )
-            case "scale":
-                side = "too little" if fault.size > 1 else "too much"
-                words.append(
-                    f"Scale: the proxy varies {side}: J rises by {fault.size:.3g} for each unit "
-                    f"of the proxy, which explains {part} of its mean square error."
-                )
-            case "missing factor":
-                words.append(
-                    f"Missing factor: errors depend on theta[{fault.coordinate}] (coordinate "
-                    f"{(fault.coordinate or 0) + 1} of {dim}), which explains {part} of the mean "
-                    "square error."
-                )
-            case "overfit":
-                words.append(
-                    "Overfit: errors follow no coordinate, and J rises by only "
-                    f"{fault.size:.3g} for each unit of the proxy, as where a fit follows its own "
-                    "noise; more data or a smoother fit would help."
-                )
-            case _:
-                words.append(
-                    f"Unexplained: {part} of the mean square error follows no single coordinate "
-                    "and no tail: products of factors may be missing."
-                )
-    return " ".join([*words, limits])
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.0f} %" if share >= 0.0995 else f"{100.0 * share:.2g} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,27 +160,8 @@ class ProxyCheck:
             },
             "good": self.is_good,
             "verdict": self.verdict,
-            "faults": [
-                [
-                    {
-                        "kind": fault.kind,
-                        "share": fault.share,
-                        "size": fault.size,
-                        "coordinate": fault.coordinate,
-                    }
-                    for fault in faults
-                ]
-                for faults in self.diagnosis.faults
-            ],
-            "worst": [
-                {
-                    "theta": plain(one.theta),
-                    "predicted": plain(one.predicted),
-                    "observed": plain(one.observed),
-                    "std_error": plain(one.std_error),
-                }
-                for one in self.worst()
-            ],
+            "faults": [[asdict(fault) for fault in faults] for faults in self.diagnosis.faults],
+            "worst": [plain(asdict(scenario)) for scenario in self.worst()],
             "n_evaluations": self.n_evaluations,
             "seconds": self.estimate.seconds,
             "notes": list(self.notes),
@@ -453,55 +185,11 @@ class ProxyCheck:
 
     def save(self, path: str | Path, *, command: str | None = None) -> Path:
         """Write a self-contained HTML page; returns the file."""
-        from nestquad.pages import write_page
+        from nestquad.pages import footer, write_page
 
+        head = f"Check of a proxy: {self.problem}"
         sections = check_sections(self.diagnosis, self._lines(), self.notes, self.problem)
-        from nestquad.pages import footer
-
-        head = f"<h1>Check of a proxy: {escape(self.problem)}</h1>"
-        return write_page(
-            path, f"Check of a proxy: {self.problem}", [head, *sections, footer(command)]
-        )
-
-
-def check_sections(
-    diagnosis: Diagnosis, lines: dict[str, str], notes: Sequence[str], name: str
-) -> list[str]:
-    """Sections of a page: verdict, numbers, figure, worst scenarios, notes."""
-    from nestquad.pages import figure, grid, paragraphs, table
-
-    verdict = lines.get("verdict", diagnosis.verdict)
-    rows = [(key, text) for key, text in lines.items() if key != "verdict"]
-    sections = ["<h2>Verdict</h2>", paragraphs(verdict.splitlines()), table(rows)]
-    sections.append(
-        figure(
-            lambda ax: diagnosis_figure(diagnosis, ax, name),
-            "Errors of the proxy, observed less predicted, along its predictions. The band is the "
-            "95 % interval of the mean error.",
-            height=3.6,
-        )
-    )
-    if diagnosis.n_outputs == 1:
-        worst = [
-            (
-                ", ".join(f"{value:.4g}" for value in one.theta),
-                f"{one.predicted:.5g}",
-                f"{one.observed:.5g}",
-                f"{one.error:.3g} ± {NORMAL_95 * float(one.std_error):.2g}",
-            )
-            for one in diagnosis.worst()
-        ]
-        sections.append("<h2>Scenarios where the proxy is worst</h2>")
-        sections.append(grid(("θ", "proxy", "observed", "error (95 %)"), worst))
-    sections += ["<h2>How it was checked</h2>", paragraphs(notes)]
-    return sections
-
-
-def diagnosis_figure(diagnosis: Diagnosis, ax: Any, name: str) -> None:
-    """Errors along the predictions of the first output."""
-    from nestquad.plots import plot_proxy_errors
-
-    plot_proxy_errors(diagnosis, ax, name)
+        return write_page(path, head, [f"<h1>{escape(head)}</h1>", *sections, footer(command)])
 
 
 def certify(

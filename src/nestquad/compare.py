@@ -180,7 +180,7 @@ def compare(
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
     budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
-    if methods is None:  # of all methods, those that apply, and use the budget
+    if methods is None:  # methods that apply and use the budget
         chosen = [one for one in chosen if one.most >= max(budgets)]
         chosen = [method for method in chosen if _applies(method, problem, stream, budgets)]
     for method in chosen:  # a budget that is too small is told before the first run, not after
@@ -203,7 +203,7 @@ def compare(
                         rng=stream.child(replicate).generator(),
                         max_seconds=max_seconds,
                     )
-                except NestquadError as error:  # the other methods are compared all the same
+                except NestquadError as error:  # the other methods are still compared
                     if len(chosen) == 1:
                         raise
                     failure = str(error)

@@ -1,13 +1,14 @@
 """Errors and warnings of nestquad.
 
-A message says what was given, what was expected and what to do about it, so
-that a user who has never read the code can act on it.
+A message names the given and the expected value and a remedy, so that a user who has never read
+the code can act on it.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,8 +29,12 @@ __all__ = [
 ]
 
 
+# Names that an error lists.
+_MOST_LISTED = 30
+
+
 class NestquadError(Exception):
-    """Base class: ``except nq.NestquadError`` catches all of ours and nothing else."""
+    """Base class: ``except nq.NestquadError`` catches exactly the errors of nestquad."""
 
 
 class InputError(NestquadError, ValueError):
@@ -40,11 +45,11 @@ class InputError(NestquadError, ValueError):
     argument
         Name of the argument as the user wrote it.
     given
-        What came, in words.
+        Given value, in words.
     expected
-        What was expected, in words.
+        Expected value, in words.
     advice
-        What to do next (optional).
+        Remedy (optional).
     """
 
     def __init__(self, argument: str, given: str, expected: str, advice: str = "") -> None:
@@ -144,13 +149,14 @@ def optional_module(name: str, feature: str, extra: str) -> Any:
 
 
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputError:
-    """Error for a name that is not among `known`, with the nearest match."""
+    """Error for a name that is not among `known`, with the nearest one as it is written."""
     names = sorted(known)
-    near = difflib.get_close_matches(
-        str(given).lower(), [n.lower() for n in names], n=1, cutoff=0.4
-    )
-    advice = f"Did you mean {near[0]!r}?" if near else ""
-    return InputError(argument, repr(given), f"one of {', '.join(map(repr, names))}", advice)
+    bare = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
+    wanted = re.sub(r"[\W_]+", "", str(given)).casefold()
+    near = difflib.get_close_matches(wanted, bare, n=1, cutoff=0.4)
+    advice = f"Did you mean {bare[near[0]]!r}?" if near else ""
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + ", …" * (len(names) > _MOST_LISTED)
+    return InputError(argument, repr(given), f"one of {listed}", advice)
 
 
 def _show(point: np.ndarray[Any, Any]) -> str:

@@ -26,7 +26,7 @@ class WeightedSample:
     j, weights
         Values in any order, and their weights, at least 0.
     steps
-        Whether all values are atoms, with nothing between them.
+        Whether all values are atoms.
 
     Examples
     --------

@@ -118,7 +118,7 @@ class Plan:
     def next(self, values: Any) -> Plan | None:
         """The points that the method asks for once it has seen these values; None if it is done.
 
-        `values` is whatever :func:`nestquad.analyze` takes.
+        `values` as for :func:`nestquad.analyze`.
         """
         analyze(self, values)
         return self._session.plans[self.turn + 1]
@@ -204,7 +204,7 @@ def plan(
 
 
 def analyze(plan: Plan, values: Any) -> Estimate:
-    """The estimate from the values at the points of a plan (and of those before it).
+    """The estimate from the values at the points of a plan and of its predecessors.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ class _Session:
         """Take the values of a block, unless they are known, and return the answer after it."""
         turn = plan.turn
         if turn < len(self.told) and not np.array_equal(self.told[turn], values):
-            # Other values than before: forget what followed from those.
+            # Other values than before: forget their consequences.
             told = self.told[:turn]
             self._restart()
             for before in told:

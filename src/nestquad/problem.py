@@ -30,7 +30,7 @@ class NestedExpectation:
     Parameters
     ----------
     outer
-        The law of θ: a law of nestquad, a frozen ``scipy.stats`` distribution, or a tuple of those
+        The law of θ: a law of nestquad, a frozen ``scipy.stats`` distribution, or a tuple of these
         for independent coordinates.
     inner
         The law of x given θ: a callable that takes θ of shape (T, d_θ) and returns a law batched
@@ -59,7 +59,7 @@ class NestedExpectation:
         False for a g that takes one point at a time: x (d_x,) and theta (d_θ,), returning a number
         or p of them. It is called once for each evaluation.
     noisy
-        True for a g that is random by itself: two calls at the same point differ, independently,
+        True for a random g: two calls at the same point differ, independently,
         by noise of mean zero. ``"auto"`` then leaves out models of g at single points, except with
         few evaluations, and a store compares averages instead of values.
     arrays
@@ -134,7 +134,7 @@ class NestedExpectation:
         outer = self.outer_law
         theta = f"{described_law(outer)}: {_coordinates(outer.dim)}"
         try:
-            # At the median of θ; g is not called, since nobody knows what that costs.
+            # At the median of θ; g is not called, since it may be expensive.
             inner = self.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
             given = "" if self.inner_is_shared else " given θ; shown at its median"
             x = f"{described_law(inner)}: {_coordinates(inner.dim)}{given}"
@@ -158,7 +158,7 @@ class NestedExpectation:
 
     @cached_property
     def inner_is_shared(self) -> bool:
-        """Whether x has one law, whatever θ."""
+        """Whether the law of x is the same for all θ."""
         return isinstance(self.inner, Law) or not callable(self.inner)
 
     @cached_property
@@ -186,7 +186,7 @@ class NestedExpectation:
 
     def _call_inner(self, theta: Array) -> Any:
         try:
-            return self.inner(np.array(theta))  # it may write to what it gets
+            return self.inner(np.array(theta))  # a copy, since it may write to it
         except NestquadError:
             raise
         except Exception as error:
@@ -199,7 +199,7 @@ class NestedExpectation:
 
     def _refuse_parameters_without_coordinates(self, theta: Array, dim: int | None) -> None:
         # Parameters of shape (T,) read as T coordinates: an easy slip with theta[:, 0]. If the
-        # dimension follows the number of thetas, that is what happened.
+        # dimension follows the number of thetas, that was the slip.
         fewer = as_law(
             self._call_inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)"
         )

@@ -1,6 +1,6 @@
 """Kernel quadrature as a recipe: kernel, space, tuning and regularization.
 
-A recipe knows nothing of nested expectations. The methods use one for each stage, and
+A recipe is independent of nested expectations. The methods use one for each stage, and
 :func:`nestquad.expectation` uses one for a single expectation.
 """
 
@@ -35,15 +35,30 @@ __all__ = ["KernelQuadrature", "Space", "default_kernel", "nodes_on"]
 Space = Literal["auto", "uniform", "normal", "native"]
 
 
-# Nodes used for tuning: optima are flat, and the cost is O(N³).
-_TUNING_NODES = 48
-# Gain of log likelihood, in nats a value, above which a function is moved to the normal scale.
-# Functions that grow in the tails were seen at 2.5 and more, others at 0.8 and less.
-_CLEAR_GAIN = 1.0
-# Lengthscales of Matérn-5/2 over those of Matérn-3/2 for the same values.
-_SMOOTHER = (0.25, 4.0)
-# Median ratio of distances between normal scores to those between uniforms, in any dimension.
-_WIDER = 3.3
+@dataclass(frozen=True)
+class TuningSettings:
+    """Numbers of the tuning of a `KernelQuadrature`.
+
+    Attributes
+    ----------
+    nodes
+        Nodes used for tuning: optima are flat, and the cost is O(N³).
+    gain
+        Gain of log likelihood, in nats a value, above which a function is moved to the normal
+        scale. Functions that grow in the tails were seen to gain 2.5 and more, others 0.8 and less.
+    smoother
+        Bounds for the ratio of lengthscales of Matérn-5/2 and Matérn-3/2 for the same values.
+    wider
+        Median ratio of distances between normal scores and between uniforms, in any dimension.
+    """
+
+    nodes: int = 48
+    gain: float = 1.0
+    smoother: tuple[float, float] = (0.25, 4.0)
+    wider: float = 3.3
+
+
+_TUNING = TuningSettings()
 
 
 @dataclass(frozen=True)
@@ -63,8 +78,9 @@ class KernelQuadrature:
         kernel is given).
     lengthscale
         ``"likelihood"``: the kernel's own (the median distance where `kernel` is None) times the
-        factor of highest marginal likelihood. ``"median"``: the median distance. ``"fixed"``: the
-        kernel's own.
+        factor of highest marginal likelihood. ``"median"``: the median distance (Garreau,
+        Jitkrittum and Kanagawa 2017, Large sample analysis of the median heuristic). ``"fixed"``:
+        the kernel's own.
     regularization
         `Jitter`, `Schedule` or λ.
     exact
@@ -110,43 +126,42 @@ class KernelQuadrature:
         return replace(self, kernel=self.kernel.for_law(native))
 
     def tuned(self, groups: Sequence[tuple[Array, Array]]) -> KernelQuadrature:
-        """The same recipe with kernel and λ_0 settled.
+        """Recipe with kernel, space and λ_0 chosen from values.
 
         `groups` are pairs of nodes (N, d) and values (N, m): m functions at the same nodes. With
-        ``space="auto"`` the nodes are uniforms; the recipe that comes back says which space it
-        settled for.
+        ``space="auto"`` the nodes are uniforms; the result has the chosen space.
         """
         if self.kernel is not None:
-            return self._tuned(self._settled_space, self.kernel, groups).recipe
+            return self._tuned(self._start_space, self.kernel, groups).recipe
         if self.lengthscale != "likelihood":
             kernel = default_kernel(groups[0][0].shape[1], 1.5)
-            return self._tuned(self._settled_space, kernel, groups).recipe
-        best, other = self._orders(self._settled_space, groups)
+            return self._tuned(self._start_space, kernel, groups).recipe
+        best, other = self._orders(self._start_space, groups)
         if self.space != "auto":
             return best.recipe
-        normal = self._moved(best, _WIDER, groups)
-        values = sum(min(len(v), _TUNING_NODES) * v.shape[1] for _, v in groups)
-        if normal.likelihood - best.likelihood <= _CLEAR_GAIN * values:
+        normal = self._moved(best, _TUNING.wider, groups)
+        values = sum(min(len(v), _TUNING.nodes) * v.shape[1] for _, v in groups)
+        if normal.likelihood - best.likelihood <= _TUNING.gain * values:
             return best.recipe
         wider = normal.kernel.lengthscale / best.kernel.lengthscale
         return _likeliest(normal, self._moved(other, wider, groups))[0].recipe
 
-    def _orders(self, space: Space, groups: Sequence[tuple[Array, Array]]) -> list[_Fit]:
+    def _orders(self, space: Space, groups: Sequence[tuple[Array, Array]]) -> list[_TunedRecipe]:
         """Fits of both orders of the default kernel, the likelier one first."""
         dim = groups[0][0].shape[1]
         rough = self._tuned(space, default_kernel(dim, 1.5), groups)
         smooth = default_kernel(dim, 2.5).with_lengthscale(rough.kernel.lengthscale)
-        return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_SMOOTHER))
+        return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_TUNING.smoother))
 
     def _moved(
-        self, fit: _Fit, wider: float | Array, groups: Sequence[tuple[Array, Array]]
-    ) -> _Fit:
+        self, fit: _TunedRecipe, wider: float | Array, groups: Sequence[tuple[Array, Array]]
+    ) -> _TunedRecipe:
         """The kernel of a fit on the uniforms on the normal scale, where distances are larger."""
         start = fit.kernel.with_lengthscale(wider * fit.kernel.lengthscale)
         return self._tuned("normal", start, groups, near=True)
 
     @property
-    def _settled_space(self) -> Space:
+    def _start_space(self) -> Space:
         return "uniform" if self.space == "auto" else self.space
 
     def _tuned(
@@ -155,13 +170,13 @@ class KernelQuadrature:
         kernel: Kernel,
         groups: Sequence[tuple[Array, Array]],
         **search: Any,
-    ) -> _Fit:
+    ) -> _TunedRecipe:
         """Lengthscale and λ_0 for one kernel on one space, and the likelihood of the values.
 
         A kernel that starts from another fit comes with options of :func:`fit_lengthscale`.
         """
         if self.lengthscale == "likelihood":
-            groups = [(nodes[:_TUNING_NODES], values[:_TUNING_NODES]) for nodes, values in groups]
+            groups = [(nodes[: _TUNING.nodes], values[: _TUNING.nodes]) for nodes, values in groups]
         if self.space == "auto" and space == "normal":
             groups = [(ndtri(nodes), values) for nodes, values in groups]
         likelihood = 0.0
@@ -173,10 +188,10 @@ class KernelQuadrature:
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))
-        settled = replace(
+        recipe = replace(
             self, kernel=kernel, space=space, lengthscale="fixed", regularization=regularization
         )
-        return _Fit(likelihood, kernel, settled)
+        return _TunedRecipe(likelihood, kernel, recipe)
 
     @property
     def needs_values(self) -> bool:
@@ -191,7 +206,7 @@ class KernelQuadrature:
     def rules(self, nodes: Array, sizes: Sequence[int], native: Law | None = None) -> list[Rule]:
         """Weights on prefixes of the nodes (N, d), of the given sizes.
 
-        Those on a fixed space do not depend on the problem, and the last few are cached.
+        Weights on a fixed space do not depend on the problem, and the last few are cached.
         """
         if self.space == "native":
             return self.rules_by_set(nodes[None], sizes, native)[0]
@@ -201,10 +216,10 @@ class KernelQuadrature:
     def rules_by_set(
         self, nodes: Array, sizes: Sequence[int], native: Law | None = None
     ) -> list[list[Rule]]:
-        """The same for T node sets (T, N, d) at once, whose native laws may differ."""
+        """Weights on prefixes of T node sets (T, N, d), whose native laws may differ."""
         if self.kernel is None:
             raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
-        found = prefix_rules(
+        by_set = prefix_rules(
             self.kernel,
             self.law(nodes.shape[-1], native),
             nodes,
@@ -212,11 +227,13 @@ class KernelQuadrature:
             regularization=self.regularization,
             exact=self.exact,
         )
-        return [[_standardized(r) for r in rules] for rules in found] if self.standardize else found
+        return (
+            [[_standardized(r) for r in rules] for rules in by_set] if self.standardize else by_set
+        )
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _TunedRecipe:
     """A tuned recipe, its kernel, and the log likelihood of the values."""
 
     likelihood: float
@@ -224,7 +241,7 @@ class _Fit:
     recipe: KernelQuadrature
 
 
-def _likeliest(*fits: _Fit) -> list[_Fit]:
+def _likeliest(*fits: _TunedRecipe) -> list[_TunedRecipe]:
     return sorted(fits, key=lambda fit: fit.likelihood, reverse=True)
 
 

@@ -107,8 +107,8 @@ class Estimate:
         Posterior draws of the answer, (K,) or (K, q), whose quantiles are intervals; None where a
         method has none.
     certified
-        With ``certify=True``, an answer of its own from fresh independent draws, whose interval
-        does not depend on the model's opinion of itself; otherwise None.
+        With ``certify=True``, a second answer from fresh independent draws, whose interval does not
+        rely on the model; otherwise None.
     """
 
     value: float | Array
@@ -144,14 +144,14 @@ class Estimate:
 
         Squares of directions add up to variances, products to covariances. A direction that could
         not be computed (NaN) counts as an error of the size of the value. The problem, or its
-        name, gives the label and the exact value; `fields` are those of the class.
+        name, gives the label and the exact value; `fields` are other fields of the class.
         """
         value = np.asarray(value, dtype=float)
         errors = np.where(np.isnan(directions), np.abs(value).max(), directions)
         std_error = np.sqrt((errors**2).sum(axis=1)).reshape(value.shape)
         covariance = None
         if value.ndim:
-            with np.errstate(invalid="ignore"):  # an infinite error is correlated with nothing
+            with np.errstate(invalid="ignore"):  # infinite errors have no correlation
                 covariance = np.nan_to_num(errors @ errors.T, nan=0.0, posinf=np.inf)
         if isinstance(problem, NestedExpectation):
             fields = {"exact": _given(problem.exact), **fields}
@@ -166,7 +166,12 @@ class Estimate:
 
     @classmethod
     def from_draws(
-        cls, value: Any, draws: Array | None, *, problem: NestedExpectation, **fields: Any
+        cls,
+        value: Any,
+        draws: Array | None,
+        *,
+        problem: NestedExpectation | str = "",
+        **fields: Any,
     ) -> Estimate:
         """The estimate whose error has draws (K, k) of the answers; None for an infinite error.
 
@@ -179,18 +184,20 @@ class Estimate:
             std_error = ((high - low) / (2.0 * NORMAL_95)).reshape(value.shape)
             draws = draws.reshape(len(draws), *value.shape)
         if value.ndim:
-            covariance = np.diag(std_error**2)
+            covariance = np.diag(std_error.ravel() ** 2)
             if draws is not None:
-                away = draws - draws.mean(axis=0)
+                away = (draws - draws.mean(axis=0)).reshape(len(draws), -1)
                 spread = away.std(axis=0)
-                unit = np.where(spread > 0, std_error / np.where(spread > 0, spread, 1.0), 0.0)
+                unit = std_error.ravel() / np.where(spread > 0, spread, np.inf)
                 covariance = (away * unit).T @ (away * unit) / len(draws)
-        fields = {"exact": _given(problem.exact), **fields}
+        if isinstance(problem, NestedExpectation):
+            fields = {"exact": _given(problem.exact), **fields}
+            problem = problem.label
         return cls(
             value=_given(value),
             std_error=_given(std_error),
             covariance=covariance,
-            problem=problem.label,
+            problem=problem,
             draws=draws,
             **fields,
         )
@@ -347,7 +354,7 @@ class Estimate:
         }
 
     def to_json(self, indent: int | None = None) -> str:
-        """The same as text; numbers that JSON lacks (NaN, inf) become null."""
+        """JSON text of `to_dict`; numbers that JSON lacks (NaN, inf) become null."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
 
@@ -369,7 +376,7 @@ def summary(value: float | Array, std_error: float | Array) -> str:
 def sizes(n_evaluations: int, n_outer: int, n_inner: int) -> str:
     """T × N of a result, and the evaluations on top: fresh draws of a check, pilots of others.
 
-    Nothing where T and N are no factors of the evaluations, as with levels.
+    Empty where T and N are no factors of the evaluations, as with levels.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from studies.runner.ledger import Outcome
 
 DEVICES = {
     "calibration by groups": {"calibrated": False},
+    "prior of the calibration": {"prior_dof": 0.0},
     "surprise of pairs": {"surprised": False},
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},

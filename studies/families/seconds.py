@@ -331,6 +331,6 @@ methods with the same tolerance, at most {_MOST_EVALUATIONS:,} evaluations and
 {duration(_MOST_SECONDS)}. Every evaluation of g takes at least .1 µs, 1 µs, 100 µs or 10 ms: for
 `auto` by waiting, since its way depends on it, and for single methods by addition. A single method
 counts if all of its runs converge and keep the tolerance. Times are wall times, medians of runs;
-use one process on a machine that does nothing else. Every run stands in `data/seconds_runs.csv`:
+use one process on a machine that does nothing else. Every run stands in `data/seconds_runs.csv.gz`:
 `seconds` outside g, `g_seconds` inside.
 """

@@ -601,6 +601,6 @@ def _about(selection: Selection) -> str:
         f"A family and a seed make a problem with its exact value, by closed forms, enumeration "
         f"and quadrature that use no estimator of nestquad. {PARITY[selection.parity]} Here: "
         f"seeds {shown}; runs of each: {selection.runs}.\n\n{listed}\n\n"
-        "Every run stands in `data/families_runs.csv` with the hash of the sources, every exact "
+        "Every run stands in `data/families_runs.csv.gz` with the hash of the sources, every exact "
         "value with its own error in `studies/families/truths.csv`."
     )

@@ -5,28 +5,11 @@ A new study is a module with a `STUDY`, listed here.
 
 from __future__ import annotations
 
-from studies.promises import (
-    accuracy,
-    bo_accuracy,
-    cluster,
-    imports,
-    multilevel,
-    overhead,
-    published,
-    speed,
-    threads,
-    tolerance,
-    tridiagonal,
-    unseen,
-    voi,
-    voi_model,
-    voi_sets,
-)
+from studies.promises import accuracy, bo_accuracy, cluster, imports, overhead, voi, voi_sets
 
 __all__ = ["HEAD", "STUDIES"]
 
-_MODULES = (accuracy, tolerance, unseen, multilevel, published, speed, overhead, cluster)
-_MODULES += (tridiagonal, imports, threads, voi, voi_model, voi_sets, bo_accuracy)
+_MODULES = (accuracy, overhead, cluster, imports, voi, voi_sets, bo_accuracy)
 STUDIES = tuple(module.STUDY for module in _MODULES)
 
 HEAD = """\
@@ -39,7 +22,7 @@ and promises on them.
 What nestquad promises, and what is measured. `make bench` runs everything on this page and writes
 it, missed targets included; `python -m studies promises --only NAME` reruns one study and
 `python -m studies promises --redraw` makes page and figures again from the saved results in
-`data/`. Studies with many runs keep each of them in `data/NAME_runs.csv` and continue where they
+`data/`. Accuracy keeps each of its runs in `data/accuracy_runs.csv.gz` and continues where it
 stopped. Errors are absolute, against exact values, and averaged over seeds 0, 1, 2, …; the number
 after ± is the standard error of that average.
 """

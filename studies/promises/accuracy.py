@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import nestquad as nq
@@ -17,11 +16,10 @@ from studies.promises.cells import (
     every,
     notes_of,
     provenance,
-    ratio,
 )
 from studies.promises.figures import coverage_dots, error_lines
 from studies.promises.measure import ALL_METHODS, measure, warm_up
-from studies.runner.ledger import Outcome, Run, Task
+from studies.runner.ledger import Outcome, Task
 from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 from studies.runner.text import limit, number, seconds, short
@@ -40,28 +38,22 @@ _ERRORS = {
     "eig-linear": 3e-4,
 }
 _MOST_RATIO, _LEAST_COVERAGE, _MOST_SHARPNESS = 2.0, 0.9, 5.0
-_MOST_CHANGE = 1.5
 _MOST_SECONDS = {_MIDDLE: 2.0, _LARGE: 10.0}
 
 Cells = Mapping[tuple[str, str, float], Cell]
 
 
 def _run(settings: Settings) -> Result:
-    ledger = settings.ledger("accuracy")
-    runs = settings.collect(ledger, _tasks(settings), _measure, warm_up)
+    runs = settings.collect(settings.ledger("accuracy"), _tasks(settings), _measure, warm_up)
     exact = {p.label: p.exact for p in nq.problems.all()}
-    oldest: dict[Task, Run] = {}
-    for run in ledger.others:
-        if run.method == "auto" and run.root == ledger.root:
-            oldest.setdefault(run.task, run)
-    return tabulate(cells_of(runs, exact), cells_of(oldest.values(), exact))
+    return tabulate(cells_of(runs, exact))
 
 
 def _tasks(settings: Settings) -> Iterator[Task]:
     for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
         for name in nq.problems.names():
             for method in ALL_METHODS:
-                seeds = settings.share(_FEWER.get((method, budget), 1.0), settings.seeds)
+                seeds = settings.share(_FEWER.get((method, budget), 1.0))
                 yield from (Task(name, method, float(budget), seed) for seed in range(seeds))
 
 
@@ -70,14 +62,9 @@ def _measure(task: Task) -> Outcome:
     return measure(problem, task.method, task.seed, budget=int(task.goal))
 
 
-def tabulate(cells: Cells, earlier: Cells = MappingProxyType({})) -> Result:
-    """Tables and verdicts from the runs that are there, and errors beside those of `earlier`."""
+def tabulate(cells: Cells) -> Result:
+    """Tables and verdicts."""
     compared = beside_best(cells)
-    for row in compared:
-        key = row["problem"], "auto", row["goal"]
-        if key in earlier and cells[key].finished and earlier[key].finished:
-            row["earlier"] = earlier[key].error
-            row["change"], row["change_se"] = ratio(cells[key], earlier[key])
     rows = tuple(cell.row() for cell in cells.values())
     return Result(
         tables=(
@@ -89,8 +76,7 @@ def tabulate(cells: Cells, earlier: Cells = MappingProxyType({})) -> Result:
                     "problem; goal = budget: count; seeds: count; error = mean error: error; "
                     "best = best single method; best_error = its mean error: error; "
                     "ratio: number; "
-                    + ("earlier = error of earlier code: error; change: number; " * bool(earlier))
-                    + "coverage = 95 % interval covers: percent; "
+                    "coverage = 95 % interval covers: percent; "
                     "sharpness = median half-width / mean error: number; evaluations: count; "
                     "seconds = time: seconds; chosen"
                 ),
@@ -112,7 +98,7 @@ def tabulate(cells: Cells, earlier: Cells = MappingProxyType({})) -> Result:
             ),
             Table("cells", "", (), rows),
         ),
-        verdicts=(*_error_verdicts(cells), *_verdicts(compared), *_change_verdict(compared)),
+        verdicts=(*_error_verdicts(cells), *_verdicts(compared)),
         notes=notes_of(cells),
         **provenance(run for cell in cells.values() for run in cell.runs),
     )
@@ -195,20 +181,6 @@ def _verdicts(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
         )
 
 
-def _change_verdict(compared: list[dict[str, Any]]) -> Iterator[Verdict]:
-    rows = _at(compared, _MIDDLE)
-    if any("change" in row for row in rows):
-        yield every(
-            len(nq.problems.names()),
-            f"error of auto over that of the oldest code with runs, {_MIDDLE:,} evaluations",
-            f"≤ {_MOST_CHANGE:g} ×",
-            rows,
-            value=lambda row: row.get("change", math.nan),
-            text=lambda row: f"{short(row['change'])} ± {short(row['change_se'])} ×",
-            good=lambda value: value <= _MOST_CHANGE,
-        )
-
-
 def _at(rows: list[dict[str, Any]], budget: float) -> list[dict[str, Any]]:
     return [row for row in rows if row["goal"] == budget]
 
@@ -226,13 +198,13 @@ STUDY = Study(
     title="auto beside every method",
     about="""
 `nq.estimate(problem, budget=…)` with `method="auto"` and with each single method as it comes, on
-every shipped problem. Every run stands in `data/accuracy_runs.csv`. Errors are absolute (of several
-answers the largest), and the ratio of two mean errors has the standard error that follows from
-those of both means; the verdict goes by the ratio itself. The best single method is found from the
-same runs, and the smallest of several noisy means is a little too small: the comparison leans
-against `auto`. Errors below 10⁻¹² of the exact value are rounding, and count as equal. Time is CPU
-time of the whole estimate less that spent inside g, in a process with one BLAS thread. Verdicts
-need ten seeds.
+every shipped problem; every run stands in `data/accuracy_runs.csv.gz`. Errors are absolute (of
+several answers the largest), and the ratio of two mean errors has the standard error that follows
+from those of both means; the verdict goes by the ratio itself. The best single method is the best
+of the same runs, and the smallest of several noisy means is a little too small: the comparison
+leans against `auto`. Errors below 10⁻¹² of the exact value are rounding, and count as equal. Time
+is CPU time of the whole estimate less that spent inside g, in a process with one BLAS thread.
+Verdicts need ten seeds.
 """,
     run=_run,
     drawings=(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -38,11 +37,10 @@ def _run(settings: Settings) -> Result:
         _two_steps(errors, bo_states, 2, count // 4, settings.seeds)
         rows = _rows(errors)
         others = _others(bo_states, count // 2, settings.share(0.4))
-        overhead = _overhead(bo_states, 2 if settings.quick else 5)
     enough = settings.seeds >= 40
     return Result(
-        tables=(_table(rows, settings.seeds), others, overhead),
-        verdicts=(*_verdicts(rows, enough), _overhead_verdict(overhead)),
+        tables=(_table(rows, settings.seeds), others),
+        verdicts=tuple(_verdicts(rows, enough)),
         notes=(
             "Settings of the weights were chosen on other random states and other seeds.",
             "Both steps of the look-ahead have N nodes; its next step is chosen among 64 points, "
@@ -195,49 +193,6 @@ def _gradient(acqf: Callable[[Any], Any], X: Any) -> Any:
     return X.grad
 
 
-def _overhead(bo: Any, repeats: int) -> Table:
-    """Time for the weights within one call of optimize_acqf."""
-    from botorch.acquisition import qLogExpectedImprovement
-    from botorch.optim import optimize_acqf
-
-    from nestquad.botorch import KQNormalSampler, normal_rule, with_kq
-
-    state = next(iter(bo.states(1, 2, batches=1, max_dim=2)))
-    bounds, rows = _unit_cube(bo, state), []
-    for n in (*_SIZES, 512):
-        calls, weights = [], []
-        for seed in range(repeats):
-            sampler = KQNormalSampler(n, seed=seed)
-            acqf = with_kq(qLogExpectedImprovement(state.model, state.best_f), sampler)
-            bo.torch.manual_seed(seed)
-            start = time.perf_counter()
-            optimize_acqf(acqf, bounds, q=2, num_restarts=10, raw_samples=256)
-            calls.append(time.perf_counter() - start)
-            # Other nodes, since weights of the same ones are kept.
-            nodes = sampler.base_samples.reshape(n, -1).numpy() + 1e-9
-            start = time.perf_counter()
-            normal_rule(nodes)
-            weights.append(time.perf_counter() - start)
-        rows.append(
-            {
-                "n": n,
-                "call": float(np.median(calls)),
-                "weights": float(np.median(weights)),
-                "share": f"{100 * np.median(weights) / np.median(calls):.2g} %",
-                "fraction": float(np.median(weights) / np.median(calls)),
-            }
-        )
-    heads = columns(
-        "n = N: count; call = optimize_acqf: seconds; "
-        "weights = of which weights: seconds; share: cell"
-    )
-    caption = (
-        "Time for one call of `optimize_acqf` (qLogEI, q = 2, 10 restarts, 256 raw samples), and "
-        f"for the weights in it, which are made once for all iterations; medians of {repeats}."
-    )
-    return Table("overhead", caption, heads, tuple(rows))
-
-
 def _rows(errors: Errors) -> list[dict[str, Any]]:
     labels = list(dict.fromkeys(label for label, _, _ in errors))
     rows = []
@@ -273,13 +228,6 @@ def _verdicts(rows: list[dict[str, Any]], enough: bool) -> Iterator[Verdict]:
         met = worst["ratio"] >= target if enough else None
         claim = f"error of expected improvement below that of Sobol' nodes, {label}, every N"
         yield Verdict.of(claim, f"≥ {target:g} ×", ratios, met)
-
-
-def _overhead_verdict(table: Table) -> Verdict:
-    worst = max(table.rows, key=lambda row: row["fraction"])
-    claim = "time for weights, as a share of one call of optimize_acqf"
-    measured = f"{worst['share']} at N = {worst['n']}, the largest"
-    return Verdict.of(claim, "≤ 5 %", measured, worst["fraction"] <= 0.05)
 
 
 def _mean(values: np.ndarray) -> float:

@@ -85,52 +85,16 @@ def coverage_dots(rows: Rows, methods: Sequence[str], budgets: Sequence[float]) 
     return figure
 
 
-def errors_and_coverage(rows: Rows, methods: Sequence[str]) -> Figure:
-    """Relative errors and coverage, a line for each problem; the largest budget is filled."""
-    rows = [row for row in rows if row["error"] is not None]
-    problems = list(dict.fromkeys(row["problem"] for row in rows))[::-1]
-    budgets = sorted({row["budget"] for row in rows})
-    styles, shift = method_styles(methods), _offsets(methods)
-    figure, (left, right) = new_axes(12.0, 0.45 * len(problems) + 1.0, columns=2)
-    for row in rows:
-        look = styles[row["method"]]
-        last = row["budget"] == budgets[-1]
-        y = problems.index(row["problem"]) + shift[row["method"]]
-        dot = {
-            "marker": look.marker,
-            "color": look.color,
-            "markerfacecolor": look.color if last else "white",
-            "markersize": 6.5 if last else 5.5,
-            "zorder": 3 if last else 2,
-        }
-        left.plot(row["relative"], y, **dot)
-        right.plot(100 * row["coverage"], y, **dot)
-    left.set_xscale("log")
-    left.set_xlabel("mean error relative to the exact value (log scale)")
-    right.axvspan(90, 100, color=BAND, alpha=0.5, zorder=0)
-    right.set_xlim(min(78.0, 100 * min(row["coverage"] for row in rows) - 3), 101.5)
-    right.set_xlabel("runs whose 95 % interval covers the exact value (%)")
-    for ax in (left, right):
-        name_axis(ax, problems, shown=ax is left)
-    _legend(figure, left, methods, budgets if len(budgets) > 1 else ())
-    return figure
-
-
 def _offsets(methods: Sequence[str]) -> dict[str, float]:
     """Heights within the line of a problem, so that equal numbers can be told from each other."""
     heights = np.linspace(_SPREAD, -_SPREAD, len(methods)) if len(methods) > 1 else [0.0]
     return dict(zip(methods, map(float, heights), strict=True))
 
 
-def _legend(figure: Figure, ax: Any, methods: Sequence[str], budgets: Sequence[float] = ()) -> None:
-    """The markers of methods and budgets, above the axes."""
+def _legend(figure: Figure, ax: Any, methods: Sequence[str]) -> None:
+    """Markers of methods, above the axes."""
     for name, look in method_styles(methods).items():
         ax.plot([], [], look.marker, color=look.color, label=name)
-    for budget in budgets:
-        face = INK if budget == budgets[-1] else "white"
-        label = f"{budget:,.0f} evaluations"
-        ax.plot([], [], "o", color=INK, markerfacecolor=face, label=label)
-    count = len(methods) + len(budgets)
     figure.legend(
-        *ax.get_legend_handles_labels(), loc="outside upper left", ncols=count, frameon=False
+        *ax.get_legend_handles_labels(), loc="outside upper left", ncols=len(methods), frameon=False
     )

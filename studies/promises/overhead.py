@@ -1,10 +1,8 @@
-"""What everything around g costs: beside g alone, as sizes grow, and beside other ways."""
+"""CPU time of a whole estimate over that of g alone."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -13,8 +11,6 @@ import numpy as np
 
 import nestquad as nq
 from nestquad.plots import method_styles
-from studies.promises.measure import interleaved
-from studies.promises.peers import peers_table
 from studies.runner.figures import line_figure
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
@@ -27,30 +23,8 @@ _COSTS = {"0.1 µs": (3, 1e-7, 10_000), "1 µs": (25, 1e-6, 1_000), "10 µs": (2
 _SIZES = (10, 32, 100, 316, 1_000, 3_162, 10_000)
 # Seconds of all repeats of a task, and the least and the most repeats.
 _SECONDS, _LEAST_REPEATS, _MOST_REPEATS = 4.0, 2, 30
-_BUDGETS = (1_000, 10_000, 100_000, 1_000_000)
-# These model g or J jointly, and take minutes of linear algebra beyond this.
-_MOST = {"ckq": 100_000, "joint": 100_000}
-_METHODS = ("nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc")
+_METHODS = ("nmc", "nqmc", "nkq")
 _FROM = 100_000
-# One run in a process of its own, which tells what it took.
-_CHILD = """
-import json, sys, time
-import nestquad as nq
-
-def peak():  # of this process alone: ru_maxrss would remember the one that started it
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-problem = nq.problems.finance()
-method, budget = sys.argv[1], int(sys.argv[2])
-nq.estimate(problem, method=method, budget=512, rng=1)
-before = peak()
-start = time.process_time()
-est = nq.estimate(problem, method=method, budget=budget, rng=0)
-seconds = time.process_time() - start
-memory = peak()
-print(json.dumps({"seconds": seconds, "memory": memory / 1024, "before": before / 1024,
-                  "evaluations": est.n_evaluations}))
-"""
 
 
 def costly(repeats: int, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -67,15 +41,13 @@ def _problem(repeats: int) -> nq.NestedExpectation:
 
 def _run(settings: Settings) -> Result:
     ratios = _ratios(settings)
-    growth = _growth(settings)
-    peers, notes = peers_table(settings)
+    targets = {"nmc": 1.1, "nkq": 1.2}
     verdicts = [
-        _verdict(ratios, "nmc", "0.1 µs", 1.1, settings),
-        _verdict(ratios, "nkq", "0.1 µs", 1.2, settings),
-        _verdict(ratios, "nmc", "1 µs", 1.1, settings),
-        _verdict(ratios, "nkq", "1 µs", 1.2, settings),
+        _verdict(ratios, method, cost, target, settings)
+        for cost in ("0.1 µs", "1 µs")
+        for method, target in targets.items()
     ]
-    return Result((ratios, growth, peers), tuple(verdicts), notes)
+    return Result((ratios,), tuple(verdicts))
 
 
 def _ratios(settings: Settings) -> Table:
@@ -96,24 +68,19 @@ def _ratios(settings: Settings) -> Table:
             }
             tasks["g alone"] = _alone(g, n)
             often = _SECONDS / (n * n * per_point)
-            # Where a run takes many seconds the smaller ones before it have warmed everything up.
-            found = interleaved(
-                tasks, int(np.clip(often, _LEAST_REPEATS, _MOST_REPEATS)), warm_up=often > 1.0
-            )
-            alone = found.pop("g alone")
-            for name, timings in found.items():
-                rows.append(
-                    {
-                        "cost": cost,
-                        "method": name,
-                        "evaluations": n * n,
-                        "ratio": float(timings.cpu.min() / alone.cpu.min()),
-                        "ratio_median": timings.cpu_over(alone),
-                        "ratio_wall": timings.over(alone),
-                        "alone": float(alone.cpu.min()),
-                        "per_point": float(alone.cpu.min()) / n**2 * 1e9,
-                    }
-                )
+            least = _least_seconds(tasks, int(np.clip(often, _LEAST_REPEATS, _MOST_REPEATS)))
+            alone = least.pop("g alone")
+            rows += [
+                {
+                    "cost": cost,
+                    "method": name,
+                    "evaluations": n * n,
+                    "ratio": seconds / alone,
+                    "alone": alone,
+                    "per_point": alone / n**2 * 1e9,
+                }
+                for name, seconds in least.items()
+            ]
     heads = columns(
         "cost = g; method; evaluations = N·T: count; "
         "per_point = g alone, ns a point: number; alone = g alone: seconds; "
@@ -126,6 +93,21 @@ def _ratios(settings: Settings) -> Table:
         "so that a ratio may come out below 1."
     )
     return Table("ratios", caption, heads, tuple(rows))
+
+
+def _least_seconds(tasks: Mapping[str, Callable[[int], Any]], repeats: int) -> dict[str, float]:
+    """Least CPU time of each task, after a round that warms up.
+
+    Tasks take turns. Each gets the number of the repeat as its seed: the same seed again would
+    find its weights in a cache.
+    """
+    spent: dict[str, list[float]] = {name: [] for name in tasks}
+    for repeat in range(repeats + 1):
+        for name, task in tasks.items():
+            start = time.process_time()
+            task(repeat)
+            spent[name].append(time.process_time() - start)
+    return {name: min(seconds[1:]) for name, seconds in spent.items()}
 
 
 def _estimated(problem: nq.NestedExpectation, method: Any, repeat: int) -> None:
@@ -146,30 +128,6 @@ def _alone(g: Callable[..., Any], n: int) -> Callable[[int], None]:
             left -= some
 
     return task
-
-
-def _growth(settings: Settings) -> Table:
-    rows = []
-    for method in _METHODS:
-        for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
-            if budget > _MOST.get(method, budget):
-                continue
-            run = subprocess.run(
-                [sys.executable, "-c", _CHILD, method, str(budget)],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            found = json.loads(run.stdout)
-            rows.append({"method": method, "budget": budget, **found})
-    heads = columns(
-        "method; evaluations: count; seconds = CPU time: seconds; memory = peak memory, MB: number"
-    )
-    caption = (
-        "Finance, each run in a process of its own; Python with nestquad alone takes "
-        f"{min(row['before'] for row in rows):.0f} MB."
-    )
-    return Table("growth", caption, heads, tuple(rows))
 
 
 def _verdict(ratios: Table, method: str, cost: str, target: float, settings: Settings) -> Verdict:
@@ -218,13 +176,6 @@ def _draw_ratios(result: Result) -> Figure:
     return line_figure(panels, "evaluations of g", "whole estimate over g alone", width=5.0)
 
 
-def _draw_growth(result: Result) -> Figure:
-    rows, styles = result.table("growth").rows, method_styles(_METHODS)
-    panels = {"CPU seconds": "seconds", "peak memory of the process, MB": "memory"}
-    lines = {title: _lines(rows, key, styles) for title, key in panels.items()}
-    return line_figure(lines, "evaluations of g", "CPU seconds, and MB")
-
-
 def _lines(rows: Sequence[Mapping[str, Any]], key: str, styles: Mapping[str, Any]) -> list[Any]:
     found = []
     for method, look in styles.items():
@@ -237,19 +188,15 @@ def _lines(rows: Sequence[Mapping[str, Any]], key: str, styles: Mapping[str, Any
 
 STUDY = Study(
     name="overhead",
-    title="What everything around g costs",
+    title="Time around g",
     about="""
 A whole `nq.estimate` makes points, calls g in blocks, reduces, tunes, weighs and estimates the
 error. How much that is beside g alone depends on how much g costs, so there are three of them. NMC
 and NQMC cost a little for each point. NKQ tunes and weighs in N and in T on top: milliseconds that
 small designs do not repay. On a line, as here, its weights cost O(N log N); in more dimensions they
 cost N³ beside N² evaluations. The cheapest g is run up to N·T = 1e8, the others as far as seconds
-allow. Below, all methods as they grow, and other ways to the same answer on the
-same machine.
+allow.
 """,
     run=_run,
-    drawings=(
-        Drawing("ratios", "Time of a whole estimate over that of g alone.", _draw_ratios),
-        Drawing("growth", "CPU time and memory against evaluations, finance.", _draw_growth),
-    ),
+    drawings=(Drawing("ratios", "Time of a whole estimate over that of g alone.", _draw_ratios),),
 )

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nestquad import voi
 from nestquad._typing import Array
-from studies.promises.voi import EXACT, fresh_table, names
+from studies.promises.voi import EXACT, fresh_table, names, odd_seeds
 from studies.runner.result import Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study
 
@@ -25,7 +25,6 @@ _HARD: dict[str, tuple[Callable[[Array], Array], int]] = {
     "maximum of four": (lambda x: x.max(axis=1) - 1.1, 4),
     "sign of a product of three": (lambda x: 0.8 * np.sign(np.prod(x, axis=1)), 3),
 }
-_FIRST_SEED = 5_001
 
 
 def _truth(mean: Callable[[Array], Array], d: int) -> float:
@@ -40,7 +39,7 @@ def _hard(count: int, n: int) -> tuple[dict[str, Any], ...]:
     rows = []
     for label, (mean, d) in _HARD.items():
         exact, found, spent = _truth(mean, d), [], []
-        for seed in _seeds(count):
+        for seed in odd_seeds(count):
             rng = np.random.default_rng(seed)
             x = rng.standard_normal((n, d))
             gain = mean(x) + rng.standard_normal(n)
@@ -54,14 +53,9 @@ def _hard(count: int, n: int) -> tuple[dict[str, Any], ...]:
     return tuple(rows)
 
 
-def _seeds(count: int) -> range:
-    """Odd ones: even seeds are to develop on."""
-    return range(_FIRST_SEED, _FIRST_SEED + 2 * count, 2)
-
-
 def _fresh(count: int, n: int) -> list[dict[str, Any]]:
     found: dict[str, list[Any]] = {label: [] for label in EXACT}
-    for seed in _seeds(count):
+    for seed in odd_seeds(count):
         outputs, inputs = fresh_table(n, seed)
         sets = {label: names(label) for label in EXACT}
         for _, row in voi.evppi(outputs, inputs, sets).iterrows():

@@ -44,7 +44,7 @@ def _case(
     about: str,
     truth: tuple[float, float],
     printed: tuple[tuple[float, float, float], ...],
-    budgets: tuple[int, ...] = (1_000, 10_000, 100_000),
+    budgets: tuple[int, ...],
 ) -> PublishedProblem:
     """PublishedProblem whose printed rows are (target RMSE, multilevel, nested) evaluations."""
     rows = [Printed("multilevel Monte Carlo", mlmc, error) for error, mlmc, _ in printed]
@@ -75,6 +75,7 @@ def _two_options() -> PublishedProblem:
         "Two options with the values 0 and θ + x, both standard normal.",
         (exact, 0.0),
         ((2e-3, 3.90e5, 5.70e5), (1e-3, 1.99e6, 9.56e6), (1e-4, 2.57e8, 7.26e9)),
+        (1_000, 10_000),
     )
 
 
@@ -141,6 +142,7 @@ def _chemotherapy() -> PublishedProblem:
         "110 and 420, a QALY is worth 30,000.",
         CHEMOTHERAPY,
         ((0.1, 2.92e5, 4.66e5), (0.05, 1.33e6, 3.99e6), (0.01, 5.31e7, 1.57e9)),
+        (1_000, 10_000, 100_000),
     )
 
 
@@ -244,6 +246,7 @@ def _pain() -> PublishedProblem:
         "worth 20,000, benefits are multiplied by 12.5174.",
         CHRONIC_PAIN,
         ((5.0, 4.83e4, 6.96e4), (1.0, 1.61e6, 6.81e6), (0.2, 5.43e7, 1.51e9)),
+        (1_000, 10_000, 40_000, 100_000),
     )
 
 

@@ -1,9 +1,8 @@
-"""Three nested expectations, for `nq.RepeatedExpectation` where the installed version has it."""
+"""Three nested expectations."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -13,14 +12,13 @@ from studies.published.problem import Printed, PublishedProblem
 
 def _three_stages() -> PublishedProblem:
     """E sin(y₀ + E[sin(y₁ − E[y₂ | y₁]) | y₀]), whose two inner expectations are zero."""
-    repeated: Any = nq.RepeatedExpectation  # type: ignore[attr-defined, unused-ignore]
-    problem = repeated(
+    problem = nq.RepeatedExpectation(
         laws=(
             nq.Normal(math.pi / 2, 1.0),
             lambda y0: nq.Normal(y0, 1.0),
             lambda y0, y1: nq.Normal(y1, 1.0),
         ),
-        g=lambda y0, y1, y2: y2[..., 0],
+        g=lambda y2, y0, y1: y2[..., 0],
         f=(
             lambda j, y0: np.sin(y0[..., 0] + j),
             lambda j, y0, y1: np.sin(y1[..., 0] - j),
@@ -49,5 +47,5 @@ def _three_stages() -> PublishedProblem:
 
 
 def cases() -> list[PublishedProblem]:
-    """The case of this module, if the installed version has more than two levels."""
-    return [_three_stages()] if hasattr(nq, "RepeatedExpectation") else []
+    """The case of this module."""
+    return [_three_stages()]

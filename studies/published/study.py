@@ -57,6 +57,10 @@ class BudgetErrors:
             len(runs) - len(kept),
         )
 
+    def below(self, other: BudgetErrors) -> bool:
+        """Whether the error is smaller by more than chance (two standard errors of both)."""
+        return self.error + 2 * math.hypot(self.error_se, other.error_se) < other.error
+
     @property
     def undercovers(self) -> bool:
         """Whether coverage is below 95 % by more than chance."""
@@ -138,15 +142,17 @@ def page_text(chosen: Iterable[PublishedProblem], runs: Sequence[Run], command: 
     )
     lines = tuple(_summary(case, tables[case.name]) for case in shown)
     beyond = [line for case in shown for line in _out_of_reach(case, tables[case.name])]
-    parts = [_HEAD, "## Where nestquad loses\n", "With about as many evaluations:\n"]
+    parts = [_HEAD, "## Where nestquad loses\n"]
     parts += [_list(losses, "Nowhere in these runs."), ""]
     parts += ["Printed errors that none of our budgets, which are smaller, reaches:\n"]
     parts += [_list(beyond, "None in these runs."), ""]
     parts += ["## Summary\n", markdown_table(Table("summary", _SUMMARY, heads, lines))]
     parts += [_section(case, tables[case.name]) for case in shown]
     env = environment()
+    used = {(run.version, run.sources) for run in runs if run.problem in tables}
+    states = " and ".join(f"{version} (sources {sources})" for version, sources in sorted(used))
     parts.append(
-        f"Made by `{command}` with nestquad {env['version']} (sources {env['sources']}), Python "
+        f"Made by `{command}` with nestquad {states}, Python "
         f"{env['python']}, NumPy {env['numpy']}, SciPy {env['scipy']}, {env['cpus']} CPUs, one "
         "thread for each run; every run is a line of `data/published_runs.csv.gz`.\n"
     )
@@ -159,7 +165,7 @@ def _rows(case: PublishedProblem, runs: Sequence[Run]) -> list[BudgetErrors]:
 
 
 def _losses(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> list[str]:
-    """Printed errors that ours exceed at about as many evaluations, poor coverage, failures."""
+    """Errors above printed or cheaper ones, poor coverage, failures."""
     found = []
     for printed in case.printed:
         row = comparable(rows, printed)
@@ -176,6 +182,14 @@ def _losses(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> list[str]:
             found.append(
                 f"{case.title}: 95 % intervals at {count(row.evaluations)} evaluations hold the "
                 f"truth in {100 * row.coverage:.0f} % of {row.runs} runs."
+            )
+        smaller = [one for one in rows if one.evaluations < row.evaluations and one.below(row)]
+        if smaller:
+            best = min(smaller, key=lambda one: one.error)
+            found.append(
+                f"{case.title}: more evaluations do not help. The error is "
+                f"{_error(case, row.error)} at {count(row.evaluations)} and "
+                f"{_error(case, best.error)} at {count(best.evaluations)}."
             )
         if row.failed:
             found.append(f"{case.title}: {row.failed} of {row.runs + row.failed} runs failed.")

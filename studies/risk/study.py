@@ -532,6 +532,6 @@ def _about(selection: Selection) -> str:
         "scenario and all polynomials of the best degree up to three (LSMC). “Best” is in "
         "hindsight, for each family, measure and budget: the smallest of several errors over few "
         "runs is luck in part, in favor of the rivals.\n\n"
-        "Every run stands in `data/risk_runs.csv`, every truth with its error in "
+        "Every run stands in `data/risk_runs.csv.gz`, every truth with its error in "
         "`studies/risk/truths.csv`."
     )

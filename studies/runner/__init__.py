@@ -2,5 +2,5 @@
 
 A study lists tasks (`ledger`); `collect` runs those that the ledger lacks, in processes; tables,
 figures and verdicts are made from its rows (`result`). A `study` returns a result, which is saved
-as JSON with a history of earlier verdicts, and all results together make a `page`.
+as JSON, and all results together make a `page`.
 """

@@ -95,15 +95,15 @@ class Run(Outcome, Task):
 
 _KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
 _COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
-_EARLIER = ", earlier"  # after the version of a retired run: that of no code that runs
+_EARLIER = ", earlier"  # after the version of a retired run
 
 
 @dataclass
 class Ledger:
     """The runs in a CSV file.
 
-    `runs` has those of this version of nestquad and this root of seeds. Others stay in the file,
-    and in `others`, oldest first, for the history of a study.
+    `runs` has those of this root of seeds that are not retired, whatever the code that made them:
+    `Run.sources` tells. Others stay in the file, and in `others`, oldest first.
     """
 
     path: Path
@@ -114,7 +114,7 @@ class Ledger:
         self.others: list[Run] = []
         self._open = False
         for run in _read(self.path) if self.path.exists() else ():
-            if run.root == self.root and run.version in ("", nq.__version__):
+            if run.root == self.root and not run.version.endswith(_EARLIER):
                 self.runs[run.task] = run
             else:
                 self.others.append(run)

@@ -110,10 +110,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Result:
-    """Tables, verdicts and notes of a study, with their origin.
-
-    `history` lists the verdicts of earlier states of the code, the oldest first.
-    """
+    """Tables, verdicts and notes of a study, with their origin."""
 
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
@@ -121,18 +118,9 @@ class Result:
     command: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
-    history: tuple[Mapping[str, Any], ...] = ()
 
     def table(self, name: str) -> Table:
         return next(table for table in self.tables if table.name == name)
-
-    def after(self, earlier: Result) -> tuple[Mapping[str, Any], ...]:
-        """The history of this result, which takes the place of an earlier one."""
-        state = {key: earlier.environment.get(key, "") for key in ("version", "sources")}
-        if state["sources"] == self.environment.get("sources"):
-            return earlier.history  # the same code again
-        found = {v.claim: f"{v.measured} ({v.status})" for v in earlier.verdicts}
-        return (*earlier.history, {**state, "verdicts": found})
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,11 +134,8 @@ class Result:
             Table(t["name"], t["caption"], tuple(Column(**c) for c in t["columns"]), (*t["rows"],))
             for t in data.pop("tables")
         )
-        verdicts = tuple(
-            Verdict.of(**v) if "met" in v else Verdict(**v) for v in data.pop("verdicts")
-        )
-        notes, history = tuple(data.pop("notes")), tuple(data.pop("history", ()))
-        return cls(tables, verdicts, notes, history=history, **data)
+        verdicts = tuple(Verdict(**v) for v in data.pop("verdicts"))
+        return cls(tables, verdicts, tuple(data.pop("notes")), **data)
 
 
 def environment() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from nestquad.plots import save
 from studies.runner.collect import Progress, collect, say
 from studies.runner.ledger import Ledger, Outcome, Run, Task
 from studies.runner.page import PROMISES, Section, markdown_page
-from studies.runner.result import Drawing, Finding, Result, Table, columns, environment
+from studies.runner.result import Drawing, Finding, Result, environment
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,6 @@ class Settings:
     seeds: int = 50
     quick: bool = False
     # For studies with a ledger, which keep every run in `data` and run what is missing.
-    other_seeds: int = 20
     problems: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     budgets: tuple[float, ...] = ()
@@ -34,9 +33,7 @@ class Settings:
     def options(self) -> str:
         """The command-line options that say so."""
         seeds = "" if self.seeds == Settings.seeds else f" --seeds {self.seeds}"
-        others = self.other_seeds != Settings.other_seeds and not self.quick
-        other_seeds = f" --other-seeds {self.other_seeds}" if others else ""
-        return seeds + other_seeds + (" --quick" if self.quick else "")
+        return seeds + (" --quick" if self.quick else "")
 
     def selects(self, one: Task) -> bool:
         """Whether a run is asked for; nothing given stands for everything."""
@@ -46,13 +43,13 @@ class Settings:
             and (not self.budgets or one.goal in self.budgets)
         )
 
-    def share(self, part: float, of: int | None = None) -> int:
+    def share(self, part: float) -> int:
         """A part of the seeds, for runs that take longer; two at least."""
-        return max(round(part * (self.seeds if of is None else of)), 2)
+        return max(round(part * self.seeds), 2)
 
     def ledger(self, study: str) -> Ledger:
-        """The runs of a study so far; with `fresh`, those that are selected are history."""
-        ledger = Ledger(self.data / f"{study}_runs.csv")
+        """The runs of a study so far; with `fresh`, without those that are selected."""
+        ledger = Ledger(self.data / f"{study}_runs.csv.gz")
         if self.fresh:
             ledger.retire(self.selects)
         return ledger
@@ -105,8 +102,6 @@ class Study:
         findings = [Finding(tables=result.tables)]
         findings += [Finding(drawing=drawing) for drawing in self.drawn(result)]
         findings.append(Finding(notes=result.notes, verdicts=result.verdicts))
-        if (earlier := _history(result)).rows:
-            findings.append(Finding(tables=(earlier,)))
         return Section(self.name, self.title, self.about, findings, provenance=_provenance(result))
 
 
@@ -124,10 +119,7 @@ def run_studies(
     for study in chosen:
         say(f"{study.name}: {study.title}")
         result = _run(study, settings, command)
-        path = _path(settings, study)
-        if path.exists():
-            result = replace(result, history=result.after(Result.load(path)))
-        result.save(path)
+        result.save(_path(settings, study))
         for verdict in result.verdicts:
             word = PROMISES.status[verdict.status].strip("*")
             say(f"  {verdict.claim}: {verdict.measured} (target {verdict.target}), {word}")
@@ -178,19 +170,3 @@ def _provenance(result: Result) -> str:
         f"{counts}; Python {env.get('python')}, NumPy {env.get('numpy')}, "
         f"SciPy {env.get('scipy')})."
     )
-
-
-def _history(result: Result) -> Table:
-    """Verdicts of earlier states of the code beside those of today, where they differ."""
-    rows = []
-    for verdict in result.verdicts:
-        now = f"{verdict.measured} ({verdict.status})"
-        row = {str(k): s["verdicts"].get(verdict.claim) for k, s in enumerate(result.history)}
-        if any(one not in (None, now) for one in row.values()):
-            rows.append({"claim": verdict.claim, **row, "now": now})
-    names = {
-        str(k): f"{state['version'] or 'earlier'} {state['sources']}".strip()
-        for k, state in enumerate(result.history)
-    }
-    heads = columns({"claim": "claim", **names, "now": "now"})
-    return Table("history", "Earlier states of the code, where they differ.", heads, tuple(rows))

@@ -32,12 +32,6 @@ except nestquad.MissingExtraError as error:
     assert "'botorch'" in _run(code)
 
 
-@pytest.mark.parametrize("name", ["optimize", "acquisition", "Trace"])
-def test_names_that_moved_say_where(name):
-    with pytest.raises(ImportError, match=rf"from studies\.bayesopt import {name}"):
-        exec(f"from nestquad.botorch import {name}")
-
-
 def test_other_names_are_missing_as_usual():
     import nestquad.botorch as nb
 

@@ -13,7 +13,6 @@ from scipy.stats import norm
 
 import nestquad as nq
 from nestquad.botorch import KQNormalSampler, NestedLookaheadEI
-from nestquad.botorch._stages import level_sizes
 
 BEST = 0.6
 UNIT = tensor([[0.0], [1.0]])
@@ -240,16 +239,6 @@ def test_state_and_precision():
     assert torch.equal(other(X), acqf(X))
 
 
-def test_nodes_are_made_once_for_all_iterations():
-    from nestquad.botorch._stages import drawn
-
-    NestedLookaheadEI(small_model(), BEST, 2, outer=16, inner=16, seed=123)
-    before = drawn.cache_info()
-    NestedLookaheadEI(small_model(seed=1), BEST, 2, outer=16, inner=16, seed=123)
-    after = drawn.cache_info()
-    assert (after.misses, after.hits) == (before.misses, before.hits + 2)
-
-
 def test_overwriting_nodes_leaves_those_of_others_alone():
     first, second = (NestedLookaheadEI(small_model(), BEST, outer=4, inner=4, seed=7) for _ in "ab")
     first.outer_nodes_0.zero_()
@@ -268,17 +257,6 @@ def test_large_searches_are_made_in_parts(monkeypatch):
     whole = acqf.value(X)
     monkeypatch.setattr(stages, "_BLOCK", 600)  # two fantasies at a time, and one at the end
     torch.testing.assert_close(acqf.value(X), whole, rtol=0, atol=0)
-
-
-def test_levels_double_and_thin_out():
-    sizes = level_sizes("mlmc", 100, 64)
-    assert [n for _, n in sizes] == [2, 4, 8, 16, 32, 64]
-    counts = [t for t, _ in sizes]
-    assert counts[0] == 100
-    assert counts == sorted(counts, reverse=True)
-    assert counts[1] == round(100 / 2**1.25)
-    assert level_sizes("kq", 100, 64) == [(100, 64)]
-    assert level_sizes("mlmc", 100, 7) == [(100, 7)]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def run(*arguments: str, cwd=None, **variables: str) -> subprocess.CompletedProc
         capture_output=True,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=600,
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": source, **variables},
     )

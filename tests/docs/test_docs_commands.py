@@ -145,11 +145,6 @@ def test_studies_take_the_arguments(line):
         parser.parse_args(arguments)
 
 
-def test_the_former_command_says_where_it_went(capsys):
-    assert main(["reproduce", "all", "--quick"]) == 2
-    assert "python -m studies paper all --quick" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("line", MAKE)
 def test_make_target_exists(line):
     makefile = (pages.ROOT / "Makefile").read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ def test_example_runs(script, tmp_path):
         [sys.executable, "-W", "error", "-W", TORCH_IMPORT, "-W", SWIG_IMPORT, str(script)],
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=600,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": source, "PYTHONIOENCODING": "utf-8"},
         check=False,

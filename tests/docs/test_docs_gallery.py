@@ -80,7 +80,7 @@ def test_notebook_runs_and_shows_tables_and_figures():
     book.cells.append(nbformat.v4.new_code_cell(compare))
     book.cells.append(nbformat.v4.new_code_cell("nq.conditional(problem, budget=128, rng=0)"))
     nbformat.validate(book)
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    nbclient.NotebookClient(book, timeout=600, kernel_name="python3").execute()
     shown = [output for cell in book.cells for output in cell.get("outputs", [])]
     tables = [o.data["text/html"] for o in shown if "text/html" in o.get("data", {})]
     for title in ("E[ f( E[ g(x, θ) | θ ] ) ]", "95 % interval", "mean |error|", "J(θ) of"):

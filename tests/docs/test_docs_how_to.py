@@ -60,7 +60,7 @@ def test_examples_pass_their_own_tests(tmp_path):
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *NEW],
         capture_output=True,
         encoding="utf-8",
-        timeout=300,
+        timeout=600,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
         check=False,

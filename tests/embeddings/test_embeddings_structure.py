@@ -313,7 +313,7 @@ def test_anything_under_samples(kernel, monkeypatch):
     mean = kernel(x, law.samples) @ law.weights
     double = law.weights @ kernel(law.samples, law.samples) @ law.weights
     for block in (2**22, 5):  # in one piece, and in several
-        monkeypatch.setattr("nestquad.embeddings._embed._BLOCK", block)
+        monkeypatch.setattr("nestquad.limits.KERNEL_NUMBERS", block)
         assert_allclose(mean_embedding(kernel, law, x), mean, rtol=1e-13)
         assert_allclose(double_embedding(kernel, law), double, rtol=1e-13)
 

@@ -9,7 +9,7 @@ import pytest
 from counting import counting_problem
 
 import nestquad as nq
-from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, Span, inner_points, outer_points
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, inner_points, outer_points
 from nestquad.methods import Goal
 from nestquad.points import Sobol, Stream
 
@@ -93,32 +93,3 @@ def test_tolerance_never_evaluates_a_point_twice():
     assert len(est.trace) > 2
     assert g.n_evaluations == est.n_evaluations == est.n_outer * est.n_inner
     assert len(np.unique(points, axis=0)) == len(points)
-
-
-@pytest.mark.parametrize(
-    "spans",
-    [
-        [(0, 4, 0, 4), (4, 8, 0, 4), (0, 8, 4, 8)],
-        [(0, 8, 0, 2), (0, 3, 2, 8), (3, 8, 2, 8)],
-        [(0, 2, 0, 8), (2, 8, 0, 8)],
-    ],
-)
-def test_table_knows_what_is_missing(spans):
-    from nestquad.evaluate._evaluator import ValueTable
-
-    table, truth = ValueTable(), np.arange(64.0).reshape(8, 8)
-    seen = np.zeros((8, 8), dtype=bool)
-    for t0, t1, n0, n1 in spans:
-        table.put(Span(t0, t1, n0, n1), truth[t0:t1, n0:n1])
-        seen[t0:t1, n0:n1] = True
-        for rows in range(1, 9):
-            for columns in range(1, 9):
-                absent = np.zeros((8, 8), dtype=int)
-                for m in table.lacking(np.full(rows, columns)):
-                    absent[m.t0 : m.t1, m.n0 : m.n1] += 1
-                np.testing.assert_array_equal(absent[:rows, :columns], ~seen[:rows, :columns])
-                assert absent.sum() == absent[:rows, :columns].sum()
-                assert table.complete_rows(columns) == np.argmin(
-                    np.append(seen[:, :columns].all(axis=1), False)
-                )
-    np.testing.assert_array_equal(table.get(Span(1, 7, 2, 5)), truth[1:7, 2:5])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import threading
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -32,27 +32,6 @@ def test_memory_does_not_grow_with_the_number_of_evaluations():
     assert peak < 16e6
 
 
-class Clock:
-    """A simulated clock: a microsecond for each look at it, and what g says that it takes."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def __call__(self):
-        self.seconds += 1e-6
-        return self.seconds
-
-    def wait(self, seconds):
-        self.seconds += seconds
-
-
-@pytest.fixture
-def clock():
-    simulated = Clock()
-    with use_clock(simulated):
-        yield simulated
-
-
 class SlowG:
     """Waits whenever it is called."""
 
@@ -73,11 +52,11 @@ def slow_problem(seconds, scale=(1.0, 1.0), wait=time.sleep):
 
 
 @pytest.mark.parametrize("method", [nq.NMC, nq.NQMC])
-def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, clock):
-    problem = slow_problem(0.05, wait=clock.wait)
+def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, simulated):
+    problem = slow_problem(0.05, wait=simulated.wait)
     sizes = method(n_outer=400, n_inner=4096)
     est = nq.estimate(problem, method=sizes, max_seconds=1.2, rng=0)
-    assert clock.seconds < 1.1 * 1.2 + 0.3
+    assert simulated.seconds < 1.1 * 1.2 + 0.3
     assert est.status == "time"
     assert 1 < est.n_outer < 400
     assert est.n_evaluations >= est.n_outer * 4096  # a row may have been begun
@@ -88,9 +67,9 @@ def test_a_deadline_leaves_a_valid_estimate_of_what_is_complete(method, clock):
 
 @pytest.mark.parametrize("scale", [(10.0, 0.001), (0.001, 10.0)])
 @pytest.mark.parametrize("method", ["nmc", "nqmc", "nkq", nq.NKQ(sharing="independent")])
-def test_a_deadline_while_growing_keeps_the_last_complete_answer(method, scale, clock):
+def test_a_deadline_while_growing_keeps_the_last_complete_answer(method, scale, simulated):
     # Growth in N leaves rows behind that are not complete: they must not spoil what was there.
-    problem = slow_problem(0.08, scale, clock.wait)
+    problem = slow_problem(0.08, scale, simulated.wait)
     est = nq.estimate(problem, method=method, tol=1e-15, max_seconds=0.6, rng=0)
     assert est.status == "time"
     assert est.n_outer >= 32
@@ -180,63 +159,39 @@ class WarmingG:
         return self.g(x, theta)
 
 
-def test_a_budget_is_spent_while_there_is_time(clock):
+def test_a_budget_is_spent_while_there_is_time(simulated):
     # A last turn that promises to be long is no reason to stop where a budget was asked for: what
     # is complete at the deadline is analysed.
     plain = nq.problems.finance()
-    problem = replace(plain, g=WarmingG(plain.g, clock.wait))
+    problem = replace(plain, g=WarmingG(plain.g, simulated.wait))
     est = nq.estimate(problem, budget=4000, rng=0, max_seconds=3.0)
     assert est.status == "done"
     assert est.value == nq.estimate(plain, budget=4000, rng=0).value
 
 
-class ExpensiveG:
-    """A tenth of a second for each point."""
-
-    def __init__(self, wait):
-        self.wait = wait
-
-    def __call__(self, x, theta):
-        values = x[..., 0] + theta[..., 0]
-        self.wait(0.1 * values.size)
-        return values
-
-
-def wide_problem(dim):
-    return nq.NestedExpectation(
-        nq.Normal(np.zeros(dim)),
-        nq.Normal(np.zeros(dim)),
-        lambda x, theta: np.tanh(x.sum(axis=-1) + theta.sum(axis=-1)),
-        lambda j: np.maximum(j, 0.0),
-    )
-
-
 @pytest.mark.parametrize("goal", [{}, {"budget": 4000}, {"tol": 1e-9, "method": "nkq"}])
-def test_an_expensive_g_in_little_time(goal, clock):
-    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), ExpensiveG(clock.wait), np.square)
+def test_an_expensive_g_in_little_time(goal, simulated):
+    plain = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), lambda x, theta: x[..., 0] + theta[..., 0], np.square
+    )
+    problem = simulated.slow(plain, 0.1)
     est = nq.estimate(problem, max_seconds=1.0, rng=0, **goal)
-    assert clock.seconds < 1.1 * 1.0 + 0.3
+    assert simulated.seconds < 1.1 * 1.0 + 0.3
     assert est.n_evaluations >= 8
     assert est.half_width > abs(est.value - 13 / 12)
     assert est.status in ("time", "unreliable")
 
 
-@pytest.mark.parametrize(
-    ("problem", "goal"),
-    [
-        (nq.problems.finance(), {"budget": 10_000_000}),
-        (nq.problems.finance(), {"budget": 10_000_000, "method": "ckq"}),
-        (wide_problem(500), {}),
-        (wide_problem(500), {"budget": 4000}),
-    ],
-)
-def test_analysis_counts_into_the_limit(problem, goal):
+@pytest.mark.parametrize("method", ["auto", "ckq"])
+def test_analysis_counts_into_the_limit(method):
+    # By the processor time of this process, on both sides.
     started = time.process_time()
-    # In 500 coordinates there may be no time for a lattice, and so for no evaluation.
-    with contextlib.suppress(nq.EvaluationError), use_clock(time.process_time):
-        est = nq.estimate(problem, max_seconds=1.5, rng=0, **goal)
-        assert est.status in ("time", "unreliable", "done")
-    assert time.process_time() - started < 1.2 * 1.5 + 1.0
+    with use_clock(time.process_time):
+        est = nq.estimate(
+            nq.problems.finance(), budget=10**7, method=method, max_seconds=1.0, rng=0
+        )
+    assert est.status in ("time", "unreliable", "done")
+    assert time.process_time() - started < 1.2 * 1.0 + 1.0
 
 
 def wide_problem(dim):
@@ -258,18 +213,18 @@ def test_the_analysis_of_many_coordinates_ends_in_time(method, dim):
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_one_evaluation_longer_than_the_limit_is_an_answer(store, tmp_path, clock):
-    problem = slow_problem(0.5, wait=clock.wait)
+def test_one_evaluation_longer_than_the_limit_is_an_answer(store, tmp_path, simulated):
+    problem = slow_problem(0.5, wait=simulated.wait)
     kwargs = {"store": tmp_path / "store"} if store else {}
     est = nq.estimate(problem, method="nqmc", max_seconds=0.2, rng=0, **kwargs)
     assert est.status == "time"
     assert np.isfinite(est.value)
     assert est.std_error == np.inf
-    assert est.seconds == pytest.approx(0.5, abs=0.1)
+    assert est.seconds == pytest.approx(0.5, abs=1e-3)
 
 
-def test_risk_says_that_there_was_no_time(clock):
-    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), SlowG(0.5, wait=clock.wait))
+def test_risk_says_that_there_was_no_time(simulated):
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), SlowG(0.5, wait=simulated.wait))
     with pytest.raises(nq.EvaluationError, match="time ran out"):
         risk.measure(problem, var=0.9, max_seconds=0.2, rng=0)
 
@@ -277,78 +232,86 @@ def test_risk_says_that_there_was_no_time(clock):
 @pytest.mark.parametrize("store", [False, True])
 def test_a_busy_pool_is_not_waited_for(store, tmp_path):
     kwargs = {"store": tmp_path / "store"} if store else {}
+    free = threading.Event()
     with ThreadPoolExecutor(1) as executor:
-        executor.submit(time.sleep, 3.0)
-        started = time.perf_counter()
+        executor.submit(free.wait, 60.0)  # an estimation that waits for it gets an answer
         with pytest.raises(nq.EvaluationError, match="time ran out"):
             nq.estimate(
                 slow_problem(0.0), budget=300, method="nqmc", rng=0, executor=executor,
-                max_seconds=0.5, **kwargs,
+                max_seconds=0.1, **kwargs,
             )  # fmt: skip
-        assert time.perf_counter() - started < 1.6
+        assert not free.is_set()
+        free.set()
+
+
+class HeldG:
+    """Two calls that wait for each other, and for the third look at a clock past the deadline.
+
+    The clock, of the thread that estimates, stands until both calls have begun. Jobs that no worker
+    has begun are canceled between the first look past the deadline and the third.
+    """
+
+    def __init__(self):
+        self.both, self.late, self.looks = threading.Event(), threading.Event(), 0
+        self.begun = threading.Barrier(2, action=self.both.set)
+
+    def __call__(self, x, theta):
+        self.begun.wait(60.0)
+        self.late.wait(60.0)
+        return x[..., 0] + theta[..., 0]
+
+    def clock(self):
+        if not self.both.is_set():
+            return 0.0
+        self.looks += 1
+        if self.looks == 3:
+            self.late.set()
+        return 10.0
 
 
 def test_what_workers_have_begun_at_the_deadline_is_an_answer():
-    with ThreadPoolExecutor(2) as executor:
-        est = nq.estimate(
-            slow_problem(0.6), method="nqmc", rng=0, executor=executor, max_seconds=0.2
-        )
+    g = HeldG()
+    problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, np.square)
+    with ThreadPoolExecutor(2) as executor, use_clock(g.clock):
+        est = nq.estimate(problem, method="nqmc", rng=0, executor=executor, max_seconds=0.2)
     assert est.status == "time"
     assert est.n_evaluations == 2
 
 
-def test_time_that_learning_cannot_use_goes_to_the_plain_rule(monkeypatch, clock):
+def test_time_that_learning_cannot_use_goes_to_the_plain_rule(monkeypatch, simulated):
     # A learner whose first turn takes a third of the time has no second one.
     learned = nq.JointLattice.analyze
 
     def analyze(self, evaluations, last=None):
-        clock.wait(0.6)
+        simulated.wait(0.6)
         return learned(self, evaluations, last)
 
     monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
-    plain = nq.problems.health()
-
-    def g(x, theta):
-        values = plain.g(x, theta)
-        clock.wait(1e-5 * values[..., 0].size)
-        return values
-
-    problem = replace(plain, g=g)
+    problem = simulated.slow(nq.problems.health(), 1e-5)
     est = nq.estimate(problem, max_seconds=2.0, rng=0)
     assert est.n_evaluations > 4096  # 160 where the rest of the time is not used
     assert abs(est.value - problem.exact) <= est.half_width
     assert est.status in ("time", "limit")
 
 
-def test_a_model_of_j_is_learned_in_time(clock):
+def test_a_model_of_j_is_learned_in_time(simulated):
     # One large step: 5 ms an evaluation are 400 evaluations in 2 s, and analyses take none here.
     plain = nq.problems.synthetic()
-
-    def g(x, theta):
-        values = plain.g(x, theta)
-        clock.wait(0.005 * values.size)
-        return values
-
-    model = nq.conditional(replace(plain, g=g), max_seconds=2.0, method="joint", rng=0)
-    assert clock.seconds < 1.1 * 2.0 + 0.3
+    slow = simulated.slow(plain, 0.005)
+    model = nq.conditional(slow, max_seconds=2.0, method="joint", rng=0)
+    assert simulated.seconds < 1.1 * 2.0 + 0.3
     assert 200 <= model.n_evaluations <= 460
     assert abs(model([0.25]) - (2 / 7 + 0.25**2.5)) < 1e-3
     with pytest.raises(nq.InputError, match="max_seconds"):
         nq.conditional(plain)
     with pytest.raises(nq.EvaluationError, match="time ran out"):
-        nq.conditional(replace(plain, g=g), max_seconds=1e-9, rng=0)
+        nq.conditional(slow, max_seconds=1e-9, rng=0)
 
 
-def test_each_run_of_a_comparison_ends_in_time(clock):
-    plain = nq.problems.synthetic()
-
-    def g(x, theta):
-        values = plain.g(x, theta)
-        clock.wait(0.01 * values.size)
-        return values
-
+def test_each_run_of_a_comparison_ends_in_time(simulated):
+    problem = simulated.slow(nq.problems.synthetic(), 0.01)
     table = nq.compare(
-        replace(plain, g=g), budget=10_000, methods=["nqmc"], replicates=2, rng=0, max_seconds=1.0
+        problem, budget=10_000, methods=["nqmc"], replicates=2, rng=0, max_seconds=1.0
     )
-    assert clock.seconds < 2 * (1.1 + 0.3)
+    assert simulated.seconds < 2 * (1.1 + 0.3)
     assert table.rows[0].n_evaluations <= 130

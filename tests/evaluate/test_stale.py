@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
-import re
-import time
-from array import array
-from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType, ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,23 +103,8 @@ def test_what_g_holds(make, tmp_path):
         run(make(1.5), tmp_path / "store")
 
 
-@pytest.mark.parametrize("make", [m for m in IN_MEMORY if "written" not in m.__name__])
-def test_the_fingerprint_covers_constants_of_any_kind(make):
-    def digest(scale):
-        return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), make(scale)))["g"]
-
-    assert digest(1.0) == digest(1.0) != digest(1.5)
-
-
 def digest_of(g):
-    return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g))["g"]
-
-
-def written_in(source, scale, **names):
-    """The g that a file of the user defines; the file is written anew for every scale."""
-    namespace = {"np": np, "functools": functools, "__name__": "of_the_user", **names}
-    exec(source.format(scale), namespace)
-    return namespace["g"]
+    return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g))["code"]
 
 
 OPTIONAL = ("torch", "pandas", "sklearn", "sympy", "joblib")
@@ -137,8 +117,7 @@ def needed(kind):
 
 
 @pytest.mark.parametrize("kind", changes.CODE)
-def test_the_fingerprint_covers_code_of_any_kind(kind):
-    needed(kind)
+def test_the_fingerprint_covers_code_and_plain_constants(kind):
     assert changes.digest(kind, 1.0) != changes.digest(kind, 1.5)
 
 
@@ -149,83 +128,18 @@ def test_the_fingerprint_stays_where_g_does(kind):
     assert {changes.digest(kind, 1.0)} == {*again}
 
 
-@pytest.mark.parametrize("kind", changes.VALUES)
-def test_values_show_what_code_does_not(kind):
+@pytest.mark.parametrize("kind", changes.CHANGES)
+def test_values_show_changes_of_any_kind(kind):
     needed(kind)
     assert changes.refused(kind, 1.0, 1.5)
 
 
-@pytest.mark.parametrize("body", ["def cost(x): return {} * x", "cost = {}"])
-def test_the_fingerprint_covers_what_g_takes_from_modules(body):
-    def digest(scale, unused):
-        helpers = ModuleType("helpers")
-        exec(body.format(scale) + f"\nunused = {unused}", vars(helpers))
-        return digest_of(written_in("def g(x, t): return helpers.cost, x", 0, helpers=helpers))
-
-    assert digest(1, 1) == digest(1, 2) != digest(2, 1)
-
-
-HELD = {
-    "range": lambda n: range(n), "slice": lambda n: slice(n), "deque": lambda n: deque([n]),
-    "array": lambda n: array("d", [n]), "bytearray": bytearray,
-    "mapping": lambda n: MappingProxyType({0: n}), "itemgetter": operator.itemgetter,
-    "pattern": lambda n: re.compile(str(n)),
-    "set": lambda n: {Slots(n), Slots(7)}, "keys": lambda n: {Slots(n): 1, Slots(7): 2},
-    "bound": lambda n: {0: n}.get,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", HELD)
-def test_the_fingerprint_covers_containers_and_compiled_objects(kind):
-    def digest(n):
-        held = HELD[kind](n)
-        return digest_of(lambda x, theta: (held, x))
-
-    assert len({digest(4) for _ in range(5)}) == 1
-    assert digest(4) != digest(5)
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_the_fingerprint_covers_parameters_of_networks(own):
-    torch = pytest.importorskip("torch")
-
-    class Network(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(1, 1)
-
-    def digest(seed):
-        torch.manual_seed(seed)
-        held = Network() if own else torch.nn.Linear(1, 1)
-        return digest_of(lambda x, theta: held(x))
-
-    assert digest(0) == digest(0) != digest(2)
-
-
-def test_names_of_attributes_are_no_globals():
-    source = "class M: pass\nm = M()\nm.value = 3.0\nvalue = {}\ndef g(x, t): return m.value * x"
-    assert digest_of(written_in(source, 1)) == digest_of(written_in(source, 2))
-
-
-class NoText(int):
-    def __repr__(self):
-        raise RuntimeError
-
-
-class NoAttributes:
-    def __getattr__(self, name):
-        raise RuntimeError
-
-
 def test_odd_objects_have_a_fingerprint():
-    circle, deep = [], []
+    circle = []
     circle.append(circle)
-    table = {}
-    table["self"] = table
-    for _ in range(10_000):
-        deep = [deep]
-    for held in (circle, table, deep, NoText(3), NoAttributes()):
+    for held in (circle, functools.partial(np.add, 1), len, Slots(1.0)):
         assert digest_of(lambda x, theta, held=held: x) == digest_of(lambda x, theta, held=held: x)
+        assert not callable(held) or digest_of(held) == digest_of(held)
 
 
 def test_what_g_reads(tmp_path):
@@ -262,12 +176,12 @@ def test_a_rare_loss_that_is_gone(tmp_path):
         run(g, tmp_path / "store")
 
 
-def test_a_rare_loss_in_the_first_of_many_chunks(tmp_path):
+def test_a_rare_loss_in_the_first_of_many_chunks(tmp_path, simulated):
     # How many chunks there are depends on the time that g takes: the extremes of all count.
     file = tmp_path / "loss.txt"
 
     def g(x, theta):
-        time.sleep(0.02)
+        simulated.wait(0.02)
         return x[..., 0] * float(file.read_text()) ** (theta[..., 0] < 0.05)
 
     file.write_text("100")

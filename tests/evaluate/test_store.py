@@ -239,14 +239,6 @@ def test_a_damaged_manifest_and_other_folders_are_refused(stored, tmp_path):
     refused(tmp_path, "folder", store=3)
 
 
-def test_points_that_this_version_makes_otherwise_are_refused(stored, tmp_path):
-    (file,) = stored.rglob("points.json")
-    content = json.loads(file.read_text())
-    content["first_point"][0] += 0.1
-    file.write_text(json.dumps(content))
-    refused(tmp_path, "first point")
-
-
 def test_another_python_is_warned_of(stored):
     file = stored / "manifest.json"
     content = json.loads(file.read_text())
@@ -381,7 +373,7 @@ def killed(tmp_path, method, kills):
         [sys.executable, killing.__file__, str(store), method, str(kills)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -411,7 +403,7 @@ def test_two_processes_on_one_store(tmp_path):
     )
     command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), store]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = {run.communicate(timeout=120)[0].strip() for run in runs}
+    answers = {run.communicate(timeout=600)[0].strip() for run in runs}
     assert answers == {repr(killing.estimate("nmc").value)}
     again = killing.estimate("nmc", store)
     assert again.diagnostics["n_reused"] == again.n_evaluations
@@ -485,13 +477,6 @@ def test_manifests_that_were_changed(stored, tmp_path, change):
     refused(tmp_path, ".")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"first_point": "x"}', '{"first_point": [[1], 2]}'])
-def test_points_that_were_changed(stored, tmp_path, text):
-    (file,) = stored.rglob("points.json")
-    file.write_text(text)
-    refused(tmp_path, ".")
-
-
 def test_odd_names_are_left_alone(stored):
     (points,) = stored.rglob("points.json")
     for name in ("0-1x0-1.npy", f"{'9' * 40}-1x0-1.{'0' * 16}.npy", f"5-2x0-1.{'0' * 16}.npy", "ä"):
@@ -536,12 +521,12 @@ def test_damage_of_other_kinds_is_refused(stored, tmp_path):
         nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=store)
 
     (folder,) = stored.glob("points-*")
-    for file in (folder / "points.json", stored / "manifest.json"):
-        text = file.read_text()
-        file.write_text("[" * 100_000)
-        with pytest.raises(nq.InputError, match="cannot be read"):
-            run(stored)
-        file.write_text(text)
+    file = stored / "manifest.json"
+    text = file.read_text()
+    file.write_text("[" * 100_000)
+    with pytest.raises(nq.InputError, match="cannot be read"):
+        run(stored)
+    file.write_text(text)
     shutil.rmtree(folder)
     folder.write_text("")
     with pytest.raises(nq.InputError, match="is a file"):

@@ -70,17 +70,6 @@ def test_draws_as_inference_data(several):
         replace(single, draws=None).to_inference_data()
 
 
-def test_draws_are_in_the_units_of_the_value(several):
-    """Methods see values in units of their own, powers of two; draws come back with the value."""
-    from nestquad.evaluate._units import Units
-
-    units = Units(True)
-    units.final, units.f, units.j = np.array([2.0**600, 2.0**-600]), np.ones(2), np.ones(1)
-    found = units.natural(several)
-    np.testing.assert_array_equal(found.draws, several.draws * units.final)
-    np.testing.assert_array_equal(found.value, several.value * units.final)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_points_and_values_in_any_library(library):
     pytest.importorskip(library)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 import types
 
 import numpy as np
@@ -70,9 +69,9 @@ def test_time_left_in_words_that_fit():
     assert described(10, 10, 2.0) == "10/10 evaluations, 5/s"
 
 
-def test_a_running_estimate_before_the_first_answer():
+def test_a_running_estimate_before_the_first_answer(simulated):
     def g(x, theta):
-        time.sleep(1e-4 * theta.size)
+        simulated.wait(1e-4 * theta.size)
         return x[..., 0] + theta[..., 0]
 
     problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, np.square)

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from nestquad.gp import Hyperparameters, SurrogateKind, first_kinds, fit_surrogate, near_kinds
-from nestquad.gp._dense import FLOOR, RestrictedLikelihood, fit_gp
-from nestquad.gp._prior import Correlation, Trend, trends
+from nestquad.gp import (
+    Correlation,
+    Hyperparameters,
+    RestrictedLikelihood,
+    SurrogateKind,
+    Trend,
+    first_kinds,
+    fit_gp,
+    fit_surrogate,
+    near_kinds,
+    trends,
+)
 
 CONSTANT, LINEAR, QUADRATIC = Trend(0), Trend(1), Trend(2)
 
@@ -32,7 +41,7 @@ def explicit(gp, z_new):
     """Universal kriging by np.linalg.solve, on the scale that the model uses."""
     level, spread = gp.y.mean(), gp.y.std()
     p = gp.parameters
-    noise = p.noise * gp.noise_shape + FLOOR * p.signal
+    noise = p.noise * gp.noise_shape + 1e-13 * p.signal
     cov = p.signal * gp.correlation(gp.z, gp.z, p.lengthscale) + np.diag(noise)
     cross = p.signal * gp.correlation(gp.z, z_new, p.lengthscale)
     reach = np.abs(gp.z).max()

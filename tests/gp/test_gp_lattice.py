@@ -5,16 +5,17 @@ import pytest
 from scipy.integrate import quad
 
 from nestquad.gp import (
+    JointLikelihood,
+    LatticeLikelihood,
     PeriodicKernel,
-    _lattice,
     fit_periodic,
     in_sequence_order,
     interpolate,
     lattice_steps,
+    omega,
     refine_kernel,
     reversed_bits,
 )
-from nestquad.gp._lattice import JointLikelihood, LatticeLikelihood, omega
 from nestquad.points import lattice_vector
 
 VECTOR = lattice_vector(3, 10)
@@ -97,20 +98,20 @@ def test_any_points_are_predicted_as_by_dense_algebra(monkeypatch):
     points = lattice(32, SHIFTS)
     values = values_at(points)
     theta = np.random.default_rng(0).random((9, 1))
-    monkeypatch.setattr(_lattice, "_BLOCK", 130)  # blocks of one point
+    monkeypatch.setattr("nestquad.gp._lattice._BLOCK", 130)  # blocks of one point
     process = interpolate(KERNEL, VECTOR, SHIFTS, 1, values)
     expected = dense_marginal(KERNEL, points, values, theta)
     np.testing.assert_allclose(process.at(theta), expected, atol=1e-9)
     # At shifted lattices in all coordinates, the FFT gives the same.
     offset = np.array([[0.3, 0.8, 0.45]])
     where = (lattice_steps(VECTOR, 32).T + offset) % 1.0
-    np.testing.assert_allclose(process.interpolated(offset)[0], process.at(where), atol=1e-9)
+    np.testing.assert_allclose(process.marginal(offset)[0], process.at(where), atol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("size", [1e-6, 0.5, 200.0])
 def test_weighted_sums_are_those_of_the_definition(order, size, monkeypatch):
-    monkeypatch.setattr(_lattice, "_BLOCK", 64)
+    monkeypatch.setattr("nestquad.gp._lattice._BLOCK", 64)
     rng = np.random.default_rng(order)
     kernel = PeriodicKernel(order, size * np.array([0.4, 1.3, 0.2]), 1e-3)
     points, nodes, weights = rng.random((20, 3)), rng.random((100, 3)), rng.normal(size=100)

@@ -10,12 +10,8 @@ from scipy.stats import norm
 
 import nestquad as nq
 from nestquad.accuracy import degrees_of_freedom, tail_index
-from nestquad.estimate import Loop
 from nestquad.evaluate import Evaluator
-from nestquad.methods import Certificate, Goal, as_method, model_of
-from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.learned._sensitive import sensitive_set
+from nestquad.methods import Certificate, ModelOfJ
 from nestquad.points import Stream
 
 LIMIT = 0.8  # of the kink and the jump
@@ -190,38 +186,6 @@ def test_small_budgets_are_refused_and_sizes_doubled():
     assert fixed.certified.n_evaluations >= 500
 
 
-def test_sensitive_points_are_a_weighted_sample():
-    problem = linear(exceeds)
-    average = DenseAverage(problem, True, Stream.from_rng(0))
-    found = sensitive_set(average, Shifted(0.0), 20_000, Stream.from_rng(1), noise=0.0)
-    uniform, weights = found.uniform, found.weights
-    j = norm.ppf(uniform[:, 0])
-    assert weights.max() <= 2.0 + 1e-9
-    for h, exact in ((np.ones_like(j), 1.0), (j, 0.0), (j**2, 1.0), (j > LIMIT, ndtr(-LIMIT))):
-        terms = weights * h
-        assert abs(terms.mean() - exact) < 4.0 * terms.std() / np.sqrt(len(j)) + 1e-3
-    # A half of them is where f changes within a standard deviation of 0.05.
-    assert np.mean(np.abs(j - LIMIT) <= 0.051) > 0.45
-    more = sensitive_set(average, Shifted(0.0), 30_000, Stream.from_rng(1), noise=0.0)
-    np.testing.assert_array_equal(more.uniform[:20_000], uniform)
-
-
-@pytest.mark.parametrize("method", ["joint", "lsmc", "ckq"])
-def test_the_mean_of_the_control_variate_is_the_model_of_j(method):
-    def wavy(x, theta):
-        return np.exp(0.5 * x.sum(axis=-1)) * (x[..., 0] > theta[..., 0]) + theta[..., 1]
-
-    problem = nq.NestedExpectation(nq.Normal(np.zeros(2)), nq.Normal(np.zeros(3)), wavy)
-    loop = Loop(as_method(method), Goal(Stream.from_rng(0), 2048), Evaluator(problem, keep=True))
-    loop.run()
-    model = model_of(loop.last)
-    rng = np.random.default_rng(0)
-    uniform, n = rng.random((4, 2)), 8192
-    for row in uniform:
-        at = model.at(np.repeat(row[None], n, axis=0), rng.random((n, 3)))
-        assert abs(at.mean() - model.mean(row[None])[0, 0]) < 4.0 * at.std() / np.sqrt(n) + 1e-9
-
-
 def test_few_large_draws_have_few_degrees_of_freedom():
     rng = np.random.default_rng(0)
     normal = rng.standard_normal((1, 4000))
@@ -240,17 +204,3 @@ def test_intervals_at_other_levels_have_the_quantiles_of_student():
     assert ratio == pytest.approx(stdtrit(3.0, 0.995) / stdtrit(3.0, 0.975))
     many = replace(few, dof=np.inf)
     assert many.interval(0.5)[1] == pytest.approx(1.0 + 0.1 * norm.ppf(0.75))
-
-
-def test_batches_of_other_sizes_are_not_pooled():
-    # More evaluations have more or larger levels; differences of other levels do not telescope.
-    certificate = Certificate(Evaluator(linear(square)), Stream.from_rng(0), None)
-    spent = []
-    for n in (400, 20_000, 300):
-        certificate.draw(n)
-        spent.append(sum(level.rest[..., 0].size for level in certificate.seen))
-        assert len(certificate.seen) == len(certificate.planned.n_inner)
-    assert spent[1] < 20_400
-    assert spent[1] < spent[2] < 20_800
-    found = certificate.estimate()
-    assert abs(found.value - EXACT[square]) <= 2.0 * found.half_width

@@ -5,10 +5,6 @@ import pytest
 from scipy.special import ndtr
 
 import nestquad as nq
-from nestquad.kernels import Matern
-from nestquad.methods.learned._inner_means import KernelChoice
-from nestquad.methods.learned._surrogate_model import scores_of
-from nestquad.quadrature import KernelQuadrature
 
 
 @pytest.mark.parametrize(
@@ -68,14 +64,6 @@ def test_the_trace_grows_within_the_budget_and_evaluates_nothing_twice():
     assert abs(est.value - 1.0) < 1e-3  # E[θ²]
 
 
-def test_same_seed_same_bits():
-    problem = nq.problems.finance()
-    one, two = (nq.estimate(problem, method="ckq", budget=600, rng=3) for _ in range(2))
-    assert one.value == two.value
-    assert one.std_error == two.std_error
-    assert nq.estimate(problem, method="ckq", budget=600, rng=4).value != one.value
-
-
 def test_fixed_sizes_are_kept():
     est = nq.estimate(nq.problems.finance(), method=nq.CKQ(n_outer=12, n_inner=20), rng=0)
     fresh = est.diagnostics["check"]["n_draws"]
@@ -106,12 +94,6 @@ def test_too_small_a_budget_is_refused():
         nq.estimate(nq.problems.finance(), method="ckq", budget=10)
 
 
-def test_scores_have_unit_variance():
-    u = (np.arange(2000)[:, None] + 0.5) / 2000
-    for law in (nq.Normal(), nq.Uniform(3.0, 8.0), nq.LogNormal()):
-        assert scores_of(law, u).std() == pytest.approx(1.0, rel=1e-2)
-
-
 def test_noise_that_nothing_explains_gets_an_honest_bar():
     # g is white noise in x: no rule, control or kernel helps, and J = θ.
     problem = nq.NestedExpectation(
@@ -134,26 +116,6 @@ def test_theta_without_influence():
     est = nq.estimate(problem, method="ckq", budget=600, rng=0)
     assert est.value == pytest.approx((np.e - 1) ** 2, abs=1e-6)
     assert abs(est.value - (np.e - 1) ** 2) <= 2 * est.std_error + 1e-12
-
-
-def test_stage1_variances_are_those_of_bayesian_quadrature():
-    rng = np.random.default_rng(0)
-    nodes, values = rng.random((1, 9, 1)), rng.standard_normal((2, 9, 1))
-    kernel = Matern(1.5, 0.4)
-    choice = KernelChoice(KernelQuadrature(kernel, "uniform", "fixed"), 0.0)
-    gram = kernel(nodes[0], nodes[0])
-    fine = (np.arange(4000)[:, None] + 0.5) / 4000
-    mean = kernel(nodes[0], fine).mean(axis=1)
-    double = kernel(fine, fine).mean()
-    inverse, one = np.linalg.inv(gram), np.ones(9)
-    missing = 1.0 - one @ inverse @ mean
-    variance = double - mean @ inverse @ mean + missing**2 / (one @ inverse @ one)
-    for t in range(2):
-        y = values[t, :, 0]
-        beta = one @ inverse @ y / (one @ inverse @ one)
-        amplitude = (y - beta) @ inverse @ (y - beta) / 8
-        found = choice.posterior_variance(nodes, values)[t, 0]
-        assert found == pytest.approx(amplitude * variance, rel=1e-3)
 
 
 def test_stage1_noise_runs_as_a_method():

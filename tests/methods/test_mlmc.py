@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -337,10 +336,10 @@ def test_levels_where_f_is_not_finite_are_left_out():
         nq.estimate(problem, budget=100, method=MLMC(n_coarsest=1, n_levels=2), rng=0)
 
 
-def test_time_ends_with_the_levels_that_are_there():
+def test_time_ends_with_the_levels_that_are_there(simulated):
     def slow(x, t):
-        if x.shape[1] > 2:  # the coarsest level is quick, so that it is there on a busy machine too
-            time.sleep(0.08)
+        if x.shape[1] > 2:
+            simulated.wait(0.08)
         return x[..., 0] + t[..., 0]
 
     problem = nq.NestedExpectation(outer=nq.Uniform(), inner=nq.Uniform(), g=slow, f=np.square)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.methods.learned._model import ModelOfJ
+from nestquad.methods import ModelOfJ
 from nestquad.points import Stream
 
 
@@ -63,23 +63,6 @@ def test_paths_scatter_about_the_mean_by_the_standard_deviation(model):
     claimed = np.median(model.sd(sketch.uniform), axis=0)
     assert (scatter <= 3 * claimed + 1e-8).all()
     assert (claimed <= 10 * scatter + 1e-3).all()
-
-
-def test_deleted_groups_change_the_model_as_their_shapes_say(model):
-    paths = model.paths(20, np.random.default_rng(3))
-    groups, shape = len(paths.observed), model.sketch.j.shape
-    assert groups >= 4
-    assert paths.observed.shape == (groups, *shape)
-    assert paths.expected.shape == (groups, 5, *shape)
-    # Three quarters of the points, or more, make nearly the same model.
-    assert np.sqrt(np.mean(paths.observed**2)) < 0.2
-
-
-def test_residuals_belong_to_the_design(model):
-    assert model.residuals().shape == model.design.j.shape
-    np.testing.assert_allclose(
-        model.mean(model.design.uniform[:20]), model.design.j[:20], atol=1e-6
-    )
 
 
 def test_replicates_integrate_moments_of_theta(model):

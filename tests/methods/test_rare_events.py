@@ -7,15 +7,14 @@ import pytest
 from scipy.special import ndtri
 
 import nestquad as nq
-from nestquad.methods.nested import (
+from nestquad.methods._events import (
     NO_VARIATION,
+    effective_number,
     rare_event_errors,
     rule_of_three,
     spread_factor,
     unseen_value_errors,
 )
-from nestquad.methods.nested._events import effective_number
-from nestquad.methods.nested._inner import _shrunk
 from nestquad.result import NORMAL_95
 
 PLAIN = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
@@ -156,19 +155,6 @@ def test_a_constant_g_says_nothing_unless_f_is_constant():
         normal_losses(lambda j: j.max(axis=-1)),
     )
     assert missed(best, two, two[:50]) == [0.0]
-
-
-def test_shrinking_leaves_the_covariance_without_noise():
-    rng = np.random.default_rng(0)
-    mix = np.array([[1.0, 0.4], [0.0, 0.5]])
-    truth = rng.standard_normal((50_000, 2)) @ mix
-    half, other = truth + rng.standard_normal((2, 50_000, 2)) * [0.5, 1.0]
-    full = (half + other) / 2
-    assert np.abs(np.cov(full.T) - mix.T @ mix).max() > 0.3
-    np.testing.assert_allclose(np.cov(_shrunk(half, other, full).T), mix.T @ mix, atol=0.03)
-    # Nothing but noise: J is its mean.
-    noise = rng.standard_normal((2, 100_000))
-    assert _shrunk(*noise, noise.mean(axis=0)).std() < 0.1
 
 
 def test_nothing_is_added_where_nothing_depends_on_theta():

@@ -7,50 +7,24 @@ import pytest
 
 import nestquad as nq
 from nestquad import clock, risk
-from nestquad.clock import AnalysisCost, LearningCurve, TimePlan, use_clock
+from nestquad.clock import LEARNING, AnalysisCost, LearningCurve, TimePlan
 
 PROBLEM = nq.problems.finance()
 LEARNED = ("joint", "ckq", "mlkq")
 
 
-class Simulated:
-    """A clock that moves by what g and analyses are said to take."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def __call__(self):
-        self.seconds += 1e-6
-        return self.seconds
-
-    def problem(self, seconds, problem=PROBLEM):
-        """The problem with a g that takes some time for each evaluation."""
-
-        def g(x, theta):
-            values = problem.g(x, theta)
-            self.seconds += seconds * values.size
-            return values
-
-        return replace(problem, g=g)
-
-    def analyses(self, monkeypatch, seconds):
-        """Let each analysis of a joint lattice take so long, and more for each evaluation."""
-        learned = nq.JointLattice.analyze
-
-        def analyze(method, evaluations, last=None):
-            self.seconds += seconds + 1e-5 * evaluations.design.n_evaluations
-            return learned(method, evaluations, last)
-
-        monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
-
-
 @pytest.fixture
-def simulated(monkeypatch):
-    source = Simulated()
-    monkeypatch.setattr(clock, "benchmark", lambda: AnalysisCost().reference)
-    source.analyses(monkeypatch, 0.3)
-    with use_clock(source):
-        yield source
+def simulated(simulated, monkeypatch):
+    """The simulated clock with analyses of a joint lattice that take time on it, too."""
+    learned = nq.JointLattice.analyze
+
+    def analyze(method, evaluations, last=None):
+        simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
+        return learned(method, evaluations, last)
+
+    monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
+    monkeypatch.setattr(clock, "benchmark", lambda: LEARNING.reference)
+    return simulated
 
 
 def forecast(est):
@@ -59,7 +33,7 @@ def forecast(est):
 
 
 def test_a_cheap_g_is_answered_by_a_plain_rule(simulated):
-    est = nq.estimate(simulated.problem(1e-7), tol=0.05, rng=0)
+    est = nq.estimate(simulated.slow(PROBLEM, 1e-7), tol=0.05, rng=0)
     assert est.status == "converged"
     assert abs(est.value - PROBLEM.exact) <= 0.05
     assert est.method == "nqmc"
@@ -68,7 +42,7 @@ def test_a_cheap_g_is_answered_by_a_plain_rule(simulated):
 
 def test_an_expensive_g_is_learned_with_fewer_evaluations(simulated):
     cheap = nq.estimate(PROBLEM, tol=0.4, rng=0, method="nqmc")
-    slow = nq.estimate(simulated.problem(0.005), tol=0.4, rng=0)
+    slow = nq.estimate(simulated.slow(PROBLEM, 0.005), tol=0.4, rng=0)
     assert cheap.status == slow.status == "converged"
     assert slow.method in LEARNED
     assert slow.n_evaluations < cheap.n_evaluations
@@ -112,7 +86,7 @@ def test_accuracy_and_evaluations_of_learning_are_inverse():
 
 @pytest.mark.parametrize(("seconds", "cost"), [(1.0, 1e-4), (3.0, 1e-3), (10.0, 1e-2), (30.0, 0.1)])
 def test_time_alone_is_a_request(seconds, cost, simulated):
-    est = nq.estimate(simulated.problem(cost), max_seconds=seconds, rng=0)
+    est = nq.estimate(simulated.slow(PROBLEM, cost), max_seconds=seconds, rng=0)
     assert simulated.seconds < 1.1 * seconds + 0.3
     assert est.status in ("time", "limit", "unreliable")
     assert abs(est.value - PROBLEM.exact) < 2.0 * est.half_width
@@ -120,7 +94,7 @@ def test_time_alone_is_a_request(seconds, cost, simulated):
 
 
 def test_time_is_used_as_well_as_by_a_budget(simulated):
-    problem = simulated.problem(2e-3)
+    problem = simulated.slow(PROBLEM, 2e-3)
     timed = nq.estimate(problem, max_seconds=5.0, rng=0)
     assert len(timed.trace) <= 8
     for budget in (700, 1000, 1400, 2000):  # the largest that ends in time
@@ -136,7 +110,7 @@ def test_time_is_used_as_well_as_by_a_budget(simulated):
 
 
 def test_a_moment_is_too_short_to_learn(simulated):
-    est = nq.estimate(simulated.problem(1e-7), max_seconds=0.25, rng=0)
+    est = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.1, rng=0)
     assert est.method == "nqmc"
     assert "learning ± inf" in forecast(est)
     # By a million of evaluations and not by the first few hundred.
@@ -144,7 +118,7 @@ def test_a_moment_is_too_short_to_learn(simulated):
 
 
 def test_time_alone_with_an_expensive_g(simulated):
-    est = nq.estimate(simulated.problem(0.002), max_seconds=3.0, rng=0)
+    est = nq.estimate(simulated.slow(PROBLEM, 0.002), max_seconds=3.0, rng=0)
     assert simulated.seconds < 3.6
     assert est.method in LEARNED
     assert est.n_evaluations <= 1500
@@ -152,7 +126,7 @@ def test_time_alone_with_an_expensive_g(simulated):
 
 @pytest.mark.parametrize("method", ["joint", "ckq", "lsmc"])
 def test_a_learner_takes_one_large_step(method, simulated):
-    est = nq.estimate(simulated.problem(1e-3), method=method, max_seconds=4.0, rng=0)
+    est = nq.estimate(simulated.slow(PROBLEM, 1e-3), method=method, max_seconds=4.0, rng=0)
     assert simulated.seconds < 1.1 * 4.0 + 0.3
     assert len(est.trace) <= 5
     assert est.n_evaluations > 800
@@ -176,7 +150,7 @@ def test_measures_of_risk_in_time(seconds, simulated, monkeypatch):
     normal = nq.NestedExpectation(
         nq.Normal(), lambda theta: nq.Normal(theta, 1.0), lambda x, theta: x[..., 0]
     )
-    report = risk.measure(simulated.problem(1e-4, normal), var=0.99, max_seconds=seconds, rng=0)
+    report = risk.measure(simulated.slow(normal, 1e-4), var=0.99, max_seconds=seconds, rng=0)
     assert simulated.seconds < 1.1 * seconds + 0.3
     assert len(report.estimate.trace) <= 6
     assert report.estimate.n_evaluations > 500 * seconds
@@ -186,7 +160,7 @@ def test_measures_of_risk_in_time(seconds, simulated, monkeypatch):
 def test_progress_says_how_long_it_will_take(simulated):
     seen = []
     nq.estimate(
-        simulated.problem(1e-3),
+        simulated.slow(PROBLEM, 1e-3),
         max_seconds=8.0,
         rng=0,
         progress=lambda done, total, message: seen.append(message),
@@ -207,7 +181,7 @@ def test_without_any_request_all_four_are_named():
 def test_with_a_budget_the_way_does_not_depend_on_time(simulated):
     for goal in ({"budget": 1200}, {"budget": 4000, "tol": 0.05}):
         fast = nq.estimate(PROBLEM, rng=3, **goal)
-        slow = nq.estimate(simulated.problem(1e-4), rng=3, **goal)
+        slow = nq.estimate(simulated.slow(PROBLEM, 1e-4), rng=3, **goal)
         with ThreadPoolExecutor(2) as pool:
             shared = nq.estimate(PROBLEM, rng=3, executor=pool, **goal)
         assert fast.value == slow.value == shared.value

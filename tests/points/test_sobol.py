@@ -61,10 +61,6 @@ def test_without_scramble_they_are_the_points_of_scipy(dim, log2_n):
     np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
 
 
-def test_the_basis_grows_without_changing():
-    np.testing.assert_array_equal(_basis(3, 2**14)[:8], _basis(3, 2**8))
-
-
 def test_scrambles_differ_between_streams_and_are_shared_by_sets():
     m = 5
     nets = []

@@ -5,16 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nestquad.errors import InputError
 from nestquad.points import Stream
-from nestquad.points._stream import RandomRuns
 
 
 def first_numbers(stream: Stream, n: int = 8) -> tuple[float, ...]:
@@ -89,47 +85,3 @@ def test_streams_are_uncorrelated():
     numbers = np.stack([root.child(i).generator().random(n) for i in range(20)])
     correlations = np.corrcoef(numbers)[np.triu_indices(20, 1)]
     assert np.abs(correlations).max() < 5 / np.sqrt(n)
-
-
-def test_run_zero_is_the_generator_itself():
-    stream = Stream.from_rng(2)
-    out = np.empty(1003)
-    RandomRuns(stream).fill(0, 0, out)
-    np.testing.assert_array_equal(out, stream.generator().random(1003))
-
-
-@given(
-    requests=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 90), st.integers(1, 30)), min_size=1, max_size=8
-    )
-)
-def test_runs_can_be_entered_anywhere_in_any_order(requests):
-    stream = Stream.from_rng(2)
-    whole = np.empty((4, 120))
-    for run in range(4):
-        RandomRuns(stream).fill(run, 0, whole[run])
-    runs = RandomRuns(stream)
-    for run, offset, n in requests:
-        out = np.empty(n)
-        runs.fill(run, offset, out)
-        np.testing.assert_array_equal(out, whole[run, offset : offset + n])
-    assert len(np.unique(whole)) == whole.size
-
-
-def test_an_interrupted_fill_changes_no_number_that_is_asked_for_later():
-    stream, expected, found = Stream.from_rng(3), np.empty(6), np.empty(6)
-    RandomRuns(stream).fill(2, 5, expected)
-    runs = RandomRuns.of(stream)
-    runs.fill(1, 0, np.empty(4))
-    with pytest.raises(TypeError):  # after the generator has moved, as Ctrl-C might
-        runs.fill(7, 1, np.empty(4, dtype=np.int64))
-    assert RandomRuns.of(stream) is runs
-    runs.fill(2, 5, found)
-    assert (found == expected).all()
-
-
-def test_threads_do_not_share_a_generator():
-    stream = Stream.from_rng(3)
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(RandomRuns.of, stream).result()
-    assert other is not RandomRuns.of(stream)

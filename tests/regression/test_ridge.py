@@ -5,10 +5,9 @@ import pytest
 from scipy.special import ndtri
 
 from nestquad.points import PeriodicLattice, Stream
-from nestquad.regression import Regression, ScoreTable, ridge
-from nestquad.regression._polynomials import total_degree_terms
-from nestquad.regression._regression import _PENALTIES, ridge_terms
+from nestquad.regression import Regression, ScoreTable, ridge, ridge_terms, total_degree_terms
 
+PENALTIES = np.logspace(-9.0, 1.0, 31)
 TERMS = tuple(total_degree_terms(2, 3))
 
 
@@ -109,7 +108,7 @@ def test_cross_validation_finds_the_penalty_of_brute_force(noise):
                 errors.append(values[i] - mean - columns[i] @ b)
             return np.mean(np.square(errors))
 
-        worse.append(deleted(fit.penalty) / min(map(deleted, _PENALTIES[::3])))
+        worse.append(deleted(fit.penalty) / min(map(deleted, PENALTIES[::3])))
     assert np.median(worse) < 1.15
     assert max(worse) < 1.5
 
@@ -119,12 +118,12 @@ def _gcv(columns, values):
     n = len(values)
     centered = values - values.mean()
     scores = []
-    for penalty in _PENALTIES:
+    for penalty in PENALTIES:
         gram = columns.T @ columns + n * penalty * np.eye(columns.shape[1])
         hat = columns @ np.linalg.solve(gram, columns.T)
         rest = centered - hat @ centered
         scores.append(rest @ rest / (1.0 - np.trace(hat) / n) ** 2)
-    return float(_PENALTIES[int(np.argmin(scores))])
+    return float(PENALTIES[int(np.argmin(scores))])
 
 
 @pytest.mark.parametrize("noise", [0.03, 0.3, 3.0])

@@ -15,7 +15,7 @@ import nestquad as nq
 from nestquad import risk
 from nestquad.estimate import solved
 from nestquad.points import Stream
-from nestquad.risk._method import TailSampling
+from nestquad.risk._method import SamplingSettings, TailSampling
 from nestquad.risk._targets import Targets
 from studies import risk as cases
 
@@ -291,7 +291,7 @@ def test_pairs_and_replicates_see_the_same_model():
 
 
 def test_what_a_lattice_cannot_afford_is_said(monkeypatch):
-    monkeypatch.setattr("nestquad.risk._method._NUMBERS", 1 << 19)
+    monkeypatch.setattr("nestquad.risk._method.SETTINGS", SamplingSettings(numbers=1 << 19))
     problem, _ = _call()
     report = risk.measure(problem, budget=4000, rng=0)
     assert report.n_evaluations < 4000
@@ -477,7 +477,7 @@ def test_a_sampled_inner_law_learns_from_what_a_ridge_takes(monkeypatch):
 
 def test_towards_a_tolerance_a_lattice_leaves_time_for_pairs(monkeypatch):
     """Twice the points would leave half the pairs, and the run would end with a wide bar."""
-    monkeypatch.setattr("nestquad.risk._method._NUMBERS", 1 << 21)
+    monkeypatch.setattr("nestquad.risk._method.SETTINGS", SamplingSettings(numbers=1 << 21))
     problem = cases.sketch("book5", 0).problem
     method = TailSampling(Targets.of(0.99, (), ()), patience=8.0)
     nothing = dict.fromkeys(("tol", "executor", "store", "max_seconds"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import mpmath as mp
 import numpy as np
 import pytest
@@ -13,8 +11,7 @@ from nestquad.embeddings import mean_embedding
 from nestquad.errors import InputError
 from nestquad.kernels import Matern
 from nestquad.points import Sobol, Stream
-from nestquad.rules import Jitter, kernel_rule, prefix_rules
-from nestquad.rules._line import line_laws, line_solutions
+from nestquad.rules import Jitter, kernel_rule, line_laws, line_solutions, prefix_rules
 
 ORDERS = [1.5, 2.5, 3.5]
 LAWS = {"box": Uniform(-1.0, 2.0), "normal": Normal(0.5, 1.5)}
@@ -304,14 +301,9 @@ def test_a_law_that_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_time_grows_like_the_number_of_nodes(law):
-    def seconds(n):
-        nodes = sobol_nodes(LAWS[law], n)
-        started = time.process_time()  # of this process alone, however busy the machine
-        rule = kernel_rule(Matern(2.5, 0.5), LAWS[law], nodes)
-        assert rule.ridge == 0.0
-        return time.process_time() - started
-
-    small = min(seconds(10_000) for _ in range(3))
-    assert small < 1.0  # 0.06 s on an idle core; dense weights take half a minute
-    assert seconds(100_000) < 40.0 * small
+def test_a_hundred_thousand_nodes(law):  # dense weights would need 80 GB
+    nodes = sobol_nodes(LAWS[law], 100_000)
+    rule = kernel_rule(Matern(2.5, 0.5), LAWS[law], nodes)
+    assert rule.ridge == 0.0
+    exact = {"box": (np.sin(2) + np.sin(1)) / 3, "normal": np.cos(0.5) * np.exp(-1.125)}[law]
+    assert rule.integrate(np.cos(nodes[:, 0])) == pytest.approx(exact, abs=1e-5)

@@ -149,7 +149,7 @@ def test_fresh_runs_keep_those_of_earlier_code(tmp_path):
     line = ["families", "--families", "smooth", "--seeds", "2", "--parity", "even", "--runs", "1"]
     line += ["--budgets", "300", "--tolerances", "none", "--methods", "auto"]
     line += ["--out", str(tmp_path), "--jobs", "0", "--fresh"]
-    path, task = tmp_path / "data" / "families_runs.csv", Task("smooth-2", "auto", 300.0, 0)
+    path, task = tmp_path / "data" / "families_runs.csv.gz", Task("smooth-2", "auto", 300.0, 0)
     assert main(line) == 0
     ledger = Ledger(path)
     ledger.runs[task] = replace(ledger.runs[task], sources="then", covered=0.0)

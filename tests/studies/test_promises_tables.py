@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 import shutil
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 import nestquad as nq
 from nestquad.methods import METHODS
 from studies.__main__ import main
-from studies.promises import HEAD, STUDIES, accuracy, tolerance, unseen
+from studies.promises import HEAD, STUDIES, accuracy
 from studies.promises.cells import (
     Cell,
     beside_foreseen,
@@ -150,17 +151,6 @@ def test_accuracy_verdicts(error, ratio_met, error_met):
     assert len(result.table("errors").rows) == 3 * len(PROBLEMS)
 
 
-@pytest.mark.parametrize(("before", "met"), [(1e-3, True), (5e-4, False)])
-def test_errors_of_earlier_code_stand_beside_those_of_today(before, met):
-    exact = {name: nq.problems.get(name).exact for name in PROBLEMS}
-    earlier = [one for name in PROBLEMS for one in runs(name, "auto", 1e4, [before] * 5)]
-    result = accuracy.tabulate(cells_of(all_runs(1e-3), exact), cells_of(earlier, exact))
-    change = next(v for v in result.verdicts if "oldest code" in v.claim)
-    assert change.met is met
-    changes = [row["change"] for row in result.table("auto").rows if row["goal"] == 1e4]
-    assert changes == pytest.approx([1e-3 / before] * len(PROBLEMS))
-
-
 def test_intervals_that_are_too_narrow_or_too_wide_are_told():
     exact = {name: nq.problems.get(name).exact for name in PROBLEMS}
     narrow = [r for r in all_runs(1e-3) if (r.problem, r.method) != ("health", "auto")]
@@ -173,77 +163,34 @@ def test_intervals_that_are_too_narrow_or_too_wide_are_told():
     assert (wide.met, wide.measured) == (False, "7 of 8; not health 20 ×")
 
 
-def test_tolerance_rows():
-    tight = 3e-3
-    found = runs("finance", "auto", tight, [0.5 * tight] * 9 + [2 * tight], status="converged")
-    # MLMC does not reach the tolerance itself, and does reach sixteen times as much.
-    found += runs("finance", "mlmc", tight, [1.0], status="budget")
-    found += runs("finance", "mlmc", 4 * tight, [1.0], status="budget")
-    found += runs("finance", "mlmc", 16 * tight, [1.0] * 3, evaluations=500, status="converged")
-    row = tolerance.tabulate(found).table("kept").rows[0]
-    assert row["within"] == 0.9
-    assert row["used"] == pytest.approx(0.65)
-    assert row["mlmc_evaluations"] == 500 * 16**2
-    assert row["extrapolated"] is True
-    assert row["mlmc"] == "≈ 128,000"
-    assert row["status"] == "converged 10"
+COMMAND = ["promises", "--only", "accuracy", "--quick", "--methods", "mlmc,nqmc"]
+COMMAND += ["--problems", "finance,synthetic"]
 
 
-def test_tolerances_are_there_for_every_problem():
-    assert set(tolerance._GOALS) == set(PROBLEMS)
-    assert all(goal.tight < goal.loose for goal in tolerance._GOALS.values())
-
-
-def test_unseen_table_shows_the_best_as_it_is():
-    found = runs("trial", "auto", 1e3, [4.0, 4.0]) + runs("trial", "nqmc", 1e3, [2.0, 2.0])
-    result = unseen.tabulate(found)
-    (row,) = result.table("unseen").rows
-    assert (row["best"], row["ratio"], row["nqmc"]) == ("nqmc", 2.0, 2.0)
-    assert result.verdicts == ()
-    assert "on 1 of 1 problems, at most the error of nqmc on 0 of 1" in result.notes[0]
+def kept(folder):
+    with gzip.open(folder / "data" / "accuracy_runs.csv.gz", "rt") as file:
+        return {tuple(row[key] for key in ("problem", "method", "seed", "error")) for row in
+                csv.DictReader(file)}  # fmt: skip
 
 
 def test_a_study_goes_on_where_it_was_left(tmp_path):
-    command = ["promises", "--only", "multilevel", "--quick", "--jobs", "0", "--out", str(tmp_path)]
+    command = [*COMMAND, "--jobs", "0", "--out", str(tmp_path)]
     main([*command, "--seeds", "2"])
-    first = (tmp_path / "data" / "multilevel_runs.csv").read_bytes()
+    first = kept(tmp_path)
     main([*command, "--seeds", "3"])
-    with (tmp_path / "data" / "multilevel_runs.csv").open() as file:
-        seeds = [int(row["seed"]) for row in csv.DictReader(file) if row["method"] == "mlkq"]
-    assert seeds == [0, 1, 2]
-    after = (tmp_path / "data" / "multilevel_runs.csv").read_bytes()
-    assert set(first.splitlines()) < set(after.splitlines())
+    assert len(first) == 8
+    assert first < kept(tmp_path)
+    assert {run[2] for run in kept(tmp_path)} == {"0", "1", "2"}
     page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
-    assert "## Multilevel methods" in page
-    assert "`data/multilevel_runs.csv`" in page
+    assert "## auto beside every method" in page
+    assert "`data/accuracy_runs.csv.gz`" in page
 
 
 @pytest.mark.slow
 def test_processes_find_what_this_one_finds(tmp_path):
     for jobs in ("0", "2"):
-        out = tmp_path / jobs
-        main(
-            [
-                "promises",
-                "--only",
-                "multilevel",
-                "--quick",
-                "--seeds",
-                "2",
-                "--jobs",
-                jobs,
-                "--out",
-                str(out),
-            ]
-        )
-
-    def errors(jobs):
-        with (tmp_path / jobs / "data" / "multilevel_runs.csv").open() as file:
-            return sorted(
-                (row["method"], row["seed"], row["error"]) for row in csv.DictReader(file)
-            )
-
-    assert errors("0") == errors("2")
+        main([*COMMAND, "--seeds", "2", "--jobs", jobs, "--out", str(tmp_path / jobs)])
+    assert kept(tmp_path / "0") == kept(tmp_path / "2")
 
 
 @pytest.mark.parametrize(
@@ -260,10 +207,6 @@ def test_figures_can_be_drawn_from_what_is_saved(tmp_path):
     exact = {name: nq.problems.get(name).exact for name in PROBLEMS}
     results = {
         "accuracy": accuracy.tabulate(cells_of(all_runs(1e-3), exact)),
-        "tolerance": tolerance.tabulate(runs("finance", "auto", 0.03, [0.01] * 3)),
-        "unseen": unseen.tabulate(
-            runs("trial", "auto", 1e3, [4.0, 4.0]) + runs("trial", "nqmc", 1e4, [2.0, 2.0])
-        ),
     }
     for study in STUDIES:
         if study.name in results:

@@ -1,4 +1,4 @@
-"""The runner: runs are kept, resumed and repeated, results have a history, pages are complete."""
+"""The runner: runs are kept, resumed and repeated, pages are complete."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_a_compressed_ledger_is_the_same_bytes_again(tmp_path):
     assert len(Ledger(first).runs) == len(kept.runs)
 
 
-def test_runs_of_another_version_stay_and_do_not_count(tmp_path):
+def test_runs_of_another_version_count_until_they_are_retired(tmp_path):
     ledger = Ledger(tmp_path / "runs.csv")
-    ledger.append(run(version="0.0.0"))
+    ledger.append(run(version="0.0.0", sources="then"))
     again = Ledger(ledger.path)
-    assert again.missing([run().task]) == [run().task]
-    again.append(run())
-    assert [one.version for one in Ledger(ledger.path).others] == ["0.0.0"]
+    assert again.missing([run().task]) == []
+    again.retire(lambda one: True)
+    assert [one.version for one in Ledger(ledger.path).others] == ["0.0.0, earlier"]
 
 
 def test_retired_runs_of_earlier_code_stay_and_do_not_count(tmp_path):
@@ -186,7 +186,7 @@ def test_settings_select_what_is_run_and_forgotten(tmp_path):
     assert len(replace(settings, fresh=True).ledger("x").runs) == 6
 
 
-def family(values):
+def family(value):
     """A study as a later one may be: tasks, rows of a ledger, a verdict, a page."""
 
     def tabulate(settings):
@@ -194,24 +194,22 @@ def family(values):
         runs = settings.collect(ledger, cells("p", "m", (1e3,), 3), lambda task: OUTCOME)
         rows = tuple({"seed": one.seed, "error": one.error} for one in runs)
         table = Table("family", "Errors.", columns("seed: count; error: error"), rows)
-        verdict = Verdict.of("claim", "≤ 1", values[0], values[0] == "0.5")
-        return Result((table,), (verdict,), environment={"sources": values[1]})
+        verdict = Verdict.of("claim", "≤ 1", value, value == "0.5")
+        return Result((table,), (verdict,))
 
     return Study("family", "A family", "About it.", tabulate)
 
 
-def test_a_study_has_a_page_with_its_history(tmp_path):
+def test_a_study_has_a_page(tmp_path):
     settings = Settings(data=tmp_path / "data", jobs=0)
     page = tmp_path / "page.md"
-    for values in (("0.5", "old"), ("0.6", "old"), ("2.0", "new")):
-        study = family(values)
+    for value in ("0.5", "2.0"):
+        study = family(value)
         run_studies([study], [study], settings, page, "# Families\n", "python -m studies families")
     text = page.read_text(encoding="utf-8")
     assert "0 of 1 targets are met." in text
     assert "| [family](#a-family) | claim | ≤ 1 | 2.0 | **not met** |" in text
     assert "| 0 | 0.12 |" in text
-    # The same state of the code again takes the place of what was there.
-    assert "| claim | 0.6 (does not hold) | 2.0 (does not hold) |" in text
     assert "0.5" not in text
 
 

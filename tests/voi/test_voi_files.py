@@ -67,7 +67,7 @@ def edited(line, cell):
     [
         (edited(8, "abc"), "the text 'abc' in column 'a', row 7 (line 8 of the file)"),
         (edited(8, ""), "(an empty cell) in column 'a', row 7 (line 8 of the file)"),
-        (edited(8, "NA"), "the text 'NA' in column 'a', row 7"),
+        (edited(8, "NA"), "a missing value ('NA') in column 'a', row 7"),
         (edited(8, "#DIV/0!"), "#DIV/0!"),
         (edited(8, '"12,345.6"'), "'12,345.6', a number with separators"),
         (edited(8, "1,2"), "lines of different lengths"),

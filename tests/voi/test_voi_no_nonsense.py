@@ -9,6 +9,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+import voi_models as models
 
 import nestquad as nq
 from nestquad import voi
@@ -194,6 +195,16 @@ def test_the_page_asks_whether_tables_are_swapped(client):
     settled(client, path)
     now = client.get(f"{path}/data").json()["seen"]["now"]
     assert now["cost"] == pytest.approx(COSTS.mean().tolist())
+    book = io.BytesIO()  # a sheet for each table
+    with pd.ExcelWriter(book) as writer:
+        for name, table in swapped.items():
+            table.to_excel(writer, sheet_name=name, index=False)
+    page, path = begun(client, {"workbook": ("model.xlsx", book.getvalue())})
+    client.post(f"{path}/settings", json={"swap": True})
+    settled(client, path)
+    seen = client.get(f"{path}/data").json()["seen"]
+    assert seen["now"]["cost"] == pytest.approx(COSTS.mean().tolist())
+    assert "costs and effects exchanged by hand" in seen["notes"]
     page, path = begun(client, sent(swapped))
     client.post(f"{path}/settings", json={"as_given": True})
     settled(client, path)
@@ -327,3 +338,16 @@ def test_the_choice_of_columns_is_saved_with_the_analysis(client):
     again = str(answer.url).partition(TOKEN)[2].rstrip("/")
     settled(client, again)
     assert client.get(f"{again}/data").json()["seen"]["parameters"] == ["rr_A"]
+
+
+def test_a_decision_that_no_draw_changes_is_not_certain():
+    """EVPI of a decision that 300 draws leave unchanged has an upper limit that covers."""
+    exact = models.gain_of_knowing(3.5, 1.0)
+    for seed in range(1, 40, 2):
+        gain = np.random.default_rng(seed).normal(3.5, 1.0, 300)
+        table = voi.evpi(np.column_stack((np.zeros(300), gain)))
+        if gain.min() > 0:
+            assert table.evpi[0] == 0.0
+            assert exact < table.upper[0] < 0.05
+    constant = np.column_stack((np.zeros(300), np.full(300, 2.0)))
+    assert voi.evpi(constant).upper[0] == 0.0

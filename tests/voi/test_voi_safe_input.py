@@ -634,8 +634,8 @@ def test_a_permutation_of_the_row_numbers_is_no_option():
     shuffled = numbered[0].iloc[order].reset_index(drop=True)
     with pytest.raises(nq.InputError, match="no names of rows, and costs with rows in the order"):
         voi.Outputs(shuffled, EFFECTS, WTP)
-    with pytest.raises(nq.InputError, match="'Sim #', which counts the rows"):
-        voi.Outputs(net_benefit=shuffled)
+    with pytest.raises(nq.InputError, match="'Order', which counts the rows"):
+        voi.Outputs(net_benefit=shuffled.rename(columns={"Sim #": "Order"}))
     inputs = P.assign(**{"Sim #": np.arange(N)})  # parameters follow, or are refused
     exact = voi.evppi(voi.Outputs(COSTS, EFFECTS, WTP), P).evppi
     found = voi.evppi(outputs, inputs)

@@ -183,7 +183,7 @@ def test_roles_can_be_said():
     assert seen.problems == ()
     np.testing.assert_allclose(seen.costs, COSTS)
     np.testing.assert_allclose(seen.parameters, P)
-    assert "one of 'i', 'a'" in str(voi.preview(bare, columns={"q": "input"}).problems[0])
+    assert "one of 'a', 'b'" in str(voi.preview(bare, columns={"q": "input"}).problems[0])
     assert "“cost of …”" in str(voi.preview(bare, columns={"w": "price"}).problems[0])
 
 
@@ -218,3 +218,85 @@ def test_titles_above_a_text_table():
     assert "'PSA of March' (line 1)" in found.attrs["notes"][0]
     with pytest.raises(nq.InputError, match="line 6 of the file"):
         voi.read_csv(("c.csv", text.replace(str(COSTS.SoC[1]), "oops").encode()), "costs")
+
+
+def put(table, first=1):
+    """A table on a sheet, its header in the row `first`."""
+    book = openpyxl.Workbook()
+    for j, name in enumerate(table.columns, 1):
+        book.active.cell(first, j, name)
+        for i, value in enumerate(table[name], first + 1):
+            book.active.cell(i, j, value)
+    return book
+
+
+@pytest.mark.parametrize("label", ["2.5%", "Deterministic", "97.5th percentile"])
+@pytest.mark.parametrize("on_top", [True, False])
+def test_any_label_among_numbers_of_draws_is_a_summary(label, on_top):
+    table = one_sheet().astype(object)
+    row = table.median().to_frame().T.assign(Iteration=label)
+    parts = [row, table] if on_top else [table, row]
+    seen = voi.preview(saved(put(pd.concat(parts, ignore_index=True))))
+    assert len(seen.costs) == N
+    assert f"({label})" in seen.notes[0]
+
+
+def test_a_rounded_mean_without_a_label_is_a_summary():
+    table = one_sheet().round(3)
+    last = table.mean().round(3).to_frame().T.assign(Iteration=N)
+    seen = voi.preview(saved(put(pd.concat([table, last], ignore_index=True))))
+    assert seen.problems == ()
+    assert len(seen.costs) == len(seen.effects) == N
+
+
+def test_results_are_no_inputs():
+    """Life years beside QALYs, the better option, a text in every row."""
+    table = one_sheet()
+    table["LY SoC"], table["LY Drug"] = 1.3 * EFFECTS.SoC, 1.2 * EFFECTS.Drug
+    better = WTP * EFFECTS.Drug - COSTS.Drug > WTP * EFFECTS.SoC - COSTS.SoC
+    table["choice"] = np.where(better, "Drug", "SoC")
+    table["Cost-effective?"] = np.where(better, "yes", "no")
+    table["model"] = "version 3"
+    seen = voi.preview(saved(put(table)))
+    assert seen.problems == ()
+    assert list(seen.parameters) == list(P)
+
+
+def test_names_with_dashes_and_units():
+    names = {f"Total cost {o}": f"Total cost – {o} (£)" for o in COSTS}
+    names |= {f"QALYs {o}": f"Total QALYs – {o}" for o in COSTS}
+    seen = voi.preview(saved(put(one_sheet().rename(columns=names))))
+    assert seen.options == ("SoC", "Drug")
+    np.testing.assert_allclose(seen.costs, COSTS)
+
+
+def test_a_sheet_for_each_option():
+    book = put(P)
+    book.active.title = "Sampled"
+    for option in COSTS:
+        sheet = book.create_sheet(option)
+        sheet.append(["Cost", "QALYs"])
+        for row in zip(COSTS[option], EFFECTS[option], strict=True):
+            sheet.append(row)
+    seen = voi.preview(saved(book))
+    assert seen.options == ("SoC", "Drug")
+    np.testing.assert_allclose(seen.effects, EFFECTS)
+    assert list(seen.parameters) == list(P)
+
+
+def test_equal_names_without_a_title_are_refused_with_words():
+    bare = one_sheet().set_axis(
+        ["Iteration", "a", "b", "Cost", "Cost", "QALY", "QALY", "n"], axis=1
+    )
+    book = openpyxl.Workbook()
+    for row in (bare.columns, *bare.itertuples(index=False)):
+        book.active.append(list(row))
+    with pytest.raises(nq.InputError, match="the column 'Cost' 2 times"):
+        voi.preview(saved(book))
+
+
+def test_one_text_is_told_once_for_each_column():
+    table = one_sheet().astype({"p_cure": object})
+    table.loc[3:20, "p_cure"] = "see note"
+    seen = voi.preview(saved(put(table)))
+    assert [(p.column, p.address) for p in seen.problems] == [("p_cure", "B5")]

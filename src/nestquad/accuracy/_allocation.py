@@ -13,7 +13,7 @@ from nestquad.errors import InputError, unknown_name
 
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
 _REGIMES = ("smooth", "lipschitz")
-_MIN_OUTER = 2  # one θ says nothing about the spread over θ
+_MIN_OUTER = 2  # one θ shows no spread over θ
 _MIN_RELATIVE_ERROR = 1e-15  # below that float64 has no digits left
 
 
@@ -112,7 +112,7 @@ def allocate(
         ``"smooth"`` (f has a bounded second derivative) or ``"lipschitz"``. Only nested Monte
         Carlo has an allocation for the latter.
     constant
-        The constant in front of the rates, which theory does not know: the sizes are those for
+        The constant in front of the rates, which theory does not know: sizes are for
         ``delta / constant``. The scale of f(J) is a first guess.
 
     Notes
@@ -120,7 +120,7 @@ def allocate(
     *Sources.* nmc: Rainforth et al. (2018), Theorem 3. mlmc: Giles (2015). nkq and mlkq: the
     paper's Corollary 1 and the allocation after its multilevel theorem; logarithms are left out.
     nqmc: the paper quotes the cost of Bartuska et al. (2023), Proposition 4, without its split.
-    Ours is the one that follows from it if only the inner stage gains: the bias of f at a
+    Ours follows from it if only the inner stage gains: the bias of f at a
     randomized quasi-Monte Carlo mean is of the order of its variance, N^-2, which gives
     N = Δ^-½, and the rest of the cost is the Monte Carlo size T = Δ^-2.
 
@@ -129,7 +129,7 @@ def allocate(
     as exponent 0.
 
     *Rounding.* Sizes are rounded up, to at least 1 inner and 2 outer points, and each level has
-    more inner points than the one before.
+    more inner points than the last.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def _multilevel(
 ) -> Allocation:
     levels: list[Level] = []
     for n_inner, n_outer in sizes:
-        # A level with no more inner points than the one before would correct nothing.
+        # A level with no more inner points than the last corrects no bias.
         fewest = levels[-1].n_inner + 1 if levels else 1
         levels.append(Level(max(_whole(n_inner), fewest), max(_whole(n_outer), _MIN_OUTER)))
     return Allocation(method, float(delta), None, None, tuple(levels), exponent)

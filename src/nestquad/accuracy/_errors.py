@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from weakref import ReferenceType, ref
 
 import numpy as np
 from scipy.special import stdtrit
@@ -34,41 +33,17 @@ def size_of(directions: Array) -> float:
     return float(np.sqrt((directions**2).sum(axis=1)).max(initial=0.0))
 
 
-def harmonic_averages(f: Array, weights: Array, uniform: Array) -> Array:
-    """Averages (…, S, q) of f (…, M, q): the plain one, and those modulated by waves over θ.
+def finite_average(f: Array, weights: Array) -> Array:
+    """Weighted average (q,) of f (M, q) over the rows in which f is finite.
 
-    The modulated averages are other answers to the same problem, with errors of the same kind, so
-    that a bar can be compared with several changes instead of one. Rows in which f is not finite
-    do not count, since models that only serve an error bar may leave its domain.
-
-    Shapes
-    ------
-    weights (M,), uniform (M, d) in the unit cube, of which the first four coordinates are used.
+    Draws of J that only serve an error bar may leave the domain of f.
     """
-    waves = _waves(uniform)
-    usable = np.isfinite(f)
+    usable = np.isfinite(f).all(axis=1)
     if usable.all():
-        return np.asarray(waves @ (weights[:, None] * f) / weights.sum())
-    usable = np.asarray(usable.all(axis=-1, keepdims=True))
-    weights = np.where(usable, weights[:, None], 0.0)
-    total = np.where(usable.any(axis=-2), weights.sum(axis=-2), np.nan)[..., None, :]
-    return np.asarray(waves @ (weights * np.where(usable, f, 0.0)) / total)
-
-
-# Waves of the last θ, which an error bar asks for hundreds of times.
-_known_waves: list[tuple[ReferenceType[Array], Array]] = []
-
-
-def _waves(uniform: Array) -> Array:
-    """1, √2 cos 2πu_j and √2 sin 2πu_j of the first four coordinates of uniforms (M, d): (S, M)."""
-    for reference, waves in _known_waves:
-        if reference() is uniform:
-            return waves
-    angles = 2.0 * np.pi * uniform[:, :4].T
-    waves = np.concatenate([np.cos(angles), np.sin(angles)]) * np.sqrt(2.0)
-    waves = np.concatenate([np.ones((1, len(uniform))), waves])
-    _known_waves[:] = [(ref(uniform), waves)]
-    return waves
+        return np.asarray(weights @ f / weights.sum())
+    if not usable.any():
+        return np.full(f.shape[1], np.nan)
+    return np.asarray(weights[usable] @ f[usable] / weights[usable].sum())
 
 
 def replicate_errors(finals: Array) -> Array:
@@ -92,6 +67,8 @@ def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Ar
 def tail_index(residuals: Array) -> float:
     """Order below which moments of residuals (n, p) exist: Hill's estimator on the largest 1 %.
 
+    Hill (1975), A simple general approach to inference about the tail of a distribution.
+
     The least over outputs; at least 16 residuals count.
     """
     sizes = np.sort(np.abs(residuals), axis=0)[::-1]
@@ -107,13 +84,14 @@ def degrees_of_freedom(influence: Sequence[Array]) -> float:
 
     The variance estimate of n draws with kurtosis κ has a relative variance of (κ − 1)/n, a χ²
     variable with ν degrees of freedom one of 2/ν. Few draws, and few that carry all the variance,
-    both mean few degrees of freedom. The least over the answers.
+    both mean few degrees of freedom (Satterthwaite 1946, An approximate distribution of estimates
+    of variance components). The least over the answers.
     """
     total = sum((part**2).sum(axis=1) for part in influence)
-    doubt = sum(
+    excess = sum(
         np.maximum((part**4).sum(axis=1) - (part**2).sum(axis=1) ** 2 / part.shape[1], 0.0)
         for part in influence
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(doubt > 0, 2.0 * total**2 / doubt, np.inf)
+        freedom = np.where(excess > 0, 2.0 * total**2 / excess, np.inf)
     return float(np.clip(np.min(freedom), 2.0, 1e9))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError
-from nestquad.evaluate import call_f
+from nestquad.evaluate import call_f, f_or_nan
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
 
 def characteristics(problem: NestedExpectation, estimate: Estimate) -> list[str]:
-    """Notes for the user on what makes the problem hard or easy."""
+    """Notes for the user on jumps, kinks and the domain of f, and the influence of θ."""
     sample = estimate.sample
     if sample is None or len(sample.j) < 4:
         return []
@@ -49,7 +48,7 @@ def order_of_smoothness(problem: NestedExpectation, j: Array, *, logarithmic: bo
     """
     order = np.argsort(j.reshape(len(j), -1)[:, 0], kind="stable")
     picked = np.linspace(0, len(j) - 1, 33).astype(int)
-    # Pairs far apart, so that together the segments cross most of what J can be.
+    # Pairs far apart, so that together the segments cross most values of J.
     ends = j[order[picked[:-1]]], j[order[picked[::-1][:-1]]]
     low, high = (np.log(end) for end in ends) if logarithmic else ends
     sizes = [_second_difference(problem, low, high, n, logarithmic) for n in (128, 2048)]
@@ -59,13 +58,18 @@ def order_of_smoothness(problem: NestedExpectation, j: Array, *, logarithmic: bo
     return int(np.clip(np.round(exponent), 0, 2))
 
 
-def is_discontinuous(problem: NestedExpectation, j: Array) -> bool:
-    """Whether f jumps where J (T,) or (T, p) can be, and a little beyond: it may be in a tail."""
+def order_near(problem: NestedExpectation, j: Array) -> int:
+    """Order of smoothness of f where J (T,) or (T, p) can be, and a little beyond, in its tails."""
     wide = np.concatenate([j, 2.0 * j - j.mean(axis=0)])
     positive = j[(j > 0).reshape(len(j), -1).all(axis=1)]
     if j.min() >= 0 and len(positive) > 32 and not takes(problem, -j):
-        return order_of_smoothness(problem, positive, logarithmic=True) == 0
-    return order_of_smoothness(problem, wide if takes(problem, wide) else j) == 0
+        return order_of_smoothness(problem, positive, logarithmic=True)
+    return order_of_smoothness(problem, wide if takes(problem, wide) else j)
+
+
+def is_discontinuous(problem: NestedExpectation, j: Array) -> bool:
+    """Whether f jumps where J (T,) or (T, p) can be, or a little beyond."""
+    return order_near(problem, j) == 0
 
 
 def _second_difference(
@@ -80,17 +84,19 @@ def _second_difference(
     flat = points.reshape(-1, *points.shape[2:])
     f = call_f(problem, flat, flat.reshape(len(flat), -1), require_finite=False)
     f = f.reshape(*shape, -1)
-    with np.errstate(invalid="ignore"):  # where f is infinite nothing is said
+    with np.errstate(invalid="ignore"):  # infinite values of f are left out
         scale = np.ptp(f, axis=(0, 1))
         size = np.abs(np.diff(f, 2, axis=0)).max(axis=(0, 1)) / np.where(scale > 0, scale, 1.0)
     # Rounding is no kink.
     return float(np.where(size > 1e-11, size, 0.0).max())
 
 
+def needs_positive(problem: NestedExpectation) -> bool:
+    """Whether f takes J = 1 and not J = 0, as a logarithm, for one output or up to eight."""
+    shapes = [(1,), *((1, p) for p in range(2, 9))]
+    return any(takes(problem, np.ones(s)) and not takes(problem, np.zeros(s)) for s in shapes)
+
+
 def takes(problem: NestedExpectation, j: Array) -> bool:
     """Whether f is finite at all of J (T,) or (T, p)."""
-    try:
-        f = call_f(problem, j, j.reshape(len(j), -1), require_finite=False)
-    except EvaluationError:
-        return False
-    return bool(np.isfinite(f).all())
+    return bool(np.isfinite(f_or_nan(problem, j)).all())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from nestquad.errors import MissingExtraError
 
@@ -29,14 +28,3 @@ __all__ = [
     "normal_rule",
     "with_kq",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("Trace", "acquisition", "optimize"):
-        # Not an AttributeError, which `from nestquad.botorch import …` would hide.
-        raise ImportError(
-            f"nestquad.botorch.{name} is no longer part of nestquad. The optimisation loop moved "
-            f"to the clone: from studies.bayesopt import {name}. For a loop of your own, see "
-            "examples/black_box.py."
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,6 +24,9 @@ from nestquad.kernels import Kernel
 class NestedLookaheadEI(OneShotAcquisitionFunction):
     """Two-step look-ahead: expected improvement now, and at the best next step given the data.
 
+    One-shot trees of Jiang et al. (2020), Efficient nonmyopic Bayesian optimization via one-shot
+    multi-step trees.
+
     The utility of a batch z = (z_1, …, z_q) is
 
         E[ g(f_D, z) + max over z' of E[ g(f_D', z') ] ],
@@ -64,9 +67,9 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
     Notes
     -----
     Shapes: ``forward`` takes (…, q + T q, d), the batch z and a batch z' for each fantasy, and
-    returns (…): maximising it over all of them at once is the one-shot optimisation that
+    returns (…): maximizing it over all of them jointly is the optimization that
     `optimize_acqf` performs. For ``"mlmc"`` it takes (…, q, d): differences of maxima cannot be
-    maximised jointly, so z' is sought anew in each call, and gradients are those at the z' found.
+    maximised jointly, so z' is sought anew in each call, and gradients are taken at the z' found.
 
     Cost: a posterior of 2q points for each fantasy, and T N q² operations.
 
@@ -205,11 +208,11 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
     def _make_nodes(self) -> None:
         for k, (fantasies, size) in enumerate(self.levels):
             seed = self.seed + 100 * k  # and 50 more inside: no stage of any level shares its nodes
-            found = {"outer": drawn(self.rule, 1, fantasies, self.q, seed, self.kernel)[0]}
+            stages = {"outer": drawn(self.rule, 1, fantasies, self.q, seed, self.kernel)[0]}
             if size is not None:
-                found["inner"] = drawn(self.rule, fantasies, size, self.q, seed + 50, self.kernel)
-            for stage, nodes in found.items():
-                # Copies: buffers may be overwritten, and what is kept for others must not be.
+                stages["inner"] = drawn(self.rule, fantasies, size, self.q, seed + 50, self.kernel)
+            for stage, nodes in stages.items():
+                # Copies: buffers may be overwritten, cached nodes must not be.
                 self.register_buffer(f"{stage}_nodes_{k}", nodes.points.clone())
                 self.register_buffer(f"{stage}_weights_{k}", nodes.weights.clone())
 
@@ -263,8 +266,8 @@ class NestedLookaheadEI(OneShotAcquisitionFunction):
             second = stages.values(fixed, points.unflatten(-2, then.shape[-3:-1]), outer, inner)[1]
             return second.sum(dim=-1)
 
-        found = _climbed(total, then.flatten(-3, -2), bounds, self.maxiter)
-        return found.unflatten(-2, then.shape[-3:-1])
+        best = _climbed(total, then.flatten(-3, -2), bounds, self.maxiter)
+        return best.unflatten(-2, then.shape[-3:-1])
 
     def _candidates(self, bounds: Tensor) -> Tensor:
         return draw_sobol_samples(bounds, n=self.raw_samples, q=self.q, seed=self.seed + 2)
@@ -292,7 +295,7 @@ def _climbed(
     total: Callable[[Tensor], Tensor], start: Tensor, bounds: Tensor, maxiter: int
 ) -> Tensor:
     with torch.enable_grad():  # also where the caller needs no gradients
-        found, _ = gen_candidates_scipy(
+        best, _ = gen_candidates_scipy(
             initial_conditions=start,
             acquisition_function=total,
             lower_bounds=bounds[0],
@@ -300,7 +303,7 @@ def _climbed(
             options={"maxiter": maxiter},
             use_parallel_mode=False,  # it would drop batches as they converge, and `now` with them
         )
-    return found.detach()
+    return best.detach()
 
 
 def _check_model(model: Model, transform: PosteriorTransform | None) -> None:

@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.cached_cholesky import CachedCholeskyMCSamplerMixin
-from botorch.acquisition.joint_entropy_search import qJointEntropySearch
 from botorch.acquisition.knowledge_gradient import (
     qKnowledgeGradient,
     qMultiFidelityKnowledgeGradient,
@@ -19,7 +17,6 @@ from botorch.acquisition.logei import (
     qLogNoisyExpectedImprovement,
     qLogProbabilityOfFeasibility,
 )
-from botorch.acquisition.max_value_entropy_search import MaxValueBase
 from botorch.acquisition.monte_carlo import (
     SampleReducingMCAcquisitionFunction,
     qExpectedImprovement,
@@ -28,16 +25,6 @@ from botorch.acquisition.monte_carlo import (
     qProbabilityOfImprovement,
     qSimpleRegret,
     qUpperConfidenceBound,
-)
-from botorch.acquisition.multi_objective.base import (
-    MultiObjectiveAnalyticAcquisitionFunction,
-    MultiObjectiveMCAcquisitionFunction,
-)
-from botorch.acquisition.multi_objective.joint_entropy_search import (
-    LowerBoundMultiObjectiveEntropySearch,
-)
-from botorch.acquisition.multi_objective.predictive_entropy_search import (
-    qMultiObjectivePredictiveEntropySearch,
 )
 from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
 from botorch.acquisition.objective import MCAcquisitionObjective
@@ -57,10 +44,9 @@ from nestquad.kernels import Kernel
 class KQNormalSampler(SobolQMCNormalSampler):
     """Scrambled Sobol' base samples, and kernel quadrature weights for them.
 
-    The base samples are those of BoTorch's `SobolQMCNormalSampler` for the same seed, so code that
-    ignores weights gets plain quasi-Monte Carlo. What reads the weights is more accurate:
-    `qMultiStepLookahead` does by itself, other acquisition functions after :func:`with_kq`, and
-    `NestedLookaheadEI` is built on them.
+    The base samples are equal to BoTorch's `SobolQMCNormalSampler` for the same seed, so code that
+    ignores weights gets plain quasi-Monte Carlo. `qMultiStepLookahead` reads the weights, other
+    acquisition functions do after :func:`with_kq`, and `NestedLookaheadEI` is built on them.
 
     Parameters
     ----------
@@ -69,8 +55,8 @@ class KQNormalSampler(SobolQMCNormalSampler):
     seed
         Of the scramble. None draws one, as BoTorch does.
     kernel
-        ``"spline"`` for improvements and whatever else is continuous with kinks; ``"matern12"`` for
-        what jumps; ``"matern32"``, or a kernel of `nestquad.kernels`, on the uniforms Φ(z).
+        ``"spline"`` for improvements and other continuous functions with kinks; ``"matern12"`` for
+        jumps; ``"matern32"``, or a kernel of `nestquad.kernels`, on the uniforms Φ(z).
 
     Attributes
     ----------
@@ -144,7 +130,7 @@ class KQNormalSampler(SobolQMCNormalSampler):
         )
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        # Before the first use there is nothing to copy into, and torch would call it unexpected.
+        # Before the first use there are no buffers, and torch would report unexpected keys.
         for name in ("base_samples", "base_weights"):
             stored = state_dict.get(prefix + name)
             if stored is not None:
@@ -176,23 +162,6 @@ _ABOUT_A_MEAN = (qPosteriorStandardDeviation, qUpperConfidenceBound)
 # Utilities that jump: weights for kinked ones would not help there.
 _JUMPS = (qLogProbabilityOfFeasibility, qProbabilityOfImprovement)
 
-_INSIDE = "it averages over samples inside, without asking the sampler for weights"
-_REFUSED: tuple[tuple[type, str], ...] = (
-    (AnalyticAcquisitionFunction, "it has a closed form, and nothing to be weighted"),
-    (MultiObjectiveAnalyticAcquisitionFunction, "it has a closed form, and nothing to be weighted"),
-    (
-        qMultiStepLookahead,
-        "its samplers are arguments: pass samplers=[KQNormalSampler(…), …] to the constructor, "
-        "which reads their weights by itself",
-    ),
-    (qMultiFidelityKnowledgeGradient, _INSIDE),
-    (MaxValueBase, _INSIDE),
-    (qJointEntropySearch, _INSIDE),
-    (LowerBoundMultiObjectiveEntropySearch, _INSIDE),
-    (qMultiObjectivePredictiveEntropySearch, "it uses no samples of this kind"),
-    (MultiObjectiveMCAcquisitionFunction, _INSIDE),
-)
-
 
 def with_kq(
     acqf: AcquisitionFunction, sampler: KQNormalSampler | int | None = None
@@ -208,7 +177,7 @@ def with_kq(
         ``cache_root=False``, qNoisyExpectedImprovement and qLogNoisyExpectedImprovement. All else
         is refused, by name, rather than left without weights.
     sampler
-        A `KQNormalSampler`, a number of samples, or None for as many as `acqf` has, with its seed,
+        A `KQNormalSampler`, a number of samples, or None for the number and seed of `acqf`,
         and the kernel that suits it: ``"matern12"`` for probabilities, ``"spline"`` otherwise.
 
     Returns
@@ -246,16 +215,17 @@ def _refuse(acqf: AcquisitionFunction) -> None:
     name = type(acqf).__name__
     if not isinstance(acqf, AcquisitionFunction):
         raise InputError("acqf", name, "an acquisition function of BoTorch")
-    for refused, why in _REFUSED:
-        if isinstance(acqf, refused):
-            raise UnsupportedError(f"{name} cannot be given weights: {why}.")
     if isinstance(acqf, CachedCholeskyMCSamplerMixin) and acqf._cache_root:
         raise UnsupportedError(
             f"{name} with a cached root replaces base samples after their weights were made. "
             "Construct it with cache_root=False."
         )
-    if not isinstance(acqf, (*_REDUCED_ONCE, *_ABOUT_A_MEAN, qKnowledgeGradient)):
-        raise UnsupportedError(f"{name} is not known to average over samples where weights reach.")
+    known = (*_REDUCED_ONCE, *_ABOUT_A_MEAN, qKnowledgeGradient)
+    if not isinstance(acqf, known) or isinstance(acqf, qMultiFidelityKnowledgeGradient):
+        raise UnsupportedError(
+            f"{name} cannot be given weights: it has a closed form, or averages over samples "
+            "inside. For qMultiStepLookahead pass samplers=[KQNormalSampler(…), …] to it."
+        )
     if not isinstance(acqf, qKnowledgeGradient) and (
         type(acqf).forward is not SampleReducingMCAcquisitionFunction.forward
     ):

@@ -1,6 +1,6 @@
 """Stages of a two-step look-ahead: their nodes, and the joint law of the model at z and z'.
 
-The value f(z) that an experiment at z would show, and what is then still unknown of f(z'), are
+The value f(z) that an experiment at z would show, and the rest of f(z') given that value, are
 parts of one Gaussian vector. Its Cholesky factor holds both: with f(z) = m_0 + L_00 u, the law of
 f(z') given f(z) is that of m_1 + L_10 u + L_11 v. So no fantasy model is ever built, and
 conditioning is exact, on values without noise as in the paper.
@@ -46,8 +46,8 @@ class Nodes:
 
     def part(self, start: int, stop: int) -> Nodes:
         """Some of the points, with equal weights."""
-        some = self.points[..., start:stop, :]
-        return Nodes(some, torch.full_like(some[..., 0], 1.0 / (stop - start)))
+        points = self.points[..., start:stop, :]
+        return Nodes(points, torch.full_like(points[..., 0], 1.0 / (stop - start)))
 
     def to(self, like: Tensor) -> Nodes:
         return Nodes(self.points.to(like), self.weights.to(like))
@@ -56,7 +56,7 @@ class Nodes:
 def level_sizes(rule: LookaheadRule, outer: int, inner: int | None) -> list[tuple[int, int | None]]:
     """Fantasies and inner nodes of each level, of which all rules but ``"mlmc"`` have one.
 
-    Each level has twice the inner nodes of the one before, up to `inner`, and fewer fantasies.
+    Inner nodes double from level to level, up to `inner`, and fantasies decrease.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def level_sizes(rule: LookaheadRule, outer: int, inner: int | None) -> list[tupl
 def drawn(rule: LookaheadRule, sets: int, n: int, q: int, seed: int, kernel: str | Kernel) -> Nodes:
     """Independent sets of n nodes each, (sets, n, q), and their weights.
 
-    Every fantasy has a set of its own, so that errors of the inner stage average out over them.
+    Each fantasy has a different set, so that errors of the inner stage average out over them.
     Drawn once: the next acquisition function with this seed gets the same.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -84,11 +84,13 @@ def drawn(rule: LookaheadRule, sets: int, n: int, q: int, seed: int, kernel: str
         return Nodes(torch.randn(sets, n, q, generator=generator, dtype=torch.double), equal)
     seeds = torch.randint(2**31, (sets,), generator=generator).tolist()
     points = torch.stack(
-        [draw_sobol_normal_samples(d=q, n=n, seed=one, dtype=torch.double) for one in seeds]
+        [draw_sobol_normal_samples(d=q, n=n, seed=item, dtype=torch.double) for item in seeds]
     )
     if rule == "qmc":
         return Nodes(points, equal)
-    weights = [torch.from_numpy(normal_rule(one.numpy(), kernel).weights.copy()) for one in points]
+    weights = [
+        torch.from_numpy(normal_rule(item.numpy(), kernel).weights.copy()) for item in points
+    ]
     return Nodes(points, torch.stack(weights))
 
 
@@ -133,13 +135,13 @@ class Stages:
         if inner is not None:
             size = inner.points.shape[-2]
             inner = Nodes(inner.points.unsqueeze(-3), inner.weights.unsqueeze(-2))
-        some = max(_BLOCK // (count * size * q), 1)
+        step = max(_BLOCK // (count * size * q), 1)
         chosen = []
-        for one in now.reshape(-1, q, d):
-            mean, covariance = self._law(torch.cat([one, candidates.reshape(-1, d)]))
+        for batch in now.reshape(-1, q, d):
+            mean, covariance = self._law(torch.cat([batch, candidates.reshape(-1, d)]))
             root = _root(covariance[blocks.unsqueeze(-1), blocks.unsqueeze(-2)])
-            for start in range(0, len(points), some):
-                part = slice(start, start + some)
+            for start in range(0, len(points), step):
+                part = slice(start, start + step)
                 mine = None if inner is None else inner[part]
                 _, second = self._improvements(mean[blocks], root, points[part], mine)
                 chosen.append(candidates[second.argmax(dim=-1)])

@@ -1,6 +1,6 @@
 """Kernel quadrature weights on normal nodes: positive, summing to one.
 
-What is integrated here are improvements: continuous, piecewise linear in the standard normals z,
+The integrands are improvements: continuous, piecewise linear in the standard normals z,
 with kinks along planes of any direction. The kernel for that is the cubic spline of any dimension,
 |z - z'|³, which has no lengthscale to tune and does not care how the axes are turned. On q = 1 it
 integrates an order more accurately than any kernel on the uniforms Φ(z), which sees z grow without
@@ -30,7 +30,7 @@ _ON_UNIFORMS = {
     "matern12": Matern(0.5, _UNIFORM_LENGTHSCALE),
     "matern32": Matern(1.5, _UNIFORM_LENGTHSCALE),
 }
-# λ for 16 nodes on a line, relative to the mean diagonal of the kernel; the best of those tried for
+# λ for 16 nodes on a line, relative to the mean diagonal of the kernel; the best of several for
 # joint improvements of 1, 2, 4, …, 32 points, over which the benchmark bo_accuracy did not choose.
 _STRENGTH, _STRENGTH_ON_UNIFORMS = 5e-4, 5e-6
 KERNELS = ("spline", *_ON_UNIFORMS)
@@ -55,7 +55,7 @@ class NormalRule:
     worst_case_error
         Largest error over the unit ball of the kernel's space.
     equal_weights_error
-        The same for weights 1/N at these nodes: what plain quasi-Monte Carlo would have.
+        Worst-case error of weights 1/N at these nodes: plain quasi-Monte Carlo.
     """
 
     weights: Array
@@ -68,7 +68,7 @@ class NormalRule:
 
     @property
     def effective_size(self) -> float:
-        """1 / Σ w²: the number of equal weights that would damp noise as much."""
+        """1 / Σ w²: effective sample size (Kish 1965, Survey sampling)."""
         return float(1.0 / np.sum(self.weights**2))
 
 
@@ -76,10 +76,9 @@ def normal_rule(nodes: Array, kernel: str | Kernel = "spline") -> NormalRule:
     """Non-negative weights that sum to one and integrate against the standard normal law.
 
     They minimise the squared worst-case error in the space of the kernel, less its mean over the
-    law, plus λ times Σ w². The number of directions in which an integrand may bend grows with the
-    dimension, and what a kernel knows about each shrinks, so λ grows with it (as d^2.5, and falls
-    with N^(-2/d)): in a few dozen
-    coordinates weights are nearly equal, as plain quasi-Monte Carlo has them.
+    law, plus λ times Σ w². λ grows with the dimension as d^2.5, since an
+    integrand may bend in more directions, and falls as N^(-2/d): in a few dozen coordinates weights
+    are nearly equal, as in plain quasi-Monte Carlo.
 
     Parameters
     ----------
@@ -150,9 +149,9 @@ def _on_uniforms(nodes: Array, kernel: Kernel) -> Array:
 def _spline(nodes: Array) -> Array:
     """Cubic spline and linear functions.
 
-    |z - z'|³ is positive definite on what is orthogonal to linear functions. So it is projected, in
-    both arguments, by f -> f - E[f(Z)] - z · E[Z f(Z)], and the linear functions come back as a
-    kernel of their own, z · z'. The mean of both over the normal law is zero.
+    |z - z'|³ is positive definite on the complement of linear functions. So it is projected, in
+    both arguments, by f -> f - E[f(Z)] - z · E[Z f(Z)], and the linear functions are added as the
+    kernel z · z'. The mean of both over the normal law is zero.
 
     Everything follows from M(z) = E|Z - z|³, a third moment of a noncentral χ: by Stein's identity
     E[Z |Z - z|³] = -∇M(z), and E[Z_1 Z'_1 |Z - Z'|³] is minus the mean second derivative,
@@ -205,13 +204,14 @@ def _proportional(matrix: Array) -> Array:
 
 
 def _least_squares(matrix: Array) -> Array:
-    """The same, in any case.
+    """Minimizer of w' A w on the simplex by non-negative least squares.
 
     With A = C'C it is the point of least norm among the convex combinations of the columns of C. A
-    row of ones appended, and (0, …, 0, 1) asked for, turn that into non-negative least squares:
+    row of ones appended, and (0, …, 0, 1) asked for, turn that into non-negative least squares
+    (Lawson and Hanson 1974, Solving least squares problems):
     x = t w leaves t² |C w|² + (t - 1)², whose minimum over t increases with |C w|.
     """
     n, size = len(matrix), np.sqrt(np.trace(matrix))  # neither columns nor row of ones dominate
     root = np.linalg.cholesky(matrix).T / size
-    found, _ = nnls(np.vstack([root, np.ones(n)]), np.append(np.zeros(n), 1.0))
-    return np.asarray(found)
+    solution, _ = nnls(np.vstack([root, np.ones(n)]), np.append(np.zeros(n), 1.0))
+    return np.asarray(solution)

@@ -35,9 +35,9 @@ problems`)"""
 Value = TypeVar("Value")
 
 
-def add_goal(parser: argparse.ArgumentParser) -> None:
-    """Target, accuracy and method, which `estimate` and `plan` share."""
-    parser.add_argument("target", metavar="TARGET", help=TARGET)
+def add_goal(parser: argparse.ArgumentParser, target: str = TARGET) -> None:
+    """Target, accuracy and method, which `estimate`, `plan` and `sensitivity` share."""
+    parser.add_argument("target", metavar="TARGET", help=target)
     parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
     parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
     parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
@@ -66,7 +66,7 @@ def add_result(parser: argparse.ArgumentParser) -> None:
 
 
 def wrote(args: argparse.Namespace, path: Path) -> None:
-    """Say that a file was written, beside the JSON if there is any."""
+    """Report a written file, on stderr where stdout has JSON."""
     print(f"wrote {path}", file=sys.stderr if args.json else sys.stdout)
 
 
@@ -74,12 +74,15 @@ def progress(args: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not args.no_progress
 
 
-def pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
-    """The processes that ``--workers`` asks for."""
+def pool(
+    args: argparse.Namespace, load: Callable[[str], object] | None = None
+) -> AbstractContextManager[Executor | None]:
+    """The processes that ``--workers`` asks for; `load` reads the target, a problem without it."""
     if args.workers is None:
         return nullcontext()
     # Workers load the file as well: its functions are found by name there.
-    return ProcessPoolExecutor(args.workers, initializer=load_expectation, initargs=(args.target,))
+    initializer = load or load_expectation
+    return ProcessPoolExecutor(args.workers, initializer=initializer, initargs=(args.target,))
 
 
 def count(text: str) -> int:
@@ -124,15 +127,15 @@ def load_problem(target: str) -> NestedExpectation:
     >>> load_problem("finance").exact
     3.07365140973624
     """
-    found = load_expectation(target)
-    if isinstance(found, RepeatedExpectation):
+    problem = load_expectation(target)
+    if isinstance(problem, RepeatedExpectation):
         raise InputError(
             "TARGET",
             f"{target!r}, which is of type RepeatedExpectation",
             _KINDS,
             "Repeated expectations are for `nestquad estimate` and `nestquad plan`.",
         )
-    return found
+    return problem
 
 
 def load_expectation(target: str) -> NestedExpectation | RepeatedExpectation:
@@ -151,9 +154,9 @@ def load_expectation(target: str) -> NestedExpectation | RepeatedExpectation:
             return problems.get(target)
         near = unknown_name("TARGET", target, problems.names())
         raise InputError("TARGET", near.given, f"FILE.py:name, or {near.expected}", near.advice)
-    found = load_object(file, name, (NestedExpectation, RepeatedExpectation), _KINDS)
-    assert isinstance(found, NestedExpectation | RepeatedExpectation)
-    return found if found.name is not None else replace(found, name=name)
+    problem = load_object(file, name, (NestedExpectation, RepeatedExpectation), _KINDS)
+    assert isinstance(problem, NestedExpectation | RepeatedExpectation)
+    return problem if problem.name is not None else replace(problem, name=name)
 
 
 def load_function(target: str, kinds: str) -> Callable[..., Any]:
@@ -163,34 +166,34 @@ def load_function(target: str, kinds: str) -> Callable[..., Any]:
         advice = f"For instance {target.rstrip(':')}:make_problem."
         raise InputError("TARGET", f"{target!r} without a name", "FILE.py:name", advice)
     path = Path(file)
-    found = _look_up(_module(path), name, path, NestedExpectation, kinds)
-    if not callable(found):
-        given = f"{name!r} of {path.name}, which is of type {type(found).__name__}"
+    target_object = _look_up(_module(path), name, path, NestedExpectation, kinds)
+    if not callable(target_object):
+        given = f"{name!r} of {path.name}, which is of type {type(target_object).__name__}"
         raise InputError("TARGET", given, kinds)
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = target_object
     return function
 
 
 def load_object(
     file: str, name: str, kind: type[Value] | tuple[type[Value], ...], kinds: str
 ) -> Value:
-    """An object of that type in FILE.py or an importable module, or what a function returns."""
+    """Object of that type in FILE.py or an importable module, or returned by a function there."""
     path = Path(file)
-    found = _look_up(_module(path), name, path, kind, kinds)
-    if not isinstance(found, kind) and callable(found):
-        found = _called(found, name, path, kinds)
-    if not isinstance(found, kind):
-        given = f"{name!r} of {path.name}, which is of type {type(found).__name__}"
+    target_object = _look_up(_module(path), name, path, kind, kinds)
+    if not isinstance(target_object, kind) and callable(target_object):
+        target_object = _called(target_object, name, path, kinds)
+    if not isinstance(target_object, kind):
+        given = f"{name!r} of {path.name}, which is of type {type(target_object).__name__}"
         raise InputError("TARGET", given, kinds)
-    return found
+    return target_object
 
 
 def _module(path: Path) -> ModuleType:
     if path.suffix != ".py" and importlib.util.find_spec(str(path).partition(".")[0]) is not None:
-        found: ModuleType = _guarded(
+        imported: ModuleType = _guarded(
             lambda: importlib.import_module(str(path)), path, "a module that can be imported"
         )
-        return found
+        return imported
     if not path.is_file():
         raise InputError(
             "TARGET", f"{str(path)!r}, which is not a file", "an existing file", _nearest(path)

@@ -94,17 +94,11 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line with these arguments, or those of the process; returns the exit code."""
+    """Exit code of the command line with these arguments, by default of the process."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without ± must not end a run
             stream.reconfigure(errors="replace")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["reproduce"]:
-        given = shlex.join(["python", "-m", "studies", "paper", *arguments[1:]])
-        print(
-            f"nestquad: the reproduction of the paper moved; in a clone: {given}", file=sys.stderr
-        )
-        return WRONG_INPUT
     parser = _parser()
     words = arguments
     if words[:2] == ["voi", "serve"]:  # one command of two words
@@ -122,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return int(args.run(args))
-    except BrokenPipeError:  # such as `| head`: nobody reads any more, and that is fine
+    except BrokenPipeError:  # such as `| head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (nq.NestquadError, OSError) as error:
@@ -253,38 +247,42 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nestquad {nq.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
-    one = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
-    add_goal(one)
-    one.add_argument(
+    single = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
+    add_goal(single)
+    single.add_argument(
         "--certify", action="store_true", help="a second interval, from fresh draws alone"
     )
-    one.add_argument("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
-    one.add_argument(
+    single.add_argument(
+        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
+    )
+    single.add_argument(
         "--store", metavar="DIR", help="keep values of g there; the same command continues"
     )
-    one.add_argument("--no-store-check", action="store_true", help="evaluate no stored point again")
-    one.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    one.add_argument(
+    single.add_argument(
+        "--no-store-check", action="store_true", help="evaluate no stored point again"
+    )
+    single.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    single.add_argument(
         "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
     )
-    add_output(one)
+    add_output(single)
 
-    many = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
-    many.add_argument("target", metavar="TARGET", help=TARGET)
-    many.add_argument(
+    compare = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
+    compare.add_argument("target", metavar="TARGET", help=TARGET)
+    compare.add_argument(
         "--budget",
         type=listed(count),
         required=True,
         metavar="N[,N...]",
         help="evaluations of g for each run; several make a convergence table",
     )
-    many.add_argument(
+    compare.add_argument(
         "--methods", type=listed(str), metavar="A,B", help=f"default: all ({','.join(METHODS)})"
     )
-    many.add_argument(
+    compare.add_argument(
         "--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)"
     )
-    add_output(many)
+    add_output(compare)
 
     add_plan(partial(_command, commands))
     add_voi(partial(_command, commands))

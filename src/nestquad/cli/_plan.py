@@ -75,8 +75,8 @@ def _run_plan(args: argparse.Namespace) -> int:
 
 
 def _run_analyze(args: argparse.Namespace) -> int:
-    found, following = replay(_read(Path(args.plan)), _together(args.values))
-    print(found.to_json(indent=2) if args.json else found)
+    estimate, following = replay(_read(Path(args.plan)), _together(args.values))
+    print(estimate.to_json(indent=2) if args.json else estimate)
     say = sys.stderr if args.json else sys.stdout
     if args.next is not None and following is not None:
         _write(following, args.next)
@@ -87,7 +87,7 @@ def _run_analyze(args: argparse.Namespace) -> int:
     elif args.next is not None:
         print("the method asks for no more points", file=say)
     if args.report:
-        print(f"wrote {write_report(args.report, estimate=found, command=args.line)}", file=say)
+        print(f"wrote {write_report(args.report, estimate=estimate, command=args.line)}", file=say)
     return 0
 
 
@@ -134,5 +134,5 @@ def _together(paths: list[str]) -> ValueRows:
     shapes = {table.values.shape[1:] for table in tables}
     if len(shapes) > 1:
         raise InputError("VALUES.csv", "files with different columns", "the same in all files")
-    ids = [one for table in tables for one in table.ids or ()]
+    ids = [row_id for table in tables for row_id in table.ids or ()]
     return ValueRows(ids, np.concatenate([table.values for table in tables]))

@@ -69,7 +69,7 @@ class Empirical(Law):
             if weights is not None:
                 mass = np.take_along_axis(np.broadcast_to(mass, values.shape[:-1]), order, axis=-1)
         # Dividing the running sum by its last term makes it end at exactly 1, also
-        # before trailing samples of weight 0: those are never drawn.
+        # before trailing samples of weight 0, which are never drawn.
         cumulative = np.cumsum(mass, axis=-1)
         total = cumulative[..., -1:]
         vars(self).update(

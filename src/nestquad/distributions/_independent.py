@@ -20,8 +20,8 @@ class Independent(Law):
     Parameters
     ----------
     *laws
-        Laws; those of a batch have the same T, single laws and batches of one
-        are shared by all T. An `Independent` among them is taken apart.
+        Laws; batches have the same T, single laws and batches of one are shared
+        by all T. An `Independent` among them is taken apart.
 
     Attributes
     ----------

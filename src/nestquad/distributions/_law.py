@@ -21,9 +21,9 @@ _LARGEST = np.nextafter(1.0, 0.0)
 class Law(ABC):
     """One law, or a batch of `T` laws of the same family (one for each theta).
 
-    A law of your own needs `dim`, `base_dim` and `_from_uniform`; with `batch`
-    left at None nothing else. `from_uniform`, `from_normal` and `sample` then
-    check their input and call it.
+    A user-defined law needs `dim`, `base_dim` and `_from_uniform` (its Rosenblatt transform:
+    Rosenblatt 1952, Remarks on a multivariate transformation); `batch` may stay None.
+    `from_uniform`, `from_normal` and `sample` then check their input and call it.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Law(ABC):
         `T` for a batch of laws, None for a single law.
     base
         The driving variables that the law is written in, ``"uniform"`` or
-        ``"normal"``. Both `from_uniform` and `from_normal` work whatever it is.
+        ``"normal"``. Both `from_uniform` and `from_normal` work with either.
     has_transport
         False for a law that can only be sampled.
 
@@ -102,7 +102,7 @@ class Law(ABC):
         n
             Number of draws (of each law of a batch).
         rng
-            Whatever `numpy.random.default_rng` takes.
+            Argument of `numpy.random.default_rng`.
         """
         count = whole("n", n, "a whole number of at least 1", below=np.inf)
         return self._sample(count, generator(rng))

@@ -214,10 +214,11 @@ class MultivariateT(Law):
 
     Notes
     -----
-    The transport takes one coordinate after the other: given those before it, a
+    The transport (Ding 2016, On the conditional distribution of the multivariate t
+    distribution) takes one coordinate after the other: given the ones before, a
     coordinate of ``inverse(chol) @ (x - loc)`` is a Student t variable with one more
-    degree of freedom each, and a scale that their squares make. So there are as many
-    uniforms as coordinates, and one coordinate has its quantile function.
+    degree of freedom each, and a scale that their squares make. There is one
+    uniform for each coordinate, and a single coordinate has its quantile function.
 
     Examples
     --------
@@ -285,9 +286,9 @@ class MultivariateT(Law):
 
 
 def standard_deviation(law: Normal | LogNormal) -> Array:
-    """Of each coordinate (its logarithm), (d,) or (T, d), whichever way the law was given."""
+    """Standard deviation of each coordinate (of its logarithm), (d,) or (T, d)."""
     if law.cov is None:
-        assert law.sd is not None  # such a law has the one or the other
+        assert law.sd is not None  # the law has sd or cov
         return law.sd
     return np.sqrt(np.diagonal(law.cov, axis1=-2, axis2=-1))
 
@@ -395,7 +396,7 @@ def _is_singular(chol: Array) -> bool:
     if (scale == 0.0).any():
         return True
     # Pivots that should be zero come out as the root of rounding errors, or some of them as zero
-    # and others not: singular values tell what they are together.
+    # and others not: singular values tell the rank.
     values = np.linalg.svd(chol / scale, compute_uv=False)
     return bool((values[..., -1] <= 1e-5 * values[..., 0]).any())
 
@@ -419,7 +420,7 @@ def _symmetric(name: str, covariance: Array) -> Array:
 def _factor(name: str, covariance: Array) -> Array:
     with contextlib.suppress(np.linalg.LinAlgError):
         return np.linalg.cholesky(covariance).astype(np.float64, copy=False)
-    # One by one, so that a law gets the same factor whatever batch it is in.
+    # One by one, so that the factor of a law does not depend on its batch.
     stack = covariance.reshape(-1, *covariance.shape[-2:])
     factors = np.empty_like(stack)
     for t, matrix in enumerate(stack):

@@ -45,8 +45,7 @@ class ScipyLaw(Law):
 
     def __init__(self, frozen: Any, batch: int | None = None, argument: str = "frozen") -> None:
         vars(self).update(frozen=frozen)
-        # The median tells the shape of the parameters and whether they are valid,
-        # whatever the names that this distribution has for them.
+        # The median tells the shape of the parameters and whether they are valid.
         try:
             median = self._quantile(np.array(0.5))
         except InputError as error:
@@ -152,11 +151,11 @@ def as_law(obj: Any, *, batch: int | None = None, argument: str = "inner") -> La
     obj
         A `Law`; a frozen univariate distribution of scipy.stats with scalar or
         array parameters; a frozen ``multivariate_normal`` or ``multivariate_t``; a
-        tuple or list of those for independent coordinates.
+        tuple or list of these for independent coordinates.
     batch
         None where one law is needed: parameters of shape (d,) are d independent
-        coordinates. T where `obj` is what a function of T values of theta
-        returned: parameters of shape (T,) are T univariate laws, (T, d) are T laws
+        coordinates. T where `obj` was returned by a function of T values of
+        theta: parameters of shape (T,) are T univariate laws, (T, d) are T laws
         of d coordinates, and a law without a batch is shared by all. A `Transport`
         or `Sampler` that did not say its batch is then taken to return T laws.
     argument

@@ -50,7 +50,7 @@ class _UserLaw(Law):
         return self._checked("score", self._score_fn(read_only(x)), x.shape[:-1], x.shape[-1])
 
     def _called(self, lead: tuple[int, ...], *args: Any) -> Array:
-        """Call the user's function, and check what it returns for rows of shape `lead`."""
+        """Result of the user's function for rows of shape `lead`, checked."""
         try:
             value = self.fn(*args)
         except Exception as error:
@@ -61,7 +61,7 @@ class _UserLaw(Law):
         return self._checked("fn", value, lead, self.dim)
 
     def _checked(self, argument: str, value: Any, lead: tuple[int, ...], size: int | None) -> Array:
-        """Check what the user's function returned for rows of shape `lead`."""
+        """Result of a user's function as an array, checked for rows of shape `lead`."""
         out = numbers(argument, value, copy=False)
         full = lead if self.batch is None else (self.batch, *lead[1:])
         if out.shape[:-1] not in (lead, full) or (out.shape[-1] != size and size is not None):
@@ -91,7 +91,7 @@ class Transport(_UserLaw):
         Number of driving variables of one draw. (It becomes `base_dim`; the
         attribute `dim` is that of the draws.)
     base
-        What drives it: ``"uniform"`` on (0, 1), or standard ``"normal"``.
+        Driving variables: ``"uniform"`` on (0, 1), or standard ``"normal"``.
     out_dim
         Number of coordinates of a draw, if known; it is then checked.
     score

@@ -1,4 +1,8 @@
-"""Closed forms by pair: (kernel on one coordinate, law on one coordinate)."""
+"""Closed forms by pair: (kernel on one coordinate, law on one coordinate).
+
+Tables of such pairs are in Briol et al. (2019), Probabilistic integration: a role in statistical
+computation?
+"""
 
 from __future__ import annotations
 
@@ -163,7 +167,7 @@ def correlated_embedding(kernel: Gaussian, law: Normal, x: Array | None) -> Arra
 # coefficients. On an interval all integrals are differences of upper tails, which are again a
 # polynomial times e^{-z}. Under a normal law, with t = x ± s r, each side of x gives integrals of
 # r^k e^{-zr - r²/2} over r > 0, the functions U_k(z), which are polynomials in z times erfcx up to
-# cancellation; the two branches below never cancel and never overflow, whatever the lengthscale.
+# cancellation; the two branches below neither cancel nor overflow at any lengthscale.
 
 # Above this width the tails at both ends differ by a factor of at least e, so that their
 # difference is as exact as they are; below it Gauss-Legendre is exact to rounding.
@@ -263,7 +267,7 @@ def _decaying_moments(rate: Array, shift: Array, count: int) -> list[Array]:
 
 
 def _other_moments(rate: Array, shift: Array, count: int) -> list[Array]:
-    """The same for z ≤ 2, upwards, from e^{-z²/2} U_k, which is bounded where U_k overflows.
+    """Moments for z ≤ 2, upwards from e^{-z²/2} U_k, which is bounded where U_k overflows.
 
     The remaining factor e^{(z² - shift²)/2} has exponent rate (rate/2 - shift) ≤ 2.
     """

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array, ArrayLike
 from nestquad.clock import tick
 from nestquad.distributions import (
@@ -152,7 +153,7 @@ def _check_law(law: Law) -> None:
 
 
 def _batch_shape(kernel: Kernel, law: Law, lead: tuple[int, ...]) -> tuple[int, ...]:
-    """Leading axes of the answer, from those of the nodes, the law and the lengthscales."""
+    """Leading axes of the answer from the axes of nodes, law and lengthscales."""
     batch = () if law.batch is None else (law.batch,)
     try:
         return np.broadcast_shapes(lead, batch, kernel.batch_shape)
@@ -165,10 +166,6 @@ def _batch_shape(kernel: Kernel, law: Law, lead: tuple[int, ...]) -> tuple[int, 
         ) from None
 
 
-# Kernel values held at a time: 32 MB of them.
-_BLOCK = 2**22
-
-
 def _empirical_embedding(kernel: Kernel, law: Empirical, x: Array | None) -> Array:
     """Σ_i w_i k(x, t_i), or Σ_ij w_i w_j k(t_i, t_j) where x is None."""
     if x is None:
@@ -179,7 +176,7 @@ def _empirical_embedding(kernel: Kernel, law: Empirical, x: Array | None) -> Arr
 def _weighted_mean(kernel: Kernel, law: Empirical, x: Array) -> Array:
     n = law.samples.shape[-2]
     lead = np.broadcast_shapes(x.shape[:-2], law.samples.shape[:-2])
-    step = max(1, _BLOCK // max(1, x.shape[-2] * int(np.prod(lead))))
+    step = max(1, limits.KERNEL_NUMBERS // max(1, x.shape[-2] * int(np.prod(lead))))
     total = np.zeros(())
     for start in range(0, n, step):
         part = slice(start, start + step)

@@ -44,7 +44,7 @@ def pair_embedding(kernel: Matern, law: Normal, x: Array | None) -> Array:
     s1 = np.sqrt(cov[0, 0])
     slope = cov[0, 1] / cov[0, 0]
     rest = np.sqrt(max(cov[1, 1] - slope * cov[0, 1], 0.0))
-    decays = [1.0 / float(np.ravel(one.rate(0))[0]) for one in (first, second)]
+    decays = [1.0 / float(np.ravel(factor.rate(0))[0]) for factor in (first, second)]
     # The integrand has a kink at x_1, and bends where the mean of t_2 given t_1 passes x_2.
     bend = m1 + (x[:, 1] - m2) / slope
     across = (decays[1] / abs(slope), rest / abs(slope))

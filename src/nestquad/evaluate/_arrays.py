@@ -35,11 +35,11 @@ def _enable_x64(jax: Any) -> AbstractContextManager[Any]:
     if jax.config.jax_enable_x64:
         return nullcontext()
     if hasattr(jax, "enable_x64"):  # since JAX 0.8
-        found: AbstractContextManager[Any] = jax.enable_x64(True)
-        return found
+        context: AbstractContextManager[Any] = jax.enable_x64(True)
+        return context
     experimental = optional_module("jax.experimental", "A g that takes JAX arrays", "jax")
-    found = experimental.enable_x64()
-    return found
+    context = experimental.enable_x64()
+    return context
 
 
 def jax_in_64_bits() -> tuple[Any, AbstractContextManager[Any]]:

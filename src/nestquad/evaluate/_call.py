@@ -22,7 +22,7 @@ _TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
 class CountedG:
-    """The g of a problem, and the number of points that it got: also where it is called again."""
+    """The g of a problem with a count of its points, repeated calls included."""
 
     def __init__(self, problem: NestedExpectation) -> None:
         self._g, self._library, self.n_points = problem.g, problem.arrays, 0
@@ -88,7 +88,7 @@ def call_f(
     try:
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            raw = problem.apply_f(np.array(j))  # f may write to what it gets
+            raw = problem.apply_f(np.array(j))  # a copy, since f may write to it
     except _FAILURES as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",
@@ -116,6 +116,14 @@ def call_f(
             "weights are positive, such as 'nqmc'.",
         )
     return values
+
+
+def f_or_nan(problem: NestedExpectation, j: Array) -> Array:
+    """f at J (T,) or (T, p) as (T, q), NaN where it is not defined; (T, 1) if it raises."""
+    try:
+        return call_f(problem, j, j, require_finite=False)
+    except EvaluationError:  # f refuses values that J never has
+        return np.full((len(j), 1), np.nan)
 
 
 @blas_threads_of_the_user()
@@ -220,14 +228,14 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     """A g of one point on a block: x (T or 1, N, d_x), theta (T, 1, d_θ)."""
     values: list[Array] = []
     for t, own in enumerate(theta[:, 0]):
-        for one in x[t % x.shape[0]]:
-            value = _one(g, one, own, retries)
+        for point in x[t % x.shape[0]]:
+            value = _one(g, point, own, retries)
             if value.ndim > 1 or not value.size or (values and value.shape != values[0].shape):
                 usual = "a number or a vector" if not values else f"shape {values[0].shape}"
                 raise EvaluationError(
                     f"g returned an array of shape {value.shape} for one point; expected {usual}",
                     theta=own,
-                    x=one,
+                    x=point,
                     advice="With vectorized=False g takes x (d_x,) and theta (d_theta,).",
                 )
             values.append(value)
@@ -268,20 +276,20 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
         return value
     axis = int(np.argmax(shape))
     parts = []
-    for some in _halves(x, theta, axis):
+    for half in _halves(x, theta, axis):
         try:
-            values = _as_real("g", g(*some))
+            values = _as_real("g", g(*half))
         except EvaluationError:
             raise
         except _FAILURES:
-            values = _retry_halves(g, *some, retries)
-        _check_shape(values, *some)
-        parts.append(np.broadcast_to(values, some[0].shape[:2] + values.shape[2:]))
+            values = _retry_halves(g, *half, retries)
+        _check_shape(values, *half)
+        parts.append(np.broadcast_to(values, half[0].shape[:2] + values.shape[2:]))
     return joined(parts, axis)
 
 
 def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) -> Array:
-    """The values, with those that are not finite evaluated again; an error if they stay so."""
+    """Values with entries that are not finite evaluated again; an error if they stay so."""
     x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
     values = np.array(values)
     for attempt in range(retries + 1):
@@ -297,14 +305,14 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
                 x=x[t, n],
                 advice="Every value of g has to be a finite number.",
             )
-        some = x[rows, columns][:, None], theta[rows]
+        failed = x[rows, columns][:, None], theta[rows]
         try:
-            block = _as_real("g", g(*some))
+            block = _as_real("g", g(*failed))
         except EvaluationError:
             raise
         except _FAILURES:
-            block = _retry_halves(g, *some, retries - attempt - 1)
-        _check_shape(block, *some)
+            block = _retry_halves(g, *failed, retries - attempt - 1)
+        _check_shape(block, *failed)
         block = np.broadcast_to(block, (rows.size, 1, *block.shape[2:]))
         joined([values[:1, :1], block[:1]])
         values[rows, columns] = block[:, 0]

@@ -8,13 +8,10 @@ from functools import cache
 
 import numpy as np
 
+from nestquad import limits
 from nestquad.evaluate._design import Span
 from nestquad.problem import NestedExpectation
 
-# Half a megabyte for each temporary array of g: it fits the cache, and hides the cost of a call.
-CHUNK_POINTS = 65_536
-# Long rows are cut here whatever the chunk size, so that sums are always taken in the same order.
-ROW_TILE = 65_536
 # Rows for which independent points are made together. A chunk that ends within such a group makes
 # points that the next one makes again.
 _GROUP = 16
@@ -22,15 +19,15 @@ _GROUP = 16
 
 def chunks(
     span: Span,
-    points: int | Callable[[int], int] = CHUNK_POINTS,
+    points: int | Callable[[int], int] = limits.CHUNK_POINTS,
     *,
     whole_rows: int | None = None,
 ) -> Iterator[Span]:
     """Pieces of a span of about `points` points, at most a quarter more, in order of rows.
 
     `points` may be a function of the number of points still to come. With `whole_rows` no row is
-    cut, and at most that many are taken together: for rules whose weights need all inner points of
-    a θ.
+    cut, and a piece has at most this number of rows: for rules whose weights need all inner points
+    of a θ.
 
     Examples
     --------
@@ -38,7 +35,7 @@ def chunks(
     [(0, 2), (2, 4), (4, 5)]
     """
     width = span.n1 - span.n0
-    tile = max(1, min(width, ROW_TILE) if whole_rows is None else width)
+    tile = max(1, min(width, limits.ROW_TILE) if whole_rows is None else width)
     t0 = span.t0
     while t0 < span.t1:
         size = points((span.t1 - t0) * width) if callable(points) else points
@@ -86,14 +83,6 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
         t0 = t1
 
 
-# Points and values of one block, temporary arrays of g included, and results that wait: bytes.
-MEMORY = 256_000_000
-# Copies of a block in memory: x, theta, and temporary arrays of g.
-_COPIES = 6
-# Half of the memory that may stay with the process between blocks, in bytes.
-_KEPT = 16_000_000
-
-
 def block_points(problem: NestedExpectation) -> int:
     """Points that fit into memory at a time."""
     law = problem.outer_law
@@ -104,7 +93,7 @@ def block_points(problem: NestedExpectation) -> int:
     )
     inner = problem.inner_law(theta)
     numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
-    return max(1, MEMORY // (8 * _COPIES * (int(numbers) + 1)))
+    return max(1, limits.MEMORY // (8 * limits.BLOCK_COPIES * (int(numbers) + 1)))
 
 
 @cache
@@ -112,26 +101,23 @@ def keep_freed_memory() -> None:
     """Let the process reuse the memory of one block for the next.
 
     The C library of Linux gives freed arrays back to the system, which hands them out again page
-    by page, zeroed: a fifth of the time of a g that costs 100 ns a point. It keeps what is as large
-    as the largest array that it saw freed, so one is allocated, not touched, and freed, once for
-    each process. Other systems do not care.
+    by page, zeroed: a fifth of the time of a g that costs 100 ns a point. It keeps blocks up to the
+    size of the largest array freed so far, so a large array is allocated and freed untouched, once
+    for each process. Other systems are unaffected.
     """
-    np.empty(_KEPT, dtype=np.int8)
+    np.empty(limits.KEPT_MEMORY, dtype=np.int8)
 
 
 # A step up or down is at most this factor: the first calls of a function are often slow, and the
 # fixed cost of a call shows only in larger ones. From very short chunks a step may be
 # larger, as long as it leads to no more than this part of the target.
 _STEP, _PART = 8.0, 0.25
-# Seconds of a task of an executor: target, and least worth handing out. One client feeds all
-# workers, in milliseconds a task, so both grow with their number.
-_TASK, _LEAST = 0.5, 0.05
-_TASK_BY_WORKER, _LEAST_BY_WORKER = 0.01, 0.002
 
 
 def task_seconds(workers: int) -> tuple[float, float]:
     """Target and least duration of a task, for a number of workers."""
-    return max(_TASK, _TASK_BY_WORKER * workers), max(_LEAST, _LEAST_BY_WORKER * workers)
+    target = max(limits.TASK_SECONDS, limits.TASK_SECONDS_BY_WORKER * workers)
+    return target, max(limits.LEAST_TASK_SECONDS, limits.LEAST_SECONDS_BY_WORKER * workers)
 
 
 @dataclass
@@ -168,12 +154,12 @@ class Pace:
         self.per_point = seconds / size
         self._recent = (*self._recent[-3:], self.per_point)
         if 2 * size < self.points and seconds < self.seconds:
-            return  # the end of a row says nothing about larger chunks
+            return  # the end of a row tells no time of larger chunks
         ratio = self.seconds / max(seconds, 1e-9)
         factor = min(max(ratio, 1.0 / _STEP), max(_STEP, _PART * ratio))
         if size == 1 and ratio > 1.0:
             factor = max(factor, _STEP)
         elif size >= 4 * last[0] and seconds < 2.0 * last[1] and ratio > 0.5:
-            # The cost of a call is what takes the time, and points cost next to nothing.
+            # The time is the fixed cost of a call; more points are nearly free.
             factor = max(factor, 4.0 * _STEP)
         self.points = min(max(int(size * factor), 1), self.most)

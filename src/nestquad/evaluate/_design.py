@@ -79,7 +79,7 @@ class Grid:
     stream
         The source of randomness.
     level
-        Distinguishes the grids of a design; each level has points of its own.
+        Distinguishes the grids of a design; levels have different points.
     outer_scale
         Stretches the normal scores of θ: above 1 the design reaches further into the tails than
         the law itself, as surrogates of J need. Such θ are no sample of the law.
@@ -104,7 +104,7 @@ class Grid:
 
     @property
     def points(self) -> Grid:
-        """The same points without a size: equal for grids that are parts of each other."""
+        """Points of the grid without a size: equal for grids that are parts of each other."""
         return replace(self, n_outer=0, n_inner=0)
 
     @property
@@ -125,8 +125,8 @@ class Grid:
 class Design:
     """The grids that a method asks for: one, or one for each level.
 
-    `seconds` are those that its turn promises to take, where the method knows better than from the
-    size and duration of the last turn.
+    `seconds` is the predicted duration of its turn, where the method has a better prediction than
+    from the size and duration of the last turn.
     """
 
     grids: tuple[Grid, ...] = field(default=())
@@ -137,14 +137,14 @@ class Design:
         by_points: dict[Grid, list[Grid]] = {}
         for grid in self.grids:
             by_points.setdefault(grid.points, []).append(grid)
-        found = []
+        needs = []
         for grids in by_points.values():
             largest = max(grids, key=lambda grid: grid.n_outer)
             needed = np.zeros(largest.n_outer, dtype=int)
             for grid in grids:
                 needed[: grid.n_outer] = np.maximum(needed[: grid.n_outer], grid.n_inner)
-            found.append((largest, needed))
-        return found
+            needs.append((largest, needed))
+        return needs
 
     @cached_property
     def n_evaluations(self) -> int:

@@ -34,8 +34,8 @@ def _out_of_time() -> OutOfTimeError:
 class Evaluations:
     """The view of a method: points and (reduced) values of the grids of a design.
 
-    Nothing is evaluated before it is asked for. If time runs out, arrays hold
-    the complete rows only, fewer than the design has outer points.
+    Evaluation is lazy. If time runs out, arrays hold the complete rows only, fewer than the design
+    has outer points.
     """
 
     evaluator: Evaluator
@@ -68,8 +68,8 @@ class Evaluations:
     def fold(self, rule: InnerRule, level: int = 0, *, remember: bool = False) -> Array:
         """Reduce all rows of a grid: (T, views[, p]).
 
-        `remember` promises that the rule depends on the number of inner points alone. Then reduced
-        rows are kept between turns instead of values.
+        With `remember` the rule must depend on the number of inner points alone; reduced rows are
+        then kept between turns instead of values.
         """
         grid = self.design.grids[level]
         evaluator, table = self.evaluator, self.evaluator.table(grid)
@@ -89,10 +89,10 @@ class Evaluations:
             evaluator.on_rows(grid, rows.complete)
         if not rows.count:
             raise _out_of_time()
-        found = np.concatenate(rows.complete)
+        folded = np.concatenate(rows.complete)
         if remember:
-            evaluator.folded[grid.rows] = found
-        return self._seen(found)
+            evaluator.folded[grid.rows] = folded
+        return self._seen(folded)
 
     def _seen(self, values: Array) -> Array:
         return self.evaluator.units.seen(self.evaluator.given, values)

@@ -13,14 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from nestquad import clock
+from nestquad import clock, limits
 from nestquad._checks import shown
 from nestquad._log import log_points
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
 from nestquad.evaluate._chunks import (
-    CHUNK_POINTS,
-    MEMORY,
     Pace,
     block_points,
     chunks,
@@ -31,19 +29,8 @@ from nestquad.evaluate._design import Grid, Span
 from nestquad.evaluate._store import Store
 from nestquad.evaluate._task import Done, InnerRule, Task, UnpackingError, run_task
 from nestquad.evaluate._units import SeenProblem, Units
-from nestquad.evaluate._workers import Job, Workers
+from nestquad.evaluate._workers import SpanJob, Workers
 from nestquad.problem import NestedExpectation
-
-# Target duration of a chunk in this thread; tasks of an executor have their own.
-_SECONDS = 0.25
-_MOST_TASK_POINTS = 1 << 24
-# Tasks for each worker: one under way, one that is waiting, and some because they differ.
-_AHEAD = 3
-# Interval at which workers are asked, after the deadline, whether they are still there.
-_LATE_SECONDS = 1.0
-# Seconds without a result after which workers are asked whether any has begun: processes and
-# workers of Dask take a few to start.
-_PATIENCE = 10.0
 
 
 @dataclass
@@ -74,14 +61,14 @@ class Evaluator:
     folded
         Rows that were reduced before, by `Grid.rows`.
     in_units
-        Whether methods see values in units of their own; not if outputs of g are added up.
+        Whether methods see values scaled by powers of two; not if outputs of g are added up.
     """
 
     problem: NestedExpectation
     executor: Executor | None = None
     keep: bool = False
     deadline: float = float("inf")
-    chunk_points: int = CHUNK_POINTS
+    chunk_points: int = limits.CHUNK_POINTS
     retries: int = 0
     store: Store | None = None
     on_progress: Callable[[int], None] = lambda done: None
@@ -98,10 +85,12 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
         self.chunk_points = min(self.chunk_points, block_points(self.problem))
-        most = self.chunk_points if self._workers is None else _MOST_TASK_POINTS
-        if self.chunk_points < CHUNK_POINTS and self._workers is not None:
-            most = max(1, most * self.chunk_points // CHUNK_POINTS)
-        seconds = _SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
+        most = self.chunk_points if self._workers is None else limits.TASK_POINTS
+        if self.chunk_points < limits.CHUNK_POINTS and self._workers is not None:
+            most = max(1, most * self.chunk_points // limits.CHUNK_POINTS)
+        seconds = (
+            limits.CHUNK_SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
+        )
         self._pace = Pace(1, most, seconds)  # g may take minutes, or microseconds
         self._value_bytes = 8
         self._by_value = False
@@ -154,7 +143,7 @@ class Evaluator:
         done, stored = self.n_evaluations - before, self.n_reused - reused
         log_points(self, grid, span, done, stored)
 
-    def _jobs(self, task: Task, span: Span) -> Iterator[Job]:
+    def _jobs(self, task: Task, span: Span) -> Iterator[SpanJob]:
         whole_rows = None if task.rule is None else task.rule.whole_rows
         raw = task.rule is None or self.store is not None
         width = span.n1 - span.n0
@@ -165,20 +154,20 @@ class Evaluator:
         for tile in chunks(span, lambda left: self._size(left, width, raw), whole_rows=whole_rows):
             size = partial(self._size, tile.size, width, raw)
             if stored is None and tile.size <= self._row_limit(size()):
-                yield Job(tile, tile, reduced=True)
+                yield SpanJob(tile, tile, reduced=True)
                 continue
             ready, missing = ([], [tile]) if stored is None else stored.read(tile)
             for part, values in ready:
-                yield Job(tile, part, values=values)
+                yield SpanJob(tile, part, values=values)
             for rest in missing:
                 for part in columns(rest, size):
-                    yield Job(tile, part)
+                    yield SpanJob(tile, part)
 
     def _check(self, task: Task) -> None:
         """Evaluate g again at a few stored points: its code is not all that it depends on."""
         assert self.store is not None
         points = self.store.to_check(task.grid)
-        jobs = (Job(point, point, again=True) for point in points)
+        jobs = (SpanJob(point, point, again=True) for point in points)
         for job, values in self._results(task, jobs):
             self.store.compare(task.grid, job.span, points[job.span], values)
 
@@ -196,9 +185,11 @@ class Evaluator:
             return size
         workers = self._workers.count
         if raw:  # values travel here and wait in memory
-            size = min(size, MEMORY // (4 * self._value_bytes * _AHEAD * workers))
+            size = min(
+                size, limits.MEMORY // (4 * self._value_bytes * limits.TASKS_AHEAD * workers)
+            )
         # Towards the end jobs become smaller, so that no worker waits long for another, but not so
-        # small that handing them out is what takes the time. Rows that are cheap are not cut.
+        # small that the time goes to handing them out. Rows that are cheap are not cut.
         share, least = left // (4 * workers), task_seconds(workers)[1]
         if self._pace.per_point > 0.0:
             share = max(share, int(least / self._pace.per_point))
@@ -206,7 +197,7 @@ class Evaluator:
                 share = max(share, width)
         return max(min(size, share), 1)
 
-    def _results(self, task: Task, jobs: Iterator[Job]) -> Iterator[tuple[Job, Array]]:
+    def _results(self, task: Task, jobs: Iterator[SpanJob]) -> Iterator[tuple[SpanJob, Array]]:
         if self._workers is not None:
             yield from self._from_workers(task, jobs, self._workers)
             return
@@ -225,16 +216,16 @@ class Evaluator:
             yield job, job.values
 
     def _from_workers(
-        self, task: Task, jobs: Iterator[Job], workers: Workers
-    ) -> Iterator[tuple[Job, Array]]:
+        self, task: Task, jobs: Iterator[SpanJob], workers: Workers
+    ) -> Iterator[tuple[SpanJob, Array]]:
         """Keep every worker busy; values are stored as they come, and handed on in order."""
-        queue: deque[Job] = deque()
+        queue: deque[SpanJob] = deque()
         exhausted = False
         try:
             while True:
                 # A job that takes long must not stop the others; how far they may get ahead of
                 # it is a question of memory.
-                window = (_AHEAD if self._pace.per_point else 1) * workers.count
+                window = (limits.TASKS_AHEAD if self._pace.per_point else 1) * workers.count
                 while not exhausted and len(queue) < 4 * window:
                     if sum(job.values is None for job in queue) >= window:
                         break
@@ -264,7 +255,7 @@ class Evaluator:
         finally:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
 
-    def _give_up(self, task: Task, queue: deque[Job], workers: Workers) -> None:
+    def _give_up(self, task: Task, queue: deque[SpanJob], workers: Workers) -> None:
         """After the deadline: drop the jobs from the first that no worker has begun."""
         waiting = [i for i, job in enumerate(queue) if job.values is None]
         if workers.cancels_all:
@@ -276,21 +267,21 @@ class Evaluator:
         self._save(task, [job for job in dropped if not job.cancelled() and job.done])
         self.stopped = "time"
 
-    def _collect(self, task: Task, queue: deque[Job], workers: Workers) -> None:
+    def _collect(self, task: Task, queue: deque[SpanJob], workers: Workers) -> None:
         """Wait for some job, but not past the deadline, and collect finished ones."""
         open_jobs = {job.future: job for job in queue if job.values is None}
         futures = [f for f in open_jobs if f is not None]
         left = self.deadline - clock.now()
-        timeout = min(left, _PATIENCE) if left > 0.0 else _LATE_SECONDS
+        timeout = min(left, limits.PATIENCE_SECONDS) if left > 0.0 else limits.LATE_SECONDS
         done, _ = wait(futures, timeout, FIRST_COMPLETED)
-        if not done and timeout == _PATIENCE:
+        if not done and timeout == limits.PATIENCE_SECONDS:
             self._say_waiting(workers, futures)
         self.waiting = self.waiting and not done
         failure: NestquadError | None = None
         for future in done:
             job = open_jobs[future]
             try:
-                found = future.result()
+                result = future.result()
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
                 job.submit(task, workers)
@@ -313,7 +304,7 @@ class Evaluator:
                 failure.__cause__ = error
             else:
                 workers.worked()
-                self._finish(task, job, found)
+                self._finish(task, job, result)
         if failure is not None:
             raise failure
 
@@ -322,35 +313,35 @@ class Evaluator:
         waited, self.waiting = self.waiting, not workers.begun(futures)
         if self.waiting and not waited:
             warnings.warn(
-                f"No worker of the executor has begun a task for {_PATIENCE:.0f} s: all are busy, "
-                "or there are none. The estimation waits; max_seconds would limit that.",
+                f"No worker of the executor has begun a task for {limits.PATIENCE_SECONDS:.0f} s: "
+                "all are busy, or there are none. The estimation waits; max_seconds limits that.",
                 NestquadWarning,
                 stacklevel=2,
             )
         self.on_progress(self.n_evaluations)
 
-    def _save(self, task: Task, jobs: Iterable[Job]) -> None:
+    def _save(self, task: Task, jobs: Iterable[SpanJob]) -> None:
         """After a failure or Ctrl-C: store the jobs that workers have begun."""
         if self.store is None:
             return
         for job in jobs:
             if job.values is None and job.future is not None and not job.cancelled():
                 try:
-                    found = job.future.result()
-                except Exception:  # the first failure is the one to report
+                    result = job.future.result()
+                except Exception:  # the first failure is reported
                     continue
-                self._finish(task, job, found)
+                self._finish(task, job, result)
 
-    def _finish(self, task: Task, job: Job, found: Done) -> None:
-        if not isinstance(found, Done) or found.span != job.span:
-            came = getattr(found, "span", shown(found))
+    def _finish(self, task: Task, job: SpanJob, result: Done) -> None:
+        if not isinstance(result, Done) or result.span != job.span:
+            came = getattr(result, "span", shown(result))
             raise EvaluationError(
                 f"the executor returned {came} for {job.span}",
                 advice="A future has to have the result of its own task.",
             )
-        job.values = values = found.values
-        self.n_checked += found.n_again
-        # Rules that need no points yield views in place of inner points: outputs are what is left.
+        job.values = values = result.values
+        self.n_checked += result.n_again
+        # Rules without points yield views in place of inner points: the other axes are outputs.
         if self._outputs is None:
             self._outputs = values.shape[2:]
         if values.shape[2:] != self._outputs and not job.again:
@@ -366,11 +357,11 @@ class Evaluator:
             self.store.table(task.grid).write(job.span, values)
         if self.glimpse is None:
             self.glimpse = values[0, 0] if job.reduced else values[0].mean(axis=0)
-        self._pace.observe(job.span.size, found.seconds)
+        self._pace.observe(job.span.size, result.seconds)
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 
-    def _reuse(self, job: Job) -> None:
+    def _reuse(self, job: SpanJob) -> None:
         self.n_reused += job.span.size
         self._count(job.span.size)
 
@@ -392,8 +383,8 @@ def _outputs(shape: tuple[int, ...]) -> str:
 class ValueTable:
     """Values on a rectangle that may grow in both directions.
 
-    A grid grows by rows (more θ) and by columns (more x for each θ), so what is there is always a
-    prefix of each row: `columns[t]` says how long.
+    A grid grows by rows (more θ) and by columns (more x for each θ), so the stored
+    values are always a prefix of each row: `columns[t]` is its length.
     """
 
     def __init__(self) -> None:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._checks import numbers, shown
+from nestquad import limits
+from nestquad._checks import shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate._design import Grid, Span, grid_points
@@ -30,8 +31,6 @@ from nestquad.problem import NestedExpectation
 _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
-_CACHED = 4
-_STALE_SECONDS = 86_400.0
 _OTHER_FOLDER = "Use another folder, or delete this one."
 # Points at which g is evaluated again: enough that a change at a third of all points escapes one
 # time in 26 (2/3 to the 8th), and a few more where another set of points begins.
@@ -46,11 +45,10 @@ _LEVEL = 1e-5
 class Store:
     """A folder with the values of one problem and one seed.
 
-    `manifest.json` says which. Each kind of grid has a folder of its own, since other sequences or
-    streams make other points, and in it one file for each chunk: a plain ``.npy`` array, whose name
-    says which points it has and what its checksum is. Files are written under another name first,
-    so that they are there completely or not at all, and never changed. So processes may share a
-    store, and die at any moment; and there is nothing to unpickle.
+    `manifest.json` says which. Each set of points (sequences, stream, level) has a folder, with
+    one file for each chunk: a plain ``.npy`` array, whose name holds its points and its checksum.
+    Files are written under another name first and never changed, so that they are complete or
+    absent. Processes may share a store and be killed at any moment, and no file is unpickled.
     """
 
     path: Path
@@ -123,7 +121,7 @@ class Store:
         """The chunks on the points of a grid."""
         key = grid.points
         if key not in self._tables:
-            self._tables[key] = StoredTable.open(self.path, self.problem, grid)
+            self._tables[key] = StoredTable.open(self.path, grid)
         return self._tables[key]
 
     def to_check(self, grid: Grid) -> dict[Span, Array]:
@@ -155,7 +153,7 @@ class Store:
         )
 
     def _compare_means(self) -> None:
-        """Paired t test: a g that is random by itself differs at each point, but not on average."""
+        """Paired t test: a noisy g differs at each point, but not on average."""
         changes = np.array(self._changes)
         n = len(changes)
         if n < 4 or not changes.any():
@@ -183,7 +181,7 @@ class StoredTable:
     _cache: OrderedDict[Span, Array] = field(default_factory=OrderedDict)
 
     @classmethod
-    def open(cls, store: Path, problem: NestedExpectation, grid: Grid) -> StoredTable:
+    def open(cls, store: Path, grid: Grid) -> StoredTable:
         described = {
             "stream": list(grid.stream.entropy),
             "level": grid.level,
@@ -196,26 +194,15 @@ class StoredTable:
         text = json.dumps(described, sort_keys=True)
         folder = store / f"points-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
         file = folder / _POINTS
-        first = _first_point(problem, grid)
         try:
             folder.mkdir(exist_ok=True)
             if not file.exists():
-                _create(file, json.dumps({**described, "first_point": first}, indent=1))
+                _create(file, json.dumps(described, indent=1))
         except (FileExistsError, NotADirectoryError) as error:
-            found = f"{str(folder)!r}, which is a file"
-            raise InputError("store", found, "a folder of a store", _OTHER_FOLDER) from error
+            given = f"{str(folder)!r}, which is a file"
+            raise InputError("store", given, "a folder of a store", _OTHER_FOLDER) from error
         except OSError as error:
             raise _unwritten(store, error) from error
-        # The same description has to mean the same points, whatever version wrote it.
-        known = _json(file, "Delete this file: it is made again, and the values beside it count.")
-        stored = numbers("store", known.get("first_point", ()), f"numbers in {str(file)!r}")
-        if stored.shape != (len(first),) or not np.allclose(stored, first, rtol=1e-6):
-            raise InputError(
-                "store",
-                f"{str(folder)!r}, whose first point is {stored.tolist()}",
-                f"{first}, which this version of nestquad makes of the same description",
-                _OTHER_FOLDER,
-            )
         return cls(folder)
 
     def scan(self) -> None:
@@ -226,9 +213,9 @@ class StoredTable:
         except OSError as error:
             raise _unwritten(self.folder.parent, error) from error
         for name in present:
-            found = _NAME.fullmatch(name)
-            if found:
-                t0, t1, n0, n1 = map(int, found.groups()[:4])
+            match = _NAME.fullmatch(name)
+            if match:
+                t0, t1, n0, n1 = map(int, match.groups()[:4])
                 if t1 <= t0 or n1 <= n0:
                     continue
                 self._names.setdefault(Span(t0, t1, n0, n1), name)
@@ -259,7 +246,7 @@ class StoredTable:
         The extremes are where a rare branch of g shows.
         """
         steps = np.unique(np.linspace(0, len(self._corners), n, endpoint=False).astype(int))
-        found: list[tuple[float, Span, Array]] = []
+        points: list[tuple[float, Span, Array]] = []
         for corners in self._corners[steps[: len(self._corners)]]:
             chunk = Span(*map(int, corners))
             values = self._load(chunk)
@@ -270,8 +257,8 @@ class StoredTable:
             for i in _ranked(flat[:, 0], n):
                 t, m = divmod(i, chunk.shape[1])
                 point = Span(chunk.t0 + t, chunk.t0 + t + 1, chunk.n0 + m, chunk.n0 + m + 1)
-                found.append((flat[i, 0], point, values[t : t + 1, m : m + 1].copy()))
-        return {found[i][1]: found[i][2] for i in _ranked(np.array([v for v, _, _ in found]), n)}
+                points.append((flat[i, 0], point, values[t : t + 1, m : m + 1].copy()))
+        return {points[i][1]: points[i][2] for i in _ranked(np.array([v for v, _, _ in points]), n)}
 
     def write(self, span: Span, values: Array) -> None:
         buffer = io.BytesIO()
@@ -312,7 +299,7 @@ class StoredTable:
             self._index()
             return None
         self._cache[chunk] = values
-        if len(self._cache) > _CACHED:
+        if len(self._cache) > limits.CACHED_CHUNKS:
             self._cache.popitem(last=False)
         return np.asarray(values)
 
@@ -333,9 +320,9 @@ def _corners(span: Span) -> str:
 
 def _checksum(span: Span, content: bytes | memoryview) -> str:
     # The place takes part, so that a file that was renamed is noticed as well.
-    found = hashlib.blake2b(_corners(span).encode(), digest_size=8)
-    found.update(content)
-    return found.hexdigest()
+    digest = hashlib.blake2b(_corners(span).encode(), digest_size=8)
+    digest.update(content)
+    return digest.hexdigest()
 
 
 def _replace(file: Path, content: bytes | memoryview) -> None:
@@ -385,12 +372,12 @@ def _json(file: Path, advice: str) -> dict[str, Any]:
         reason = "it holds no object"
     except (OSError, ValueError, RecursionError) as error:
         reason = _reason(error)
-    found = f"{str(file)!r}, which cannot be read ({reason})"
-    raise InputError("store", found, "JSON of a store", advice)
+    given = f"{str(file)!r}, which cannot be read ({reason})"
+    raise InputError("store", given, "JSON of a store", advice)
 
 
 def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
-    """Write the manifest of a new store into a folder that has nothing else in it."""
+    """Write the manifest of a new store into an empty folder."""
     folder = file.parent
     others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
     # Another process may have made the manifest, and more, since the first look.
@@ -414,7 +401,7 @@ def _manifest(file: Path) -> dict[str, Any]:
             _OTHER_FOLDER,
         )
     entropy, problem = content.get("stream"), content.get("problem")
-    whole = isinstance(entropy, list) and all(type(one) is int and one >= 0 for one in entropy)
+    whole = isinstance(entropy, list) and all(type(word) is int and word >= 0 for word in entropy)
     if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
         raise InputError(
             "store", f"{str(file)!r}, which is no manifest of a store", "a store", _OTHER_FOLDER
@@ -433,9 +420,9 @@ def _refuse_another(
             f"one of nestquad {_minor(given['nestquad'])}, whose points are the same",
             _OTHER_FOLDER,
         )
-    found = difference(stored["problem"], given["problem"])
-    if found is not None:
-        argument, came, wanted = found
+    change = difference(stored["problem"], given["problem"])
+    if change is not None:
+        argument, came, wanted = change
         raise InputError(argument, f"{came}, for {where}", wanted, _OTHER_FOLDER)
     if list(stream.entropy) != stored["stream"]:
         raise InputError(
@@ -465,14 +452,9 @@ def _described(sequence: Sequence) -> str:
     return repr(sequence)
 
 
-def _first_point(problem: NestedExpectation, grid: Grid) -> list[float]:
-    theta, points = grid_points(problem, grid, Span(0, 1, 0, 1))
-    return [float(v) for v in np.concatenate([theta.ravel(), points.x.ravel()])]
-
-
 def _remove_leftovers(folder: Path) -> None:
     """Unfinished files of processes that died."""
-    limit = time.time() - _STALE_SECONDS
+    limit = time.time() - limits.STALE_SECONDS
     for file in folder.rglob(".tmp-*"):
         with contextlib.suppress(OSError):
             if file.stat().st_mtime < limit:

@@ -25,7 +25,7 @@ from nestquad.evaluate._design import (
     inner_points,
     outer_points,
 )
-from nestquad.evaluate._fingerprint import attributes_of, is_installed, used_by
+from nestquad.evaluate._fingerprint import is_installed
 from nestquad.problem import NestedExpectation
 
 
@@ -34,8 +34,8 @@ class InnerRule(Protocol):
 
     `views` names them; the first is the estimate, the others serve error estimation. `reduce` is
     linear in the values. With `whole_rows` None it takes any part of a row, parts are added up,
-    and it gets no points; a number says that it needs the points of whole rows, and at most
-    that many rows at a time.
+    and it gets no points; a number says that it needs the points of whole rows, and is the
+    largest number of rows at a time.
     """
 
     @property
@@ -76,7 +76,7 @@ class Task:
 
     @cached_property
     def raw(self) -> Task:
-        """The same without the rule."""
+        """Task without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
     def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
@@ -144,10 +144,6 @@ def run_task(task: Task | Parcel, span: Span) -> Done:
     return Done(span, values, clock.now() - started, g.n_points - span.size)
 
 
-# Objects inside objects that are searched for the one that cannot travel.
-_DEPTH = 6
-
-
 class UnpackingError(EvaluationError):
     """A worker that got a task could not make sense of it."""
 
@@ -177,8 +173,8 @@ def _opened(payload: bytes) -> Any:
 def packed(content: Any, *, by_value: bool = False) -> bytes:
     """Pickled content, by cloudpickle where pickle gives up (lambdas, closures).
 
-    What stands in ``__main__`` goes by value: the main module of a worker may be another one. If
-    that fails it goes by reference, as processes that are forked know our main module. With
+    Objects of ``__main__`` go by value, since the main module of a worker may be another one, or
+    else by reference, which works in forked processes. With
     `by_value` all that is not installed goes by value.
     """
     reason: Exception | None = None
@@ -202,10 +198,9 @@ def packed(content: Any, *, by_value: bool = False) -> bytes:
     except Exception as error:
         if plain and not by_value:
             return plain
-        where = _culprit(content, cloudpickle.dumps)
         raise InputError(
             "problem",
-            f"one that cannot be sent to another process: {where or error}",
+            f"one that cannot be sent to another process: {error}",
             "functions and data that can be pickled",
             "Open files, locks and connections inside g, or use threads.",
         ) from error
@@ -233,41 +228,3 @@ def _values_of_modules(cloudpickle: Any, wanted: bool) -> Iterator[None]:
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _culprit(content: Any, dumps: Any) -> str:
-    """The innermost variable that cannot be pickled, and the function or object that has it."""
-    where, value, owner = "", content, "the problem"
-    for _ in range(_DEPTH):
-        for name, part in _parts(value).items():
-            try:
-                dumps(part)
-            except Exception as error:
-                last = str(error).splitlines()[0] if str(error) else type(error).__name__
-                kind = f"{type(part).__module__}.{type(part).__qualname__}"
-                where = f"{name} of {owner} is a {kind} ({last})"
-                value, owner = part, _called(name, part)
-                break
-        else:
-            break
-    return where
-
-
-def _parts(value: Any) -> dict[str, Any]:
-    if isinstance(value, functools.partial):
-        return {"function": value.func, "arguments": value.args, **value.keywords}
-    if isinstance(value, types.MethodType):
-        return {"function": value.__func__, "object": value.__self__}
-    if isinstance(value, types.FunctionType):
-        return {f"variable {name!r}": part for name, part in used_by(value).items()}
-    if isinstance(value, dict):
-        return {f"entry {key!r}": part for key, part in value.items()}
-    if isinstance(value, tuple | list):
-        return {f"element {i}": part for i, part in enumerate(value)}
-    return {f"attribute {name!r}": part for name, part in attributes_of(value).items()}
-
-
-def _called(name: str, value: Any) -> str:
-    if isinstance(value, types.FunctionType):
-        return f"function {value.__qualname__!r}"
-    return f"{name} ({type(value).__name__})"

@@ -13,8 +13,8 @@ from nestquad.errors import EvaluationError
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-# Exponents of two within which units stay 1. Bars use fourth powers, and products of a few of those
-# are still far from the end of the range at 2^±1022.
+# Exponents of two within which units stay 1. Bars use fourth powers, and products of a few of
+# them are still far from the end of the range at 2^±1022.
 _ORDINARY = 64
 # Rows that are enough for an order of magnitude.
 _ROWS = 1024
@@ -25,7 +25,7 @@ _ONE = np.ones(1)
 class Units:
     """One power of two for each output of g, each answer of f and each final answer.
 
-    Methods see values divided by them, so that their squares are in range; dividing rounds nothing.
+    Methods see values divided by them, so that their squares are in range; the division is exact.
     They are fixed by the first values that are not zero, and stay 1 for ordinary numbers, and where
     they are not `wanted`.
     """
@@ -64,7 +64,7 @@ class Units:
                 f = np.asarray(problem.apply_f(np.array(j)), dtype=float)
                 f = np.where(np.isfinite(f), f, 0.0)
                 self.f = _observed(self.f, f)
-                if problem.combine is None:  # errors of answers are those of expectations
+                if problem.combine is None:  # answers are the expectations themselves
                     self.final = self.f
                     return
                 self.final = _observed(self.final, np.atleast_2d(problem.finish(f.mean(axis=0))))
@@ -77,7 +77,7 @@ class Units:
             return estimate
         final, f = _set(self.final), _set(self.f)
         with np.errstate(all="ignore"):
-            value, error = (_times(one, final) for one in (estimate.value, estimate.std_error))
+            value, error = (_times(part, final) for part in (estimate.value, estimate.std_error))
             covariance, sample, draws = estimate.covariance, estimate.sample, estimate.draws
             if draws is not None:
                 draws = draws * (final[0] if draws.ndim == 1 else final)
@@ -108,7 +108,7 @@ class Units:
             sample=sample,
             draws=draws,
             diagnostics=diagnostics,
-            candidates={name: self.natural(one) for name, one in estimate.candidates.items()},
+            candidates={name: self.natural(part) for name, part in estimate.candidates.items()},
             certified=None if certified is None else self.natural(certified),
         )
 
@@ -121,7 +121,7 @@ class SeenProblem(NestedExpectation):
 
     @classmethod
     def of(cls, problem: NestedExpectation, units: Units) -> SeenProblem:
-        same = {one.name: getattr(problem, one.name) for one in fields(NestedExpectation)}
+        same = {item.name: getattr(problem, item.name) for item in fields(NestedExpectation)}
         return cls(**same, units=units)
 
     def natural_j(self, j: Array) -> Array:
@@ -150,22 +150,22 @@ class SeenProblem(NestedExpectation):
 
 
 def _observed(known: Array, values: Array) -> Array:
-    """Units of columns: those that are known, and others where a column is not all zero."""
+    """Known units of columns, completed for columns that are not all zero."""
     with np.errstate(all="ignore"):
         scale = scale_of(values)
     extreme = np.abs(np.frexp(scale)[1] - 1) > _ORDINARY
-    found = np.where(np.any(values, axis=0), np.where(extreme, scale, 1.0), 0.0)
-    return found if known.shape != found.shape else np.where(known > 0, known, found)
+    units = np.where(np.any(values, axis=0), np.where(extreme, scale, 1.0), 0.0)
+    return units if known.shape != units.shape else np.where(known > 0, known, units)
 
 
 def _set(unit: Array) -> Array:
-    """Units with 1 for those that are not known yet."""
+    """Units, with 1 where unknown."""
     return np.where(unit > 0, unit, 1.0) if unit.size else _ONE
 
 
 def _is_one(unit: Array) -> bool:
     """Whether all units are 1, or not known yet; lists of a few numbers are faster than arrays."""
-    return all(one in (0.0, 1.0) for one in unit.ravel().tolist())
+    return all(size in (0.0, 1.0) for size in unit.ravel().tolist())
 
 
 def _times(value: Any, unit: Array) -> Any:

@@ -11,19 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from nestquad import clock
+from nestquad import clock, limits
 from nestquad._typing import Array
 from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
 from nestquad.evaluate._design import Span
 from nestquad.evaluate._task import Done, Task, run_task
 
-# Pools that may break in a row before any chunk is finished.
-_MOST_BROKEN = 3
-_COUNT_SECONDS = 2.0
-
 
 class Workers:
-    """Submits to the user's executor, and to a new pool of processes when that one breaks.
+    """Submits to the user's executor, and to a new pool of processes when it breaks.
 
     A process pool is unusable once one of its processes was killed (for want of memory, say). Its
     tasks are lost, and evaluated again by a pool of the same size.
@@ -52,12 +48,12 @@ class Workers:
             return os.cpu_count() or 2
         # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
         now = clock.now()
-        if now > self._counted + _COUNT_SECONDS:
+        if now > self._counted + limits.COUNT_SECONDS:
             self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
         return self._count
 
     def begun(self, futures: list[Future[Any]]) -> int:
-        """Tasks that have begun; with Dask they can be cancelled all the same."""
+        """Tasks that have begun; with Dask they can still be cancelled."""
         client = self._client
         if client is None:
             return sum(future.running() or future.done() for future in futures)
@@ -79,13 +75,13 @@ class Workers:
 
     @property
     def separate(self) -> bool:
-        """Whether tasks are known to leave this process: those of a pool or of Dask do."""
+        """Whether tasks leave this process, as with a process pool or Dask."""
         return isinstance(self._executor, ProcessPoolExecutor) or self.cancels_all
 
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
         while True:
             try:
-                found = self._executor.submit(call, *args)
+                future = self._executor.submit(call, *args)
             except BrokenExecutor as error:
                 self.replace(self.generation, error)
                 continue
@@ -96,11 +92,11 @@ class Workers:
                     f"the executor refused a task ({type(error).__name__}: {error})",
                     advice="It may have been shut down.",
                 ) from error
-            if isinstance(found, Future):
-                return found
+            if isinstance(future, Future):
+                return future
             raise InputError(
                 "executor",
-                f"one whose submit returns {type(found).__name__}",
+                f"one whose submit returns {type(future).__name__}",
                 "one that returns a concurrent.futures.Future",
             )
 
@@ -114,7 +110,7 @@ class Workers:
             return
         self._broken += 1
         old = self._executor
-        if self._broken > _MOST_BROKEN or not isinstance(old, ProcessPoolExecutor):
+        if self._broken > limits.BROKEN_POOLS or not isinstance(old, ProcessPoolExecutor):
             raise EvaluationError(
                 f"the executor broke {self._broken} time(s) without finishing a chunk: {error}",
                 advice="g may end its process, or need more memory than there is. Try it without "
@@ -143,7 +139,7 @@ class Workers:
 
 
 @dataclass
-class Job:
+class SpanJob:
     """A span to evaluate, or to evaluate again, and the tile that it is a part of."""
 
     tile: Span

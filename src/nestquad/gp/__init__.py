@@ -1,6 +1,6 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
-from nestquad.gp._dense import Hyperparameters
+from nestquad.gp._dense import Hyperparameters, RestrictedLikelihood, fit_gp
 from nestquad.gp._integrated import (
     IntegratedGP,
     JointFit,
@@ -9,6 +9,8 @@ from nestquad.gp._integrated import (
     fit_integrated,
 )
 from nestquad.gp._lattice import (
+    JointLikelihood,
+    LatticeLikelihood,
     LatticeProcess,
     PeriodicKernel,
     fit_periodic,
@@ -16,6 +18,7 @@ from nestquad.gp._lattice import (
     in_sequence_order,
     interpolate,
     lattice_steps,
+    omega,
     refine_kernel,
 )
 from nestquad.gp._lengthscale import (
@@ -25,7 +28,7 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import Shape, trends
+from nestquad.gp._prior import Correlation, Shape, Trend, trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -36,18 +39,24 @@ from nestquad.gp._surrogate import (
 from nestquad.points import reversed_bits
 
 __all__ = [
+    "Correlation",
     "Hyperparameters",
     "IntegratedGP",
     "JointFit",
+    "JointLikelihood",
     "JointPriors",
+    "LatticeLikelihood",
     "LatticeProcess",
     "PeriodicKernel",
+    "RestrictedLikelihood",
     "ScoreKind",
     "Shape",
     "Surrogate",
     "SurrogateKind",
+    "Trend",
     "amplitude",
     "first_kinds",
+    "fit_gp",
     "fit_integrated",
     "fit_lengthscale",
     "fit_periodic",
@@ -59,6 +68,7 @@ __all__ = [
     "maximum_likelihood",
     "median_lengthscale",
     "near_kinds",
+    "omega",
     "refine_kernel",
     "restricted_likelihood",
     "reversed_bits",

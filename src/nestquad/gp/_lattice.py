@@ -44,6 +44,9 @@ _LEAST_NUGGET = 1e-15
 # given back. Blocks of 2¹³ take a third longer, in calls.
 _BLOCK = 1 << 15
 
+Transforms = dict[tuple[bytes, bytes], NDArray[Any]]
+"""Fourier transforms of a kernel by lattice and distance of two shifts."""
+
 
 def omega(order: int, x: Array) -> Array:
     """Σ_{h ≠ 0} |h|^(-2s) exp(2πihx): a scaled Bernoulli polynomial of x modulo 1."""
@@ -97,8 +100,8 @@ class PeriodicKernel:
     order: int
     scales: Array
     nugget: float
-    transforms: dict[tuple[bytes, bytes], NDArray[Any]] = field(default_factory=dict, init=False)
-    """Fourier transforms of the kernel by lattice and distance of two shifts, shared by fits."""
+    transforms: Transforms = field(default_factory=dict, init=False)
+    """Known transforms, shared by fits."""
 
     def __call__(self, steps: Array) -> Array:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
@@ -288,35 +291,41 @@ class LatticeProcess:
         return len(self.shifts)
 
     def marginal(self, offsets: Array) -> Array:
-        """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m)."""
-        return self._convolved(self._fitted[0], self._fitted[1], offsets)
+        """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m).
 
-    def interpolated(self, offsets: Array) -> Array:
-        """Posterior mean at the lattice, shifted by each of (C, d): (C, m)."""
+        Shifts in all coordinates (C, d) give the mean at the shifted lattices themselves.
+        """
         return self._convolved(self._fitted[0], self._fitted[1], offsets)
 
     def _convolved(self, mean: Any, dual: Array, offsets: Array) -> Array:
         """Means at shifted lattices in the leading coordinates, for duals (…, R, m): (…, C, m)."""
-        of_dual = rfft(dual)
+        of_dual, shifts = rfft(dual), self.shifts[:, : offsets.shape[1]]
         out = np.empty((*dual.shape[:-2], len(offsets), self.size))
-        for c, offset in enumerate(offsets):
-            transform = self._transforms(offset - self.shifts[:, : len(offset)])
-            out[..., c, :] = irfft(np.einsum("...rf,rf->...f", of_dual, transform), n=self.size)
+        # Distances between the shifts of a model recur in its copies without a shift.
+        known = self.kernel.transforms if len(offsets) <= self.n_shifts + 1 else {}
+        together = max(1, _BLOCK // (self.n_shifts * self.size))
+        for start in range(0, len(offsets), together):
+            some = slice(start, start + together)
+            apart = (offsets[some, None] - shifts).reshape(-1, shifts.shape[1])
+            transforms = self._transforms(apart, known).reshape(-1, len(shifts), of_dual.shape[-1])
+            product = np.einsum("...rf,crf->...cf", of_dual, transforms)
+            out[..., some, :] = irfft(product, n=self.size)
         out += np.asarray(mean)[..., None, None]
         return out
 
-    def _transforms(self, apart: Array, *, keep: bool = False) -> NDArray[Any]:
+    def _transforms(self, apart: Array, known: Transforms, *, keep: bool = False) -> NDArray[Any]:
         """Transforms (n, m/2 + 1) of the kernel at the lattice steps plus each of (n, d')."""
-        steps, known = self.steps[: apart.shape[1]], self.kernel.transforms
+        steps = self.steps[: apart.shape[1]]
+        if not (known or keep):
+            return np.asarray(rfft(self.kernel(steps[:, None, :] + apart.T[:, :, None])))
         lattice = steps[:, 1].tobytes() + bytes([self.size.bit_length()])
         rows = [_mirrored(known, lattice, row) for row in apart]
         missing = [k for k, row in enumerate(rows) if row is None]
-        if missing:
-            new = rfft(self.kernel(steps[:, None, :] + apart[missing].T[:, :, None]))
-            for k, row in zip(missing, new, strict=True):
-                rows[k] = row
-                if keep:
-                    known[lattice, apart[k].tobytes()] = row
+        new = rfft(self.kernel(steps[:, None, :] + apart[missing].T[:, :, None]))
+        for k, row in zip(missing, new, strict=True):
+            rows[k] = row
+            if keep:
+                known[lattice, apart[k].tobytes()] = row
         return np.stack(rows)  # type: ignore[arg-type]
 
     def at(self, points: Array) -> Array:
@@ -410,7 +419,7 @@ class LatticeProcess:
         first, second = np.tril_indices(self.n_shifts, -1)
         apart = (self.shifts[first] - self.shifts[second])[:, :dims]
         apart = np.concatenate([np.zeros((1, dims)), apart])
-        return _hermitian(self._transforms(apart, keep=True), self.n_shifts)
+        return _hermitian(self._transforms(apart, self.kernel.transforms, keep=True), self.n_shifts)
 
     @cached_property
     def _blocks(self) -> NDArray[Any]:
@@ -466,33 +475,36 @@ class JointLikelihood:
 
     def __call__(self, log_parameters: Array) -> tuple[float, Array]:
         scales, nugget = np.exp(log_parameters[:-1]), float(np.exp(log_parameters[-1]))
-        (n, size), first = self.values.shape, np.tril_indices(len(self.values), -1)
+        n, size = self.values.shape
         terms = scales[:, None, None] * self.omegas
         kernel, memory = terms[0].copy(), np.empty_like(terms[0])
         for term in terms[1:]:
             _join(kernel, term, memory)
         noise = (nugget + _LEAST_NUGGET) * float(kernel[0, 0])
-        blocks = _hermitian(rfft(kernel), n) + noise * np.eye(n)
-        try:
-            lower = np.linalg.cholesky(blocks)
-        except np.linalg.LinAlgError:
+        transforms = rfft(kernel)
+        transforms[0] += noise
+        lower = _cholesky(transforms, n)
+        if lower is None:
             return FAILED, np.zeros_like(log_parameters)
-        inverse = np.linalg.inv(blocks)
-        _, transform = _centered(rfft(self.values), inverse[0].real, size)
-        dual = np.einsum("frs,sf->fr", inverse, transform)
-        count = np.full(len(blocks), 2.0)
+        root = _triangular_inverse(lower)
+        inverse = np.einsum("kif,kjf->ijf", root.conj(), root)
+        _, transform = _centered(rfft(self.values), inverse[..., 0].real, size)
+        dual = np.einsum("rsf,sf->rf", inverse, transform)
+        count = np.full(dual.shape[1], 2.0)
         count[[0, -1]] = 1.0
-        square = float(count @ np.einsum("fr,rf->f", dual.conj(), transform).real) / size + 1e-300
+        square = float(((dual.conj() * transform).real @ count).sum()) / size + 1e-300
         freedom = n * size - 1
-        logarithms = 2.0 * np.log(np.einsum("frr->fr", lower).real).sum(axis=1)
-        value = 0.5 * (freedom * np.log(square / freedom) + float(count @ logarithms))
+        logarithms = -2.0 * np.log(np.einsum("rrf->rf", root).real) @ count
+        value = 0.5 * (freedom * np.log(square / freedom) + float(logarithms.sum()))
         # Derivatives by the blocks, then by the kernel at each step.
-        weight = inverse - (freedom / square / size) * dual[:, :, None] * dual[:, None, :].conj()
-        trace = np.einsum("frr->f", weight).real
+        rows, columns = np.tril_indices(n, -1)
+        factor = freedom / square / size
+        trace = (np.einsum("rrf->rf", inverse).real - factor * np.abs(dual) ** 2).sum(axis=0)
+        weight = inverse[columns, rows] - factor * dual[columns] * dual[rows].conj()
         by_noise = 0.5 * float(count @ trace)
         by_kernel = np.empty_like(kernel)
         by_kernel[0] = 0.5 * size * irfft(trace, n=size)
-        by_kernel[1:] = size * irfft(weight[:, first[1], first[0]].conj().T, n=size)
+        by_kernel[1:] = size * irfft(weight.conj(), n=size)
         by_kernel[0, 0] += nugget * by_noise
         by_kernel *= 1.0 + kernel
         terms /= 1.0 + terms
@@ -523,6 +535,29 @@ def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
     return PeriodicKernel(kernel.order, scales, nugget), value
 
 
+def _cholesky(transforms: NDArray[Any], n: int) -> NDArray[Any] | None:
+    """Cholesky factors (R, R, F) of all modes of `_hermitian`; None if one is not positive."""
+    lower = np.zeros((n, n, transforms.shape[1]), dtype=complex)
+    lower[np.arange(n), np.arange(n)] = transforms[0].real
+    lower[np.tril_indices(n, -1)] = transforms[1:]
+    for j in range(n):
+        lower[j:, j] -= np.einsum("ikf,kf->if", lower[j:, :j], lower[j, :j].conj())
+        pivot = lower[j, j].real
+        if not (pivot > 0).all():
+            return None
+        lower[j:, j] /= np.sqrt(pivot)
+    return lower
+
+
+def _triangular_inverse(lower: NDArray[Any]) -> NDArray[Any]:
+    """Inverses of lower triangular matrices (R, R, F)."""
+    inverse = np.zeros_like(lower)
+    for i in range(len(lower)):
+        inverse[i, i] = 1.0 / lower[i, i].real
+        inverse[i, :i] = -inverse[i, i] * np.einsum("kf,kjf->jf", lower[i, :i], inverse[:i, :i])
+    return inverse
+
+
 def _hermitian(transforms: NDArray[Any], n: int) -> NDArray[Any]:
     """Blocks (F, R, R) from transforms (1 + R (R − 1)/2, F) of the diagonal and the lower part."""
     blocks = np.empty((transforms.shape[1], n, n), dtype=complex)
@@ -533,9 +568,7 @@ def _hermitian(transforms: NDArray[Any], n: int) -> NDArray[Any]:
     return blocks
 
 
-def _mirrored(
-    known: dict[tuple[bytes, bytes], NDArray[Any]], lattice: bytes, apart: Array
-) -> NDArray[Any] | None:
+def _mirrored(known: Transforms, lattice: bytes, apart: Array) -> NDArray[Any] | None:
     """A transform that is known at a distance (d',) or at its opposite, since kernels are even."""
     there = known.get((lattice, apart.tobytes()))
     if there is None:

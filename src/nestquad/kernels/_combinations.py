@@ -54,7 +54,8 @@ class _OverBase(Coordinatewise):
 class Additive(_OverBase):
     """Mean over coordinates of the one-dimensional factors of `base`.
 
-    Functions f_1(x_1) + ... + f_d(x_d): what product kernels lose in high dimension, this keeps.
+    Additive functions f_1(x_1) + ... + f_d(x_d) (Duvenaud, Nickisch and Rasmussen 2011, Additive
+    Gaussian processes), whose integrals product kernels lose in high dimension.
 
     Examples
     --------
@@ -79,10 +80,10 @@ class Additive(_OverBase):
 
 @dataclass(frozen=True, eq=False)
 class Anova(_OverBase):
-    """Interactions of up to `order` coordinates.
+    """Interactions of up to `order` coordinates (Durrande and others 2013, ANOVA kernels).
 
     The sum over all sets S of at most `order` coordinates of ``weight**|S|`` times the product of
-    the factors in S, divided by the sum of those weights, so that the diagonal of a stationary base
+    the factors in S, divided by the sum of these weights, so that the diagonal of a stationary base
     is 1. ``order >= d`` is the product of all (1 + weight × factor), normalized.
 
     Parameters

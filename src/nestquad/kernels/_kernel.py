@@ -2,7 +2,7 @@
 
 The latter are k(x, y) = combine(k_1(x_1, y_1), ..., k_d(x_d, y_d)) where `combine` is linear in
 each of its arguments. Integrals under independent coordinates pass through such a function: the
-embedding is `combine` of the one-dimensional embeddings, and only those need closed forms.
+embedding is `combine` of the one-dimensional embeddings, and only these need closed forms.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: Lengthscale) -> Kernel:
-        """The same kernel with another lengthscale."""
+        """Kernel with another lengthscale."""
 
     @abstractmethod
     def smoothness(self, dim: int) -> float:
@@ -340,7 +340,7 @@ class ProductKernel(Coordinatewise):
         return self.restrict(slice(j, j + 1), dim)
 
     def restrict(self, part: slice, dim: int) -> Self:
-        """The same kernel on some of `dim` coordinates."""
+        """Kernel on some of `dim` coordinates."""
         if isinstance(self.lengthscale, float):
             return self
         given = self.lengthscale.shape[-1]

@@ -50,7 +50,8 @@ class Sobolev(_Bernoulli):
     .. math:: 1 + \ell^{-2} \Big[ \sum_{r=1}^{s} \frac{B_r(x) B_r(y)}{(r!)^2}
               + (-1)^{s+1} \frac{B_{2s}(|x - y|)}{(2s)!} \Big]
 
-    with Bernoulli polynomials B: functions with s square-integrable derivatives, not necessarily
+    with Bernoulli polynomials B (Wahba 1990, Spline models for observational data, section 2.1):
+    functions with s square-integrable derivatives, not necessarily
     periodic. A long lengthscale means nearly constant functions. Its integral over [0, 1] is 1.
 
     Parameters

@@ -46,7 +46,7 @@ class Gaussian(DifferentiableKernel):
 
     Cost
     ----
-    One exponential a pair, whatever d; 8 n m bytes twice.
+    One exponential a pair for all d; 8 n m bytes twice.
 
     Examples
     --------
@@ -99,7 +99,8 @@ class Matern(DifferentiableKernel):
     r"""Product over coordinates of the Matérn function of smoothness `nu`.
 
     With :math:`z = \sqrt{2\nu}\,|x - y| / \ell` the factor of a coordinate is a polynomial in z of
-    degree ν - 1/2 times :math:`e^{-z}`; a function in its space has ν + 1/2 square-integrable
+    degree ν - 1/2 times :math:`e^{-z}` (Rasmussen and Williams 2006, Gaussian processes for machine
+    learning, equation 4.16); a function in its space has ν + 1/2 square-integrable
     derivatives.
 
     Parameters
@@ -168,7 +169,7 @@ class Matern(DifferentiableKernel):
 
     def _derivative_polynomials(self) -> tuple[Array, Array]:
         # k' = -rate² r q e^{-z} with q the polynomial of ν - 1 over 2ν - 2, and then
-        # -k'' = rate² (z q e^{-z})', so nothing is divided by z and r = 0 is a point like others.
+        # -k'' = rate² (z q e^{-z})', so there is no division by z, and r = 0 needs no special case.
         if self.nu < 1.5:
             raise InputError("nu", "0.5", "at least 1.5 where derivatives are needed")
         slope = np.array(_POLYNOMIALS[self.nu - 1.0]) / (2.0 * self.nu - 2.0)

@@ -25,7 +25,8 @@ class Stein(Kernel):
     .. math:: k_P(x, y) = c + \nabla_x \cdot \nabla_y k + s(x) \cdot \nabla_y k
               + s(y) \cdot \nabla_x k + s(x) \cdot s(y)\, k
 
-    with s the gradient of the log density. Its integral under the law is c whatever the law's
+    with s the gradient of the log density (Oates, Girolami and Chopin 2017, Control functionals for
+    Monte Carlo integration). Its integral under the law is c and needs no
     normalizing constant, as long as the density vanishes at the border of its support.
 
     Parameters

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import EvaluationError, InputError
@@ -28,7 +29,7 @@ class Goal:
     decides when to stop: start small, and grow where the error is. `half_width` is the half-width
     of the 95 % interval to reach; it is known from the second turn on. `pilot` is the size of the
     first design where a budget is spent in several turns. With `hurried` time counts and not the
-    number of evaluations; `seconds` are those that are left, if they are limited.
+    number of evaluations; `seconds` is the remaining time, if it is limited.
     """
 
     stream: Stream
@@ -49,11 +50,11 @@ class Turn(Generic[State]):
     design
         The evaluated design.
     estimate
-        The answer, for the user. Its `diagnostics` are for people: nothing reads them back.
+        The answer, for the user. Its `diagnostics` are for people; no code reads them.
     state
         The method's own state for its next turn: error parts, rates, fitted models.
     final
-        Whether more evaluations would change nothing, since other errors are larger.
+        Whether more evaluations would not help, since other errors are larger.
     tentative
         Whether there are too few points to show that a tolerance is met.
     """
@@ -80,7 +81,7 @@ class Method(ABC, Generic[State]):
 
     plain: ClassVar[bool] = False
     """Whether the answer is an average of f at means of g, with nothing learned."""
-    most: ClassVar[int] = 10**15
+    most: ClassVar[int] = limits.BUDGET
     """The most evaluations that the method uses; larger budgets are for others."""
 
     @abstractmethod

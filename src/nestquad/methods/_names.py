@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
+from nestquad import limits
 from nestquad._checks import choice, shown
 from nestquad.errors import InputError, unknown_name
 from nestquad.methods._method import Method
@@ -26,8 +27,6 @@ _KINDS: tuple[type[Method[Any]], ...] = (
     JointLattice,
     JointProcess,
 )
-# Sizes beyond this are slips: a grid of so many points is never evaluated.
-_LARGEST = 10**9
 METHODS = {kind.name: kind for kind in _KINDS}
 
 
@@ -75,16 +74,18 @@ def _check_settings(method: Method[Any]) -> None:
     """Refuse settings of another kind than their defaults: sizes, flags and recipes."""
     if not is_dataclass(method):
         return
-    for one in fields(method):
-        value = getattr(method, one.name)
-        default = one.default if one.default is not MISSING else None
-        if one.default_factory is not MISSING:
-            default = one.default_factory()
-        if isinstance(default, bool) or one.name == "positive":
-            choice(one.name, value, (True, False, *([None] if default is None else [])))
+    for setting in fields(method):
+        value = getattr(method, setting.name)
+        default = setting.default if setting.default is not MISSING else None
+        if setting.default_factory is not MISSING:
+            default = setting.default_factory()
+        if isinstance(default, bool) or setting.name == "positive":
+            choice(setting.name, value, (True, False, *([None] if default is None else [])))
         elif isinstance(default, KernelQuadrature):
             recipes = value if isinstance(value, tuple) and value else (value,)
             if not all(isinstance(recipe, KernelQuadrature) for recipe in recipes):
-                raise InputError(one.name, shown(value), "a nq.KernelQuadrature")
-        elif isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST:
-            raise InputError(one.name, shown(value), f"at most {_LARGEST:,}")
+                raise InputError(setting.name, shown(value), "a nq.KernelQuadrature")
+        elif (
+            isinstance(value, int) and not isinstance(value, bool) and abs(value) > limits.GRID_SIZE
+        ):
+            raise InputError(setting.name, shown(value), f"at most {limits.GRID_SIZE:,}")

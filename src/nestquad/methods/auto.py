@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad import clock
 from nestquad._checks import shown
-from nestquad.accuracy import characteristics
+from nestquad.accuracy import characteristics, needs_positive
 from nestquad.clock import LEARNING, LearningCurve, TimePlan
 from nestquad.errors import (
     InputError,
@@ -88,7 +88,8 @@ class Auto(Method[Race]):
     candidates
         The methods to choose from, the likeliest first; None takes `JointProcess` alone for a
         budget of at most 256 evaluations, and for a larger one `JointLattice` and `NQMC`, `CKQ`
-        and `NQMC` where g is noisy, or `NMC` and `MLMC` where a law can only be sampled.
+        alone where f needs J > 0, `CKQ` and `NQMC` where g is noisy, or `NMC` and `MLMC` where a
+        law can only be sampled.
 
     Examples
     --------
@@ -200,7 +201,11 @@ def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None)
     # A model of g at single points cannot tell noise from detail: with noise as large as J varies,
     # intervals of auto held in 52 of 60 runs with joint lattices and in 60 of 60 without, at half
     # the error. That is one problem (tests/methods/test_noisy.py), and the seeds that decided.
-    return (CKQ(), NQMC()) if problem.noisy else (JointLattice(), NQMC())
+    if problem.noisy:
+        return (CKQ(), NQMC())
+    # CKQ can learn log J, whose errors are relative, where f needs J > 0: on logarithms of evidence
+    # its error was a tenth to a thousandth of that of a lattice.
+    return (CKQ(),) if needs_positive(problem) else (JointLattice(), NQMC())
 
 
 @dataclass(frozen=True)
@@ -332,11 +337,11 @@ class _Contest:
             # More θ of the dense average, of the candidate that needs no more evaluations.
             standing = [one for one in standing if one.turn is not None and one.turn.final]
         standing = [candidate.informed(standing) for candidate in standing]
-        believed, left = credible(standing), self._left
+        believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = self.goal.half_width or 0.0
         standing.sort(
-            key=lambda one: one.needs(target) if self.goal.adaptive else one.promise(left)
+            key=lambda one: one.needs(target) if self.goal.adaptive else self._promise(one)
         )
         best = standing[0].half_width
         if self.seconds_alone:
@@ -358,13 +363,21 @@ class _Contest:
             return left
         return min(left, self.race.time.affordable(self.goal.seconds))
 
+    def _more(self, candidate: Candidate) -> float:
+        """Evaluations that a candidate can still have: a plain rule has all of the seconds."""
+        fills = self.seconds_alone and candidate.method.plain
+        return self.rest / self.race.seconds if fills else self._left
+
+    def _promise(self, candidate: Candidate) -> float:
+        """Half-width to expect of a candidate at the end."""
+        rate = self._plain_rate(candidate) if candidate.method.plain else candidate.rate
+        return candidate.promise(self._more(candidate), rate)
+
     def _grown(self, candidate: Candidate, best: float) -> Portfolio | None:
         """The portfolio with a larger design of a candidate, if that promises to pay."""
-        fills = self.seconds_alone and candidate.method.plain
-        more = self.rest / self.race.seconds if fills else self._left
-        if (self.seconds_alone or not self.goal.adaptive) and candidate.promise(more) > best:
+        if (self.seconds_alone or not self.goal.adaptive) and self._promise(candidate) > best:
             return None
-        design = _continued(self.problem, self.goal, candidate, more)
+        design = _continued(self.problem, self.goal, candidate, self._more(candidate))
         if design is None:
             return None
         seconds = self._takes(candidate, design)
@@ -453,7 +466,10 @@ def _checked(
     """All pilots, and fresh draws for all that learn, where f is sensitive as the first sees it."""
     if first.turn is None or not isinstance(first.method, LearnedMethod) or first.n_draws:
         return (*present, *pilots)
-    n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
+    # As many as the first candidate has left room for.
+    others = sum(design.n_evaluations for _, design in pilots)
+    bounded = goal.budget is not None and not goal.adaptive
+    n = n_draws(problem, (goal.budget or 0) - others if bounded else 2 * first.n)
     if not n:
         return (*present, *pilots)
     checks = first.method.checked(problem, first.turn, n).checks

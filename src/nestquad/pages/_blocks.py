@@ -1,4 +1,4 @@
-"""Blocks of a report: headings, texts, tables and figures, whatever file they are written to."""
+"""Blocks of a report: headings, texts, tables and figures, for pages and documents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Parts of self-contained HTML pages: style, tables, embedded figures, footer.
 
-Nothing is fetched: figures are embedded, styles are inline. Text from outside (names, notes,
+Pages fetch no other file: figures are embedded, styles are inline. Text from outside (names, notes,
 commands) is escaped.
 """
 
@@ -181,11 +181,11 @@ def footer(command: str | None) -> str:
 
 
 def versions(*packages: str) -> str:
-    """Versions of nestquad, Python and those of the packages that are installed."""
+    """Versions of nestquad, Python and the packages, as far as installed."""
     from nestquad import __version__
 
-    found = [f"nestquad {__version__}", f"Python {platform.python_version()}"]
+    names = [f"nestquad {__version__}", f"Python {platform.python_version()}"]
     for name in packages:
         with suppress(PackageNotFoundError):
-            found.append(f"{name} {version(name)}")
-    return ", ".join(found)
+            names.append(f"{name} {version(name)}")
+    return ", ".join(names)

@@ -53,7 +53,7 @@ def write_report(
     path
         The file to write. Its folder has to exist.
     estimate, comparison
-        What to report; at least one of them.
+        Results to report; at least one of them.
     title
         The heading; default: the problem's name.
     command
@@ -189,7 +189,7 @@ def _figures(estimate: Estimate) -> Iterator[str]:
 
 
 def _flat(values: Mapping[str, Any], stage: str = "") -> Iterator[tuple[str, str]]:
-    """Diagnostics as rows; those of a stage carry its name. Notes have a place of their own."""
+    """Diagnostics as rows with the name of their stage, without notes."""
     for key, value in values.items():
         if key == "notes":
             continue
@@ -197,8 +197,8 @@ def _flat(values: Mapping[str, Any], stage: str = "") -> Iterator[tuple[str, str
         label = f"{stage}: {words}" if stage else words
         if isinstance(value, Mapping):
             yield from _flat(value, label)
-        elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
-            numbered = {str(i + 1): one for i, one in enumerate(value)}
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            numbered = {str(i + 1): item for i, item in enumerate(value)}
             yield from _flat(numbered, label)
         else:
             yield label, _text(value)

@@ -32,7 +32,7 @@ def plot_comparison(comparison: Any, ax: Any = None) -> Any:
     Parameters
     ----------
     comparison
-        What ``nq.compare`` returned.
+        A `Comparison`, from ``nq.compare``.
     ax
         Axes to draw on; None makes a figure with pyplot.
 

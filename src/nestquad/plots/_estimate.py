@@ -32,7 +32,7 @@ _ANSWER_STYLES = list(method_styles(["nkq", "nqmc", "ckq", "joint"]).values())
 
 
 def plot_estimate(estimate: Any, ax: Any = None) -> Any:
-    """Draw what the outer stage integrates, f(J(θ)), and its mean.
+    """Draw f(J(θ)), the integrand of the outer stage, and its mean.
 
     With one coordinate of θ, f(J(θ)) is drawn against it: the area of a point is its weight, and
     J is a line. With several, the distribution of f(J(θ)) is drawn. Of many answers, the first

@@ -149,11 +149,7 @@ def title(ax: Any, name: str, text: str, pad: float = 8.0) -> None:
 
 @dataclass(frozen=True)
 class End:
-    """Label of a curve, at the height `y` of its end.
-
-    With `x`, the end's other coordinate, the label stands beside the end where there is room, and
-    right of the axes with a thin line to the end where there is none.
-    """
+    """Label of a curve, at the height `y` of its end; a thin line leads to an end at `x`."""
 
     y: float
     text: str
@@ -162,72 +158,31 @@ class End:
 
 
 def label_ends(ax: Any, ends: Iterable[End]) -> None:
-    """Write labels right of the axes, moved apart where they would overlap. Fixes the limits.
-
-    Labels of curves that end inside the axes are written there, if they cover nothing.
-    """
+    """Write labels right of the axes, moved apart where they would overlap. Fixes the limits."""
     ax.autoscale_view()
     ax.set_xlim(ax.get_xlim())
     ax.set_ylim(ax.get_ylim())
     to_axes = ax.transData + ax.transAxes.inverted()
     right = ax.get_xlim()[1]
-    size = ax.get_window_extent()
-    line = 1.4 * TEXT_SIZE / (72.0 * size.height / ax.figure.dpi)
-    letter = 0.62 * TEXT_SIZE / (72.0 * size.width / ax.figure.dpi)
-    taken = _drawn_points(ax)
-    outside = []
+    line = 1.4 * TEXT_SIZE / (72.0 * ax.get_window_extent().height / ax.figure.dpi)
+    places: list[tuple[float, float, End]] = []
     for end in ends:
         x, y = map(float, to_axes.transform((right if end.x is None else end.x, end.y)))
-        width = letter * len(end.text.replace("$", ""))
-        if x + 0.015 + width < 1.0 and not _covers(taken, (x + 0.02, y), (width, line)):
-            ax.text(
-                x + 0.015, y, end.text, color=end.color, fontsize=TEXT_SIZE, va="center",
-                transform=ax.transAxes,
-            )  # fmt: skip
-            box = np.linspace(x + 0.015, x + 0.015 + width, 20)
-            taken = np.concatenate([taken, np.column_stack([box, np.full(20, y)])])
-        else:
-            outside.append((y, x, end))
-    outside.sort(key=lambda place: place[0])
-    sizes = [line * (1 + end.text.count("\n")) for _, _, end in outside]
-    heights = _apart([y for y, _, _ in outside], sizes)
-    for height, (y, x, end) in zip(heights, outside, strict=True):
+        places.append((x, y, end))
+    places.sort(key=lambda place: place[1])
+    heights = _apart(
+        [y for _, y, _ in places], [line * (1 + end.text.count("\n")) for _, _, end in places]
+    )
+    for height, (x, y, end) in zip(heights, places, strict=True):
         if end.x is not None and (x < 0.9 or abs(height - y) > line):
             ax.plot(
                 [x, 1.01], [y, height], color=end.color, linewidth=0.5, alpha=0.7, zorder=1,
                 transform=ax.transAxes, clip_on=False,
             )  # fmt: skip
         ax.text(
-            1.015,
-            height,
-            end.text,
-            color=end.color,
-            fontsize=TEXT_SIZE,
-            va="center",
+            1.015, height, end.text, color=end.color, fontsize=TEXT_SIZE, va="center",
             transform=ax.transAxes,
-        )
-
-
-def _drawn_points(ax: Any) -> Array:
-    """Points (n, 2) on the curves, in units of the axes."""
-    to_axes = ax.transData + ax.transAxes.inverted()
-    found = [np.empty((0, 2))]
-    for curve in ax.get_lines():
-        if curve.get_transform() != ax.transData:
-            continue
-        corners = to_axes.transform(np.column_stack(curve.get_data()).astype(float))
-        corners = corners[np.isfinite(corners).all(axis=1)]
-        place = np.linspace(0.0, len(corners) - 1.0, 60 * max(len(corners) - 1, 1))
-        steps = np.arange(len(corners))
-        if len(corners):
-            found.append(np.column_stack([np.interp(place, steps, c) for c in corners.T]))
-    return np.concatenate(found)
-
-
-def _covers(points: Array, left: tuple[float, float], size: tuple[float, float]) -> bool:
-    """Whether a box that begins at the middle of its left side covers one of the points."""
-    x, y = points[:, 0] - left[0], points[:, 1] - left[1]
-    return bool(((x > 0) & (x < size[0]) & (np.abs(y) < 0.6 * size[1])).any())
+        )  # fmt: skip
 
 
 def _apart(wanted: list[float], sizes: list[float]) -> list[float]:
@@ -259,29 +214,30 @@ def count_axis(ax: Any, counts: Array) -> None:
 
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure; the suffix (.png, .svg, .pdf) says how. Equal figures give equal bytes."""
-    import matplotlib
-
     path = Path(path)
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-    with matplotlib.rc_context({"svg.hashsalt": "nestquad"}):
-        figure.savefig(path, dpi=200, bbox_inches="tight", facecolor="white", metadata=metadata)
+    path.write_bytes(_rendered(figure, path.suffix.lower().lstrip(".")))
     return path
 
 
 def to_png(figure: Figure) -> bytes:
     """The figure as a PNG of 200 dots per inch."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=200, bbox_inches="tight", facecolor="white")
-    return buffer.getvalue()
+    return _rendered(figure, "png")
 
 
 def to_svg(figure: Figure) -> bytes:
     """The figure as SVG, the same bytes for the same figure."""
+    return _rendered(figure, "svg")
+
+
+def _rendered(figure: Figure, kind: str) -> bytes:
     import matplotlib as mpl
 
     buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else None
     with mpl.rc_context({"svg.hashsalt": "nestquad"}):
-        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+        figure.savefig(
+            buffer, format=kind, dpi=200, bbox_inches="tight", facecolor="white", metadata=metadata
+        )
     return buffer.getvalue()
 
 
@@ -306,7 +262,7 @@ def plus_minus(value: float, half_width: float) -> str:
     """
     if not (np.isfinite(value) and np.isfinite(half_width) and half_width > 0):
         return f"{value:.6g} ± {half_width:.2g}"
-    # Of what is rounded to two digits already: 0.0999 has as many decimals as 0.10.
+    # Rounded to two digits first, so that 0.0999 has the decimals of 0.10.
     decimals = 1 - int(np.floor(np.log10(float(f"{half_width:.1e}"))))
     if decimals > 9 or max(abs(value), half_width) >= 1e9:
         return f"{value:.10g} ± {half_width:.1e}"

@@ -20,6 +20,9 @@ _MAX_POINTS = 1 << 32
 class Halton(Sequence):
     """Halton points with random digit permutations and a random shift for each set.
 
+    Halton (1960), On the efficiency of certain quasi-random sequences of points; permutations as
+    in Owen (2017), A randomized Halton algorithm in R.
+
     Coordinate j stratifies in the j-th prime: any b**k consecutive points from a
     multiple of b**k on are equally spaced, up to rotation. Unlike Sobol' points
     they have no preferred number of points. All sets of a stream share the
@@ -68,8 +71,8 @@ def _radical_inverse(
     n_used = 0
     while base**n_used < stop:
         n_used += 1
-    # From the last digit to the first; leading zeros are the same for all, hence one number. The
-    # operations are those of the longest index, so that the bits do not depend on `stop`.
+    # From the last digit to the first; leading zeros are the same for all, hence one number. All
+    # digits of the longest index are used, so that the bits do not depend on `stop`.
     tail = 0.0
     for digit in range(n_digits - 1, n_used - 1, -1):
         tail = (tail + float(permutations[digit, 0])) / base

@@ -45,8 +45,8 @@ class Lattice(Sequence):
         Base-2 logarithm of the largest number of points. Another value gives
         other points, as the vector is made for it.
     weights
-        Importance of each coordinate, at least as many as there are
-        coordinates; all the same when None.
+        Importance of the coordinates, at least one for each; equal when
+        None.
 
     Notes
     -----
@@ -100,10 +100,10 @@ def reversed_bits(stop: int, n_bits: int, start: int = 0) -> NDArray[np.int64]:
 _MAX_LOG2_SIZE = 24
 
 # Candidates closer than this are equally good (some are exactly, by symmetry). Taking the first of
-# them keeps the vector the same whatever the rounding of the FFT at hand.
+# them makes the vector independent of the rounding of the FFT.
 _TIE = 1e-6
 
-# The order of a user's coordinates says nothing about their importance, so all weigh the same. A
+# The order of a user's coordinates is not their importance, so all have the same weight. A
 # small weight puts projections to a few coordinates first: among 19 coordinates at 2**10 points
 # the worst pair is nine times better than with the customary 1/j**2.
 _WEIGHT = 0.1
@@ -169,7 +169,7 @@ def _embedded_cbc(log2_size: int, gammas: tuple[float, ...]) -> NDArray[np.int64
     return vector
 
 
-def _smallest_errors(levels: list[_Level], gammas: tuple[float, ...]) -> list[float]:
+def _smallest_errors(levels: list[_ResidueLevel], gammas: tuple[float, ...]) -> list[float]:
     """Squared error after each component of the plain construction for one size."""
     lattice = _Construction(levels)
     smallest = []
@@ -183,7 +183,7 @@ def _smallest_errors(levels: list[_Level], gammas: tuple[float, ...]) -> list[fl
 
 
 @dataclass(frozen=True)
-class _Level:
+class _ResidueLevel:
     """ω at u / 2**l for the odd u, up to sign: u = 5**b with b the position in `omega`."""
 
     size: int  # 2**l
@@ -192,21 +192,21 @@ class _Level:
     transform: NDArray[Any]
 
 
-def _levels(log2_size: int) -> list[_Level]:
+def _levels(log2_size: int) -> list[_ResidueLevel]:
     powers = _powers_of_five(log2_size)
     levels = []
     for log2 in range(log2_size + 1):
         size = 1 << log2
         x = (powers[: max(size // 4, 1)] % size) / size
         omega = x * (x - 1.0) + 1.0 / 6.0
-        levels.append(_Level(size, 2 if log2 > 1 else 1, omega, np.fft.rfft(omega)))
+        levels.append(_ResidueLevel(size, 2 if log2 > 1 else 1, omega, np.fft.rfft(omega)))
     return levels
 
 
 class _Construction:
     """A lattice that grows by components, all of its levels at once."""
 
-    def __init__(self, levels: list[_Level]) -> None:
+    def __init__(self, levels: list[_ResidueLevel]) -> None:
         self._levels = levels
         # The product over components minus 1. The errors are tiny sums of these, which would drown
         # in the rounding of the products themselves.
@@ -261,8 +261,10 @@ _STEPS = 8
 def moved(periodization: Periodization, v: Array) -> Array:
     """The point u in (0, 1) of a periodic variable v in [0, 1].
 
-    The tent runs through the interval and back, so any function becomes continuous on the circle;
-    the cubic and the quintic run through it once and slow down at both ends.
+    The tent (baker's transformation: Hickernell 2002, Obtaining O(N^(-2+ε)) convergence for lattice
+    quadrature rules) runs through the interval and back, so any function becomes continuous on the
+    circle; the cubic and the quintic (Laurie 1996, Periodizing transformations) run through it once
+    and slow down at both ends.
     """
     if periodization == "tent":
         u = 1.0 - np.abs(2.0 * v - 1.0)
@@ -305,7 +307,7 @@ def density(periodization: Periodization, v: Array) -> Array:
     """Weight of a point, ∏_j du/dv_j, for v (…, d) → (…).
 
     ∫ h(u) du = ∫ h(u(v)) density(v) dv, and the integrand on the right vanishes at the ends with
-    as many derivatives as the density does: none, one, two.
+    its first derivatives as the density does: none, one, two of them.
     """
     if periodization == "tent":
         return np.ones(v.shape[:-1])
@@ -317,7 +319,7 @@ def density(periodization: Periodization, v: Array) -> Array:
 class PeriodicLattice(Sequence):
     """Interleaved random shifts of a lattice in van der Corput order, periodized.
 
-    Points i, i + R, i + 2R, … are those of shift i of `n_shifts` R: a prefix of R 2**k points has R
+    Points i, i + R, i + 2R, … belong to shift i of `n_shifts` R: a prefix of R 2**k points has R
     independent randomizations of the same size (Cranley and Patterson 1976, Randomization of number
     theoretic methods).
 

@@ -19,8 +19,8 @@ class Sequence(ABC):
     Points come in sets (one for each θ, say), and a set is an infinite sequence
     of which the first N are used. Point `index` of set `set` is a pure function
     of (stream, set, index): it does not matter in which chunk it is made, nor by
-    which worker. Sets of one stream are statistically independent of each other
-    given what they share (a scramble, a generating vector).
+    which worker. Sets of one stream are independent given the scramble or generating
+    vector that they share.
 
     Sequences are immutable, comparable and hashable.
     """
@@ -75,7 +75,7 @@ class Sequence(ABC):
     ) -> Array:
         """`uniforms` with arguments that are known to be valid."""
 
-    # What to do when there are too few points.
+    # Advice when there are too few points.
     _more_points: ClassVar[str] = ""
 
 
@@ -102,9 +102,9 @@ def blocks(n_sets: int, numbers_per_set: int) -> list[slice]:
 def shifted_modulo_one(points: Array, shifts: Array) -> Array:
     """Points (N, d) shifted by each of (S, d), wrapped into the open unit cube: (S, N, d)."""
     out = np.empty((len(shifts), *points.shape))
-    for some in blocks(len(shifts), points.size):
-        part = out[some]
-        np.add(points, shifts[some, None], out=part)
+    for block in blocks(len(shifts), points.size):
+        part = out[block]
+        np.add(points, shifts[block, None], out=part)
         part -= part >= 1.0  # exact, unlike a remainder
         np.maximum(part, SMALLEST, out=part)
     return out
@@ -123,7 +123,7 @@ class IID(Sequence):
     -----
     Cost: about 5 ns for each number and 5 µs for each jump, of which there is one
     for 64 sets (their first 64 points), for 16 (up to 512), for 4 (up to 4096)
-    and for each set (later points). What the other sets of a tile were given is
+    and for each set (later points). Numbers of the other sets of a tile are
     thrown away, so a single set of a few points costs more.
 
     Examples
@@ -148,9 +148,9 @@ class IID(Sequence):
                 continue
             for group in range(a // together, (b - 1) // together + 1):
                 base = group * together
-                one, last = max(a, base), min(b, base + together)
+                first_set, last = max(a, base), min(b, base + together)
                 tile = np.empty((hi - lo, together, dim))
                 runs.fill(len(_TILES) * group + level, (lo - first) * together * dim, tile)
-                here = tile[:, one - base : last - base].swapaxes(0, 1)
-                out[one - a : last - a, lo - start : hi - start] = here
+                here = tile[:, first_set - base : last - base].swapaxes(0, 1)
+                out[first_set - a : last - a, lo - start : hi - start] = here
         return np.maximum(out, SMALLEST, out=out)

@@ -24,6 +24,9 @@ Integers: TypeAlias = NDArray[np.uint32]
 class Sobol(Sequence):
     """Sobol' points with a random linear scramble and a digital shift for each set.
 
+    Direction numbers of Joe and Kuo (2008), Constructing Sobol sequences with better
+    two-dimensional projections, as shipped with scipy.
+
     The first 2**m points of every set, and every later run of 2**m points that
     starts at a multiple of 2**m, are a digital net. All sets of a stream share
     the scramble, a random lower triangular matrix for each coordinate, and each
@@ -60,10 +63,10 @@ class Sobol(Sequence):
         net = _span(_scrambled(_basis(dim, indices[1]), stream.child(0)), indices)
         shifts = (set_shifts(stream.child(1), dim, sets) * 2.0**_BITS).astype(np.uint32)
         out = np.empty((len(shifts), *net.shape))
-        for some in blocks(len(shifts), net.size):
+        for block in blocks(len(shifts), net.size):
             # The middle of the cell of 2**-32, which is never 0 or 1.
-            np.add(net ^ shifts[some, None], 0.5, out=out[some])
-            out[some] *= 2.0**-_BITS
+            np.add(net ^ shifts[block, None], 0.5, out=out[block])
+            out[block] *= 2.0**-_BITS
         return out
 
 
@@ -92,8 +95,8 @@ def _sobol_basis(dim: int, log2_size: int) -> Integers:
 def _scrambled(basis: Integers, stream: Stream) -> Integers:
     """Multiply by a random lower triangular binary matrix with ones on its diagonal.
 
-    The leading bits of the result depend on as many leading bits of the input,
-    one to one, so that nets remain nets.
+    The k leading bits of the result depend on the k leading bits of the input,
+    one to one, so that nets remain nets (Matoušek 1998, On the L2-discrepancy for anchored boxes).
     """
     dim = basis.shape[1]
     places = _PLACES[:, None]

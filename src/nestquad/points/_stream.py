@@ -30,7 +30,7 @@ class Stream:
     ----------
     entropy
         Integers in [0, 2**64) that identify the stream. Different tuples give
-        independent streams, whatever their lengths.
+        independent streams, also for different lengths.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Stream:
         return Stream(self.entropy + path)
 
     def generator(self) -> np.random.Generator:
-        """Fresh PCG-64 DXSM generator at the beginning of the stream.
+        """Fresh PCG-64 DXSM generator at the beginning of the stream (O'Neill 2014, PCG).
 
         Notes
         -----
@@ -85,7 +85,7 @@ class Stream:
 class RandomRuns:
     """Random access to the uniforms of a stream.
 
-    The stream is seen as many runs of numbers, each long enough never to meet another.
+    The stream is cut into runs of numbers, each long enough never to meet another.
     Any stretch of any run is filled by moving one generator, which is ten times
     cheaper than making a generator for it. One object serves one thread.
     """
@@ -121,7 +121,7 @@ class RandomRuns:
 
 
 class _Kept(threading.local):
-    """The generators that a thread used last: every chunk asks for those of its grid."""
+    """The generators that a thread used last, since chunks of a grid share theirs."""
 
     def __init__(self) -> None:
         self.runs = lru_cache(maxsize=8)(RandomRuns)

@@ -63,7 +63,7 @@ def gaussian_es(alpha: float = 0.95, s: float = 1.0) -> NestedExpectation:
 
     The loss is J = θ ~ N(0, 1) and x = θ + s·noise is one simulation of it. With the value at risk
     z = Φ⁻¹(α) known, the expected shortfall is E[z + max(J − z, 0)/(1 − α)] (Rockafellar and
-    Uryasev), which is φ(z)/(1 − α).
+    Uryasev 2000, Optimization of conditional value-at-risk), which is φ(z)/(1 − α).
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _CORRELATED = ("theta1", "theta2", "x6", "x14")
 _CORRELATION = 0.6
 _WILLINGNESS_TO_PAY = 1e4  # for one quality-adjusted year of life
 
-# What is learned, the value of learning it, and the name of the problem.
+# Parameters learned, exact value of learning them, and name of the problem.
 _VARIANTS = {
     "responses": (("theta1", "theta2"), 247.912048986428, "health"),
     "durations": (("x6", "x14"), 536.519571351423, "health-durations"),
@@ -49,8 +49,11 @@ _VARIANTS = {
 def health(known: str = "responses") -> NestedExpectation:
     """Expected value of partial perfect information in the paper's health-economics model.
 
+    Brennan, Kharroubi, O'Hagan and Chilcott (2007), Calculating partial expected value of perfect
+    information via Monte Carlo sampling algorithms.
+
     Two treatments, 19 jointly Gaussian parameters. If two of them were known (θ), one would choose
-    the treatment with the larger J_c(θ); without them, the one with the larger mean. The answer is
+    the treatment with the larger J_c(θ); without them, the larger mean decides. The answer is
     E[max(J_1, J_2)] − max(E J_1, E J_2), from two outputs and three expectations.
 
     Parameters

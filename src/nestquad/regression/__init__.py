@@ -2,17 +2,27 @@
 
 from nestquad.regression._control_variates import ControlVariates, fit_controls
 from nestquad.regression._growth import choose_scores, grow_polynomial
-from nestquad.regression._least_squares import PolynomialFit, evaluate_all, fit_terms
+from nestquad.regression._least_squares import LeastSquares, PolynomialFit, evaluate_all, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
     Term,
+    higher_terms,
     total_degree_terms,
 )
-from nestquad.regression._regression import Link, Regression, Ridge, regress, regress_log, ridge
+from nestquad.regression._regression import (
+    Link,
+    Regression,
+    Ridge,
+    regress,
+    regress_log,
+    ridge,
+    ridge_terms,
+)
 
 __all__ = [
     "ControlVariates",
+    "LeastSquares",
     "Link",
     "PolynomialFit",
     "Regression",
@@ -25,8 +35,10 @@ __all__ = [
     "fit_controls",
     "fit_terms",
     "grow_polynomial",
+    "higher_terms",
     "regress",
     "regress_log",
     "ridge",
+    "ridge_terms",
     "total_degree_terms",
 ]

@@ -15,7 +15,7 @@ from nestquad.risk._targets import Targets
 
 
 @dataclass(frozen=True)
-class CertificateSettings:
+class BoundSettings:
     """Tuning numbers of certified intervals.
 
     Attributes
@@ -35,7 +35,7 @@ class CertificateSettings:
 
 
 def certified_ends(
-    law: LawOfJ, pairs: Pairs, targets: Targets, settings: CertificateSettings | None = None
+    law: LawOfJ, pairs: Pairs | None, targets: Targets, settings: BoundSettings | None = None
 ) -> Array:
     """Ends (k, 2) of 95 % intervals; infinite for measures that cannot be certified.
 
@@ -46,11 +46,11 @@ def certified_ends(
     P(J > c) may be 1 − p. Shortfall is at least the mean of J over any set of θ of probability
     1 − p, and at most c + E(J − c)⁺ / (1 − p) for any c (Rockafellar and Uryasev 2002).
     """
-    chosen = settings or CertificateSettings()
+    chosen = settings or BoundSettings()
     ends = np.tile([-np.inf, np.inf], (len(targets.keys), 1))
     bounded = [kind == "exceed" for kind, _ in targets.keys]
     ends[bounded] = [0.0, 1.0]
-    if len(pairs.s) < chosen.fewest:
+    if pairs is None or len(pairs.s) < chosen.fewest:
         return ends
     bounds = _Bounds(law, pairs, chosen)
     for i, (kind, level) in enumerate(targets.keys):
@@ -64,7 +64,7 @@ def certified_ends(
 
 
 class _Bounds:
-    def __init__(self, law: LawOfJ, pairs: Pairs, settings: CertificateSettings) -> None:
+    def __init__(self, law: LawOfJ, pairs: Pairs, settings: BoundSettings) -> None:
         self.law, self.pairs, self.settings = law, pairs, settings
         self.jhat = WeightedSample(law.s, law.weights)
         self.replicates = [WeightedSample(law.s, one) for one in law.mass]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -14,30 +14,17 @@ from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
 from nestquad.result import NORMAL_95
-from nestquad.risk._targets import Targets
+from nestquad.risk._targets import Kind, Targets
+
+if TYPE_CHECKING:
+    from nestquad.risk._law import LawOfJ
+    from nestquad.risk._table import Table
 
 # Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
 _PLACES, _REACH = 150, 5.0
+# Beyond all losses that are analyzed.
+_LARGEST = 1e300
 _LEVELS = "probabilities strictly between 0 and 1"
-
-
-class Measured(Protocol):
-    """A law of J that measures of risk are read from, with their errors.
-
-    `steps` says whether J has given values with nothing between them.
-    """
-
-    @property
-    def steps(self) -> bool: ...
-
-    def values(self, targets: Targets) -> Array:
-        """Measures (k,)."""
-
-    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
-        """Ends (k,) of their intervals."""
-
-    def inverse(self, p: Array) -> Array:
-        """Quantiles at many levels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,38 +46,31 @@ class LossDistribution:
     (24.0, 0.5)
     """
 
-    law: Measured
+    law: LawOfJ | Table
 
     def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
         """P(J ≤ loss), and its standard error if asked for."""
         at = numbers("loss", loss, "numbers")
         if np.isnan(at).any():
             raise InputError("loss", shown(loss), "numbers")
-        above, error = np.where(at < 0, 1.0, 0.0), np.zeros(at.shape)
-        finite = np.isfinite(at)
-        targets = Targets(tuple(("exceed", float(c)) for c in at[finite]))
-        if targets.keys:
-            above[finite] = self.law.values(targets)
-            if return_std:
-                error[finite] = self._errors(targets)
-        return _both(1.0 - above, error, return_std)
+        above, error = self._measured("exceed", np.clip(at, -_LARGEST, _LARGEST), return_std)
+        return _plain(1.0 - above, None if error is None else np.where(np.isinf(at), 0.0, error))
 
     def quantile(self, p: ArrayLike, return_std: bool = False) -> Any:
         """The loss that J stays below with probability p, and its standard error if asked for."""
         level = numbers("p", p, _LEVELS)
         if not ((level > 0) & (level < 1)).all():
             raise InputError("p", shown(p), _LEVELS)
-        targets = Targets(tuple(("var", float(one)) for one in level.ravel()))
-        value, error = np.empty(level.shape), np.zeros(level.shape)
-        if targets.keys:
-            value[...] = self.law.values(targets).reshape(level.shape)
-            if return_std:
-                error[...] = self._errors(targets).reshape(level.shape)
-        return _both(value, error, return_std)
+        return _plain(*self._measured("var", level, return_std))
 
-    def _errors(self, targets: Targets) -> Array:
+    def _measured(self, kind: Kind, at: Array, with_error: bool) -> tuple[Array, Array | None]:
+        """Measures of one kind at many levels, and their standard errors."""
+        targets = Targets(tuple((kind, float(level)) for level in at.ravel()))
+        value = self.law.values(targets).reshape(at.shape)
+        if not with_error:
+            return value, None
         low, high = self.law.ends(targets, 0.95)
-        return np.asarray((high - low) / (2.0 * NORMAL_95))
+        return value, ((high - low) / (2.0 * NORMAL_95)).reshape(at.shape)
 
     def sample(self, n: int, rng: RNGLike = None) -> Array:
         """n independent losses J."""
@@ -144,9 +124,7 @@ class LossDistribution:
         return ax
 
 
-def _both(value: Array, error: Array, return_std: bool) -> Any:
-    def plain(one: Array) -> Any:
-        return float(one) if one.ndim == 0 else one
-
-    value, error = np.asarray(value), np.asarray(error)
-    return (plain(value), plain(error)) if return_std else plain(value)
+def _plain(value: Array, error: Array | None) -> Any:
+    """Numbers for a number, arrays for arrays."""
+    each = [one if one.ndim else float(one) for one in (value, error) if one is not None]
+    return each[0] if error is None else tuple(each)

@@ -15,9 +15,7 @@ from nestquad._typing import Array, Indices
 from nestquad.errors import InputError
 from nestquad.methods.learned import Pairs
 from nestquad.regression import ScoreTable, ridge
-from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._targets import Targets
 
 
 @dataclass(frozen=True)
@@ -133,12 +131,3 @@ def law_of_table(group: Indices, loss: Array, factors: Array, seed: int) -> LawO
     replicate = np.random.default_rng(seed + 1).permutation(len(s)) % 16
     law = LawOfJ.of_model(s, np.ones(len(s)), replicate, float(factors.shape[1]), len(s))
     return law.corrected(pairs, np.random.default_rng(seed + 2))
-
-
-def measures_of(law: LawOfJ, targets: Targets, name: str, **fields: Any) -> Estimate:
-    """Measures of the law as an estimate, whose interval is that of posterior draws."""
-    value, draws = targets.measured(law)
-    assert draws is not None
-    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    error = np.diag((high - low) / (2.0 * NORMAL_95))
-    return Estimate.from_directions(value, error, problem=name, draws=draws, **fields)

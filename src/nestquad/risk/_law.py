@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array, Indices
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
-from nestquad.methods.nested import effective_number
-from nestquad.result import NORMAL_95
 from nestquad.risk._atoms import Atom
 
 if TYPE_CHECKING:
@@ -41,6 +39,7 @@ class LawSettings:
 
 
 DEFAULT = LawSettings()
+Shape: TypeAlias = Literal["shrunk", "sharp", "normal"]
 # Steps of the Kronecker sequence in three dimensions: powers of the inverse of the root of
 # x⁴ = x + 1 (Roberts 2018, The unreasonable effectiveness of quasirandom sequences).
 _STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
@@ -52,8 +51,7 @@ class Scatter:
 
     At a pair with mean residual r of noise variance σ², J − Ĵ is N(b + ρ (r − b), (1 − ρ) v) with
     ρ = v / (v + σ²), which has ρ³ of the skewness of J given Ĵ; b + √ρ (r − b) has the variance v
-    too and ρ^1.5 of the skewness. Draws of the law take the second for a random share of θ: noise
-    hides the shape of J given Ĵ, and they differ by as much.
+    too and ρ^1.5 of the skewness. What the second changes shows the size of what noise hides.
 
     Shapes
     ------
@@ -78,8 +76,7 @@ class Scatter:
         order = np.lexsort((r, seen.bins))
         column = np.clip(np.searchsorted(law.z, seen.z), 0, len(law.z) - 1)
         noise = 1.0 / seen.trust(np.ones(len(r))) - 1.0
-        z = np.sort(seen.z)
-        last = np.flatnonzero(np.diff(np.sort(seen.bins)))
+        z, last = np.sort(seen.z), np.flatnonzero(np.diff(np.sort(seen.bins)))
         return cls(
             0.5 * (z[last] + z[last + 1]),
             order,
@@ -93,32 +90,32 @@ class Scatter:
         )
 
     def trust(self, v: Array) -> Array:
-        """ρ of each pair, for v (n,) at the nodes."""
+        """ρ (m,) of each pair, for v (n,) at the nodes."""
         at = v[self.column]
         return np.asarray(at / (at + self.noise + 1e-300))
 
     def draw(
-        self, z: Array, u: Array, b: Array, v: Array, hard: float | None, chance: Array
+        self, z: Array, u: Array, b: Array, v: Array, chance: Array, shape: Shape
     ) -> tuple[Array, Indices]:
-        """Standardized J − Ĵ − b at scores z by uniforms (3, n), and the pairs they come from.
+        """Standardized J − Ĵ − b at scores z by uniforms (2, n), and the pairs they come from.
 
-        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. `hard` is the
-        share of residuals that are shrunk by √ρ; None for a normal J.
+        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. Residuals are
+        shrunk by ρ, or by √ρ if sharp, or have no part in the shape.
         """
         bins = np.searchsorted(self.edges, z)
-        total = np.cumsum(chance)
+        total = np.cumsum(self.weights * chance[self.order])
         ends = np.searchsorted(self.bins, np.arange(len(self.edges) + 1), "right")
         upper = total[ends - 1]
         lower = np.concatenate([[0.0], upper[:-1]])
         wanted = lower[bins] + u[0] * (upper - lower)[bins]
         pick = np.clip(np.searchsorted(total, wanted, "right"), 0, len(total) - 1)
-        if hard is None:
+        if shape == "normal":
             return ndtri(u[1]), pick
         at, rho = v[self.column], self.trust(v)
         away = (self.r - b[self.column]) / np.sqrt(at + 1e-300)
-        soft = (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1])
-        scattered = np.where(np.modf(u[1] + u[2])[0] < hard, (np.sqrt(rho) * away)[pick], soft)
-        return scattered, pick
+        if shape == "sharp":
+            return (np.sqrt(rho) * away)[pick], pick
+        return (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1]), pick
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +124,8 @@ class LawOfJ:
 
     Attributes
     ----------
-    s, spread, z
-        Nodes of Ĵ, the variance of Ĵ within each, and normal scores of their ranks.
+    s, z
+        Nodes of Ĵ, and normal scores of their ranks.
     mass
         Probability of each node by replicate (R, n).
     b, v
@@ -143,12 +140,11 @@ class LawOfJ:
     pairs, n_learned
         The evidence behind the correction, None where nothing is known, and the number of scenarios
         behind Ĵ.
-    bounds
-        Range of means of g, as far as it is known.
+    trust
+        Share (m,) of the variance of each pair's mean residual that is not noise.
     """
 
     s: Array
-    spread: Array
     z: Array
     mass: Array
     b: Array
@@ -158,7 +154,7 @@ class LawOfJ:
     dim: float = np.inf
     pairs: Pairs | None = field(default=None, repr=False)
     n_learned: int = 0
-    bounds: tuple[float, float] = (-np.inf, np.inf)
+    trust: Array | None = field(default=None, repr=False)
     settings: LawSettings = DEFAULT
 
     @classmethod
@@ -180,10 +176,8 @@ class LawOfJ:
         mass: Array = np.asarray(cells.reshape(n_sets, -1), dtype=np.float64)
         total = np.maximum(mass.mean(axis=0), 1e-300)
         middle, score = (np.bincount(node, share * one) / total for one in (s, z))
-        spread = np.bincount(node, share * (s - middle[node]) ** 2) / total
-        least = 1e-9 * max(float(s.std()), 1e-9 * float(np.abs(s).max()), 1e-100)
-        spread, none = np.maximum(spread, least**2), np.zeros((1, len(used)))
-        return cls(middle, spread, score, mass, none, none, node, dim=dim, n_learned=n)
+        none = np.zeros((1, len(used)))
+        return cls(middle, score, mass, none, none, node, dim=dim, n_learned=n)
 
     @property
     def steps(self) -> bool:
@@ -201,90 +195,56 @@ class LawOfJ:
         return float(self.weights @ (self.s - self.weights @ self.s) ** 2)
 
     @property
+    def unexplained(self) -> float:
+        """Mean variance of J given Ĵ."""
+        return float(self.weights @ self.v[0])
+
+    @property
     def m(self) -> Array:
         """Means (n,) of J at the nodes, by the best correction."""
         return np.asarray(self.s + self.b[0])
 
-    @property
-    def e(self) -> Array:
-        """Standard deviations (n,) of J at the nodes."""
-        return np.asarray(np.sqrt(self.v[0] + self.spread))
+    def evidence(self, pairs: Pairs) -> Evidence:
+        """Pairs by scenario, in bins of their Ĵ."""
+        pairs = pairs.by_scenario()
+        least = max(1e-12 * self.variance, 1e-300)
+        return Evidence(pairs, np.interp(pairs.s, self.s, self.z), least)
 
     @cached_property
+    def bootstrap(self) -> tuple[Array, Array]:
+        """Weights (1 + K, R) of replicates of dense θ, and (1 + K, m) of pairs.
+
+        The first rows are for the central law, the others of a Bayesian bootstrap (Rubin 1981, The
+        Bayesian bootstrap).
+        """
+        rng, n = np.random.default_rng(2), len(self.b)
+        sizes = len(self.mass), 0 if self.scatter is None else len(self.scatter.r)
+        found = [rng.standard_exponential((n, size)) for size in sizes]
+        for each in found:
+            each[0] = 1.0
+        return found[0] / found[0].sum(axis=1, keepdims=True), found[1]
+
+    @cached_property
+    def samples(self) -> tuple[WeightedSample, ...]:
+        """The law by the best correction, and posterior draws of it."""
+        rng = np.random.default_rng(1)
+        return tuple(self._sample(k, rng) for k in range(len(self.b)))
+
+    @property
     def center(self) -> WeightedSample:
         """The law by the best correction."""
-        return self._central(0.0)
+        return self.samples[0] if "samples" in self.__dict__ else self._first
 
     @cached_property
-    def normal(self) -> WeightedSample:
-        """The central law with a normal J given Ĵ, but for the atom."""
-        return self._central(None)
+    def _first(self) -> WeightedSample:
+        return self.central("shrunk")
 
-    @cached_property
-    def skewed(self) -> WeightedSample:
-        """The central law with residuals shrunk by √ρ."""
-        return self._central(1.0)
+    def central(self, shape: Shape) -> WeightedSample:
+        """The law by the best correction, with another shape of J given Ĵ."""
+        return self._sample(0, np.random.default_rng(1), shape)
 
-    def _central(self, hard: float | None) -> WeightedSample:
-        n = 1 if not self.v[0].any() else self.settings.n_central
-        chance = None if self.scatter is None else self.scatter.weights
-        return self._sample(0, n, hard, self.weights, chance, 0.0, np.random.default_rng(1))
-
-    @cached_property
-    def draws(self) -> tuple[WeightedSample, ...]:
-        """Posterior draws of the law; none without pairs.
-
-        Replicates of dense θ and pairs have the weights of a Bayesian bootstrap (Rubin 1981, The
-        Bayesian bootstrap). The error of Ĵ does not average out over the θ at a level if these are
-        few: it is all but orthogonal to cubics, so that it changes sign at least four times along a
-        coordinate, and has 4^(d − 1) patches of independent errors.
-        """
-        rng, found = np.random.default_rng(2), []
-        for k in range(1, len(self.b)):
-            shares = rng.standard_exponential(len(self.mass))
-            mass = shares @ self.mass / shares.sum() if len(shares) > 1 else self.mass[0]
-            chance = None
-            if self.scatter is not None:
-                weights = self.scatter.weights
-                chance = weights * rng.standard_exponential(len(weights))
-            shift = float(2.0 ** (1.0 - self.dim) * rng.standard_normal())
-            found.append(
-                self._sample(k, self.settings.n_points, rng.random(), mass, chance, shift, rng)
-            )
-        return tuple(found)
-
-    def _sample(
-        self,
-        k: int,
-        n: int,
-        hard: float | None,
-        mass: Array,
-        chance: Array | None,
-        shift: float,
-        rng: np.random.Generator,
-    ) -> WeightedSample:
-        """n values of J at each node under correction k, at points of a Kronecker sequence."""
-        at = np.repeat(np.arange(len(self.s)), n)
-        mean, sd = (self.s + self.b[k])[at], np.sqrt(self.v[k])[at]
-        if not self.steps:  # evenly between the middles of neighboring nodes
-            places = (np.arange(len(at)) + 0.5) / n - 0.5
-            mean = np.interp(places, np.arange(len(self.s)), self.s + self.b[k])
-        weights = mass[at] / n
-        if not sd.any():
-            return WeightedSample(mean, weights, self.steps)
-        u = (np.arange(len(at)) * _STEPS[:, None] + rng.random((3, 1))) % 1.0
-        u = np.clip(u, 1e-12, 1.0 - 1e-12)
-        if self.scatter is None or chance is None:
-            return WeightedSample(mean + sd * ndtri(u[0]), weights, self.steps)
-        noise, pick = self.scatter.draw(self.z[at], u, self.b[k], self.v[k], hard, chance)
-        j = np.clip(mean + sd * (noise + shift), *self.bounds)
-        if self.scatter.atom is not None and self.scatter.at_atom is not None:
-            share = self.scatter.atom.share(self.scatter.at_atom, rng if k else None)
-            j = self.scatter.atom.apply(j, np.modf(u[0] + u[1] + u[2])[0] < share[pick])
-        return WeightedSample(j, weights)
-
-    def trust(self, c: float) -> float:
-        """ρ of pairs whose J may be at a level, by the chance that Ĵ leaves undecided."""
+    def trust_at(self, c: float) -> float:
+        """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
         if self.scatter is None:
             return 1.0
         chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
@@ -292,9 +252,38 @@ class LawOfJ:
         total = float(weights.sum())
         return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
 
+    def _sample(self, k: int, rng: np.random.Generator, shape: Shape = "shrunk") -> WeightedSample:
+        """Values of J at each node under correction k, at points of a Kronecker sequence.
+
+        The error of Ĵ does not average out over the θ at a level if these are few: it is all but
+        orthogonal to cubics, so that it changes sign at least four times along a coordinate, and
+        has 4^(d − 1) patches of independent errors.
+        """
+        n = 1 if not self.v[k].any() else self.settings.n_points if k else self.settings.n_central
+        at = np.repeat(np.arange(len(self.s)), n)
+        mean, sd = (self.s + self.b[k])[at], np.sqrt(self.v[k])[at]
+        if not self.steps:  # evenly between the middles of neighboring nodes
+            places = (np.arange(len(at)) + 0.5) / n - 0.5
+            mean = np.interp(places, np.arange(len(self.s)), self.s + self.b[k])
+        shares, chances = self.bootstrap
+        weights = (shares[k] @ self.mass)[at] / n
+        if not sd.any():
+            return WeightedSample(mean, weights, self.steps)
+        u = (np.arange(len(at)) * _STEPS[:, None] + rng.random((3, 1))) % 1.0
+        u = np.clip(u, 1e-12, 1.0 - 1e-12)
+        if self.scatter is None:
+            return WeightedSample(mean + sd * ndtri(u[0]), weights, self.steps)
+        noise, pick = self.scatter.draw(self.z[at], u, self.b[k], self.v[k], chances[k], shape)
+        shift = float(2.0 ** (1.0 - self.dim) * rng.standard_normal()) if k else 0.0
+        j = mean + sd * (noise + shift)
+        if self.scatter.atom is not None and self.scatter.at_atom is not None:
+            share = self.scatter.atom.share(self.scatter.at_atom, rng if k else None)
+            j = self.scatter.atom.apply(j, u[2] < share[pick])
+        return WeightedSample(j, weights)
+
     def values(self, targets: Targets) -> Array:
         """Measures (k,) of the law."""
-        return targets.measured(self)[0]
+        return targets.values(self.center)
 
     def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
         """Ends (k,) of their intervals."""
@@ -317,25 +306,9 @@ class LawOfJ:
         total = float(chance @ self.weights)
         return float((chance * (1.0 - chance)) @ self.weights) / total if total > 0 else 1.0
 
-    @cached_property
-    def student(self) -> float:
-        """Student's factor for the number of pairs that carry the variance of the residuals.
-
-        Residuals count in units of their bins: those of other sizes elsewhere are no outliers.
-        """
-        if self.scatter is None:
-            return 1.0
-        r, bins = self.scatter.r, self.scatter.bins
-        away = r - (np.bincount(bins, r) / np.bincount(bins))[bins]
-        size = np.sqrt(np.bincount(bins, away**2) / np.bincount(bins))[bins]
-        number = float(effective_number((away / (size + 1e-300))[:, None])[0])
-        return float(stdtrit(max(number - 1.0, 2.0), 0.975) / NORMAL_95)
-
     def shifted(self, pairs: Pairs, rng: np.random.Generator) -> LawOfJ:
         """The law of J + D, where residuals at pairs have the mean D given θ."""
-        pairs = pairs.by_scenario()
-        z = np.interp(pairs.s, self.s, self.z)
-        seen = Evidence(pairs, z, max(1e-12 * self.variance, 1e-300))
+        seen = self.evidence(pairs)
         b = draw_bias(self, seen, self.settings.n_draws, rng)
         v = draw_variances(self, seen, b[0], self.settings.n_draws, rng)
         return replace(self, b=self.b + b, v=self.v + v)
@@ -343,32 +316,22 @@ class LawOfJ:
     def corrected(
         self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None
     ) -> LawOfJ:
-        """The law with b, v and ε learned from pairs; their values (m, 2) show atoms and bounds."""
-        whole, pairs = pairs, pairs.by_scenario()
-        least = max(1e-12 * self.variance, 1e-300)
-        seen = Evidence(pairs, np.interp(pairs.s, self.s, self.z), least)
-        atom, bounds = None, (-np.inf, np.inf)
-        if values is not None and not self.steps:
-            extremes = _extremes(whole, values)
-            atom = Atom.of(extremes, seen.bins)
-            low, high = float(self.s[0]), float(self.s[-1])
-            bounds = min(low, float(extremes.min())), max(high, float(extremes.max()))
-            if atom is not None and atom.side:
-                bounds = (-np.inf, bounds[1]) if atom.side > 0 else (bounds[0], np.inf)
-        law = replace(self, pairs=whole, bounds=bounds)
-        n = self.settings.n_draws
+        """The law with b, v and ε learned from pairs, whose values (m, 2) of g show an atom."""
+        seen, n = self.evidence(pairs), self.settings.n_draws
+        law = replace(self, pairs=pairs)
         b = draw_bias(law, seen, n, rng)
         v = draw_variances(law, seen, b[0], n, rng)
         if not law.steps:
+            atom = None if values is None else Atom.of(_extremes(pairs, values), seen.bins)
             return replace(law, b=b, v=v, scatter=Scatter.of(law, seen, atom))
         # J of each given scenario by its own draws; in draws of the law it is a number.
-        at, r = pairs.node, pairs.r.mean(axis=1)
+        at, r = seen.pairs.node, seen.pairs.r.mean(axis=1)
         trust = seen.trust(v[:, at])
         b[:, at] += trust * (r - b[:, at])
         v[:, at] *= 1.0 - trust
         b[1:] += np.sqrt(v[1:]) * rng.standard_normal(v[1:].shape)
         v[1:] = 0.0
-        return replace(law, b=b, v=v)
+        return replace(law, b=b, v=v, trust=trust[0])
 
 
 def _extremes(pairs: Pairs, values: Array) -> Array:

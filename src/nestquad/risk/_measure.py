@@ -1,39 +1,97 @@
-"""Front door: measures of risk from a problem, and from a table of nested simulations."""
+"""Front door: measures of risk of a problem, and the forecast of a tolerance."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 
 from nestquad import clock
-from nestquad._checks import choice, listed, numbers, shown
+from nestquad._checks import choice, listed, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
-from nestquad._typing import Array, ArrayLike, RNGLike
+from nestquad._tangent_problem import TangentProblem, with_tangents
+from nestquad._typing import ArrayLike, RNGLike
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
-from nestquad.estimate import check_evaluation, solved, validated
+from nestquad.estimate import check_evaluation, check_limits, solved, validated
 from nestquad.evaluate import Evaluator, Store
+from nestquad.methods import Turn
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
-from nestquad.result import NORMAL_95, Estimate
+from nestquad.result import Estimate
 from nestquad.risk._certified import certified_ends
+from nestquad.risk._exposure import DefaultCurve, Exposure, dates_of, default_probabilities
 from nestquad.risk._forecast import Forecast, Outlook
-from nestquad.risk._greeks import greeks_of, loss_with_tangents, tangent_loss
-from nestquad.risk._method import FEWEST, RiskState, TailSampling
-from nestquad.risk._portfolios import Source, scalar
+from nestquad.risk._greeks import greeks_of
+from nestquad.risk._method import SETTINGS, RiskState, TailSampling
+from nestquad.risk._portfolios import Source, groups_of
 from nestquad.risk._prior import Memory
-from nestquad.risk._report import Exposure, RiskReport
+from nestquad.risk._report import RiskReport
 from nestquad.risk._stresses import Stress, run_stresses, stress_points
-from nestquad.risk._targets import Targets, Weighting
-from nestquad.sensitivity import TangentProblem
+from nestquad.risk._targets import Targets, Weighting, part_of
 
-DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
+
+@dataclass(frozen=True)
+class Run:
+    """Limits of a run and how g is evaluated, as in :func:`nestquad.estimate`."""
+
+    budget: int | None = None
+    tol: float | None = None
+    rtol: float | None = None
+    rng: RNGLike = None
+    executor: Executor | None = None
+    store: str | os.PathLike[str] | None = None
+    progress: ProgressLike = False
+    max_seconds: float | None = None
+    retries: int = 0
+    store_check: bool = True
+    started: float = field(default_factory=clock.now)
+
+    def checked(self, problem: object) -> Run:
+        """With a budget as a number; refused without a limit, and for a problem with f."""
+        if isinstance(problem, NestedExpectation) and (problem.f or problem.combine):
+            given, advice = "one with f or combine", "Measures of risk stand in place of f."
+            raise InputError("problem", given, "one without: g is the loss", advice)
+        if all(one is None for one in (self.budget, self.tol, self.rtol, self.max_seconds)):
+            raise InputError(
+                "budget",
+                "neither a budget nor a tolerance nor a time",
+                "one of them",
+                "For instance budget=10_000, rtol=0.02 for each measure, or max_seconds=30; "
+                "risk.forecast(problem, rtol=0.02) says what a tolerance takes.",
+            )
+        return replace(
+            self, budget=check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
+        )
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether there is a tolerance."""
+        return self.tol is not None or self.rtol is not None
+
+    def solve(self, problem: NestedExpectation, method: TailSampling) -> tuple[Estimate, RiskState]:
+        """Measures of a problem in the time that is left, and the state behind them."""
+        options = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.name != "started"
+        }
+        if self.max_seconds is not None:
+            spent = clock.now() - self.started
+            options["max_seconds"] = max(self.max_seconds - spent, 1e-9)
+        show = as_progress(self.progress)
+        if method.outlook is not None and self.progress:
+            options["progress"] = method.outlook.watched(show)
+        try:
+            turn: Turn[RiskState]
+            found, turn = solved(problem, method=method, **options)
+        finally:
+            if self.progress and isinstance(show, Progress):
+                show.close()
+        return found, turn.state
 
 
 def measure(
@@ -122,157 +180,79 @@ def measure(
     >>> bool(abs(report.var[0.99].value - 2.3263) < 0.01)
     True
     """
-    _refuse_f(problem)
-    others = {
-        "es": es,
-        "spectral": spectral,
-        "portfolios": portfolios,
-        "stresses": stresses,
-        "sensitivities": sensitivities,
-    }
+    run = Run(
+        budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
+    ).checked(problem)
+    choice("certify", certify, (True, False))
+    others = {"es": es, "spectral": spectral, "portfolios": portfolios, "stresses": stresses}
+    others |= {"sensitivities": sensitivities, "certify": certify or None}
+    others["exceed"] = exceed if np.size(np.asarray(exceed, dtype=object)) else None
     unused = [name for name, given in others.items() if given is not None]
-    unused += ["exceed"] if np.size(np.asarray(exceed, dtype=object)) else []
-    unused += ["certify"] if certify else []
     if exposure and unused:
         given = "given with exposure=True"
         raise InputError(", ".join(unused), given, "not given", "Levels of PFE are in var.")
-    if all(limit is None for limit in (budget, tol, rtol, max_seconds)):
-        raise InputError(
-            "budget",
-            "neither a budget nor a tolerance nor a time",
-            "one of them",
-            "For instance budget=10_000, rtol=0.02 for each measure, or max_seconds=30; "
-            "risk.forecast(problem, rtol=0.02) says what a tolerance takes.",
-        )
-    choice("certify", certify, (True, False))
-    started = clock.now()
     joint, base = None, cast(NestedExpectation, problem)
     if sensitivities is not None:
-        if spectral is not None:
-            advice = "Derivatives are those of var, es and exceed."
-            raise InputError("spectral", "given with sensitivities", "one of them", advice)
-        if stresses is not None and store is not None:
-            given = "given with sensitivities and a store"
-            raise InputError("stresses", given, "two of them", "A store has values of one problem.")
-        joint, _ = loss_with_tangents(problem, sensitivities, budget)
+        joint = _tangents(problem, sensitivities, run, spectral, stresses)
         base = joint.base
-        _refuse_f(base)
-        problem = tangent_loss(joint)
-    budget = validated(base, budget, tol, rtol, max_seconds)
-    assert isinstance(problem, NestedExpectation)
-    shortfall = (0.975,) if es is None else es
-    targets = Targets.of(var, shortfall, exceed, spectral)
+        run.checked(base)
+    validated(base, run.budget, tol, rtol, max_seconds)
+    # Problem without f on driving variables, with the outputs (g, dg/dφ).
+    whole = base if joint is None else replace(joint.problem(), f=None, combine=None)
+    targets = Targets.of(var, 0.975 if es is None else es, exceed, spectral)
     targets = Targets.exposure(var) if exposure else targets
     if outputs is not None:
-        outputs = _dates(outputs).tolist() if exposure else _names(outputs)
-    if not isinstance(recovery, Real) or not 0 <= recovery <= 1:
-        raise InputError("recovery", repr(recovery), "a share between 0 and 1")
-    if default_curve is not None and not exposure:
-        raise InputError("default_curve", "a curve without exposure", "exposure=True")
-    if default_curve is not None:  # before the budget is spent
-        n = 1 if callable(default_curve) else max(np.size(np.asarray(default_curve, object)), 1)
-        _default(default_curve, np.arange(1.0, n + 1.0) if outputs is None else np.array(outputs))
-    count, n_losses = None if outputs is None else len(outputs), None
-    if joint is not None:
-        n_losses = joint.f.n_outputs
-        if count not in (None, n_losses):
-            raise InputError("outputs", f"{count} of them", f"{n_losses}, one for each output of g")
-        count = None
-    groups = _groups(portfolios, outputs)
-    memory = None if prior is None else _memory(prior, problem)
+        outputs = dates_of(outputs).tolist() if exposure else _names(outputs)
+    _check_credit(default_curve, recovery, exposure, outputs)
+    n_losses = None if joint is None else joint.f.n_outputs
+    count = None if outputs is None else len(outputs)
+    if joint is not None and count not in (None, n_losses):
+        raise InputError("outputs", f"{count} of them", f"{n_losses}, one for each output of g")
+    groups = groups_of(portfolios, outputs)
+    memory = None if prior is None else _memory(prior, whole)
     if rng is not None or store is None:
-        rng = Stream.from_rng(rng)
+        run = replace(run, rng=Stream.from_rng(rng))
     at_stresses: dict[str, Stress] = {}
     if stresses is not None:
-        check_evaluation(base, executor, retries)
-        points = stress_points(base, stresses)
-        opened = None if store is None else Store.open(store, base, rng, store_check)
-        rng = rng if opened is None else opened.stream
-        evaluator = Evaluator(
-            base,
-            executor,
-            keep=True,
-            deadline=np.inf if max_seconds is None else started + max_seconds,
-            retries=retries,
-            store=opened,
-            in_units=False,
-        )
-        stream = Stream.from_rng(rng).child(60)
-        at_stresses = run_stresses(evaluator, points, stream, budget, (tol, rtol), max_seconds)
-        evaluator.close()
-        budget = None if budget is None else max(budget - evaluator.n_evaluations, FEWEST)
-    if max_seconds is not None:
-        max_seconds = max(max_seconds - (clock.now() - started), 1e-9)
-    if joint is not None and budget is not None:
-        budget = (budget - joint.n_spent) // joint.tangents.cost
+        at_stresses, run = _stressed(base, stresses, run)
+    if joint is not None and run.budget is not None:
+        run = replace(run, budget=(run.budget - joint.n_spent) // joint.tangents.cost)
     # Towards a tolerance pairs may take ten seconds eight times over, and most of a limit.
-    aimed = tol is not None or rtol is not None
-    patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
-    outlook = Outlook(tol or 0.0, rtol or 0.0, started) if aimed else None
-    show = as_progress(progress)
+    patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if run.is_adaptive else 1.0
+    outlook = Outlook(tol or 0.0, rtol or 0.0, run.started) if run.is_adaptive else None
+    names_of_g = None if joint is not None else count
+    members = tuple(groups.values())
     method = TailSampling(
-        targets,
-        exposure,
-        count,
-        patience,
-        tuple(groups.values()),
-        memory,
-        outlook,
-        n_losses,
+        targets, exposure, names_of_g, patience, members, memory, outlook, n_losses
     )
-    try:
-        found, turn = solved(
-            problem,
-            budget=budget,
-            tol=tol,
-            rtol=rtol,
-            method=method,
-            rng=rng,
-            executor=executor,
-            store=store,
-            progress=progress if outlook is None or not progress else outlook.watched(show),
-            max_seconds=max_seconds,
-            retries=retries,
-            store_check=store_check,
-        )
-    finally:
-        if outlook is not None and progress and isinstance(show, Progress):
-            show.close()
-    state: RiskState = turn.state
+    found, state = run.solve(whole, method)
     if store is not None and state.memory is not None:
         state.memory.save(store)
     notes = tuple(found.diagnostics["notes"])
     if joint is not None:
         found = _in_evaluations(found, joint)
-    spent = found.n_evaluations + sum(one.loss.n_evaluations for one in at_stresses.values())
-    found = replace(
-        found,
-        n_evaluations=spent,
-        seconds=clock.now() - started,
-        diagnostics={**found.diagnostics, "notes": []},
-    )
+    spent = found.n_evaluations + sum(each.loss.n_evaluations for each in at_stresses.values())
+    seconds, diagnostics = clock.now() - run.started, {**found.diagnostics, "notes": []}
+    found = replace(found, n_evaluations=spent, seconds=seconds, diagnostics=diagnostics)
+    report = RiskReport(whole.label, found, targets.keys, notes, details=state.details)
     if exposure:
-        return _exposures(found, targets, state, outputs, default_curve, recovery, notes)
+        dates = np.arange(1.0, len(state.laws) + 1.0) if outputs is None else np.asarray(outputs)
+        curve = None if default_curve is None else default_probabilities(default_curve, dates)
+        return replace(report, exposure=Exposure.of(found, targets, dates, curve, 1.0 - recovery))
     n = state.draws.values.shape[2] if state.parts is not None else 1
     names = tuple(outputs or [f"output {k + 1}" for k in range(n_losses or n)])
     law, greeks = state.laws[0], None
     source = Source(method, state, found, names)
     if joint is not None and law.pairs is not None:
-        whole = scalar(found, np.arange(len(targets.keys)))
-        greeks = greeks_of(state, targets, whole, joint)
-    ends = certified_ends(law, method.unused_pairs(state), targets) if certify else None
-    report = RiskReport(
-        problem.label,
-        found,
-        targets.keys,
-        notes,
-        details=state.details,
-        stresses={name: one.placed(law, problem) for name, one in at_stresses.items()},
-        certified=ends,
+        greeks = greeks_of(state, targets, part_of(found, np.arange(len(targets.keys))), joint)
+    report = replace(
+        report,
+        stresses={name: each.placed(law) for name, each in at_stresses.items()},
+        certified=certified_ends(law, method.unused_pairs(state), targets) if certify else None,
         sensitivities=greeks,
     )
     each = {name: source.report(i + 1, name, report) for i, name in enumerate(groups)}
-    return replace(source.report(0, problem.label, report), source=source, portfolios=each)
+    return replace(source.report(0, whole.label, report), source=source, portfolios=each)
 
 
 def forecast(
@@ -320,59 +300,67 @@ def forecast(
 
 
 def _in_evaluations(found: Estimate, joint: TangentProblem) -> Estimate:
-    """The estimate with evaluations of g in place of points, each of which takes several."""
+    """Estimate with evaluations of g in place of points, each of which takes several."""
     spent, cost = joint.n_spent, joint.tangents.cost
-    steps = (replace(one, n_evaluations=spent + cost * one.n_evaluations) for one in found.trace)
+    steps = (replace(step, n_evaluations=spent + cost * step.n_evaluations) for step in found.trace)
     return replace(found, n_evaluations=spent + cost * found.n_evaluations, trace=tuple(steps))
 
 
-def _refuse_f(problem: Any) -> None:
-    if isinstance(problem, NestedExpectation) and (problem.f or problem.combine):
+def _tangents(
+    make_problem: Any, parameters: Mapping[str, Any], run: Run, spectral: object, stresses: object
+) -> TangentProblem:
+    """The problem whose outputs are losses and then their derivatives."""
+    if spectral is not None:
+        advice = "Derivatives are those of var, es and exceed."
+        raise InputError("spectral", "given with sensitivities", "one of them", advice)
+    if stresses is not None and run.store is not None:
+        given = "given with sensitivities and a store"
+        raise InputError("stresses", given, "two of them", "A store has values of one problem.")
+    if isinstance(make_problem, NestedExpectation):
         raise InputError(
             "problem",
-            "one with f or combine",
-            "one without: g is the loss",
-            "Measures of risk stand in place of f.",
+            "a problem, with sensitivities",
+            "a function of the parameters that returns a problem",
+            "For instance risk.measure(book, sensitivities={'vol': 0.2}) with def book(vol).",
         )
+    return with_tangents(make_problem, parameters, budget=run.budget)
 
 
-def _exposures(
-    found: Estimate,
-    targets: Targets,
-    state: RiskState,
-    outputs: Sequence[Any] | None,
-    curve: DefaultCurve | None,
-    recovery: float,
-    notes: tuple[str, ...],
-) -> RiskReport:
-    n, k = len(state.laws), len(targets.keys)
-    dates = np.arange(1.0, n + 1.0) if outputs is None else np.asarray(outputs)
-    columns = [scalar(found, np.arange(i, n * k, k)) for i in range(k)]
-    ee, ene = columns[:2]
-    pfe = {level: one for (_, level), one in zip(targets.keys[2:], columns[2:], strict=True)}
-    steps = np.diff(dates, prepend=0.0)
-    epe = _combined(ee, steps / steps.sum())
-    cva = None
-    if curve is not None:
-        defaults = np.diff(_default(curve, dates), prepend=0.0)
-        cva = _combined(ee, (1.0 - recovery) * defaults)
-    exposure = Exposure(dates, ee, ene, pfe, epe, cva)
-    return RiskReport(
-        found.problem, found, targets.keys, notes, exposure=exposure, details=state.details
+def _stressed(
+    problem: NestedExpectation, stresses: Mapping[str, ArrayLike], run: Run
+) -> tuple[dict[str, Stress], Run]:
+    """J at stress scenarios, and the run with what is left of its budget."""
+    check_evaluation(problem, run.executor, run.retries)
+    points = stress_points(problem, stresses)
+    opened = None
+    if run.store is not None:
+        opened = Store.open(run.store, problem, run.rng, run.store_check)
+        run = replace(run, rng=opened.stream)
+    evaluator = Evaluator(
+        problem,
+        run.executor,
+        keep=True,
+        deadline=np.inf if run.max_seconds is None else run.started + run.max_seconds,
+        retries=run.retries,
+        store=opened,
+        in_units=False,
     )
+    stream = Stream.from_rng(run.rng).child(60)
+    tolerances = (run.tol, run.rtol)
+    found = run_stresses(evaluator, points, stream, run.budget, tolerances, run.max_seconds)
+    evaluator.close()
+    left = None if run.budget is None else run.budget - evaluator.n_evaluations
+    return found, replace(run, budget=None if left is None else max(left, SETTINGS.fewest))
 
 
-def _combined(one: Estimate, weights: Array) -> Estimate:
-    """A weighted sum of answers, whose errors are correlated."""
-    covariance = np.atleast_2d(np.asarray(one.covariance))
-    error = float(np.sqrt(max(float(weights @ covariance @ weights), 0.0)))
-    draws = None
-    if one.draws is not None:
-        draws = one.draws @ weights
-        low, high = np.quantile(draws, [0.025, 0.975])
-        error = float(high - low) / (2.0 * NORMAL_95)
-    value = float(weights @ one.value)
-    return replace(one, value=value, std_error=error, covariance=None, draws=draws)
+def _check_credit(curve: Any, recovery: Any, exposure: bool, dates: Any) -> None:
+    """Refuse a default curve or a recovery before the budget is spent."""
+    if not isinstance(recovery, Real) or not 0 <= float(recovery) <= 1:
+        raise InputError("recovery", repr(recovery), "a share between 0 and 1")
+    if curve is not None and not exposure:
+        raise InputError("default_curve", "a curve without exposure", "exposure=True")
+    if curve is not None:
+        default_probabilities(curve, None if dates is None else np.array(dates))
 
 
 def _names(outputs: Any) -> list[str]:
@@ -394,56 +382,3 @@ def _memory(prior: Any, problem: NestedExpectation) -> Memory:
         given = "a run with {} drivers of θ and {} of x".format(*memory.dims)
         raise InputError("prior", given, "as many as today: {} and {}".format(*dims))
     return memory
-
-
-def _groups(portfolios: Any, outputs: Sequence[Any] | None) -> dict[str, tuple[int, ...]]:
-    """Positions of outputs by portfolio."""
-    if portfolios is None:
-        return {}
-    expected = "a mapping from names to names of outputs, such as {'macro': ['rates', 'fx']}"
-    if outputs is None or not isinstance(portfolios, Mapping) or not portfolios:
-        advice = "Outputs have names by outputs=[…]."
-        raise InputError("portfolios", shown(portfolios), expected, advice)
-    found = {}
-    for name, members in portfolios.items():
-        given = [members] if isinstance(members, str) else listed("portfolios", members, expected)
-        if not given or len({*given}) < len(given) or not {*given} <= {*outputs}:
-            raise InputError("portfolios", f"{name!r}: {shown(members)}", expected)
-        found[str(name)] = tuple(outputs.index(one) for one in given)
-    return found
-
-
-def _dates(outputs: Any) -> Array:
-    expected = "dates in years, in increasing order, one for each output of g"
-    try:
-        dates = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError("outputs", repr(outputs), expected) from error
-    rising = dates.ndim == 1 and dates.size > 0 and (np.diff(dates, prepend=0.0) >= 0).all()
-    if not rising or dates[-1] <= 0 or not np.isfinite(dates).all():
-        raise InputError("outputs", repr(outputs), expected)
-    return dates
-
-
-def _default(curve: DefaultCurve, dates: Array) -> Array:
-    """Cumulative default probabilities at the dates."""
-    try:
-        found = numbers("default_curve", curve(dates) if callable(curve) else curve, "numbers")
-    except InputError:
-        raise
-    except Exception as error:  # of the user's function
-        given = f"a function that raised {type(error).__name__}: {error}"
-        raise InputError("default_curve", given, "a function of an array of dates") from error
-    if found.ndim == 0 and not callable(curve):
-        if found < 0:
-            raise InputError("default_curve", f"a hazard rate of {found:g}", "one of at least 0")
-        with np.errstate(over="ignore"):
-            found = -np.expm1(-found * dates)
-    good = found.shape == dates.shape and ((found >= 0) & (found <= 1)).all()
-    if not good or (np.diff(found) < 0).any():
-        raise InputError(
-            "default_curve",
-            f"{found}",
-            f"a hazard rate, or {len(dates)} cumulative default probabilities that do not fall",
-        )
-    return found

@@ -10,17 +10,17 @@ import numpy as np
 
 from nestquad._checks import listed, shown
 from nestquad._typing import Array
-from nestquad.errors import InputError, optional_module
+from nestquad.errors import InputError
 from nestquad.result import Estimate
 from nestquad.risk._contributions import contributions_of
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._exposure import weighted_sum
 from nestquad.risk._method import RiskState, TailSampling
-from nestquad.risk._targets import label
+from nestquad.risk._rows import Tabular
+from nestquad.risk._targets import label, part_of
 
 if TYPE_CHECKING:
     from nestquad.risk._report import RiskReport
-
-_STEP = ("value", "std_error")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +45,6 @@ class Source:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()
 
-    def numbers(self, names: Any, argument: str = "name") -> tuple[int, ...]:
-        """Positions of named outputs."""
-        expected = f"some of the outputs {', '.join(map(repr, self.names))}"
-        given = [names] if isinstance(names, str) else listed(argument, names, expected)
-        if not given or len({*given}) < len(given) or not {*given} <= {*self.names}:
-            raise InputError(argument, shown(names), expected)
-        return tuple(self.names.index(one) for one in given)
-
     def of_outputs(self, groups: Sequence[Sequence[int]]) -> Source:
         """The analysis of other sums of outputs, beside that of all."""
         method = replace(self.method, groups=tuple(map(tuple, groups)), outlook=None)
@@ -63,7 +55,7 @@ class Source:
         """Report of one loss: of all outputs (line 0), or of a group."""
         targets, p = self.method.targets, len(self.names)
         k = len(targets.keys)
-        estimate = scalar(self.estimate, np.arange(line * k, (line + 1) * k))
+        estimate = part_of(self.estimate, np.arange(line * k, (line + 1) * k))
         chosen = self.method.groups[line - 1] if line else range(p)
         law, shares = self.state.laws[line], None
         if self.state.parts is not None and law.pairs is not None and len(chosen) > 1:
@@ -82,35 +74,21 @@ class Source:
         )
 
     def combined(self, weights: Array) -> dict[str, Estimate]:
-        """Weighted sums over losses of each measure in the unit of the loss.
+        """Weighted sums (L,) over losses of each measure.
 
-        Errors of two losses are correlated as the effects of pairs on them are.
+        Draws of all losses have the same bootstrap weights of pairs, so that their errors go
+        together.
         """
-        targets, laws = self.method.targets, self.state.laws
-        shape = (len(laws), len(targets.keys))
-        value, error = (
-            np.reshape(one, shape) for one in (self.estimate.value, self.estimate.std_error)
-        )
+        keys, n = self.method.targets.keys, len(weights)
         found = {}
-        if any(law.pairs is None for law in laws):
-            correlation = np.broadcast_to(np.eye(len(laws)), (shape[1], len(laws), len(laws)))
-        else:
-            effects = np.stack([targets.influence(law) for law in laws], axis=1)
-            size = np.linalg.norm(effects, axis=2)[:, :, None] + 1e-300
-            correlation = (effects / size) @ (effects / size).transpose(0, 2, 1)
-        for i, (kind, level) in enumerate(targets.keys):
-            sized = weights * error[:, i]
-            found[label(kind, level)] = replace(
-                scalar(self.estimate, 0),
-                value=float(weights @ value[:, i]),
-                std_error=float(np.sqrt(max(sized @ correlation[i] @ sized, 0.0))),
-                draws=None,
-            )
+        for i, key in enumerate(keys):
+            mine = part_of(self.estimate, np.arange(i, n * len(keys), len(keys)))
+            found[label(*key)] = weighted_sum(mine, weights)
         return found
 
 
 @dataclass(frozen=True, eq=False)
-class Incremental:
+class Incremental(Tabular):
     """Risk with and without some positions, from the same evaluations.
 
     Attributes
@@ -131,27 +109,15 @@ class Incremental:
     def rows(self) -> list[dict[str, Any]]:
         """One for each measure: alone, without and the change with its 95 % interval."""
         rows = []
-        for i, (measure, one) in enumerate(self.change.items()):
-            low, high = one.interval()
+        for i, (measure, each) in enumerate(self.change.items()):
+            low, high = each.interval()
             alone, without = (r.rows()[i]["value"] for r in (self.alone, self.without))
-            change = {"change": one.value, "std_error": one.std_error, "low": low, "high": high}
+            change = {"change": each.value, "std_error": each.std_error, "low": low, "high": high}
             rows.append({"measure": measure, "alone": alone, "without": without, **change})
         return rows
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
-
     def __str__(self) -> str:
-        head = f"{self.name:<16}{'alone':>12}{'without':>12}{'change':>12}   95 % interval"
-        return "\n".join(
-            [head]
-            + [
-                f"{row['measure']:<16}{row['alone']:>12.5g}{row['without']:>12.5g}"
-                f"{row['change']:>12.5g}   {row['low']:.5g} … {row['high']:.5g}"
-                for row in self.rows()
-            ]
-        )
+        return f"{self.name}\n{super().__str__()}"
 
 
 def incremental(report: RiskReport, source: Source, names: Any) -> Incremental:
@@ -159,7 +125,8 @@ def incremental(report: RiskReport, source: Source, names: Any) -> Incremental:
     if isinstance(names, str) and names in report.portfolios:
         chosen = source.method.groups[[*report.portfolios].index(names)]
     else:
-        chosen = source.numbers(names)
+        expected = f"some of the outputs {', '.join(map(repr, source.names))}"
+        chosen = positions("name", names, source.names, expected)
     others = [k for k in range(len(source.names)) if k not in chosen]
     if not others:
         raise InputError("name", shown(names), "fewer than all outputs")
@@ -173,21 +140,23 @@ def incremental(report: RiskReport, source: Source, names: Any) -> Incremental:
     )
 
 
-def scalar(estimate: Estimate, which: Any) -> Estimate:
-    """One of several answers, or some of them, as an estimate of its own."""
-    value, error = (np.atleast_1d(one)[which] for one in (estimate.value, estimate.std_error))
-    single = np.ndim(value) == 0
-    covariance = None
-    if not single and estimate.covariance is not None:
-        covariance = estimate.covariance[np.ix_(which, which)]
-    return replace(
-        estimate,
-        value=float(value) if single else value,
-        std_error=float(error) if single else error,
-        covariance=covariance,
-        draws=None if estimate.draws is None else estimate.draws[:, which],
-        trace=tuple(
-            replace(step, **{k: np.atleast_1d(getattr(step, k))[which] for k in _STEP})
-            for step in estimate.trace
-        ),
-    )
+def positions(argument: str, names: Any, known: Sequence[str], expected: str) -> tuple[int, ...]:
+    """Positions of named outputs, a single name or several."""
+    given = [names] if isinstance(names, str) else listed(argument, names, expected)
+    if not given or len({*given}) < len(given) or not {*given} <= {*known}:
+        raise InputError(argument, shown(names), expected)
+    return tuple(known.index(name) for name in given)
+
+
+def groups_of(portfolios: Any, outputs: Sequence[Any] | None) -> dict[str, tuple[int, ...]]:
+    """Positions of outputs by portfolio."""
+    if portfolios is None:
+        return {}
+    expected = "a mapping from names to names of outputs, such as {'macro': ['rates', 'fx']}"
+    if outputs is None or not isinstance(portfolios, Mapping) or not portfolios:
+        advice = "Outputs have names by outputs=[…]."
+        raise InputError("portfolios", shown(portfolios), expected, advice)
+    return {
+        str(name): positions("portfolios", members, outputs, f"{name!r}: {expected}")
+        for name, members in portfolios.items()
+    }

@@ -15,8 +15,10 @@ from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
-from nestquad.methods.learned import Check
+from nestquad.methods import Goal
+from nestquad.methods.learned import Check, Pairs
 from nestquad.points import Given, PeriodicLattice, Stream
+from nestquad.risk._scenarios import Lines, Scenarios
 
 FILE = "risk.npz"
 
@@ -107,6 +109,19 @@ class Memory:
         given = Given(np.clip(flat, 1e-15, 1.0 - 1e-15))
         return given, values.reshape(len(flat), -1), number.ravel()
 
+    def plan(self, goal: Goal, spent: int) -> Design | None:
+        """Points of an earlier run: a few to see whether its values help, then as many as asked."""
+        chosen, points = self.settings, self.rows[0]
+        n = float(goal.budget or points.max_points)
+        if not spent:
+            n = min(chosen.fewest if goal.adaptive else max(chosen.share * n, chosen.fewest), n)
+        elif goal.adaptive:
+            n = min(2 * spent, n)
+        rows = chosen.block * int(min(n, points.max_points) // chosen.block)
+        if rows <= spent:
+            return None
+        return Design((Grid(rows, 1, points, points, None, goal.stream, joint=True),))
+
     def with_change(self, change: Any) -> Memory:
         """Earlier values plus a model of their change."""
         d, draws = self.dims[0], self.draws
@@ -171,6 +186,64 @@ class Memory:
             )
         assert isinstance(found, Memory)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Values of an earlier run with a model of their change, and fresh evidence against it.
+
+    Attributes
+    ----------
+    memory
+        Earlier values plus the predicted change.
+    pairs
+        Numbers (m,) of the pairs that were evaluated again.
+    residuals
+        Values there less earlier ones and the change (m, 2, p), predicted from other pairs.
+    claimed
+        Errors (m, p) of the predicted mean change that its regression expects.
+    """
+
+    memory: Memory
+    pairs: Indices
+    residuals: Array
+    claimed: Array
+
+    @classmethod
+    def of(cls, memory: Memory, values: Array, scenarios: Scenarios) -> Replayed:
+        n = len(values) // memory.settings.block * memory.settings.block
+        if values.shape[1] != memory.raw.shape[1]:
+            outputs = f"a run with {memory.raw.shape[1]} outputs of g"
+            raise InputError("prior", outputs, f"one with {values.shape[1]}, as today")
+        given, known, number = memory.rows
+        points, change, number = given.points[:n], values[:n] - known[:n], number[:n]
+        d, rest = memory.dims[0], change.copy()
+        again = number >= 0
+        half = np.full(n, -1)
+        half[again] = np.arange(again.sum()) // 2 % 2
+        for k in (0, 1):
+            model = scenarios.ridge(points[half != k], change[half != k], d, None)
+            rows = half == k
+            rest[rows] -= model.at(points[rows, :d], points[rows, d:])
+        whole = scenarios.ridge(points, change, d, None)
+        theta = points[again, :d][::2]
+        residuals = rest[again].reshape(len(theta), 2, -1)
+        return cls(memory.with_change(whole), number[again][::2], residuals, whole.sd(theta))
+
+    def evidence(self, s: Array, line: int, same: Indices, lines: Lines) -> Pairs:
+        """Residuals of a loss at the pairs that were evaluated again, with Ĵ = s at all pairs."""
+        at, r = self.pairs, lines(self.residuals)[:, :, line]
+        expected = lines(self.claimed)[:, line] ** 2
+        return Pairs(s[at], r, self.memory.draws.weights[at], expected, same[at])
+
+    def verdict(self, by_model: Array, lines: Lines) -> tuple[bool, str]:
+        """Whether earlier values help beside a model with residuals (m, 2), and a note on it."""
+        unexplained = float((lines(self.residuals)[..., 0] ** 2).mean())
+        helps = unexplained <= self.memory.settings.helpful * float((by_model**2).mean())
+        total = float(lines(self.memory.draws.values)[..., 0].var())
+        known = 1.0 - unexplained / max(total, 1e-300)
+        text = f"values of the earlier run explain {known:.2%} of the variance of today's loss"
+        return helps, text + ("" if helps else ", too little to help: they are not used")
 
 
 class _Known(Evaluations):

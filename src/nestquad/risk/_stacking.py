@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.methods import ModelOfJ
-from nestquad.methods.learned import DenseSet
+from nestquad.methods.learned import Check, DenseSet
 from nestquad.points import Stream
 
 
@@ -38,41 +38,44 @@ class StackingSettings:
 DEFAULT = StackingSettings()
 
 
-def stacking_weights(
-    means: tuple[Array, Array], residuals: tuple[Array, Array], settings: StackingSettings = DEFAULT
-) -> tuple[Array, Array]:
-    """Weights (L,) of the first model in Ĵ, and in the control variates ĝ − Ĵ.
+def stack(first: ModelOfJ, second: ModelOfJ, check: Check) -> Model:
+    """Average of two models, with weights in Ĵ and in the control variates ĝ − Ĵ for each loss.
 
-    Differences of the residuals (m, 2, L) of a pair are free of errors of Ĵ (m, L) and choose the
-    second; with these control variates, means of pairs choose the first. Breiman (1996), Stacked
-    regressions, with the log score of a Student law (Yao and others 2018, Using stacking to average
-    Bayesian predictive distributions).
+    Differences of the residuals of a pair are free of errors of Ĵ and choose the second; with these
+    control variates, means of pairs choose the first. Breiman (1996), Stacked regressions, with the
+    log score of a Student law (Yao and others 2018, Using stacking to average Bayesian predictive
+    distributions).
     """
-    grid = np.array(settings.weights)
+    grid = np.array(DEFAULT.weights)
 
-    def best(first: Array, second: Array) -> Array:
-        scores = [student_score(w * first + (1.0 - w) * second, settings) for w in grid]
+    def best(one: Array, other: Array) -> Array:
+        scores = [student_score(w * one + (1.0 - w) * other) for w in grid]
         return np.asarray(grid[np.argmin(scores, axis=0)])
 
-    inner = best(*(one[:, 0] - one[:, 1] for one in residuals))
+    models = (first, second)
+    residuals = [check.residuals(model) for model in models]
+    means = [model.mean(check.uniform) for model in models]
+    inner = best(*(r[:, 0] - r[:, 1] for r in residuals))
     observed = [r.mean(axis=1) + m for r, m in zip(residuals, means, strict=True)]
     seen = inner * observed[0] + (1.0 - inner) * observed[1]
-    return best(seen - means[0], seen - means[1]), inner
+    weights = best(seen - means[0], seen - means[1])
+    alone = (weights == 1.0).all() and (inner == 1.0).all()
+    return first if alone else StackedModel(first, second, weights, inner)
 
 
-def student_score(residuals: Array, settings: StackingSettings = DEFAULT) -> Array:
+def student_score(residuals: Array) -> Array:
     """Mean negative log density (L,) of residuals (n, L) under a Student law of the best scale."""
-    nu, square = settings.degrees, residuals**2
+    nu, square = DEFAULT.degrees, residuals**2
     least = 1e-30 * square.max(axis=0) + 1e-300
     scale = np.median(square, axis=0) + least
-    for _ in range(settings.n_scales):  # expectation-maximization
+    for _ in range(DEFAULT.n_scales):  # expectation-maximization
         scale = ((nu + 1.0) * square / (nu + square / scale)).mean(axis=0) + least
     density = 0.5 * (nu + 1.0) * np.log1p(square / (nu * scale))
     return np.asarray(0.5 * np.log(scale) + density.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
-class StackedModel(ModelOfJ):
+class StackedModel:
     """Convex combination of two models: weights (L,) of the first in Ĵ, and in ĝ − Ĵ."""
 
     first: ModelOfJ
@@ -92,15 +95,8 @@ class StackedModel(ModelOfJ):
     def cost(self) -> int:
         return self.first.cost + self.second.cost
 
-    @property
-    def sketch(self) -> DenseSet:
-        return self._both(self.first.sketch)
-
-    @property
-    def design(self) -> DenseSet:
-        return self._both(self.first.design)
-
     def mean(self, uniform: Array) -> Array:
+        """Ĵ (T, L) at uniforms (T, d_θ) of θ."""
         return self._mixed(self.first.mean(uniform), self.second.mean(uniform))
 
     def sd(self, uniform: Array) -> Array:
@@ -109,22 +105,17 @@ class StackedModel(ModelOfJ):
         square = self._mixed(self.first.sd(uniform) ** 2, self.second.sd(uniform) ** 2)
         return np.asarray(np.sqrt(square + w * (1.0 - w) * away**2))
 
-    def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
-        models = (self.first, self.second)
-        j = [one.mean(uniform) for one in models]
+    def residuals(self, check: Check) -> Array:
+        """g − ĝ (m, 2, L) at fresh draws, from residuals of both."""
         first, second = (
-            one.at(uniform, inner, cautious=cautious) - mean
-            for one, mean in zip(models, j, strict=True)
+            check.residuals(model) + model.mean(check.uniform)[:, None]
+            for model in (self.first, self.second)
         )
-        return self._mixed(*j) + self.inner * first + (1.0 - self.inner) * second
-
-    def paths(self, n_paths: int, rng: np.random.Generator) -> Any:
-        return self.first.paths(n_paths, rng)
-
-    def residuals(self) -> Array:
-        return self.first.residuals()
+        observed = self.inner * first + (1.0 - self.inner) * second
+        return np.asarray(observed - self.mean(check.uniform)[:, None])
 
     def describe(self) -> dict[str, Any]:
+        """Description of both fits; sentences under ``"notes"``."""
         notes = [str(note) for one in (self.first, self.second) for note in one.describe()["notes"]]
         shares = [
             f"{a:.0%} in J and {b:.0%} in x" for a, b in zip(self.weights, self.inner, strict=True)
@@ -132,20 +123,26 @@ class StackedModel(ModelOfJ):
         return {"notes": [*notes, f"average; weight of the first model: {', '.join(shares)}"]}
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
+        """Blocks of n independently shifted lattices of θ with Ĵ."""
         for block in self.first.replicates(n, log2_size, stream):
-            yield self._both(block)
-
-    def _both(self, points: DenseSet) -> DenseSet:
-        return replace(points, j=self._mixed(points.j, self.second.mean(points.uniform)))
+            yield replace(block, j=self._mixed(block.j, self.second.mean(block.uniform)))
 
     def _mixed(self, first: Array, second: Array) -> Array:
         return np.asarray(self.weights * first + (1.0 - self.weights) * second)
 
 
-def is_same_model(one: ModelOfJ, other: ModelOfJ) -> bool:
+Model: TypeAlias = ModelOfJ | StackedModel
+
+
+def residuals_of(model: Model, check: Check) -> Array:
+    """g − ĝ (m, 2, L) at fresh draws."""
+    return model.residuals(check) if isinstance(model, StackedModel) else check.residuals(model)
+
+
+def is_same_model(model: Model, other: Model) -> bool:
     """Whether two models are one, or averages of the same models with the same weights."""
-    if isinstance(one, StackedModel) and isinstance(other, StackedModel):
-        parts = one.first is other.first and one.second is other.second
-        same = (one.weights == other.weights) & (one.inner == other.inner)
+    if isinstance(model, StackedModel) and isinstance(other, StackedModel):
+        parts = model.first is other.first and model.second is other.second
+        same = (model.weights == other.weights) & (model.inner == other.inner)
         return parts and bool(same.all())
-    return one is other
+    return model is other

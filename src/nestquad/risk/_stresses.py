@@ -17,8 +17,8 @@ from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeErr
 from nestquad.points import IID, Given, Sobol, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
+from nestquad.risk._contributions import as_estimate
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._targets import Targets
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,23 @@ class Stress:
     contributions: Estimate
     place: Estimate | None = None
 
-    def placed(self, law: LawOfJ, problem: NestedExpectation) -> Stress:
-        """With the place in a law; the error of J(θ) counts."""
-        half, value = NORMAL_95 * float(self.loss.std_error), float(self.loss.value)
-        steps = np.linspace(-1.5, 1.5, 5)
-        targets = Targets(tuple(("exceed", value + t * half) for t in steps))
-        best, drawn = targets.measured(law)
-        if drawn is None:
+    def row(self, name: str) -> dict[str, Any]:
+        """J, its interval, and its place with an interval."""
+        low, high = self.loss.interval()
+        row = {"stress": name, "loss": self.loss.value, "low": low, "high": high}
+        place = (None,) * 3 if self.place is None else (self.place.value, *self.place.interval())
+        return row | dict(zip(("place", "place_low", "place_high"), place, strict=True))
+
+    def placed(self, law: LawOfJ) -> Stress:
+        """With the place in each draw of a law, at a draw of J(θ)."""
+        if law.pairs is None:
             return self
-        n = len(drawn)
-        at = ndtri((np.random.default_rng(6).permutation(n) + 0.5) / n) / NORMAL_95
-        draws = np.array([1.0 - np.interp(t, steps, one) for t, one in zip(at, drawn, strict=True)])
-        fields = {name: getattr(self.loss, name) for name in ("n_outer", "n_inner", "method")}
-        place = Estimate.from_draws(
-            1.0 - best[2], draws, problem=problem, n_evaluations=self.loss.n_evaluations, **fields
-        )
-        return replace(self, place=place)
+        n, error = len(law.samples) - 1, float(self.loss.std_error)
+        away = ndtri((np.random.default_rng(6).permutation(n) + 0.5) / n)
+        losses = float(self.loss.value) + error * np.concatenate([[0.0], away])
+        each = zip(law.samples, losses, strict=True)
+        place = np.array([1.0 - sample.exceedance(float(loss)) for sample, loss in each])
+        return replace(self, place=as_estimate(place, self.loss))
 
 
 def stress_points(problem: NestedExpectation, stresses: object) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,8 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
-from nestquad.risk._factors import factors_by_scenario, law_of_table, measures_of
+from nestquad.risk._factors import factors_by_scenario, law_of_table
+from nestquad.risk._law import LawOfJ
 from nestquad.risk._method import SIZES
 from nestquad.risk._report import RiskReport
 from nestquad.risk._targets import Kind, Targets, label
@@ -95,80 +96,59 @@ def from_table(
     if len({*columns}) < len(columns):
         raise InputError("loss", shown(loss), expected)
     group, values = _columns(frame, scenario, columns)
+    seed, n = int(generator(rng).integers(1 << 62)), int(group.max()) + 1
+    fields: dict[str, Any] = {"problem": name, "n_evaluations": len(group), "n_outer": n}
+    fields |= {"n_inner": round(len(group) / n), "method": "nested simulation"}
     if factors is not None:
-        return _from_factors(frame, factors, group, values, targets, rng, name, started)
-    table = Table.of(group, values, int(generator(rng).integers(1 << 62)))
-    moved, n = table.moved(), len(table.count)
-    value, best = moved.values(targets), moved.contributions(targets)
+        names = listed("factors", factors, "names of columns, such as ['rate', 'equity']")
+        z = factors_by_scenario(frame, names, group)
+        law = law_of_table(group, values.sum(axis=1), z, seed)
+        found = Estimate.from_draws(*targets.measured(law), **fields)
+        found = replace(found, method="regression on factors", seconds=clock.now() - started)
+        notes = _factor_notes(law, names, n)
+        return RiskReport(name, found, targets.keys, notes, distribution=LossDistribution(law))
+    table = Table.of(group, values, seed)
+    moved = table.moved()
     drawn = [table.moved(weights) for weights in table.resampled()]
-    directions = table.directions(targets, [one.values(targets) for one in drawn])
-    fields: dict[str, Any] = {
-        "n_evaluations": len(group),
-        "n_outer": n,
-        "n_inner": round(len(group) / n),
-        "method": "nested simulation",
-        "seconds": clock.now() - started,
-        "status": "done" if table.varies else "unreliable",
-    }
+    directions = table.directions(targets, [each.values(targets) for each in drawn])
+    fields |= {"status": "done" if table.varies else "unreliable"}
     found = Estimate.from_directions(
-        value, directions, problem=name, diagnostics={"notes": []}, **fields
+        moved.values(targets),
+        directions,
+        diagnostics={"notes": []},
+        seconds=clock.now() - started,
+        **fields,
     )
-    split: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
+    contributions = None
     if len(columns) > 1:
+        split: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
+        best = moved.contributions(targets)
         away = np.stack([one.contributions(targets) for one in drawn], axis=2) - best[:, :, None]
         for k, (kind, level) in enumerate(targets.keys):
             if kind in split:
                 # What else is unknown of the sum belongs to outputs as they vary with it.
                 rest = np.linalg.norm(directions[k, _BOOTSTRAP:]) * moved.share
                 parts = np.column_stack([away[k] / np.sqrt(_BOOTSTRAP), rest])
-                split[kind][level] = Estimate.from_directions(
-                    best[k], parts, problem=name, **fields
-                )
-    several = len(columns) > 1
+                split[kind][level] = Estimate.from_directions(best[k], parts, **fields)
+        contributions = Contributions(tuple(columns), split["var"], split["es"])
     return RiskReport(
         name,
         found,
         targets.keys,
         tuple(_notes(targets, table, n)),
         distribution=LossDistribution(table),
-        contributions=Contributions(tuple(columns), split["var"], split["es"]) if several else None,
+        contributions=contributions,
     )
 
 
-def _from_factors(
-    frame: Any,
-    factors: Sequence[str],
-    group: Indices,
-    values: Array,
-    targets: Targets,
-    rng: RNGLike,
-    name: str,
-    started: float,
-) -> RiskReport:
-    names = listed("factors", factors, "names of columns, such as ['rate', 'equity']")
-    z = factors_by_scenario(frame, names, group)
-    seed = int(generator(rng).integers(1 << 62))
-    law = law_of_table(group, values.sum(axis=1), z, seed)
-    rest = float(law.weights @ law.v[0])
-    share = rest / max(rest + law.variance, 1e-300)
-    notes = (
-        f"the loss is learned from {', '.join(map(str, names))} at {len(z):,} scenarios, each "
-        "predicted by a fit to others",
+def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> tuple[str, ...]:
+    share = law.unexplained / max(law.unexplained + law.variance, 1e-300)
+    return (
+        f"the loss is learned from {', '.join(map(str, names))} at {n:,} scenarios, each predicted "
+        "by a fit to others",
         f"repeated draws show that factors leave {share:.1%} of the variance of J unexplained, "
         "which the law accounts for",
     )
-    estimate = measures_of(
-        law,
-        targets,
-        name,
-        n_evaluations=len(group),
-        n_outer=len(z),
-        n_inner=round(len(group) / len(z)),
-        method="regression on factors",
-        seconds=clock.now() - started,
-        diagnostics={"notes": list(notes)},
-    )
-    return RiskReport(name, estimate, targets.keys, notes, distribution=LossDistribution(law))
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,16 +287,6 @@ class Moved:
     noise: float
 
     @cached_property
-    def order(self) -> Indices:
-        return np.argsort(self.outputs.sum(axis=1), kind="stable")
-
-    @cached_property
-    def ordered(self) -> tuple[Array, Array]:
-        """J in increasing order, and P(J ≤ ·)."""
-        j, w = self.outputs.sum(axis=1)[self.order], self.weights[self.order]
-        return j, np.cumsum(w) / w.sum()
-
-    @cached_property
     def law(self) -> WeightedSample:
         return WeightedSample(self.outputs.sum(axis=1), self.weights, steps=True)
 
@@ -326,8 +296,9 @@ class Moved:
     def contributions(self, targets: Targets) -> Array:
         """Means (k, p) of the outputs near a quantile or beyond it, that add up to the measure."""
         values, out = self.values(targets), np.zeros((len(targets.keys), self.outputs.shape[1]))
-        outputs, w = self.outputs[self.order], self.weights[self.order]
-        cumulative = self.ordered[1]
+        order = np.argsort(self.law.j, kind="stable")
+        outputs, w = self.outputs[order], self.weights[order]
+        cumulative = np.cumsum(w) / w.sum()
         for i, (kind, level) in enumerate(targets.keys):
             if kind == "exceed":
                 continue
@@ -423,7 +394,7 @@ def _missing(one: Any) -> bool:
 
 def _unseen(targets: Targets, value: Array, raw: Moved, n: int) -> Array:
     """Errors (k,) where too few scenarios are on one side of a level to know it."""
-    j = raw.ordered[0]
+    j = np.sort(raw.law.j)
     out = np.zeros(len(value))
     for i, (kind, level) in enumerate(targets.keys):
         if kind == "exceed":

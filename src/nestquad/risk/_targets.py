@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,15 +13,39 @@ from nestquad._checks import numbers, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
+from nestquad.result import Estimate
 from nestquad.risk._law import LawOfJ
 
 Kind: TypeAlias = Literal["var", "es", "exceed", "spectral", "ee", "ene", "pfe"]
 Key: TypeAlias = tuple[Kind, Any]
 """A kind with its level, threshold, or name of a spectrum."""
 Weighting: TypeAlias = Callable[[Array], Any]
-# Fewer hits beyond a threshold than this are few, and three more are possible.
-_HITS = 20.0
 _BELOW_ONE = "probabilities strictly between 0 and 1, such as 0.99"
+
+
+@dataclass(frozen=True)
+class TargetSettings:
+    """Tuning numbers of measures.
+
+    Attributes
+    ----------
+    near
+        Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth
+        on the scale of one.
+    few
+        Scenarios beyond a level from which their number is no error of its own, and pairs beyond a
+        threshold below which nothing is taken as decided by Ĵ there.
+    hidden
+        Standard errors by the shape of J given Ĵ that noise hides, in units of what the visible
+        shape changes: they are as large, with a margin for measures that are not linear in it.
+    """
+
+    near: float = 0.15
+    few: int = 20
+    hidden: float = 1.5
+
+
+SETTINGS = TargetSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +136,8 @@ class Targets:
         measure by its weight, exposure everywhere. Near means within the error of Ĵ, or a few
         percent of its spread.
         """
-        width = np.hypot(law.e, max(_NEAR * float(np.sqrt(law.variance)), 1e-300))
+        least = max(SETTINGS.near * float(np.sqrt(law.variance)), 1e-300)
+        width = np.hypot(np.sqrt(law.v[0]), least)
         found = np.ones((len(self.keys), len(s)))
         for i, (kind, level) in enumerate(self.keys):
             if kind == "spectral":
@@ -125,17 +150,6 @@ class Targets:
                 chance = np.interp(s, law.s, chance)
                 found[i] = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
         return found
-
-    def influence(self, law: LawOfJ) -> Array:
-        """Effect (k, m) of each pair on the measures, but for a factor.
-
-        The mean residual of a pair moves a measure as it depends on J there. Correlations of these
-        effects between losses are those of their errors.
-        """
-        assert law.pairs is not None
-        pairs = law.pairs
-        away = pairs.r.mean(axis=1) - np.interp(pairs.s, law.s, law.b[0])
-        return np.asarray(self.dependence(law, pairs.s) * (pairs.weights * away))
 
     def values(self, law: WeightedSample) -> Array:
         """Measures (k,) of a law."""
@@ -162,57 +176,30 @@ class Targets:
         return law.center.quantile(level)
 
     def measured(self, law: LawOfJ) -> tuple[Array, Array | None]:
-        """Measures (k,) of one loss, and posterior draws (K, k); None where nothing is known.
-
-        The central value counts unless the draws exclude it. Student's factor is for the number of
-        pairs that carry the variance of residuals.
-        """
-        value = self.values(law.center)
+        """Measures (k,) of one loss, and posterior draws (K, k); None where nothing is known."""
         if law.pairs is None:
-            return value, None
-        draws = np.stack([self.values(one) for one in law.draws])
-        low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=0)
-        value = np.where((low <= value) & (value <= high), value, middle)
-        rng = np.random.default_rng(5)
-        draws += self.hidden(law) * rng.standard_normal((len(draws), 1))
-        draws = value + law.student * (draws - value)
+            return self.values(law.center), None
+        value, *each = (self.values(sample) for sample in law.samples)
+        draws = np.stack(each)
+        draws += self._hidden(law) * np.random.default_rng(5).standard_normal((len(draws), 1))
         for i, (kind, level) in enumerate(self.keys):
             if kind not in ("spectral", "ee", "ene"):
                 place = self._place(law, kind, level)
                 draws[:, i] += _few_hits(law, kind, level, place, value[i], len(draws))
-            if kind == "exceed":
-                draws[:, i] = np.clip(draws[:, i], 0.0, 1.0)
-            elif kind in ("ee", "ene"):
-                draws[:, i] = np.maximum(draws[:, i], 0.0)
+            if kind in ("exceed", "ee", "ene"):
+                draws[:, i] = np.clip(draws[:, i], 0.0, 1.0 if kind == "exceed" else np.inf)
         return value, draws
 
-    def hidden(self, law: LawOfJ) -> Array:
+    def _hidden(self, law: LawOfJ) -> Array:
         """Standard errors (k,) of measures by the shape of J given Ĵ that noise hides.
 
-        Residuals shrunk by √ρ show ρ^1.5 of the skewness of J given Ĵ: the rest changes a measure
-        by about as much again, in either direction.
+        Residuals shrunk by √ρ show ρ^1.5 of the skewness of J given Ĵ, and 1 − ρ³ of it is unknown.
         """
-        if law.scatter is None:
+        if law.scatter is None or not law.v[0].any():
             return np.zeros(len(self.keys))
-        change = self.values(law.skewed) - self.values(law.normal)
-        return np.asarray(_HIDDEN * (1.0 - self._trust(law) ** 3) * np.abs(change))
-
-    def shows_shape(self, law: LawOfJ, std_error: Array) -> bool:
-        """Whether pairs show a J given Ĵ that is far from normal, which matters for a measure."""
-        matters = 2.0 * self.hidden(law) > std_error
-        return bool((matters & (self._trust(law) > _VISIBLE)).any())
-
-    def _trust(self, law: LawOfJ) -> Array:
-        return np.array([law.trust(self._place(law, *key)) for key in self.keys])
-
-
-# Standard errors of the hidden shape, in units of the effect of the visible one.
-_HIDDEN = 1.5
-# ρ from which residuals show the shape of J given Ĵ: books of options have less, defaults more.
-_VISIBLE = 0.4
-# Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth on
-# the scale of one.
-_NEAR = 0.15
+        change = self.values(law.central("sharp")) - self.values(law.central("normal"))
+        trust = np.array([law.trust_at(self._place(law, *key)) for key in self.keys])
+        return np.asarray(SETTINGS.hidden * (1.0 - trust**3) * np.abs(change))
 
 
 def _few_hits(law: LawOfJ, kind: Kind, level: float, c: float, value: float, n_draws: int) -> Array:
@@ -222,19 +209,19 @@ def _few_hits(law: LawOfJ, kind: Kind, level: float, c: float, value: float, n_d
     degrees are limits of its mean (Garwood 1936, Fiducial limits for the Poisson distribution): for
     none, the upper one at 95 % is the rule of three. It counts for the share of hits that Ĵ does
     not decide: they rest on the law of J given Ĵ. Where pairs have met few θ beyond a threshold, it
-    counts for all.
+    counts for all. Pairs do not count as hits: on odd seeds intervals of deep tails were too short.
     """
     assert law.pairs is not None
-    n, excess = law.n_learned, kind == "es"
+    excess = kind == "es"
     probability = law.center.exceedance(c) if kind == "exceed" else 1.0 - level
     beyond = np.interp(law.pairs.by_scenario().s, law.s, law.m) > c
     below = probability > 0.5 and not excess
     if below:
         probability, beyond = 1.0 - probability, ~beyond
-    hits = probability * n
-    if not n or hits >= _HITS:
+    n, hits = law.n_learned, probability * law.n_learned
+    if not n or hits >= SETTINGS.few:
         return np.zeros(n_draws)
-    few = kind == "exceed" and beyond.sum() < _HITS
+    few = kind == "exceed" and beyond.sum() < SETTINGS.few
     share = 1.0 if few else law.undecided(c, below)
     levels = np.random.default_rng(3).permutation((np.arange(n_draws) + 0.5) / n_draws)
     degrees = np.maximum(hits + np.arange(n_draws) % 2, 1e-9)
@@ -245,8 +232,28 @@ def _few_hits(law: LawOfJ, kind: Kind, level: float, c: float, value: float, n_d
         return np.asarray(-change if below else change)
     # More hits beyond a place move the quantile out.
     tail = probability / np.maximum(1.0 + change / probability, 1e-12)
-    levels = np.clip(tail if below else 1.0 - tail, 0.0, 1.0)
-    return np.array([law.center.quantile(one) - c for one in levels])
+    return law.center.quantiles(np.clip(tail if below else 1.0 - tail, 0.0, 1.0)) - c
+
+
+def part_of(estimate: Estimate, which: Any) -> Estimate:
+    """One of several answers, or some of them, as an estimate of its own."""
+    value, error = (np.atleast_1d(one)[which] for one in (estimate.value, estimate.std_error))
+    single = np.ndim(value) == 0
+    covariance = None
+    if not single and estimate.covariance is not None:
+        covariance = estimate.covariance[np.ix_(which, which)]
+    steps = []
+    for step in estimate.trace:
+        both = (np.atleast_1d(one)[which] for one in (step.value, step.std_error))
+        steps.append(replace(step, **dict(zip(("value", "std_error"), both, strict=True))))
+    return replace(
+        estimate,
+        value=float(value) if single else value,
+        std_error=float(error) if single else error,
+        covariance=covariance,
+        draws=None if estimate.draws is None else estimate.draws[:, which],
+        trace=tuple(steps),
+    )
 
 
 def label(kind: Kind, level: Any) -> str:

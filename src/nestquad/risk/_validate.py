@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nestquad._diagnosis import Diagnosis, check_sections
 from nestquad._notebook import grid
-from nestquad._progress import ProgressLike
-from nestquad._typing import Array, RNGLike
-from nestquad.certify import Diagnosis, check_sections
+from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.estimate import solved
 from nestquad.evaluate import Evaluations
 from nestquad.methods import ModelOfJ
 from nestquad.methods.learned import Check, ProxyModel, as_predictor
-from nestquad.pages import footer, paragraphs, write_page
 from nestquad.pages import grid as page_grid
+from nestquad.pages import paragraphs
 from nestquad.problem import NestedExpectation
 from nestquad.result import plain
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._method import RiskState, TailSampling
-from nestquad.risk._report import RiskReport, page_path
+from nestquad.risk._measure import Run
+from nestquad.risk._method import TailSampling
+from nestquad.risk._report import RiskReport, write_sections
+from nestquad.risk._rows import cells_of, text_table
 from nestquad.risk._scenarios import GivenScenarios, Scenarios
 from nestquad.risk._targets import Targets
 
@@ -92,11 +89,18 @@ class ValidationReport(RiskReport):
     diagnosis: Diagnosis | None = None
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a measure: value, interval, value by the proxy, whether the interval holds it."""
+        """One for each measure: value, interval, that by the proxy, whether it is inside."""
         return [
             {**row, "proxy": float(value), "holds": bool(row["low"] <= value <= row["high"])}
             for row, value in zip(super().rows(), self.proxy, strict=True)
         ]
+
+    def _said(self) -> list[dict[str, Any]]:
+        """The rows with words for whether they hold."""
+        rows = self.rows()
+        for row in rows:
+            row["proxy is"] = "inside" if row.pop("holds") else "outside"
+        return rows
 
     @property
     def is_good(self) -> bool:
@@ -110,13 +114,12 @@ class ValidationReport(RiskReport):
         for row in self.rows():
             if row["holds"]:
                 continue
-            end = row["low"] if row["proxy"] < row["low"] else row["high"]
-            side = "low" if row["proxy"] < row["low"] else "high"
+            side, end = ("low", "low") if row["proxy"] < row["low"] else ("high", "high")
             size = abs(row["proxy"] - row["value"])
             share = f" ({size / abs(row['value']):.1%})" if row["value"] else ""
             sentences.append(
                 f"{row['measure']} by the proxy is {row['proxy']:.5g}, too {side} by {size:.3g}"
-                f"{share}: the interval ends at {end:.5g}."
+                f"{share}: the interval ends at {row[end]:.5g}."
             )
         if not sentences:
             sentences.append("All measures of the proxy are within the 95 % intervals.")
@@ -129,68 +132,41 @@ class ValidationReport(RiskReport):
         assert self.diagnosis is not None
         return self.diagnosis.worst(n)
 
-    def _table(self) -> list[tuple[str, str, str, str, str]]:
-        return [
-            (
-                row["measure"],
-                f"{row['value']:.5g}",
-                f"{row['low']:.5g} … {row['high']:.5g}",
-                f"{row['proxy']:.5g}",
-                "inside" if row["holds"] else "outside",
-            )
-            for row in self.rows()
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         found = {**super().to_dict(), "verdict": self.verdict, "good": self.is_good}
-        if self.diagnosis is not None:
-            for name in ("bias", "unexplained"):
-                estimate = getattr(self.diagnosis, name)
-                found[name] = {
-                    "value": plain(estimate.value),
-                    "std_error": plain(estimate.std_error),
-                }
+        for name in ("bias", "unexplained") if self.diagnosis is not None else ():
+            each = getattr(self.diagnosis, name)
+            found[name] = {"value": plain(each.value), "std_error": plain(each.std_error)}
         return found
 
     def _repr_html_(self) -> str:
-        head = ("measure", "corrected", "95 % interval", "proxy", "proxy is")
-        return grid(f"Validation of a proxy: {self._title}", head, self._table())
+        return grid(f"Validation of a proxy: {self._title}", *cells_of(self._said()))
 
     def __str__(self) -> str:
-        rows = [("", "corrected", "95 % interval", "proxy", ""), *self._table()]
-        widths = [max(len(row[k]) for row in rows) for k in range(5)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join(
-            [f"Validation of a proxy: {self._title}, {self.seconds:.2g} s"]
-            + [line.rstrip() for line in lines]
-            + ["", self.verdict]
-        )
+        heading = f"Validation of a proxy: {self._title}, {self.seconds:.2g} s"
+        return f"{heading}\n{text_table(self._said())}\n\n{self.verdict}"
 
     def save(self, path: str | Path, *, command: str | None = None) -> Path:
         """Write the validation as one self-contained HTML page; returns the file."""
+        return write_sections(path, f"Validation of a proxy: {self.problem}", self._page(), command)
+
+    def _page(self) -> Iterator[str]:
         assert self.diagnosis is not None
-        heading = f"Validation of a proxy: {self.problem}"
-        head = ("measure", "corrected", "95 % interval", "proxy", "proxy is")
+        yield page_grid(*cells_of(self._said()), "Measures of the loss J, corrected by fresh draws")
+        yield paragraphs(
+            [
+                "J is the expected loss given the scenario. Corrected measures are those of the "
+                "proxy's law after its errors were observed in pairs of fresh draws, which the "
+                "proxy was not fitted to."
+            ]
+        )
         lines = {
             "verdict": self.verdict,
             "bias of the proxy": f"{self.diagnosis.bias.summary} (proxy less J, 95 %)",
             "unexplained variance": self.diagnosis.unexplained.summary,
             "evaluations of the loss": f"{self.n_evaluations:,}",
         }
-        sections = [
-            f"<h1>{escape(heading)}</h1>",
-            page_grid(head, self._table(), "Measures of the loss J, corrected by fresh draws"),
-            paragraphs(
-                [
-                    "J is the expected loss given the scenario. Corrected measures are those of "
-                    "the proxy's law after its errors were observed in pairs of fresh draws, "
-                    "which the proxy was not fitted to."
-                ]
-            ),
-            *check_sections(self.diagnosis, lines, self.notes, self.problem),
-            footer(command),
-        ]
-        return write_page(page_path(path), heading, sections)
+        yield from check_sections(self.diagnosis, lines, self.notes, self.problem)
 
 
 def validate(
@@ -200,16 +176,7 @@ def validate(
     var: float | Sequence[float] = (0.995,),
     es: float | Sequence[float] = (0.99,),
     exceed: float | Sequence[float] = (),
-    budget: int | None = None,
-    tol: float | None = None,
-    rtol: float | None = None,
-    rng: RNGLike = None,
-    executor: Executor | None = None,
-    store: str | os.PathLike[str] | None = None,
-    progress: ProgressLike = False,
-    max_seconds: float | None = None,
-    retries: int = 0,
-    store_check: bool = True,
+    **run: Any,
 ) -> ValidationReport:
     """Validate a proxy of the loss J(θ) = E[g(x, θ) | θ] for measures of risk.
 
@@ -225,8 +192,10 @@ def validate(
         object with ``.predict``.
     var, es, exceed
         As in :func:`measure`.
-    budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
-        As in :func:`nestquad.estimate`.
+    run
+        Limits of the run and how g is evaluated, as in :func:`measure`: ``budget``, ``tol``,
+        ``rtol``, ``rng``, ``executor``, ``store``, ``progress``, ``max_seconds``, ``retries``,
+        ``store_check``.
 
     Returns
     -------
@@ -246,32 +215,13 @@ def validate(
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
-    if problem.f is not None or problem.combine is not None:
-        advice = "Measures of risk stand in place of f."
-        raise InputError("problem", "one with f or combine", "one without: g is the loss", advice)
-    if all(limit is None for limit in (budget, tol, rtol, max_seconds)):
-        given = "neither a budget nor a tolerance nor a time"
-        raise InputError("budget", given, "one of them", "For instance budget=2_000.")
+    limits = Run(**run).checked(problem)
     targets = Targets.of(var, es, exceed)
     law, random = problem.outer_law, np.random.default_rng(0)
     theta = law.sample(8, random) if not law.has_transport else None
     theta = law.from_uniform(random.random((8, law.base_dim))) if theta is None else theta
     method = ProxySampling(targets, predict=as_predictor(proxy, theta))
-    found, turn = solved(
-        problem,
-        budget=budget,
-        tol=tol,
-        rtol=rtol,
-        method=method,
-        rng=rng,
-        executor=executor,
-        store=store,
-        progress=progress,
-        max_seconds=max_seconds,
-        retries=retries,
-        store_check=store_check,
-    )
-    state: RiskState = turn.state
+    found, state = limits.solve(problem, method)
     model, dense = state.model, state.dense
     assert isinstance(model, ProxyModel)
     assert model.own is not None
@@ -283,19 +233,16 @@ def validate(
     alone = LawOfJ.of_model(dense.j[:, 0], dense.weights, dense.owner, state.laws[0].dim)
     diagnosis = None
     if state.n_pairs:
-        draws = state.draws
-        residuals = method.summed(draws).residuals(model)
-        own = model.own.mean(draws.uniform)
-        predicted = model.mean(draws.uniform)
+        draws, predicted = state.draws, model.mean(state.draws.uniform)
         diagnosis = Diagnosis.of(
             problem,
             model.theta_of(draws.uniform),
             draws.weights,
             predicted,
-            [residuals],
+            [method.summed(draws).residuals(model)],
             np.array([alone.variance]),
             np.random.default_rng(3),
-            np.abs(own - predicted)[:, 0],
+            np.abs(model.own.mean(draws.uniform) - predicted)[:, 0],
         )
     return ValidationReport(
         problem.label,

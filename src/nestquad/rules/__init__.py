@@ -1,27 +1,16 @@
 """Quadrature rules: nodes, kernel and law → weights, with diagnostics."""
 
-from nestquad.rules._cholesky import Factor, factorize
-from nestquad.rules._regularization import (
-    Jitter,
-    Regularization,
-    Schedule,
-    best_lambda0,
-    scheduled_lambda,
-)
-from nestquad.rules._rule import Exactness, Rule, equal_weights
-from nestquad.rules._weights import kernel_rule, prefix_rules
-
-__all__ = [
-    "Exactness",
-    "Factor",
-    "Jitter",
-    "Regularization",
-    "Rule",
-    "Schedule",
-    "best_lambda0",
-    "equal_weights",
-    "factorize",
-    "kernel_rule",
-    "prefix_rules",
-    "scheduled_lambda",
-]
+from nestquad.rules._cholesky import Factor as Factor
+from nestquad.rules._cholesky import factorize as factorize
+from nestquad.rules._line import line_laws as line_laws
+from nestquad.rules._line import line_solutions as line_solutions
+from nestquad.rules._regularization import Jitter as Jitter
+from nestquad.rules._regularization import Regularization as Regularization
+from nestquad.rules._regularization import Schedule as Schedule
+from nestquad.rules._regularization import best_lambda0 as best_lambda0
+from nestquad.rules._regularization import scheduled_lambda as scheduled_lambda
+from nestquad.rules._rule import Exactness as Exactness
+from nestquad.rules._rule import Rule as Rule
+from nestquad.rules._rule import equal_weights as equal_weights
+from nestquad.rules._weights import kernel_rule as kernel_rule
+from nestquad.rules._weights import prefix_rules as prefix_rules

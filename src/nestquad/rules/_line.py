@@ -2,8 +2,8 @@
 
 Given the states (value and m - 1 derivatives) at all nodes, the integral is a sum over gaps;
 derivatives given values solve a banded system. No kernel mean and no Gram matrix appears, so that
-nothing cancels: quadrature by splines, stable where K has lost all its digits. For ν = 1/2 the
-state is the value, and there is nothing to solve.
+no digits cancel: quadrature by splines, stable where K has lost all its digits. For ν = 1/2 the
+state is the value, and no system is solved.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from nestquad import limits
 from nestquad._typing import Array, Indices, Mask
 from nestquad.distributions import Law, Normal, Uniform, standard_deviation
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.kernels import Matern
 from nestquad.rules._rule import Exactness, Rule
 from nestquad.rules._state_space import (
-    Chain,
     LineLaws,
+    StateChain,
     grid_sizes,
     joined,
     line_chain,
@@ -29,9 +30,6 @@ from nestquad.rules._state_space import (
     stationary,
 )
 
-# Points of a chain made at a time: enough to hide the cost of a call of NumPy, few enough for the
-# cache.
-_POINTS = 2**14
 # Where normal laws end, in standard deviations from the mean: 2e-17 of the mass lies beyond.
 _REACH = 8.5
 # Standard deviations over which quadrature integrates a normal density to rounding.
@@ -46,7 +44,7 @@ def line_rules(
     """For each of T node sets (T, N, 1) rules on prefixes, or None where it takes dense weights.
 
     That is where Σ|w| of the largest rule exceeds `limit`, so that a ridge is needed; where nodes
-    are so close that rounding decides; where gaps are so much longer than the lengthscale that
+    are so close that rounding decides; where gaps are long compared with the lengthscale and
     dense weights are cheaper; for laws other than uniform and normal, nodes outside the former,
     and more than constants to be exact for. Matérn-1/2 knows none of these but the last.
 
@@ -55,10 +53,10 @@ def line_rules(
     O(T N log N).
     """
     count = nodes.shape[0]
-    found: list[list[Rule] | None] = [None] * count
+    by_set: list[list[Rule] | None] = [None] * count
     if exact == "linear":
-        return found
-    mean_embedding(kernel, law, nodes[:, :1])  # refuses what does not fit together
+        return by_set
+    mean_embedding(kernel, law, nodes[:, :1])  # refuses a law and nodes of different dimension
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
     problems = _chain_solutions if kernel.nu > 0.5 else _exponential_solutions
     for i, solutions in problems(kernel, law, nodes, sizes):
@@ -68,8 +66,8 @@ def line_rules(
         ]
         largest = max(rules, key=lambda rule: rule.weights.size)
         if kernel.nu == 0.5 or largest.sum_abs_weights <= limit:
-            found[i] = rules
-    return found
+            by_set[i] = rules
+    return by_set
 
 
 def _exponential_solutions(
@@ -114,10 +112,10 @@ def _chain_solutions(
     inside = (laws.low <= x.min(axis=1)) & (x.max(axis=1) <= laws.high) | (laws.curve > 0)
     for sets in _blocks(np.flatnonzero(inside & (points <= _most_points(n))), points):
         prefixes = [x[sets, :m] for m in sizes]
-        for i, found in zip(
+        for i, prefix_solutions in zip(
             sets, line_solutions(order, rate[sets], prefixes, laws.of(sets)), strict=True
         ):
-            solutions = [solution for solution in found if solution is not None]
+            solutions = [solution for solution in prefix_solutions if solution is not None]
             if len(solutions) == len(sizes):
                 yield int(i), solutions
 
@@ -163,9 +161,9 @@ def _most_points(n: int) -> float:
 
 
 def _blocks(sets: Indices, points: Array) -> Iterator[Indices]:
-    """Indices of sets in blocks whose chains have about as many points as they should."""
+    """Indices of sets in blocks whose chains have about `limits.CHAIN_POINTS` points."""
     if sets.size:
-        filled = np.cumsum(points[sets]) // _POINTS
+        filled = np.cumsum(points[sets]) // limits.CHAIN_POINTS
         yield from np.split(sets, np.flatnonzero(np.diff(filled)) + 1)
 
 
@@ -175,8 +173,8 @@ def _markov_solution(
     """Solve with the Matérn-1/2 Gram matrix of distinct nodes, whose inverse is tridiagonal.
 
     The interpolant is local, so on a uniform law each gap between neighbours contributes the same
-    ℓ tanh(Δ/2ℓ) to both its ends: no system is solved, nothing cancels and every weight is
-    positive, whatever N and ℓ. Other laws go through the tridiagonal inverse. `box` is the interval
+    ℓ tanh(Δ/2ℓ) to both its ends: no system is solved, no digits cancel and every weight is
+    positive for all N and ℓ. Other laws go through the tridiagonal inverse. `box` is the interval
     of a uniform law, None for any other.
 
     Shapes
@@ -216,7 +214,7 @@ def _markov_solution(
 
     back = np.empty_like(order)
     back[order] = np.arange(order.size)
-    # A difference: below eps × double nothing is known.
+    # A difference, known to eps × double.
     variance = max(double - float(mu @ weights), np.finfo(float).eps * double)
     return LineSolution(weights[back], ones[back], float(ones.sum()), variance)
 
@@ -246,8 +244,8 @@ def line_solutions(
 ) -> list[list[LineSolution | None]]:
     """For each of T laws one solution for each group of node sets, None where rounding decides.
 
-    All sets are one chain, so that many small ones take little more time than a large one. The
-    order is m = ν + 1/2; rates (T,) lead from x to z; each group (T, N) has an N of its own.
+    All sets form one chain: a large number of small sets is as fast as a few large ones. The
+    order is m = ν + 1/2; rates (T,) lead from x to z; groups (T, N) differ in N.
 
     Cost
     ----
@@ -279,22 +277,22 @@ def line_solutions(
     )
     variance, total, size, error = np.add.reduceat(sums, grid.first, axis=1)
     variance = (variance + chain.ends) * intensity
-    settled = error <= _SETTLED * size
+    precise = error <= _SETTLED * size
     at_nodes = weights[grid.known] / (1.0, intensity)
-    found: list[list[LineSolution | None]] = [[] for _ in range(rate.size)]
+    by_law: list[list[LineSolution | None]] = [[] for _ in range(rate.size)]
     begin, s = 0, 0
     for sorting in sortings:
-        for own, by in zip(found, sorting, strict=True):
+        for own, by in zip(by_law, sorting, strict=True):
             given = np.empty((by.size, 2))
             given[by] = at_nodes[begin : begin + by.size]
-            mean, one = given.T.copy()
-            solution = LineSolution(mean, one, float(total[s] / intensity), float(variance[s]))
-            own.append(solution if settled[s] else None)
+            mean, ones = given.T.copy()
+            solution = LineSolution(mean, ones, float(total[s] / intensity), float(variance[s]))
+            own.append(solution if precise[s] else None)
             begin, s = begin + by.size, s + 1
-    return found
+    return by_law
 
 
-def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
+def _projected(chain: StateChain, known: Mask) -> tuple[Array, Array, Array] | None:
     """Contribution of each η to the integral given the values, and to K⁻¹1.
 
     With B the steps, the integral is Σ u·η + Σ a·s for every u that adds up to the same integral:
@@ -303,8 +301,8 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
 
     Returns
     -------
-    u (n, m, 2), the weights at all points (n, 2), and how far rounding may have moved those of the
-    integral, (n,). None where BᵀB is not positive definite to rounding.
+    u (n, m, 2), the weights at all points (n, 2), and the possible effect of rounding on the
+    weights of the integral, (n,). None where BᵀB is not positive definite to rounding.
     """
     n, order = chain.start.shape
     free = np.ones((n, order, 1))
@@ -327,7 +325,7 @@ def _projected(chain: Chain, known: Mask) -> tuple[Array, Array, Array] | None:
     fixed[..., 0] = chain.start * chain.units
     u = np.stack([chain.noise, chain.one], axis=-1)
     # Refinement makes the normal equations as good as an orthogonal factorisation. The number of
-    # turns is fixed, so that a set has the same weights in whatever company it comes.
+    # turns is fixed, so that the weights of a set do not depend on the other sets.
     for _ in range(2 if order < 4 else 3):
         u -= shift((fixed + _adjoint(to, back, u)) * free)
 

@@ -12,7 +12,7 @@ from nestquad._checks import number, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel
-from nestquad.rules._cholesky import Factor, Factorizer, factorize
+from nestquad.rules._cholesky import Factor, factorize
 
 # Nodes of a group that choose λ_0: optima are flat, and the cost is N³.
 _MOST_NODES = 256
@@ -41,7 +41,7 @@ class Jitter:
 class Schedule:
     """The paper's λ = λ_0 N^(-2s/d) (log N)^((2s+2)/d), with λ_0 from a grid.
 
-    With several values of `grid`, tuning picks the one with the smallest leave-one-out error; see
+    With several values of `grid`, tuning picks the value with the smallest leave-one-out error; see
     :func:`nestquad.rules.best_lambda0`. A kernel of infinite smoothness has no schedule and gets
     the jitter instead.
     """
@@ -88,7 +88,7 @@ def regularized(
     dim: int,
     size: Callable[[Factor], float],
 ) -> tuple[Factor, float]:
-    """The factor of a regularised Gram matrix (N, N), whose memory it takes, and its ridge.
+    """Factor of a regularized Gram matrix (N, N), and its ridge.
 
     `size` is Σ|w| of the weights that a factor gives.
     """
@@ -97,7 +97,7 @@ def regularized(
     if isinstance(regularization, Schedule) and not np.isfinite(smoothness):
         regularization = Jitter()
     if isinstance(regularization, Jitter):
-        return _guarded(regularization, scale, Factorizer(gram), size)
+        return _guarded(regularization, scale, gram, size)
     if isinstance(regularization, Schedule):
         lam = scheduled_lambda(regularization.grid[0], n, smoothness, dim)
     elif isinstance(regularization, int | float | np.number) and regularization >= 0:
@@ -106,22 +106,21 @@ def regularized(
         raise InputError(
             "regularization", repr(regularization), "a number λ ≥ 0, a Jitter or a Schedule"
         )
-    factorizer = Factorizer(gram)
-    factor = factorizer(n * lam)
+    factor = factorize(gram, n * lam)
     if factor is not None:
         return factor, n * lam
     # Too little for this matrix: the guard continues from this ridge.
     start = min(max(n * lam / scale, Jitter().start), 0.5)
-    return _guarded(Jitter(start, limit=np.inf), scale, factorizer, size)
+    return _guarded(Jitter(start, limit=np.inf), scale, gram, size)
 
 
 def _guarded(
-    jitter: Jitter, scale: float, factorizer: Factorizer, size: Callable[[Factor], float]
+    jitter: Jitter, scale: float, gram: Array, size: Callable[[Factor], float]
 ) -> tuple[Factor, float]:
     """Raise the ridge until the matrix factorizes and Σ|w| is below the limit."""
     relative, tamest = jitter.start, None
     while relative < 1.0:
-        factor = factorizer(relative * scale)
+        factor = factorize(gram, relative * scale)
         if factor is not None:
             tamest = factor, relative * scale
             if size(factor) <= jitter.limit:
@@ -129,7 +128,7 @@ def _guarded(
         relative *= 10.0
     if tamest is None:
         raise NumericalError(
-            f"The Gram matrix of {factorizer.size} nodes is not positive definite even "
+            f"The Gram matrix of {len(gram)} nodes is not positive definite even "
             "with a ridge as large as its diagonal. Check that the kernel is positive definite "
             "on these nodes."
         )
@@ -143,8 +142,8 @@ def best_lambda0(
 ) -> float:
     """The λ_0 of the grid with the smallest leave-one-out error of kernel ridge regression.
 
-    The paper searches a grid but does not say by which criterion; leave-one-out error is the one
-    that needs no truth. Groups are as in :func:`fit_lengthscale`; values are standardised column by
+    The paper searches a grid but does not say by which criterion; leave-one-out error needs
+    no truth. Groups are as in :func:`fit_lengthscale`; values are standardised column by
     column, as in the paper.
 
     Cost

@@ -1,10 +1,11 @@
 """State-space form of Matérn processes on a line, to full relative precision.
 
-In units z = rate · x the process is white noise passed through (D + 1)^-m, m = ν + 1/2. With the
-state s_j = (D + 1)^j f, j < m, the step over a gap δ is s_i' = e^{-δ} Σ_j δ^{j-i}/(j-i)! s_j and
-noise. Once s_j is multiplied by δ^j only the damping depends on the gap: powers of δ, which make
-close nodes difficult, stand outside. Integrals are by Gauss–Legendre, never differences. Long gaps
-have auxiliary points.
+State-space form as in Hartikainen and Särkkä (2010), Kalman filtering and smoothing solutions to
+temporal Gaussian process regression models. In units z = rate · x the process is white noise passed
+through (D + 1)^-m, m = ν + 1/2. With the state s_j = (D + 1)^j f, j < m, the step over a gap δ is
+s_i' = e^{-δ} Σ_j δ^{j-i}/(j-i)! s_j and noise. Once s_j is multiplied by δ^j only the damping
+depends on the gap: powers of δ, which make close nodes difficult, stand outside. Integrals are by
+Gauss–Legendre, never differences. Long gaps have auxiliary points.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from math import comb, factorial
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array, Indices, Mask
 
 _LONGEST = 1.0
@@ -34,7 +36,7 @@ class LineLaws:
     low, high
         The ends. The mass beyond is negligible.
     height, center, curve
-        Of the density. No curve: a uniform law.
+        Parameters of the density. No curve: a uniform law.
     width
         The longest interval over which quadrature takes the density for a polynomial.
 
@@ -51,7 +53,7 @@ class LineLaws:
     width: Array
 
     def of(self, sets: Indices) -> LineLaws:
-        """Those of the given indices."""
+        """Laws of the given indices."""
         return LineLaws(*(value[sets] for value in vars(self).values()))
 
     def density(self, x: Array, owner: Indices) -> Array:
@@ -64,15 +66,15 @@ class LineLaws:
 
 
 @dataclass(frozen=True)
-class Grid:
+class LineGrid:
     """Nodes and points between them, from left to right, set after set.
 
     Attributes
     ----------
     position
-        Of each point, (n,).
+        Coordinate of each point, (n,).
     length
-        Of the gap before it, (n,); for the first of a set, of what the law has to the left.
+        Length of the gap before it, (n,); for the first of a set, of the support to its left.
     owner
         Index of its law, (n,).
     known
@@ -80,7 +82,7 @@ class Grid:
     first, last
         Indices of the first and last point of each set, (S,).
     beyond
-        Length of what the law has to the right of the last, (S,).
+        Length of the support to the right of the last, (S,).
     """
 
     position: Array
@@ -92,7 +94,7 @@ class Grid:
     beyond: Array
 
 
-def joined(grids: Sequence[Grid]) -> Grid:
+def joined(grids: Sequence[LineGrid]) -> LineGrid:
     """Grids for the same laws, one after the other."""
     if len(grids) == 1:
         return grids[0]
@@ -101,7 +103,9 @@ def joined(grids: Sequence[Grid]) -> Grid:
         replace(grid, first=grid.first + begin, last=grid.last + begin)
         for grid, begin in zip(grids, begins, strict=True)
     ]
-    return Grid(*map(np.concatenate, zip(*(vars(grid).values() for grid in moved), strict=True)))
+    return LineGrid(
+        *map(np.concatenate, zip(*(vars(grid).values() for grid in moved), strict=True))
+    )
 
 
 def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:
@@ -116,7 +120,7 @@ def grid_sizes(nodes: Array, rate: Array, laws: LineLaws) -> Array:
     return np.where(representable, pieces.sum(axis=1) - 1.0, np.inf)
 
 
-def line_grid(x: Array, rate: Array, laws: LineLaws) -> Grid:
+def line_grid(x: Array, rate: Array, laws: LineLaws) -> LineGrid:
     """The grid of sets of sorted nodes (T, N) for kernels of given rates (T,)."""
     edges, cuts = _pieces(x, rate, laws)
     pieces = cuts.astype(int).ravel()
@@ -129,12 +133,12 @@ def line_grid(x: Array, rate: Array, laws: LineLaws) -> Grid:
         known, edges[:, 1:].ravel()[gap], edges[:, :-1].ravel()[gap] + step * lengths[gap]
     )
     # The ends of the law are not points: a state at the end of the chain that no value pins is
-    # hard to eliminate where it is close to the next. Those gaps are integrated from one side.
+    # hard to eliminate where it is close to the next. These gaps are integrated from one side.
     kept = ~(known & (gap % n_gaps == n_gaps - 1))
     gap = gap[kept]
     owner = gap // n_gaps
     first, stop = (np.searchsorted(owner, np.arange(len(x)), side) for side in ("left", "right"))
-    return Grid(
+    return LineGrid(
         position[kept],
         lengths[gap],
         owner,
@@ -153,12 +157,8 @@ def _pieces(x: Array, rate: Array, laws: LineLaws) -> tuple[Array, Array]:
     return edges, np.maximum(np.ceil(np.diff(edges, axis=1) / longest[:, None]), 1.0)
 
 
-# Gaps whose quadrature nodes are in memory at a time.
-_BLOCK = 2**13
-
-
 @dataclass(frozen=True)
-class Chain:
+class StateChain:
     """Steps with standard normal noise, and the integral as a function of states and noise.
 
     With ŝ = s / units, to[k] ŝ[k] + back[k] ŝ[k-1] = η[k]; a set starts from the stationary law,
@@ -175,7 +175,7 @@ class Chain:
     one
         η for the function 1, (n, m).
     rest, ends
-        Variances of what no state tells: of the gap before each point, (n,), and of what lies
+        Variances that no state explains: of the gap before each point, (n,), and of the support
         beyond the outermost points of each set, (S,).
     """
 
@@ -189,7 +189,7 @@ class Chain:
     ends: Array
 
 
-def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
+def line_chain(order: int, grid: LineGrid, rate: Array, laws: LineLaws) -> StateChain:
     """The chain of processes of order m = ν + 1/2 and given rates (T,), driven by unit noise.
 
     Cost
@@ -202,7 +202,7 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
     gaps[grid.first] = np.inf
     units = _units(order, gaps)
     gaps[grid.first] = _LONGEST  # before the first of a set there is no gap: any will do
-    chain = Chain(
+    chain = StateChain(
         units,
         to=np.empty((n, order, order)),
         back=np.empty((n, order, order)),
@@ -212,8 +212,8 @@ def line_chain(order: int, grid: Grid, rate: Array, laws: LineLaws) -> Chain:
         rest=np.empty(n),
         ends=np.empty(grid.first.size),
     )
-    for begin in range(0, n, _BLOCK):
-        _fill(chain, grid, gaps, rate, laws, np.arange(begin, min(begin + _BLOCK, n)))
+    for begin in range(0, n, limits.GAPS):
+        _fill(chain, grid, gaps, rate, laws, np.arange(begin, min(begin + limits.GAPS, n)))
 
     whiten = np.linalg.inv(np.linalg.cholesky(stationary(order)))
     chain.to[grid.first] = whiten * units[grid.first, None, :]
@@ -244,7 +244,7 @@ def _units(order: int, gaps: Array) -> Array:
 
 
 def _fill(
-    chain: Chain, grid: Grid, gaps: Array, rate: Array, laws: LineLaws, here: Indices
+    chain: StateChain, grid: LineGrid, gaps: Array, rate: Array, laws: LineLaws, here: Indices
 ) -> None:
     """Write steps and integrals of the gaps before some points."""
     order = chain.start.shape[1]
@@ -294,7 +294,7 @@ def _two_sided_panels(order: int, gaps: Array, density: Array) -> _Panels:
     decay = np.exp(-gaps[:, None] * u)
     start, response = _driven(order, gaps, decay, density)
     # The noise at u enters the state at the end through polynomials of 1 - u times e^{-δ(1-u)}:
-    # their span, in an orthonormal basis, is what η knows of the noise.
+    # η is the projection of the noise on their span, in an orthonormal basis.
     ahead = decay[:, ::-1]
     weighted = ahead * weights
     grams = np.einsum("nq,qij->nij", weighted * ahead, tables.pairs)
@@ -382,7 +382,7 @@ def _tables(order: int) -> _Tables:
 
 
 def _driven(order: int, gaps: Array, decay: Array, density: Array) -> tuple[Array, Array]:
-    """∫ f p over a gap: what the state at its start does, and what the noise at each node does."""
+    """∫ f p over a gap: coefficients of the state at its start and of the noise at each node."""
     tables = _tables(order)
     _, weights = _quadrature_nodes()
     damped = decay * density

@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.embeddings import double_embedding, mean_embedding
@@ -20,9 +21,6 @@ from nestquad.rules._rule import Exactness, Rule
 
 _BLOCK = 128
 
-# Above this a dense Gram matrix no longer fits comfortably in memory (3.2 GB).
-_DENSE_LIMIT = 20_000
-
 
 def kernel_rule(
     kernel: Kernel,
@@ -33,6 +31,8 @@ def kernel_rule(
     exact: Exactness = "constant",
 ) -> Rule:
     """Kernel quadrature weights for the integral of h under `law`.
+
+    Bayesian quadrature (O'Hagan 1991, Bayes–Hermite quadrature).
 
     The weights minimise the worst-case error over the unit ball of the kernel's space, subject to
     integrating constants (or linear functions) exactly where `exact` asks for it.
@@ -67,8 +67,8 @@ def kernel_rule(
     """
     one_set = np.asarray(nodes)[None]
     sizes = one_set.shape[1:2]
-    found = prefix_rules(kernel, law, one_set, sizes, regularization=regularization, exact=exact)
-    return found[0][0]
+    by_set = prefix_rules(kernel, law, one_set, sizes, regularization=regularization, exact=exact)
+    return by_set[0][0]
 
 
 def prefix_rules(
@@ -86,7 +86,7 @@ def prefix_rules(
     in blocks.
 
     The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
-    leading block, so prefixes cost next to nothing; where weights cost O(N log N), they cost that.
+    leading block, so prefixes are nearly free; on a line they cost O(N log N).
 
     Shapes
     ------
@@ -98,15 +98,15 @@ def prefix_rules(
     count, n, dim = nodes.shape
     kernel = kernel.for_law(law)
     regularization = Jitter() if regularization is None else regularization
-    found: list[list[Rule] | None] = [None] * count
+    by_set: list[list[Rule] | None] = [None] * count
     if isinstance(kernel, Matern) and dim == 1 and isinstance(regularization, Jitter):
-        found = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
-    rest = [i for i, rules in enumerate(found) if rules is None]
-    if rest and n > _DENSE_LIMIT:
+        by_set = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
+    rest = [i for i, rules in enumerate(by_set) if rules is None]
+    if rest and n > limits.DENSE_NODES:
         raise InputError(
             "nodes",
             f"{n} nodes",
-            f"at most {_DENSE_LIMIT} for dense weights",
+            f"at most {limits.DENSE_NODES} for dense weights",
             "Use fewer inner points and more outer ones. In one dimension Matern kernels have "
             "weights in O(N log N): for uniform and normal laws on nodes as evenly spread as Sobol "
             "points, and with Matern(0.5) for all laws and nodes.",
@@ -115,8 +115,8 @@ def prefix_rules(
         systems = _systems(kernel, law, nodes, exact, rest)
         for i, system in zip(rest, systems, strict=True):
             factor, ridge = system.factorized(regularization, kernel.smoothness(dim))
-            found[i] = [system.rule(factor, ridge, m) for m in sizes]
-    return [rules for rules in found if rules is not None]
+            by_set[i] = [system.rule(factor, ridge, m) for m in sizes]
+    return [rules for rules in by_set if rules is not None]
 
 
 def _systems(
@@ -144,8 +144,8 @@ def _validated(nodes: Array) -> Array:
     if not np.all(np.isfinite(nodes)):
         where = np.argwhere(~np.isfinite(nodes).all(axis=-1))[0]
         raise InputError("nodes", f"a node that is not finite (row {where[-1]})", "finite numbers")
-    for one in nodes:
-        _refuse_duplicates(one)
+    for node_set in nodes:
+        _refuse_duplicates(node_set)
     return nodes
 
 
@@ -185,8 +185,8 @@ class _DenseSystem:
 
     Shapes
     ------
-    nodes (N, d), gram (N, N) of which the upper triangle counts, and whose memory the factor
-    takes over, mean (N,), functions (N, k) with their moments (k,).
+    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,), functions (N, k) with
+    their moments (k,).
     """
 
     nodes: Array
@@ -211,7 +211,7 @@ class _DenseSystem:
         # The image is (K + ridge) w, known from the equations that w solves.
         worst = self.double - 2.0 * float(weights @ self.mean[:size]) + float(weights @ image)
         worst -= ridge * float(weights @ weights)
-        # Rounding leaves differences of order eps × double: below that nothing is known.
+        # Rounding leaves differences of order eps × double.
         floor = np.finfo(float).eps * abs(self.double)
         return Rule(
             self.nodes[:size],
@@ -260,5 +260,5 @@ def _basis(exact: Exactness, x: Array) -> Array:
     """Exactly integrated functions at points (…, d), (…, k); at a mean, their expectations."""
     if exact == "none":
         return np.empty((*x.shape[:-1], 0))
-    one = np.ones((*x.shape[:-1], 1))
-    return one if exact == "constant" else np.concatenate([one, x], axis=-1)
+    constant = np.ones((*x.shape[:-1], 1))
+    return constant if exact == "constant" else np.concatenate([constant, x], axis=-1)

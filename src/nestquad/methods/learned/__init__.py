@@ -1,8 +1,7 @@
 """Learned methods: a model of J, and the average of f(Ĵ)."""
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
-from nestquad.methods.learned._certificate import Certificate, model_of
-from nestquad.methods.learned._differences import CertificateSettings
+from nestquad.methods.learned._certificate import Certificate, CertificateSettings, model_of
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
@@ -10,7 +9,7 @@ from nestquad.methods.learned._discrepancy import (
     draw_variances,
 )
 from nestquad.methods.learned._evidence import Check, LearnedDesign
-from nestquad.methods.learned._faults import Errors, Fault, FaultSettings, find_faults
+from nestquad.methods.learned._faults import Errors, Fault, percent
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._proxy import ProxyModel, as_control, as_predictor
@@ -30,7 +29,6 @@ __all__ = [
     "Errors",
     "Evidence",
     "Fault",
-    "FaultSettings",
     "JointLattice",
     "JointModel",
     "JointProcess",
@@ -46,7 +44,7 @@ __all__ = [
     "as_predictor",
     "draw_bias",
     "draw_variances",
-    "find_faults",
+    "percent",
     "model_of",
     "n_draws",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,12 +32,14 @@ class DenseAverage:
     """Averages f(Ĵ) over dense θ, at no evaluation of g; `scalar` if g has one output.
 
     `log2_theta` is the base-2 logarithm of the most θ of a lattice; zero leaves it to time.
+    `computed` has averages of models by the size of their lattices, for the next turn.
     """
 
     problem: NestedExpectation
     scalar: bool
     stream: Stream
     log2_theta: int = 0
+    computed: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, compare=False)
 
     def of(self, model: ModelOfJ, limit: float) -> Array:
         """The q expectations by each lattice, (R, q), of as many θ as the accuracy requires.
@@ -47,12 +49,17 @@ class DenseAverage:
         θ; zero takes as many as half a second allows.
         """
         most = self.log2_theta or self.affordable(model)
-        found = self.by_replicate(model, _FEWEST)
+        found = self._once(model, _FEWEST)
         for log2_size in sorted({*range(_FEWEST + 2, most, 2), most}):
             if log2_size == _FEWEST or size_of(self.errors(found)) <= _SMALL * limit:
                 break
-            found = self.by_replicate(model, log2_size)
+            found = self._once(model, log2_size)
         return found
+
+    def _once(self, model: ModelOfJ, log2_size: int) -> Array:
+        if (model, log2_size) not in self.computed:
+            self.computed[model, log2_size] = self.by_replicate(model, log2_size)
+        return self.computed[model, log2_size]
 
     def affordable(self, model: ModelOfJ) -> int:
         """Base-2 logarithm of the θ of a lattice that half a second allows."""

@@ -11,13 +11,18 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import harmonic_averages, is_discontinuous, size_of
+from nestquad.accuracy import finite_average, order_near, size_of
 from nestquad.errors import EvaluationError, InputError, OutsideDomainError
 from nestquad.evaluate import Design, Evaluations
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    unreached_errors,
+    unseen_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, require_transports
 from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import LARGEST, DenseAverage
-from nestquad.methods.learned._events import unreached_errors, unseen_errors
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import (
@@ -27,7 +32,6 @@ from nestquad.methods.learned._posterior import (
     PathEffects,
     Posterior,
 )
-from nestquad.methods.nested import NO_VARIATION, floor_directions
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
@@ -70,6 +74,7 @@ class Fit(Generic[M]):
     reliable: bool = True
     make_rival: Callable[[], M] | None = None
     calibrations: dict[M, Calibration] = field(default_factory=dict, init=False)
+    dense: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, init=False)
 
     @cached_property
     def models(self) -> tuple[M, ...]:
@@ -315,7 +320,8 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
     ) -> Answer[M]:
         """The answer of the best model, with at most 2^`log2_theta` θ in each dense average."""
         average = self.average(problem, fit.scalar, stream)
-        return _chosen(replace(average, log2_theta=log2_theta), fit, check)
+        average = replace(average, log2_theta=log2_theta, computed=fit.dense)
+        return _chosen(average, fit, check)
 
 
 def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M]:
@@ -344,27 +350,25 @@ def _answer(
     `calibrations` keeps what does not depend on the check, for the next turn.
     """
     base, rng = model.sketch, average.stream.child(5).generator()
-    plain = harmonic_averages(average.f(base.j), base.weights, base.uniform)
+    plain = finite_average(average.f(base.j), base.weights)
 
     def functional(j: Array) -> Array:
-        """The answer, and those that average f times a wave over θ: (S, k)."""
-        averages = harmonic_averages(average.f(j), base.weights, base.uniform)
-        averages[1:] += plain[0] - plain[1:]
-        return np.stack([average.final(row) for row in averages])
+        """The answers (k,) for J (M, p) at the sketch."""
+        return average.final(finite_average(average.f(j), base.weights))
 
     def scatter(j: Array, other: Array) -> Array:
         """Mean absolute change (k,) of f between two J, carried through combine."""
         change = np.nan_to_num(np.abs(average.f(j) - average.f(other)))
         errors = base.weights @ change / base.weights.sum()
-        directions = floor_directions(average.problem, plain[0], errors)
+        directions = floor_directions(average.problem, plain, errors)
         return np.asarray(np.sqrt((directions**2).sum(axis=1)))
 
+    order = order_near(average.problem, average.argument(base.j))
     if model not in calibrations:
-        jumps = is_discontinuous(average.problem, base.j[:, 0] if average.scalar else base.j)
-        effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
+        effects = PathEffects(model, functional, order == 0, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    drawn = posterior.draws(functional, calibrations[model], scatter)
+    drawn = posterior.draws(functional, calibrations[model], scatter, order)
     low, high = np.quantile(drawn.values, [0.025, 0.975], axis=0)
     spread = float((high - low).max()) / (2.0 * NORMAL_95)
     by_replicate = average.of(model, spread)
@@ -380,7 +384,7 @@ def _answer(
 
 def rounding_errors(functional: Functional, j: Array) -> Array:
     """Direction (k, 1) of the error of a functional of J (M, p) by rounding of values of g."""
-    return functional(j * (1.0 + _ROUNDING))[:1].T - functional(j)[:1].T
+    return (functional(j * (1.0 + _ROUNDING)) - functional(j))[:, None]
 
 
 def complete_answer(

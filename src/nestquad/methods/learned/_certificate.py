@@ -1,14 +1,21 @@
 """Certificate: a model-assisted difference estimator with a multilevel correction.
 
-I = E f(Ĵ) + E[f(J) − f(Ĵ)] (Särndal, Swensson and Wretman 1992, Model assisted survey sampling;
-Cochran 1977, Sampling techniques). The first term is a dense average, free of g. The second is a
-mean of fresh independent draws at θ from a mixture of their law and of the region where f(Ĵ) is
-sensitive, with known weights. The interval rests on the draws alone, whatever the model is worth.
+I = E f(Ĵ) + E[f(J) − f(Ĵ)] (Särndal, Swensson and Wretman 1992, Model assisted survey sampling).
+The first term is a dense average, free of g. The second is a mean of fresh independent draws, at θ
+from a mixture of their law and of the region where f(Ĵ) is sensitive, with known weights. The
+interval rests on the draws alone, whatever the model is worth.
+
+Residuals r = g − ĝ at a θ have mean J − Ĵ, and f(Ĵ + r̄) is biased. Differences between f at all
+residuals of a θ and its mean over their quarters telescope to f(J) (Giles 2015, Multilevel Monte
+Carlo methods; Bujok, Hambly and Reisinger 2015, Multilevel simulation of functionals of Bernoulli
+random variables). The number of levels is fixed, and the rest of the series bounded: a random
+number of levels (Blanchet and Glynn 2015, Unbiased Monte Carlo for optimization and functions of
+expectations) has no finite variance where f jumps.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,31 +23,105 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._typing import Array
-from nestquad.accuracy import degrees_of_freedom, propagated, size_of, tail_index
-from nestquad.evaluate import Evaluator
+from nestquad.accuracy import (
+    degrees_of_freedom,
+    is_discontinuous,
+    propagated,
+    size_of,
+    tail_index,
+    takes,
+)
+from nestquad.clock import tick
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
+from nestquad.methods._events import rare_event_errors
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
-from nestquad.methods.learned._differences import (
-    CertificateSettings,
-    Differences,
-    Levels,
-    Residuals,
-)
-from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.learned._sensitive import pool_size
-from nestquad.methods.nested import rare_event_errors
-from nestquad.points import Stream
+from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._sensitive import pool_size, sensitive_set, spread_of
+from nestquad.points import IID, Given, Stream, density, moved, periodic
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
 
+@dataclass(frozen=True)
+class CertificateSettings:
+    """Tuning numbers of a certificate.
+
+    Attributes
+    ----------
+    parts
+        Factor by which residuals at a θ grow from level to level: 4 … 8 are best (Giles 2015, §6).
+    least_inner, most_inner
+        Residuals at a θ of the first level at least, and of the last at most.
+    fewest_outer
+        θ of a level at least, so that its variance is known to a factor of two.
+    pilot, plain_pilot
+        θ and x of the pilot with a model, and without: it shows the noise to a tenth.
+    n_simulated, reach
+        θ at which levels are simulated, and neighbors in Ĵ on each side whose residuals they take:
+        residuals grow with J.
+    share_of_ends
+        Share of x from the density of the model's periodization. Any share bounds the variance;
+        with 1/4, intervals are 0.92 as wide as with 1/2 (even seeds of five families).
+    slowest
+        Least power of 1/N of the bias. For the logarithm of a narrow peak it is a third.
+    least_share
+        Least Ĵ + r̄ where f needs J > 0, as a share of the plain mean of g.
+    rows
+        Rows of ĝ at a time: a limit of memory.
+    """
+
+    parts: int = 4
+    least_inner: int = 1
+    most_inner: int = 512
+    fewest_outer: int = 16
+    pilot: tuple[int, int] = (64, 2)
+    plain_pilot: tuple[int, int] = (32, 16)
+    n_simulated: int = 1024
+    reach: int = 4
+    share_of_ends: float = 0.25
+    slowest: float = 0.25
+    least_share: float = 0.1
+    rows: int = 4096
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Residuals N_l at each θ and numbers n_l of θ by level, and the half-width to expect."""
+
+    n_inner: tuple[int, ...]
+    n_outer: tuple[int, ...]
+    half_width: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """θ as uniforms (n, d) with weights (n, 1), Ĵ (n, p), and g − ĝ and g at N x, (n, N, p)."""
+
+    uniform: Array
+    weights: Array
+    center: Array
+    rest: Array
+    values: Array
+
+    def first(self, n: int) -> Residuals:
+        """First n residuals at each θ."""
+        return replace(self, rest=self.rest[:, :n], values=self.values[:, :n])
+
+    def with_others(self, other: Residuals) -> Residuals:
+        """Union with residuals at other θ."""
+        names = [part.name for part in fields(self)]
+        return Residuals(*(np.concatenate([getattr(self, k), getattr(other, k)]) for k in names))
+
+
 @dataclass(eq=False)
 class Certificate:
-    """Interval for I from fresh draws; `model` is the model of J, None for none.
+    """Interval for I from fresh draws; `model` is the model of J, None for Ĵ = 0.
 
     Draws come in batches with streams of their own; `seen` are the residuals of all batches by
-    level, `planned` the levels of the last.
+    level, `planned` the levels of the last. Levels are planned by a pilot that does not count, so
+    that they do not depend on the draws.
     """
 
     evaluator: Evaluator
@@ -60,21 +141,19 @@ class Certificate:
         return self.evaluator.problem
 
     @cached_property
-    def differences(self) -> Differences:
-        return Differences(self.evaluator, self.stream, self.model, self.settings)
-
-    @property
     def average(self) -> DenseAverage:
-        return self.differences.average
+        return DenseAverage(self.problem, self.pilot.ndim == 2, self.stream.child(0))
 
-    @property
+    @cached_property
+    def _pilot(self) -> Evaluations:
+        sizes = self.settings.pilot if self.model else self.settings.plain_pilot
+        grid = Grid(*sizes, IID(), IID(), None, self.stream.child(1))
+        return Evaluations(self.evaluator, Design((self._with_edges(grid),)))
+
+    @cached_property
     def pilot(self) -> Array:
         """Values of g (T, N[, p])."""
-        return self.differences.pilot
-
-    def levels(self, n_evaluations: int) -> Levels:
-        """Sizes of levels for about that many evaluations."""
-        return self.differences.levels(n_evaluations)
+        return self._pilot.values(self._pilot.design.grids[0].n_outer)
 
     def draw(self, n_evaluations: int) -> None:
         """One more batch of about that many evaluations.
@@ -84,97 +163,45 @@ class Certificate:
         """
         levels, last = self.levels(n_evaluations), self.planned
         if self.seen and levels.n_inner != last.n_inner:
-            counts = [len(level.center) for level in self.seen]
-            share = n_evaluations / float(np.dot(counts, last.n_inner))
-            fewer = tuple(max(int(share * count), 2) for count in counts)
-            levels = levels if share > 1 else replace(last, n_outer=fewer)
+            counts = np.array([len(level.center) for level in self.seen])
+            share = n_evaluations / float(counts @ last.n_inner)
+            if share <= 1:
+                levels = replace(last, n_outer=tuple(np.maximum(share * counts, 2).astype(int)))
         before = self.evaluator.n_evaluations
-        drawn = self.differences.sample(levels, self.stream.child(4, self.n_batches))
+        drawn = self._sample(levels, self.stream.child(4, self.n_batches))
         if self.seen and levels.n_inner == last.n_inner:
             drawn = [a.with_others(b) for a, b in zip(self.seen, drawn, strict=True)]
         self.seen, self.planned, self.n_batches = drawn, levels, self.n_batches + 1
         self.n_evaluations += self.evaluator.n_evaluations - before
 
     def estimate(self) -> Estimate:
-        """The interval from all batches."""
-        drawn = [self.differences.of(level, k == 0) for k, level in enumerate(self.seen)]
-        values, counts = [value for value, _ in drawn], [len(value) for value, _ in drawn]
-        answers = np.sum([value.mean(axis=0) for value in values], axis=0)
-        parts: dict[str, Array] = {}
+        """Interval from all batches."""
+        values = [self._draws_of(level, k == 0) for k, level in enumerate(self.seen)]
+        counts = [len(v) for v in values]
+        answers = np.sum([v.mean(axis=0) for v in values], axis=0)
         notes = [f"{self.n_evaluations:,} fresh evaluations of g at {sum(counts):,} theta"]
         diagnostics: dict[str, Any] = {"n_by_level": counts, "notes": notes}
-        shared = 0.0
+        parts: dict[str, Array] = {}
         if self.model is not None:
             error = max(float((v.std(axis=0) / np.sqrt(len(v))).max()) for v in values)
             dense = self.average.of(self.model, error)
             answers = answers + dense.mean(axis=0)
             parts["average"] = self.average.errors(dense)
             diagnostics["model_answers"] = dense.mean(axis=0)
-            shared = 1.0 / pool_size(self.model)
-        if not np.isfinite(answers).all():
+        dof = np.inf
+        if np.isfinite(answers).all():
+            dof = self._add_errors(parts, answers, values)
+            if "events" in parts:
+                notes.append("few or no draws changed f: the interval bounds what was not seen")
+        else:
             notes.append(
                 "f is not finite at means of few values of g: no certificate; another "
                 "parametrization, or a g that keeps J in the domain of f, would help"
             )
             answers = np.nan_to_num(answers, posinf=0.0, neginf=0.0)
             parts["domain"] = np.full((np.size(self.problem.finish(answers)), 1), np.inf)
-            return self._assembled(answers, parts, diagnostics, np.inf)
-        # Draws of a level share a pool of θ, whose own variance is that of a draw over its size.
-        influence = [
-            np.sqrt(1.0 + shared * len(v))
-            * propagated(self.problem, answers, (v - v.mean(axis=0)) / len(v)).T
-            for v in values
-        ]
-        dof = degrees_of_freedom(influence)
-        # As for rare events there may be three more as large as the largest, or one beyond it: the
-        # mean of a tail of index α beyond a bound is α/(α − 1) times the bound.
-        residuals = [level.rest.reshape(-1, level.rest.shape[2]) for level in self.seen]
-        alpha = max(tail_index(np.concatenate(residuals)), 1.1)
-        largest = np.max([np.abs(one).max(axis=1) for one in influence], axis=0)
-        unseen = max(np.sqrt(3.0), alpha / (alpha - 1.0)) * largest[:, None]
-        student = float(stdtrit(dof, 0.975)) / NORMAL_95
-        parts["draws"] = student * np.concatenate([*influence, unseen], axis=1)
-
-        def directions(sizes: Array) -> Array:
-            return np.asarray(propagated(self.problem, answers, np.diag(sizes)).T)
-
-        # The pilot may see more bias than differences continue, but no more than the last level.
-        last, noise = values[-1], values[-1].std(axis=0) / np.sqrt(counts[-1])
-        most = np.abs(last.mean(axis=0)) + 2.0 * noise
-        rest = self.differences.rest(*drawn[-1], counts[-1], alpha)
-        rest = np.maximum(rest, np.minimum(self.planned.beyond, most))
-        parts["levels"] = np.abs(directions(rest))
-        events = directions(self._unseen(values[0]))
-        if size_of(events) > size_of(parts["draws"]):
-            notes.append("few or no draws changed f: the interval bounds what was not seen")
-            parts["events"] = events
-        # Values of g are rounded, and sums of them.
-        j = self.differences.tried[0].j
-        shifted = self.average.f(j * (1.0 + 32.0 * np.finfo(float).eps)) - self.average.f(j)
-        parts["rounding"] = directions(np.nan_to_num(np.abs(shifted).mean(axis=0)))
-        return self._assembled(answers, parts, diagnostics, dof)
-
-    def _unseen(self, values: Array) -> Array:
-        """Standard errors (q,) for changes of f that draws (n, q) may have missed.
-
-        A continuous f changes as little as J does, unless it was the same at all of them.
-        """
-        first = self.seen[0]
-        j = first.center + first.rest.mean(axis=1)
-        f = self.average.f(j)
-        if self.differences.order > 0 and np.ptp(f, axis=0).all():
-            return np.zeros(f.shape[1])
-        changes = np.where(values.any(axis=0), values, np.median(f, axis=0))
-        equal = np.full(f.shape, 1.0 / len(f))
-        errors = rare_event_errors(self.problem, self.average.argument(j), changes, equal)
-        # Beside sensitive ones, θ from the law are half of the draws.
-        return errors if values.any() or self.model is None else 2.0 * errors
-
-    def _assembled(
-        self, answers: Array, parts: dict[str, Array], diagnostics: dict[str, Any], dof: float
-    ) -> Estimate:
-        n_outer = sum(diagnostics["n_by_level"])
-        estimate = assembled(
+        n_outer = sum(counts)
+        return assembled(
             self.problem,
             answers,
             parts,
@@ -183,15 +210,236 @@ class Certificate:
             n_outer=n_outer,
             n_inner=max(1, round(self.n_evaluations / n_outer)),
             method="certificate",
+            dof=dof,
         )
+
+    def _add_errors(self, parts: dict[str, Array], answers: Array, values: list[Array]) -> float:
+        """Add directions (k, m) of errors to the parts, by draws (n_l, q); degrees of freedom."""
+
+        def directions(sizes: Array) -> Array:
+            return np.asarray(propagated(self.problem, answers, np.diag(sizes)).T)
+
+        # Draws of a level share a pool of θ, whose own variance is that of a draw over its size.
+        shared = 1.0 / pool_size(self.model) if self.model is not None else 0.0
+        influence = [
+            np.sqrt(1.0 + shared * len(v))
+            * propagated(self.problem, answers, (v - v.mean(axis=0)) / len(v)).T
+            for v in values
+        ]
+        # As for rare events there may be three more as large as the largest, or one beyond it: the
+        # mean of a tail of index α beyond a bound is α/(α − 1) times the bound.
+        residuals = [level.rest.reshape(-1, level.rest.shape[2]) for level in self.seen]
+        alpha = max(tail_index(np.concatenate(residuals)), 1.1)
+        largest = np.max([np.abs(part).max(axis=1) for part in influence], axis=0)
+        unseen = max(np.sqrt(3.0), alpha / (alpha - 1.0)) * largest[:, None]
+        dof = degrees_of_freedom(influence)
+        student = float(stdtrit(dof, 0.975)) / NORMAL_95
+        parts["draws"] = student * np.concatenate([*influence, unseen], axis=1)
+        parts["levels"] = np.abs(directions(self._bias_bound(values[-1], len(values[-1]), alpha)))
+        events = directions(self._event_errors(values[0]))
+        if size_of(events) > size_of(parts["draws"]):
+            parts["events"] = events
+        # Values of g are rounded, and sums of them.
+        j = self._points.j
+        shifted = self.average.f(j * (1.0 + 32.0 * np.finfo(float).eps)) - self.average.f(j)
+        parts["rounding"] = directions(np.nan_to_num(np.abs(shifted).mean(axis=0)))
         # Degrees of freedom of a sum of independent errors (Welch 1947, Satterthwaite 1946).
-        variances = {name: size_of(part) ** 2 for name, part in parts.items()}
-        total, drawn = sum(variances.values()), variances.get("draws", 0.0)
-        return replace(estimate, dof=dof * (total / drawn) ** 2 if 0 < drawn < np.inf else np.inf)
+        drawn, total = size_of(parts["draws"]) ** 2, sum(size_of(p) ** 2 for p in parts.values())
+        return dof * (total / drawn) ** 2 if 0 < drawn < np.inf else np.inf
+
+    def _event_errors(self, values: Array) -> Array:
+        """Standard errors (q,) for changes of f that draws (n, q) may have missed.
+
+        A continuous f changes as little as J does, unless it was the same at all of them.
+        """
+        first = self.seen[0]
+        j = first.center + first.rest.mean(axis=1)
+        f = self.average.f(j)
+        if not self._has_jumps and np.ptp(f, axis=0).all():
+            return np.zeros(f.shape[1])
+        changes = np.where(values.any(axis=0), values, np.median(f, axis=0))
+        equal = np.full(f.shape, 1.0 / len(f))
+        errors = rare_event_errors(self.problem, self.average.argument(j), changes, equal)
+        # Beside sensitive ones, θ from the law are half of the draws.
+        return errors if values.any() or self.model is None else 2.0 * errors
+
+    # Planning.
+
+    @cached_property
+    def _residuals_of_pilot(self) -> tuple[Array, Array]:
+        """Ĵ (T, p) at θ of the pilot in increasing order, and residuals (T, N, p) there."""
+        values = self.pilot.reshape(*self.pilot.shape[:2], -1)
+        if self.model is None:
+            j = values.mean(axis=1)
+            # Centered values vary too little, by (N − 1)/N.
+            rest = (values - j[:, None]) * np.sqrt(values.shape[1] / (values.shape[1] - 1))
+        else:
+            uniform = self._pilot.outer().uniform
+            assert uniform is not None
+            j = self.model.mean(uniform[: len(values)])
+            rest = self._residuals(self._pilot, 0, DenseSet(uniform, np.ones(len(j)), j)).rest
+        order = np.argsort(j[:, 0], kind="stable")
+        return j[order], rest[order]
+
+    def _sensitive(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
+        """n θ, half of them where noise of a residual changes f(Ĵ)."""
+        noise = np.sqrt(np.mean(self._residuals_of_pilot[1] ** 2, axis=(0, 1)))
+        return sensitive_set(self.average, model, n, stream, noise)
+
+    @cached_property
+    def _points(self) -> DenseSet:
+        """θ at which levels are simulated, with Ĵ."""
+        n = self.settings.n_simulated
+        if self.model is not None:
+            return self._sensitive(self.model, n, self.stream.child(2))
+        j = self._residuals_of_pilot[0]
+        copies = np.repeat(j, n // len(j), axis=0)
+        return DenseSet(copies[:, :0], np.ones(n), copies)
+
+    @cached_property
+    def _positive(self) -> Array:
+        """Outputs (p,) of J that f needs positive: f refuses −J, and g is never negative."""
+        j = self._points.j
+        refused = not takes(self.problem, self.average.argument(-np.abs(j) - 1e-300))
+        return np.asarray((self.pilot.reshape(-1, j.shape[1]).min(axis=0) >= 0) & refused)
+
+    @cached_property
+    def _has_jumps(self) -> bool:
+        return is_discontinuous(self.problem, self.average.argument(self._points.j))
+
+    def _simulated(self, n: int) -> Residuals:
+        """n residuals at each of the points, resampled from the pilot at θ of similar Ĵ."""
+        points, rest = self._points, self._residuals_of_pilot[1]
+        rng, rows, shape = self.stream.child(3).generator(), len(rest), (len(points.j), n)
+        rank = np.argsort(np.argsort(points.j[:, 0])) * rows // len(points.j)
+        reach = self.settings.reach
+        near = np.clip(rank[:, None] + rng.integers(-reach, reach + 1, size=shape), 0, rows - 1)
+        drawn = rest[near, rng.integers(rest.shape[1], size=shape)]
+        usual = np.broadcast_to(np.maximum(points.j, 0.0)[:, None], drawn.shape)
+        return Residuals(points.uniform, points.weights[:, None], points.j, drawn, usual)
+
+    def levels(self, n_evaluations: int) -> Levels:
+        """Sizes of two levels for about that many evaluations: the least expected square error.
+
+        For each N, numbers of θ follow Neyman's allocation (Neyman 1934, On the two different
+        aspects of the representative method) by simulated draws; the square error is their
+        variance and the squared bound of the bias.
+        """
+        own = self.settings
+        most = int(np.log2(np.clip(n_evaluations / (2 * own.fewest_outer), 16, own.most_inner)))
+        simulated = self._simulated(1 << most)
+        spread = spread_of(self.average.f(simulated.center + simulated.rest.mean(axis=1)))
+        best = Levels((own.parts,), (n_evaluations // own.parts,))
+        for k in range(own.least_inner.bit_length() - 1, most - 1):
+            sizes = np.array([1, own.parts]) << k
+            terms = [self._draws_of(simulated.first(n), n == sizes[0]) / spread for n in sizes]
+            deviations = np.sqrt([term.var(axis=0).sum() for term in terms])
+            left = n_evaluations - own.fewest_outer * int(sizes.sum())
+            if left <= 0 or not np.isfinite(deviations).all():
+                continue
+            total = float(deviations @ np.sqrt(sizes))
+            shares = (
+                deviations / np.sqrt(sizes) / total if total > 0 else np.array([1.0, 0.0]) / sizes
+            )
+            counts = own.fewest_outer + np.floor(left * shares).astype(int)
+            bias = self._bias_bound(terms[1], int(counts[1]))
+            error = np.sqrt(total**2 / left + (bias**2).sum())
+            half = float(NORMAL_95 * spread.max() * error)
+            if half < best.half_width:
+                best = Levels(tuple(sizes.tolist()), tuple(counts.tolist()), half)
+        return best
+
+    # Draws.
+
+    def _sample(self, levels: Levels, stream: Stream) -> list[Residuals]:
+        """Residuals of each level, at θ from the law and from where f(Ĵ) is sensitive."""
+        grids: list[Grid] = []
+        chosen: list[DenseSet | None] = []
+        for level, (n, m) in enumerate(zip(levels.n_outer, levels.n_inner, strict=True)):
+            grids.append(Grid(n, m, IID(), IID(), None, stream, level))
+            chosen.append(None)
+            if self.model is not None:
+                chosen[-1] = points = self._sensitive(self.model, n, stream.child(level, 2))
+                grids[-1] = self._with_edges(replace(grids[-1], outer_points=Given(points.uniform)))
+        evaluations = Evaluations(self.evaluator, Design(tuple(grids)))
+        return [self._residuals(evaluations, level, points) for level, points in enumerate(chosen)]
+
+    def _with_edges(self, grid: Grid) -> Grid:
+        """A share of the x from the density of the model's periodization, which prefers the ends.
+
+        Defensive importance sampling: Hesterberg 1995, Weighted average importance sampling.
+        """
+        if self.model is None or self.model.periodization == "tent":
+            return grid
+        rng = grid.inner_stream.generator()
+        v = rng.random((grid.n_outer, grid.n_inner, self.problem.inner_base_dim))
+        at_ends = rng.random(v.shape[:2])[:, :, None] < self.settings.share_of_ends
+        u = np.where(at_ends, moved(self.model.periodization, v), v)
+        return replace(grid, inner_points=Given(np.maximum(u, np.finfo(float).tiny)))
+
+    def _residuals(
+        self, evaluations: Evaluations, level: int, points: DenseSet | None
+    ) -> Residuals:
+        """Weighted g − ĝ and g at the points of a level, for a ĝ whose mean over x is their Ĵ."""
+        raw = evaluations.values(evaluations.design.grids[level].n_outer, level)
+        values = raw.reshape(*raw.shape[:2], -1)
+        n, m, p = values.shape
+        if points is None or self.model is None:
+            zeros = np.zeros((n, p))
+            return Residuals(zeros[:, :0], np.ones((n, 1)), zeros, values, values)
+        uniform, weights, kind = points.uniform[:n], np.ones((n, m, 1)), self.model.periodization
+        theta = self.problem.outer_law.from_uniform(uniform)
+        inner = evaluations.inner(theta, (0, n), level).uniform
+        x = np.empty((n * m, 0)) if inner is None else inner.reshape(n * m, -1)
+        rows, control = np.repeat(uniform, m, axis=0), np.empty((n * m, p))
+        for start in range(0, n * m, self.settings.rows):
+            tick()
+            block = slice(start, start + self.settings.rows)
+            control[block] = self.model.at(rows[block], x[block], cautious=True)
+        if kind != "tent" and inner is not None:
+            ratio = density(kind, periodic(kind, inner))[:, :, None]
+            share = self.settings.share_of_ends
+            weights = ratio / ((1.0 - share) * ratio + share)
+        rest = weights * (values - control.reshape(n, m, p))
+        rest += (self.model.mean(uniform) - points.j[:n])[:, None]
+        return Residuals(uniform, points.weights[:n, None], points.j[:n], rest, weights * values)
+
+    def _draws_of(self, seen: Residuals, is_first: bool) -> Array:
+        """Weighted draws (n, q): f(Ĵ + r̄) − f(Ĵ) of the first level, antithetic ones of later.
+
+        Where f needs J > 0, Ĵ + r̄ has a lower bound that tends to a share of J as residuals become
+        many, so that the limit of the levels is f(J) whatever Ĵ is.
+        """
+
+        def f(start: int = 0, step: int = 1) -> Array:
+            rest, values = seen.rest[:, start::step], seen.values[:, start::step]
+            mean = seen.center + rest.mean(axis=1)
+            total = values.sum(axis=1) + np.maximum(seen.center, 0.0)
+            least = self.settings.least_share * total / (rest.shape[1] + 1.0)
+            return self.average.f(np.where(self._positive, np.maximum(mean, least), mean))
+
+        if not is_first:
+            base = np.mean([f(k, self.settings.parts) for k in range(self.settings.parts)], axis=0)
+        else:
+            base = self.average.f(seen.center) if self.model is not None else 0.0
+        return np.asarray(seen.weights * (f() - base))
+
+    def _bias_bound(self, values: Array, n: int, alpha: float = np.inf) -> Array:
+        """Bounds (q,) for the bias that levels beyond the last would remove.
+
+        The mean difference of the last level, (n, q), with its standard error is continued as a
+        geometric series. Bias falls like 1/√N, the rate at a jump and slower than at a kink (Giles
+        2015, §5), or like N^(1 − α) for residuals of tail index α < 3/2. Where f jumps close to J at
+        many θ, the bias may be as large as differences.
+        """
+        rate = max(min(0.5, alpha - 1.0), self.settings.slowest)
+        removed = np.abs(values.mean(axis=0)) + values.std(axis=0) / np.sqrt(n)
+        bound = removed / (self.settings.parts**rate - 1.0)
+        return np.maximum(bound, np.abs(values).mean(axis=0)) if self._has_jumps else bound
 
 
 def model_of(turn: Turn[Any]) -> ModelOfJ | None:
-    """The learned model behind an answer; of several candidates', that of the smallest bar."""
+    """Learned model behind an answer; of several candidates', that of the smallest bar."""
     if isinstance(turn.state, Learned):
         model: ModelOfJ = turn.state.model
         return model

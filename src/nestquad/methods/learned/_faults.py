@@ -1,16 +1,18 @@
 """Faults of a model of J: tests on residuals of fresh draws, in the words of model validation.
 
 Residuals r at a θ have mean J − Ĵ and independent noise, so that products of two of them have mean
-(J − Ĵ)². That mean square is attributed to a shift, to a flattened tail, to a wrong scale, to
-coordinates of θ that Ĵ leaves out, and to noise of the fit (calibration intercept and slope: Cox
-1958, Two further applications of a model for binary regression; tests robust to unequal variances:
-MacKinnon and White 1985, Some heteroskedasticity-consistent covariance matrix estimators).
+(J − Ĵ)². That mean square is attributed, in this order, to a shift and a scale (calibration in the
+large and calibration slope: Cox 1958, Two further applications of a model for binary regression),
+to a flattened tail, to coordinates of θ that Ĵ leaves out (omitted variables: Ramsey 1969, Tests
+for specification errors in classical linear least-squares regression analysis), and to noise of the
+fit. Tests are robust to unequal variances (MacKinnon and White 1985, Some
+heteroskedasticity-consistent covariance matrix estimators).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -35,13 +37,20 @@ class FaultSettings:
     share
         Least share of the mean square error that a fault explains, so that it is worth naming.
     most_of
-        Share that a shift, a tail or a scale has to explain, since other faults imply some of them.
+        Share that a shift, a tail or a scale (twice as much) has to explain, since other faults
+        imply some of them.
+    one_sided
+        Least share of the mean square in a tail that is due to its mean error.
     tails
         Shares of scenarios in a tail, tried in turn: a cut-off further out spoils a smaller one.
     most_factors
         Coordinates that are named at most.
     n_bootstrap
         Bootstrap samples of θ.
+    fewest, fewest_tail
+        Scenarios below which no fault, and no fault of a tail, is looked for.
+    neighbors
+        Neighbors in Ĵ over which variances of residuals are averaged.
     """
 
     negligible: float = 1e-5
@@ -49,9 +58,70 @@ class FaultSettings:
     error: float = 3.3
     share: float = 0.1
     most_of: float = 0.4
+    one_sided: float = 0.25
     tails: tuple[float, ...] = (0.1, 0.05, 0.025)
     most_factors: int = 3
     n_bootstrap: int = 400
+    fewest: int = 32
+    fewest_tail: int = 8
+    neighbors: int = 16
+
+
+SETTINGS = FaultSettings()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a model of J.
+
+    Attributes
+    ----------
+    kind
+        ``"shift"``, ``"flattened tail"``, ``"scale"``, ``"missing factor"``, ``"overfit"`` or
+        ``"unexplained"``.
+    share
+        Share of the mean square error that it explains.
+    size
+        Mean error J − Ĵ of a shift or in a tail, slope of J on Ĵ of a scale or an overfit.
+    coordinate
+        Coordinate of θ that is missing, from 0; None for other faults.
+    side, tail
+        1 for an upper tail, −1 for a lower one, 0 otherwise; and its share of scenarios.
+    """
+
+    kind: str
+    share: float
+    size: float = 0.0
+    coordinate: int | None = None
+    side: int = 0
+    tail: float = 0.0
+
+    def sentence(self, low: float, high: float) -> str:
+        """The fault in words; `low` and `high` are ends of the 95 % interval of |bias|."""
+        part, size = percent(min(self.share, 1.0)), abs(self.size)
+        side = "low" if self.size > 0 else "high"
+        return {
+            "shift": f"Shift: the proxy is too {side} by {size:.3g} everywhere (95 %: {low:.3g} to "
+            f"{high:.3g}).",
+            "flattened tail": f"Flattened tail: in the {'upper' if self.side > 0 else 'lower'} "
+            f"{percent(self.tail)} of scenarios by its own predictions the proxy is too {side} by "
+            f"{size:.3g} on average; {part} of its mean square error is there.",
+            "scale": f"Scale: the proxy varies too {'little' if self.size > 1 else 'much'}: J "
+            f"rises by {self.size:.3g} for each unit of the proxy, which explains {part} of its "
+            "mean square error.",
+            "missing factor": f"Missing factor: errors depend on theta[{self.coordinate}], "
+            f"which explains {part} of the mean square error.",
+            "overfit": "Overfit: errors follow no coordinate, and J rises by only "
+            f"{self.size:.3g} for each unit of the proxy, as where a fit follows its own noise; "
+            "more data or a smoother fit would help.",
+            "unexplained": f"Unexplained: {part} of the mean square error follows no single "
+            "coordinate and no tail: products of factors may be missing.",
+        }[self.kind]
+
+
+def percent(share: float) -> str:
+    """A share in per cent with two digits."""
+    return f"{100.0 * share:.0f} %" if share >= 0.0995 else f"{100.0 * share:.2g} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,141 +162,103 @@ class Errors:
         count = np.repeat([part.shape[1] for part in parts], [len(part) for part in parts])
         within = np.concatenate([part.var(axis=1, ddof=1) for part in parts])
         order = np.argsort(predicted, kind="stable")
-        reach = min(16, len(order))
+        reach = min(SETTINGS.neighbors, len(order))
         smooth = np.empty(len(order))
         smooth[order] = np.convolve(within[order], np.ones(reach), "same") / np.convolve(
             np.ones(len(order)), np.ones(reach), "same"
         )
         return cls(theta, weights, predicted, mean, square, smooth / count)
 
+    @property
+    def shares(self) -> Array:
+        """Weights (n,) that sum to one."""
+        return np.asarray(self.weights / self.weights.sum())
+
     def where(self, rows: Any) -> Errors:
-        return replace(self, **{name: getattr(self, name)[rows] for name in self.__annotations__})
+        return Errors(*(getattr(self, one.name)[rows] for one in fields(self)))
+
+    def about(self, mean: float) -> Errors:
+        """Errors about another mean."""
+        square = self.square - 2.0 * mean * self.mean + mean**2
+        return replace(self, mean=self.mean - mean, square=square)
 
     def precision(self) -> Array:
         """Weights (n,) of mean residuals whose variance over θ adds to their noise."""
-        size = np.average(self.square, weights=self.weights)
-        total = max(float(size), 0.0) + self.noise
+        total = max(float(self.shares @ self.square), 0.0) + self.noise
         return np.asarray(self.weights * total.mean() / np.maximum(total, 1e-300))
 
-    def summaries(self, spread: float, rng: np.random.Generator, n: int) -> Array:
+    def mean_error(self) -> tuple[float, float]:
+        """Mean of J − Ĵ over the law, and its standard error."""
+        mean = float(self.shares @ self.mean)
+        return mean, float(np.linalg.norm(self.shares * (self.mean - mean)))
+
+    def summaries(self, spread: float, rng: np.random.Generator) -> Array:
         """Draws (1 + n, 3) of bias E[Ĵ − J], mean square, and variance of J; the first is best.
 
         Resampled by the Bayesian bootstrap of θ (Rubin 1981, The Bayesian bootstrap); `spread` is
         the variance of Ĵ.
         """
-        chance = np.concatenate(
-            [np.ones((1, len(self.mean))), rng.standard_exponential((n, len(self.mean)))]
-        )
-        w = chance * self.weights
+        n = len(self.mean)
+        chance = rng.standard_exponential((SETTINGS.n_bootstrap, n))
+        w = np.concatenate([np.ones((1, n)), chance]) * self.weights
         w /= w.sum(axis=1, keepdims=True)
         bias, square = w @ self.mean, w @ self.square
-        center = w @ self.predicted
-        together = w @ (self.predicted * self.mean) - center * bias
+        together = w @ (self.predicted * self.mean) - (w @ self.predicted) * bias
         return np.stack([-bias, square, spread + 2.0 * together + square - bias**2], axis=1)
 
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault of a model of J.
-
-    Attributes
-    ----------
-    kind
-        ``"shift"``, ``"flattened tail"``, ``"scale"``, ``"missing factor"``, ``"overfit"`` or
-        ``"unexplained"``.
-    share
-        Share of the mean square error that it explains.
-    size
-        Mean error J − Ĵ of a shift or in a tail, slope of J on Ĵ of a scale or an overfit.
-    coordinate
-        Coordinate of θ that is missing, from 0; None for other faults.
-    side, tail
-        1 for an upper tail, −1 for a lower one, 0 otherwise; and its share of scenarios.
-    """
-
-    kind: str
-    share: float
-    size: float = 0.0
-    coordinate: int | None = None
-    side: int = 0
-    tail: float = 0.0
+    def faults(self, summaries: Array) -> tuple[Fault, ...]:
+        """Faults in the order of their shares of the mean square; none without evidence of any."""
+        total, variance = (max(float(one), 1e-300) for one in summaries[0, 1:])
+        lowest = float(np.quantile(summaries[1:, 1], 0.025))
+        if lowest <= SETTINGS.negligible * variance or len(self.mean) < SETTINGS.fewest:
+            return ()
+        return tuple(sorted(_attributed(self, total), key=lambda fault: -fault.share))
 
 
-def find_faults(
-    errors: Errors, total: float, lowest: float, settings: FaultSettings
-) -> tuple[Fault, ...]:
-    """Faults that fresh residuals show, in the order of their shares.
-
-    `total` is the mean square of J − Ĵ, `lowest` its lower 95 % limit; none without evidence.
-    """
-    if lowest <= 0 or len(errors.mean) < 32:
-        return ()
-    faults, left = [], errors
-    w = errors.weights / errors.weights.sum()
-    mean, noise = _mean(errors)
-    if abs(mean) > settings.error * noise and mean**2 / total >= settings.most_of:
-        faults.append(Fault("shift", min(mean**2 / total, 1.0), mean))
-        left = _less(errors, mean)
-    share = float(w @ left.square) / total
+def _attributed(errors: Errors, total: float) -> Iterator[Fault]:
+    """Faults that explain the mean square `total` of J − Ĵ, each given those before it."""
+    named = 0
+    mean, noise = errors.mean_error()
+    if abs(mean) > SETTINGS.error * noise and mean**2 / total >= SETTINGS.most_of:
+        yield Fault("shift", min(mean**2 / total, 1.0), mean)
+        errors, named = errors.about(mean), 1
+    share = float(errors.shares @ errors.square) / total
     for side in (1, -1):
-        fault, rows = _tail(left, side, total, settings)
+        fault, rows = _tail(errors, side, total)
         if fault is not None:
-            faults.append(fault)
-            left = left.where(~rows)
-            share -= fault.share
-    if share < settings.share or len(left.mean) < 32:
-        return _ordered(faults)
-    total_left = float(np.average(left.square, weights=left.weights))
-    slope, t, part = _slope(left, total_left)
-    if abs(t) > settings.error and part >= 2.0 * settings.most_of:
-        return _ordered([*faults, Fault("scale", part * share, slope)])
-    factors = [
-        replace(one, share=one.share * share) for one in _factors(left, total_left, settings)
-    ]
-    faults += factors
-    share -= sum(one.share for one in factors)
-    if share >= settings.most_of * (1.0 if factors else 0.5) and not (faults and share < 0.5):
-        rough = t < -settings.error
-        faults.append(Fault("overfit" if rough else "unexplained", min(share, 1.0), slope))
-    return _ordered(faults)
+            yield fault
+            errors, share, named = errors.where(~rows), share - fault.share, named + 1
+    if share < SETTINGS.share or len(errors.mean) < SETTINGS.fewest:
+        return
+    left = max(float(errors.shares @ errors.square), 1e-300)
+    slope, t, part = _slope(errors, left)
+    if abs(t) > SETTINGS.error and part >= 2.0 * SETTINGS.most_of:
+        yield Fault("scale", part * share, slope)
+        return
+    factors = _factors(errors, left)
+    for factor in factors:
+        yield replace(factor, share=factor.share * share)
+    share *= 1.0 - sum(factor.share for factor in factors)
+    least = SETTINGS.most_of * (1.0 if factors else 0.5)
+    if share >= (max(least, 0.5) if named or factors else least):
+        rough = t < -SETTINGS.error
+        yield Fault("overfit" if rough else "unexplained", min(share, 1.0), slope)
 
 
-def _ordered(faults: list[Fault]) -> tuple[Fault, ...]:
-    return tuple(sorted(faults, key=lambda fault: -fault.share))
-
-
-def _less(errors: Errors, mean: float) -> Errors:
-    """Errors about another mean."""
-    return replace(
-        errors,
-        mean=errors.mean - mean,
-        square=errors.square - 2.0 * mean * errors.mean + mean**2,
-    )
-
-
-def _mean(errors: Errors) -> tuple[float, float]:
-    """Mean of J − Ĵ over the law, and its standard error."""
-    w = errors.weights / errors.weights.sum()
-    mean = float(w @ errors.mean)
-    return mean, float(np.linalg.norm(w * (errors.mean - mean)))
-
-
-def _tail(
-    errors: Errors, side: int, total: float, settings: FaultSettings
-) -> tuple[Fault | None, Any]:
+def _tail(errors: Errors, side: int, total: float) -> tuple[Fault | None, Any]:
     """A tail of Ĵ in which errors have one sign, J beyond Ĵ, and most of the mean square."""
-    s, w = side * errors.predicted, errors.weights / errors.weights.sum()
+    s, w = side * errors.predicted, errors.shares
     order = np.argsort(s, kind="stable")
     rank = np.cumsum(w[order])
-    for tail in settings.tails:
+    for tail in SETTINGS.tails:
         rows = s >= s[order][np.searchsorted(rank, 1.0 - tail)]
-        if rows.sum() < 8 or (~rows).sum() < 8:
+        if min(rows.sum(), (~rows).sum()) < SETTINGS.fewest_tail:
             continue
         square, inside = float((w * errors.square)[rows].sum()), float(w[rows].sum())
-        mean, noise = _mean(errors.where(rows))
-        one_sided = mean**2 * inside >= 0.25 * max(square, 0.0)
-        beyond = side * mean > settings.error * noise
-        if beyond and one_sided and square >= settings.most_of * total:
+        mean, noise = errors.where(rows).mean_error()
+        one_sided = mean**2 * inside >= SETTINGS.one_sided * max(square, 0.0)
+        beyond = side * mean > SETTINGS.error * noise
+        if beyond and one_sided and square >= SETTINGS.most_of * total:
             share = min(square / total, 1.0)
             return Fault("flattened tail", share, mean, side=side, tail=inside), rows
     return None, None
@@ -239,54 +271,49 @@ def _slope(errors: Errors, total: float) -> tuple[float, float, float]:
     design = np.stack([np.ones_like(x), x], axis=1)
     coefficients, covariance = _robust(design, errors.mean, w)
     slope, variance = float(coefficients[1]), float(covariance[1, 1])
-    own = errors.weights / errors.weights.sum()
-    part = max(slope**2 - variance, 0.0) * float(own @ x**2) / max(total, 1e-300)
+    part = max(slope**2 - variance, 0.0) * float(errors.shares @ x**2) / total
     return 1.0 + slope, slope / np.sqrt(max(variance, 1e-300)), min(part, 1.0)
 
 
-def _factors(errors: Errors, total: float, settings: FaultSettings) -> list[Fault]:
+def _factors(errors: Errors, total: float) -> list[Fault]:
     """Coordinates of θ on which J − Ĵ depends, by forward selection.
 
     Not given Ĵ: a noisy Ĵ = J + ε has errors that depend on θ given Ĵ, and on no coordinate alone.
     """
     n, d = errors.theta.shape
-    w = errors.precision()
-    s = _scores(errors.predicted)
-    base = np.ones((n, 1))
-    free = {k: _scores(column) for k, column in enumerate(errors.theta.T) if np.ptp(column) > 0}
-    named: list[Fault] = []
-    while free and len(named) < settings.most_factors:
-        tested = []
-        for k, c in free.items():
-            columns = [c, c**2 - 1.0, c**3 - 3.0 * c, *([c * s] if np.ptp(s) > 0 else [])]
-            tested.append((*_tested(base, np.stack(columns, axis=1), errors, w), k, columns))
-        p, part, k, columns = min(tested, key=lambda test: (test[0], -test[1]))
-        part /= max(total, 1e-300)
-        if p > settings.significance / d or part < settings.share:
+    w, s = errors.precision(), _scores(errors.predicted)
+    base, factors = np.ones((n, 1)), list[Fault]()
+    free = {
+        k: np.stack([c, c**2 - 1.0, c**3 - 3.0 * c, *([c * s] if np.ptp(s) > 0 else [])], axis=1)
+        for k, c in enumerate(map(_scores, errors.theta.T))
+        if np.ptp(c) > 0
+    }
+    while free and len(factors) < SETTINGS.most_factors:
+        tests = {k: _wald(base, columns, errors, w) for k, columns in free.items()}
+        k = min(tests, key=lambda k: (tests[k][0], -tests[k][1]))
+        p, part = tests[k][0], tests[k][1] / total
+        if p > SETTINGS.significance / d or part < SETTINGS.share:
             break
-        named.append(Fault("missing factor", min(part, 1.0), coordinate=k))
-        base = np.concatenate([base, np.stack(columns, axis=1)], axis=1)
-        del free[k]
-    return named
+        factors.append(Fault("missing factor", min(part, 1.0), coordinate=k))
+        base = np.concatenate([base, free.pop(k)], axis=1)
+    return factors
 
 
-def _tested(base: Array, columns: Array, errors: Errors, w: Array) -> tuple[float, float]:
+def _wald(base: Array, columns: Array, errors: Errors, w: Array) -> tuple[float, float]:
     """Probability of further columns by chance (Wald test), and the mean square they explain."""
     root = np.sqrt(w)[:, None]
     # Orthogonal to the base and to each other, so that coefficients are shares of the mean square.
     q, _ = np.linalg.qr(root * np.concatenate([base, columns], axis=1))
     q = q[:, base.shape[1] :] / np.maximum(root, 1e-300)
-    design = np.concatenate([base, q], axis=1)
-    coefficients, covariance = _robust(design, errors.mean, w)
+    coefficients, covariance = _robust(np.concatenate([base, q], axis=1), errors.mean, w)
     own, covariance = coefficients[base.shape[1] :], covariance[base.shape[1] :, base.shape[1] :]
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     correlation = covariance / scale / scale[:, None]
     wald = float(own / scale @ np.linalg.lstsq(correlation, own / scale, rcond=None)[0])
-    k, n = len(own), len(w)
-    shares = errors.weights / errors.weights.sum()
-    gram = q.T @ (shares[:, None] * q)
+    k, freedom = len(own), max(len(w) - base.shape[1] - len(own), 1)
+    gram = q.T @ (errors.shares[:, None] * q)
     part = float(own @ gram @ own - np.trace(gram @ covariance))
-    return float(fdtrc(k, max(n - design.shape[1], 1), wald / k)), max(part, 0.0)
+    return float(fdtrc(k, freedom, wald / k)), max(part, 0.0)
 
 
 def _robust(design: Array, y: Array, w: Array) -> tuple[Array, Array]:

@@ -29,7 +29,6 @@ from nestquad.methods.learned._model import (
     n_expected,
     near_values,
 )
-from nestquad.methods.learned._tail import KnownMeans, Tail
 from nestquad.points import Periodization, Stream, density, moved, periodic
 from nestquad.regression import (
     PolynomialFit,
@@ -54,6 +53,8 @@ _FAR = 2.0**30
 # Most terms, and fewest points for each of them: with fewer points, selection by leave-one-out
 # errors would overfit.
 _MOST_TERMS, _POINTS_PER_TERM = 500, 5
+# Least Ĵ in its standard deviations, where f takes none that is not positive.
+_FLOOR = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,8 @@ class Data:
         Points (N, d) of the lattices, from which `periodization` makes uniforms.
     positive
         Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
+    signed
+        Whether f takes J below the values of g, see `near_values`.
     """
 
     vector: NDArray[np.int64]
@@ -77,6 +80,7 @@ class Data:
     periodic: Array
     values: Array
     positive: bool = False
+    signed: bool = False
 
     @property
     def n_shifts(self) -> int:
@@ -113,7 +117,6 @@ class _Output:
     fit: PolynomialFit
     kernel: PeriodicKernel | None
     process: LatticeProcess | None
-    low: float
     positive: bool
 
 
@@ -121,16 +124,14 @@ class _Output:
 class JointModel(ModelOfJ):
     """A model of g from the first points of the lattice.
 
-    Its tails have the form of those of `original`, the model that it is a smaller copy of. With the
-    tent both v and 1 − v belong to a uniform, and the process differs there. With `branches` a far
-    binary digit of the uniform chooses, at points of replicates the one of their own, so that
-    `mean` has the law that replicates show; without, the smaller is taken.
+    With the tent both v and 1 − v belong to a uniform, and the process differs there. With
+    `branches` a far binary digit of the uniform chooses, at points of replicates the one of their
+    own, so that `mean` has the law that replicates show; without, the smaller is taken.
     """
 
     data: Data
     table: ScoreTable
     outputs: tuple[_Output, ...]
-    original: JointModel | None = None
     branches: bool = True
 
     @property
@@ -159,7 +160,7 @@ class JointModel(ModelOfJ):
     @cached_property
     def sketch(self) -> DenseSet:
         """Ĵ at the θ of all shifted lattices, by FFT."""
-        return self._with_tails(self._at_design(), self._tails)
+        return self._bounded(self._at_design())
 
     @cached_property
     def design(self) -> DenseSet:
@@ -218,9 +219,9 @@ class JointModel(ModelOfJ):
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         weights = np.ones(len(j))
-        if any(tail is not None for tail in self._tails):
+        if any(output.positive for output in self.outputs):
             weights = density(self.data.periodization, periodic(self.data.periodization, uniform))
-        return self._with_tails(DenseSet(uniform, weights, j), self._tails).j
+        return self._bounded(DenseSet(uniform, weights, j)).j
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         """Posterior errors by simulation: sample, observe, refit.
@@ -252,7 +253,7 @@ class JointModel(ModelOfJ):
                 change = refit - truth[:few] - own[:few]
                 expected[group, :, :, c] = self.outputs[c].scale * change
         offsets = self.data.shifts[:, : self.dim]
-        others = [model._with_tails(model._unbounded(offsets), model._tails).j for model in deleted]
+        others = [model._bounded(model._unbounded(offsets)).j for model in deleted]
         observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
         return Paths(errors, observed_changes, expected)
 
@@ -277,7 +278,7 @@ class JointModel(ModelOfJ):
             )
             for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
-        return JointModel(data, table, tuple(outputs), original=self, branches=self.branches)
+        return JointModel(data, table, tuple(outputs), branches=self.branches)
 
     def residuals(self) -> Array:
         columns = [
@@ -306,7 +307,7 @@ class JointModel(ModelOfJ):
         offsets, together = (steps + shifts) % 1.0, max(1, _BLOCK // self.size)
         for start in range(0, len(offsets), together):
             some = slice(start, start + together)
-            found = self._with_tails(self._unbounded(offsets[some]), self._tails)
+            found = self._bounded(self._unbounded(offsets[some]))
             yield replace(found, owner=np.repeat(owner[some], self.size))
 
     def describe(self) -> dict[str, Any]:
@@ -331,13 +332,11 @@ class JointModel(ModelOfJ):
                 )
                 found |= {"order": kernel.order, "scales": kernel.scales, "nugget": kernel.nugget}
             outputs.append(found)
-        if any(tail is not None and tail.quadratic is not None for tail in self._tails):
-            notes.append("where J is tiny, its logarithm is continued as a quadratic in theta")
         return {"outputs": outputs, "notes": notes}
 
     def on_lattices(self, offsets: Array) -> DenseSet:
         """Ĵ at the lattice θ shifted by offsets (C, d_θ), by FFT: (C m, …) in lattice order."""
-        return self._with_tails(self._unbounded(offsets), self._tails)
+        return self._bounded(self._unbounded(offsets))
 
     # Means over x, first without bounds, then with them.
 
@@ -353,8 +352,8 @@ class JointModel(ModelOfJ):
         v = v.reshape(self.dim, -1).T
         uniform = moved(self.data.periodization, v)
         if self.branches and self.data.periodization == "tent":
-            digits = np.floor(uniform * _FAR)
-            uniform = (digits - digits % 2.0 + (v > 0.5) + 0.5) / _FAR
+            digits = (uniform * _FAR).astype(np.int64)
+            uniform = np.asarray(((digits & ~1) + (v > 0.5) + 0.5) / _FAR)
         weights = density(self.data.periodization, v)
         j = self._polynomials(uniform)
         for c, output in enumerate(self.outputs):
@@ -384,42 +383,17 @@ class JointModel(ModelOfJ):
         """The polynomials of all outputs, (T, p), less their scales."""
         return evaluate_all([output.fit for output in self.outputs], uniform, self.table.scores)
 
-    def _with_tails(self, points: DenseSet, tails: Sequence[Tail | None]) -> DenseSet:
-        columns = [self._bounded(points.j[:, c], points, c, tail) for c, tail in enumerate(tails)]
-        return replace(points, j=np.stack(columns, axis=1))
-
-    def _bounded(self, j: Array, points: DenseSet, c: int, tail: Tail | None) -> Array:
-        output = self.outputs[c]
-        if output.process is not None:
-            # Where the density is small, noise over it is large.
-            j = near_values(j[..., None], self.data.values[:, c : c + 1])[..., 0]
-        if tail is None:
-            return j
-        table = self._theta_table(points.uniform)
-        deviations = self._deviations(points.weights)[:, c]
-        return tail.mended(j, deviations, table, max(output.low, 1e-300))
-
-    @cached_property
-    def _tails(self) -> list[Tail | None]:
-        """One for each output that has to be positive."""
-        if not any(output.positive for output in self.outputs):
-            return [None] * len(self.outputs)
-        base = self._at_design()
-        tails: list[Tail | None] = []
+    def _bounded(self, points: DenseSet) -> DenseSet:
+        """Ĵ kept where a mean of g can be, and positive where f needs that."""
+        j, deviations = points.j.copy(), self._deviations(points.weights)
         for c, output in enumerate(self.outputs):
-            form = None if self.original is None else self.original._tails[c]
-            if not output.positive or output.process is None:
-                tails.append(None)
-            elif form is not None:
-                tails.append(Tail.like(form, self._known(base, c)))
-            else:
-                tails.append(Tail.learned(self._known(base, c)))
-        return tails
-
-    def _known(self, points: DenseSet, c: int) -> KnownMeans:
-        deviations = self._deviations(points.weights)[:, c]
-        table = self._theta_table(points.uniform)
-        return KnownMeans(points.j[:, c], deviations, points.weights, table)
+            if output.process is not None:
+                # Where the density is small, noise over it is large.
+                values = self.data.values[:, c : c + 1]
+                j[:, c] = near_values(j[:, c : c + 1], values, signed=self.data.signed)[:, 0]
+                if output.positive:
+                    j[:, c] = np.maximum(j[:, c], _FLOOR * deviations[:, c])
+        return replace(points, j=j)
 
     def _deviations(self, weights: Array) -> Array:
         """Standard deviations of J at θ that weigh (M,): (M, p)."""
@@ -432,7 +406,7 @@ class JointModel(ModelOfJ):
 
 def _branched(v: Array, uniform: Array) -> Array:
     """v or 1 − v, by a far binary digit of uniforms."""
-    return np.where(np.floor(uniform * _FAR) % 2.0 == 1.0, 1.0 - v, v)
+    return np.where((uniform * _FAR).astype(np.int64) & 1, 1.0 - v, v)
 
 
 def fit_joint(
@@ -492,10 +466,9 @@ def _completed(
     """Coefficients of the terms, and the process conditioned on the residuals, of scaled values."""
     enough = min(values.size, _ENOUGH)
     fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
-    low = scale * float(values.min())
-    positive = low >= 0 and data.positive
+    positive = bool(values.min() >= 0) and data.positive
     if kernel is None:
-        return _Output(scale, fit, None, None, low, positive)
+        return _Output(scale, fit, None, None, positive)
     rest = (values - fit.evaluate(table)) * data.weights
     process = interpolate(kernel, data.vector, data.shifts, data.dim, rest)
-    return _Output(scale, fit, kernel, process, low, positive)
+    return _Output(scale, fit, kernel, process, positive)

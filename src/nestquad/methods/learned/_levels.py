@@ -10,7 +10,6 @@ innermost J go through all levels by a few matrix products and FFTs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 
 from nestquad._typing import Array, Indices
-from nestquad.accuracy import harmonic_averages, replicate_errors, size_of
+from nestquad.accuracy import finite_average, replicate_errors, size_of
 from nestquad.errors import NumericalError
 from nestquad.gp import LatticeProcess, PeriodicKernel, in_sequence_order, lattice_steps
 from nestquad.methods.learned._average import DenseAverage
@@ -43,9 +42,6 @@ class LevelSettings:
     log2_sizes
         Base-2 logarithms of the fewest and the most points of a lattice. 2¹⁴ points of four
         coordinates are learned in about a second.
-    log2_forms
-        Base-2 logarithm of the most points that choose terms and kernels and determine coefficients
-        of terms. Larger lattices have the same ones, and interpolate what is left.
     log2_step
         Base-2 logarithm of the growth. The difference to a lattice that is four times as small
         bounds the error of any rate above n^(-1/2).
@@ -62,7 +58,6 @@ class LevelSettings:
 
     n_replicates: int = 8
     log2_sizes: tuple[int, int] = (10, 14)
-    log2_forms: int = 12
     log2_step: int = 2
     share: float = 0.2
     enough: float = 1e-8
@@ -114,15 +109,25 @@ class Lattices:
 
 
 @dataclass(frozen=True, eq=False)
-class LevelForm:
-    """Polynomial terms and kernel (None without) of each output of a level, and their scores."""
+class LevelMean:
+    """Conditional mean of a level given the leading coordinates, linear in its values.
 
+    Attributes
+    ----------
+    lattices, dim
+        Points in all coordinates of the level, and the number of those that remain.
+    scores, outputs
+        Scores of the coordinates; polynomial terms and kernel (None without) of each output.
+    """
+
+    lattices: Lattices
+    dim: int
     scores: tuple[Score, ...]
     outputs: tuple[tuple[tuple[Term, ...], PeriodicKernel | None], ...]
 
     @classmethod
-    def fit(cls, lattices: Lattices, dim: int, values: Array, written: Score) -> LevelForm:
-        """Choose them for values (M, q) at lattices, of which `dim` coordinates remain."""
+    def fit(cls, lattices: Lattices, dim: int, values: Array, written: Score) -> LevelMean:
+        """Choose terms and kernels for values (M, q) at lattices."""
         order = lattices.sequence_order
         data = Data(
             lattices.vector,
@@ -135,63 +140,43 @@ class LevelForm:
         orders = (1, 2) if lattices.periodization == "tent" else (1, 2, 3)
         model = fit_joint(data, (written, written), trend=True, orders=orders)
         outputs = tuple((one.fit.terms, one.kernel) for one in model.outputs)
-        return cls(tuple(model.table.scores), outputs)
-
-
-@dataclass(frozen=True, eq=False)
-class LevelMean:
-    """Conditional mean of a level given the leading coordinates, linear in its values.
-
-    Attributes
-    ----------
-    lattices, dim
-        Points in all coordinates of the level, and the number of those that remain.
-    form
-        Terms and kernels.
-    """
-
-    lattices: Lattices
-    dim: int
-    form: LevelForm
+        return cls(lattices, dim, tuple(model.table.scores), outputs)
 
     def __call__(self, values: Array) -> Array:
         """Means (M, q) at the leading coordinates of the points, from values (M, q).
 
         Kept within the range of the values, as every mean is.
         """
-        found = [self._column(c, column) for c, column in enumerate(values.T)]
-        return np.clip(np.stack(found, axis=1), values.min(axis=0), values.max(axis=0))
+        means = [self._column(c, column) for c, column in enumerate(values.T)]
+        return np.clip(np.stack(means, axis=1), values.min(axis=0), values.max(axis=0))
 
     def _column(self, c: int, values: Array) -> Array:
-        trend, process = self._trends[c], self._processes[c]
-        some = trend.some
-        weighted = (self.lattices.weights * values)[some]
-        coefficients = cho_solve((trend.lower, True), trend.columns[:, some] @ weighted)
-        mean = coefficients[trend.kept] @ trend.leading
+        trend, process, weights = self._trends[c], self._processes[c], self.lattices.weights
+        coefficients = cho_solve((trend.lower, True), trend.columns @ (weights * values))
+        mean = coefficients[trend.kept] @ trend.columns[trend.kept]
         if process is not None:
-            rest = (values - coefficients @ trend.columns) * self.lattices.weights
+            rest = (values - coefficients @ trend.columns) * weights
             by_shift = rest.reshape(1, len(self.lattices.shifts), -1)
-            mean += process.smoothed(by_shift).reshape(-1) / self._theta.weights
+            leading = self.lattices.leading(self.dim)
+            mean += process.smoothed(by_shift).reshape(-1) / leading.weights
         return np.asarray(mean)
 
     @cached_property
-    def _theta(self) -> Lattices:
-        return self.lattices.leading(self.dim)
-
-    @cached_property
     def _trends(self) -> list[_Trend]:
-        table = ScoreTable(self.lattices.uniform, self.form.scores)
+        table = ScoreTable(self.lattices.uniform, self.scores)
         weights = self.lattices.weights
-        return [_Trend.of(table, terms, weights, self.dim) for terms, _ in self.form.outputs]
+        return [_Trend.of(table, terms, weights, self.dim) for terms, _ in self.outputs]
 
     @cached_property
     def _processes(self) -> list[LatticeProcess | None]:
-        some = self.lattices
-        steps = lattice_steps(some.vector, some.size)
-        none = np.zeros((len(some.shifts), some.size))
+        points = self.lattices
+        steps = lattice_steps(points.vector, points.size)
+        zeros = np.zeros((len(points.shifts), points.size))
         return [
-            None if kernel is None else LatticeProcess(kernel, steps, some.shifts, self.dim, none)
-            for _, kernel in self.form.outputs
+            None
+            if kernel is None
+            else LatticeProcess(kernel, steps, points.shifts, self.dim, zeros)
+            for _, kernel in self.outputs
         ]
 
 
@@ -199,29 +184,26 @@ class LevelMean:
 class _Trend:
     """Columns (t, M) of polynomial terms, with the Cholesky factor of their Gram matrix.
 
-    `some` are points of a smaller lattice that determine coefficients: the process of the residuals
-    has all points. `kept` are the terms in the leading coordinates, and `leading` their columns.
+    `kept` are the terms in the leading coordinates alone, which are their own means.
     """
 
     columns: Array
-    some: slice
     lower: Array
     kept: Indices
-    leading: Array
 
     @classmethod
-    def of(cls, table: ScoreTable, terms: Sequence[Term], weights: Array, dim: int) -> _Trend:
+    def of(cls, table: ScoreTable, terms: tuple[Term, ...], weights: Array, dim: int) -> _Trend:
         columns = np.empty((len(terms), weights.size))
         table.fill(terms, columns)
-        some = slice(None, None, max(1, weights.size >> DEFAULT.log2_forms))
-        gram = (columns[:, some] * weights[some]) @ columns[:, some].T
+        gram = (columns * weights) @ columns.T
         try:
             # Terms were told apart by points like these; others may do so less well.
             lower = cholesky(gram + 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram)), True)
         except np.linalg.LinAlgError as error:
             raise NumericalError(f"{len(terms)} polynomials cannot be told apart") from error
-        kept = np.flatnonzero([not term or term[-1][0] < dim for term in terms])
-        return cls(columns, some, lower, kept, columns[kept])
+        return cls(
+            columns, lower, np.flatnonzero([not term or term[-1][0] < dim for term in terms])
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,14 +218,14 @@ class Cascade:
         Whether g has a single output.
     lattices
         Points.
-    forms
-        Terms and kernels of the levels D−2, …, 1.
+    means
+        Conditional means J_1, …, J_{D−2} from values of f_1, …, f_{D−2}.
     """
 
     levels: RepeatedExpectation
     scalar: bool
     lattices: Lattices
-    forms: tuple[LevelForm, ...] = ()
+    means: tuple[LevelMean, ...] = ()
 
     @cached_property
     def y(self) -> list[Array]:
@@ -253,42 +235,34 @@ class Cascade:
 
     def fitted(self, j: Array) -> Cascade:
         """With terms and kernels chosen for J_{D−1} (M, p) at the points."""
-        chosen = replace(self, forms=())
         written: Score = self.levels.innermost.outer_law.base
+        ends, means, scalar = np.cumsum(self.levels.base_dims), list[LevelMean](), self.scalar
         for k in reversed(range(1, self.levels.depth - 1)):
-            values, _ = self.f(k, *chosen.below(k, j))
-            ends = np.cumsum(self.levels.base_dims)
+            values, scalar = self.f(k, j, scalar)
             points = self.lattices.leading(int(ends[k]))
-            form = LevelForm.fit(points, int(ends[k - 1]), values, written)
-            chosen = replace(chosen, forms=(*chosen.forms, form))
-        return chosen
+            means.insert(0, LevelMean.fit(points, int(ends[k - 1]), values, written))
+            j = means[0](values)
+        return replace(self, means=tuple(means))
 
-    @cached_property
-    def _means(self) -> tuple[LevelMean, ...]:
-        ends, depth = np.cumsum(self.levels.base_dims), self.levels.depth
-        return tuple(
-            LevelMean(
-                self.lattices.leading(int(ends[depth - 2 - i])), int(ends[depth - 3 - i]), form
-            )
-            for i, form in enumerate(self.forms)
+    def at(self, lattices: Lattices) -> Cascade:
+        """The same terms and kernels at other points."""
+        moved_means = tuple(
+            replace(mean, lattices=lattices.leading(mean.lattices.dim)) for mean in self.means
         )
+        return replace(self, lattices=lattices, means=moved_means)
 
-    def below(self, k: int, j: Array) -> tuple[Array, bool]:
-        """J_{k+1} (M, p) at the points from J_{D−1}, and whether it is a single output."""
+    def arguments(self, j: Array, *, finite: bool = False) -> list[tuple[Array, bool]]:
+        """J_1, …, J_{D−1} at the points from J_{D−1}, and whether each is a single output.
+
+        `finite` raises where some f is not.
+        """
         scalar = self.scalar
-        for i, mean in enumerate(self._means[: self.levels.depth - 2 - k]):
-            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar)
-            j = mean(values)
-        return j, scalar
-
-    def all_means(self, j: Array) -> tuple[Array, tuple[Array, ...]]:
-        """f_0 (M, q) and J_1, …, J_{D−2} at the points; f has to be finite there."""
-        scalar, found = self.scalar, []
-        for i, mean in enumerate(self._means):
-            values, scalar = self.f(self.levels.depth - 2 - i, j, scalar, finite=True)
-            j = mean(values)
-            found.append(j)
-        return self.f(0, j, scalar, finite=True)[0], tuple(found[::-1])
+        arguments = [(j, scalar)]
+        for k in reversed(range(1, self.levels.depth - 1)):
+            values, scalar = self.f(k, j, scalar, finite=finite)
+            j = self.means[k - 1](values)
+            arguments.insert(0, (j, scalar))
+        return arguments
 
     def f(self, k: int, j: Array, scalar: bool, *, finite: bool = False) -> tuple[Array, bool]:
         """f_k (M, q) at J_{k+1} (M, p) and the points, and whether it is a single output.
@@ -304,16 +278,13 @@ class Cascade:
             values = np.clip(np.nan_to_num(values, nan=0.0), low, high)
         return values, raw.ndim == 1
 
-    def top(self, j: Array) -> Array:
-        """f_0 (M, q) at the points, from J_{D−1} (M, p)."""
-        return self.f(0, *self.below(0, j))[0]
-
-    def above(self, k: int, values: Array, scalar: bool) -> Array:
-        """f_0 (M, q) at the points, from values (M, p) of f_k."""
-        for level in reversed(range(k)):
-            j = self._means[self.levels.depth - 3 - level](values)
+    def top(self, j: Array, scalar: bool | None = None, k: int | None = None) -> Array:
+        """f_0 (M, q) at the points, from J_{k+1} (M, p): from the innermost one without k."""
+        scalar = self.scalar if scalar is None else scalar
+        for level in reversed(range(1, self.levels.depth - 1 if k is None else k + 1)):
             values, scalar = self.f(level, j, scalar)
-        return values
+            j = self.means[level - 1](values)
+        return self.f(0, j, scalar)[0]
 
     @property
     def theta(self) -> Lattices:
@@ -327,13 +298,13 @@ class LevelAverage(DenseAverage):
 
     `problem` has the two innermost levels, with the identity for f. An average over replicates has
     their spread as its random error, and its difference to lattices of a quarter of the points as
-    the error that they have in common.
+    the error that they have in common. `replicated` keeps averages by size, which no check changes.
     """
 
     levels: RepeatedExpectation = field(kw_only=True)
     settings: LevelSettings = DEFAULT
     cascade: Cascade | None = None
-    known: dict[int, Replicates] = field(default_factory=dict)
+    replicated: dict[int, Replicates] = field(default_factory=dict)
 
     def f(self, j: Array, uniform: Array | None = None) -> Array:
         """Values (M, q) of the innermost f at J (M, p) and uniforms of θ; J itself without them."""
@@ -354,58 +325,56 @@ class LevelAverage(DenseAverage):
         return replace(self, cascade=cascade.fitted(model.sketch.j))
 
     def averages(self, top: Array) -> Array:
-        """Averages (S, q) of f_0 (M, q) at the sketch: plain ones, then times waves over y_0."""
+        """Averages (q,) of f_0 (M, q) at the sketch."""
         assert self.cascade is not None
         points = self.cascade.theta
-        return harmonic_averages(top, points.weights, points.uniform)
+        return finite_average(top, points.weights)
 
-    def of_levels(self, model: JointModel, limit: float) -> LevelsFound:
+    def of_levels(self, model: JointModel, limit: float) -> DenseLevels:
         """Averages of as many points as the accuracy requires, `limit` of the innermost level."""
         settings, (first, most) = self.settings, self.settings.log2_sizes
         first = max(first, model.size.bit_length() - 1)
         most = max(most, first + settings.log2_step)
-        coarse = self._found(model, first)
+        coarse = self._replicates(model, first)
         for log2_size in range(first + settings.log2_step, most + 1, settings.log2_step):
-            fine = self._found(model, log2_size)
-            found = LevelsFound.of(coarse, fine, 1 << settings.log2_step)
-            enough = settings.enough * float(np.abs(found.answers).max())
-            if size_of(found.errors) <= max(settings.share * limit, enough):
+            fine = self._replicates(model, log2_size)
+            dense = DenseLevels.of(coarse, fine, 1 << settings.log2_step)
+            enough = settings.enough * float(np.abs(dense.answers).max())
+            if size_of(dense.errors) <= max(settings.share * limit, enough):
                 break
             coarse = fine
-        return found
+        return dense
 
-    def _found(self, model: JointModel, log2_size: int) -> Replicates:
-        """Averages by each of the shifted lattices of that size, once for all checks."""
-        if log2_size not in self.known:
-            self.known[log2_size] = self._learned(model, log2_size)
-        return self.known[log2_size]
-
-    def _learned(self, model: JointModel, log2_size: int) -> Replicates:
-        smaller = [size for size in self.known if size < log2_size]
+    def _replicates(self, model: JointModel, log2_size: int) -> Replicates:
+        """Averages by each of the shifted lattices of that size, with terms of the first."""
+        if log2_size in self.replicated:
+            return self.replicated[log2_size]
         vector, size = model.data.vector[: model.dim], 1 << log2_size
         shifts = self.stream.generator().random((self.settings.n_replicates, model.dim))
         copies = size // model.size
         steps = np.arange(copies)[:, None] * vector / size
-        forms: tuple[LevelForm, ...] = ()
-        if smaller and log2_size > self.settings.log2_forms:
-            forms = self.known[max(smaller)].forms
-        found = []
+        cascade, answers, first = None, [], None
         for shift in shifts:
             points = Lattices(vector, shift[None], size, model.periodization)
             parts = model.on_lattices((steps + shift) % 1.0).j
             # Copy b of point a is the point a · copies + b of the whole lattice.
             j = parts.reshape(copies, model.size, -1).swapaxes(0, 1).reshape(size, -1)
-            cascade = Cascade(self.levels, self.scalar, points, forms)
-            if not forms:
-                cascade = cascade.fitted(j)
-                forms = cascade.forms
-            found.append(_Replicate.of(cascade, j))
-        return Replicates(forms, tuple(found))
+            if cascade is None:
+                cascade = Cascade(self.levels, self.scalar, points).fitted(j)
+            cascade = cascade.at(points)
+            arguments = cascade.arguments(j, finite=True)
+            first = first or (points, [mean for mean, _ in arguments])
+            weights = cascade.theta.weights
+            top, _ = cascade.f(0, *arguments[0], finite=True)
+            answers.append(weights @ top / weights.sum())
+        assert first is not None
+        self.replicated[log2_size] = Replicates(np.stack(answers), *first)
+        return self.replicated[log2_size]
 
     def sample(self, points: DenseSet) -> OuterSample:
         """A few thousand y_0 with J_1 and f_0, for plots."""
         assert self.cascade is not None
-        j, scalar = self.cascade.below(0, points.j)
+        j, scalar = self.cascade.arguments(points.j)[0]
         f, _ = self.cascade.f(0, j, scalar)
         weights = self.cascade.theta.weights / self.cascade.theta.weights.sum()
         rows = slice(None, None, -(-len(j) // 4096))
@@ -416,37 +385,16 @@ class LevelAverage(DenseAverage):
 
 
 @dataclass(frozen=True, eq=False)
-class _Replicate:
-    """Averages (q,) of f_0 by one lattice, and J_1, …, J_{D−2} with weights at its points.
-
-    `rounding` are squares below which variation of J_k is due to rounding of J_{k+1}.
-    """
+class Replicates:
+    """Averages (R, q) of f_0 by shifted lattices; J_1, …, J_{D−1} at the points of the first."""
 
     answers: Array
-    means: tuple[Array, ...]
-    weights: tuple[Array, ...]
-    rounding: tuple[float, ...]
-
-    @classmethod
-    def of(cls, cascade: Cascade, j: Array) -> _Replicate:
-        top, means = cascade.all_means(j)
-        levels, ends = range(len(means)), np.cumsum(cascade.levels.base_dims)
-        weights = tuple(cascade.lattices.leading(int(ends[k])).weights for k in levels)
-        rounding = tuple(1e-20 * float(np.mean(one**2)) + 1e-300 for one in (*means[1:], j))
-        points = cascade.theta
-        return cls(points.weights @ top / points.weights.sum(), means, weights, rounding)
+    points: Lattices
+    means: list[Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Replicates:
-    """Averages by shifted lattices of one size, and the terms and kernels of all of them."""
-
-    forms: tuple[LevelForm, ...]
-    each: tuple[_Replicate, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class LevelsFound:
+class DenseLevels:
     """Answers (q,), directions (q, R + 1) of their error, and shares that sizes disagree about.
 
     `shares` has, for each of the levels 1, …, D−2, the variance of the change of J_k from the
@@ -458,17 +406,15 @@ class LevelsFound:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, small: Replicates, large: Replicates, step: int) -> LevelsFound:
-        coarse, fine = small.each, large.each
-        before, after = (np.stack([one.answers for one in some]) for some in (coarse, fine))
-        common = (after - before).mean(axis=0)
-        errors = np.concatenate([replicate_errors(after.T), common[:, None]], axis=1)
-        shares = []
-        for k in range(len(fine[0].means)):
-            # A quarter of the points of a larger lattice are those of the smaller one.
-            change = coarse[0].means[k] - fine[0].means[k][::step]
-            weights = coarse[0].weights[k] / coarse[0].weights[k].sum()
-            away = fine[0].means[k][::step] - weights @ fine[0].means[k][::step]
-            variance, noise = weights @ away**2, weights @ change**2
-            shares.append(float(np.max(noise / (variance + noise + fine[0].rounding[k]))))
-        return cls(after.mean(axis=0), errors, tuple(shares))
+    def of(cls, coarse: Replicates, fine: Replicates, step: int) -> DenseLevels:
+        common = (fine.answers - coarse.answers).mean(axis=0)
+        errors = np.concatenate([replicate_errors(fine.answers.T), common[:, None]], axis=1)
+        # Variation of J_k below this square is rounding of the levels beneath it.
+        rounding = 1e-20 * max(float(np.mean(mean**2)) for mean in fine.means) + 1e-300
+        # A quarter of the points of a larger lattice are those of the smaller one.
+        weights, shares = coarse.points.weights / coarse.points.weights.sum(), []
+        for small, large in zip(coarse.means[:-1], fine.means[:-1], strict=True):
+            away = large[::step] - weights @ large[::step]
+            noise = weights @ (small - large[::step]) ** 2
+            shares.append(float(np.max(noise / (weights @ away**2 + noise + rounding))))
+        return cls(fine.answers.mean(axis=0), errors, tuple(shares))

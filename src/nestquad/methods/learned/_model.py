@@ -100,6 +100,11 @@ class ModelOfJ(ABC):
         """Periodization of x in `at`. Where its density vanishes, ĝ has no variance over x."""
         return "tent"
 
+    @property
+    def logarithmic(self) -> bool:
+        """Whether log J was learned, so that errors of Ĵ are relative."""
+        return False
+
     def as_function(self) -> ModelOfJ:
         """The model with one value of Ĵ for nearby θ, for people."""
         return self
@@ -180,15 +185,22 @@ def periodization_for(dim: int) -> Periodization:
     return "quintic" if dim <= 2 else "cubic" if dim <= 4 else "tent"
 
 
-def near_values(j: Array, values: Array) -> Array:
-    """J (…, p) kept where a mean of g can be: within half a range of the values (n, p) of g.
+def lowest_mean(values: Array, *, signed: bool) -> Array:
+    """Least J (p,) that is allowed: half a range below the values (n, p) of g.
 
-    A mean of what is never negative is not negative either.
+    Where g is never negative and f takes no negative J (not `signed`), it is zero at least.
+    Elsewhere a bound of zero would move the mean of Ĵ upwards: where J is about zero, Ĵ is as often
+    below as above.
     """
-    low, high = values.min(axis=0), values.max(axis=0)
-    margin = 0.5 * (high - low)
-    lowest = np.where(low < 0, low - margin, np.maximum(low - margin, 0.0))
-    return np.clip(j, lowest, high + margin)
+    low = values.min(axis=0)
+    lowest = low - 0.5 * np.ptp(values, axis=0)
+    return np.asarray(lowest if signed else np.where(low < 0, lowest, np.maximum(lowest, 0.0)))
+
+
+def near_values(j: Array, values: Array, *, signed: bool = False) -> Array:
+    """J (…, p) clipped to the range of the values (n, p) of g and half a range around it."""
+    highest = values.max(axis=0) + 0.5 * np.ptp(values, axis=0)
+    return np.asarray(np.clip(j, lowest_mean(values, signed=signed), highest))
 
 
 def sketch_points(dim: int, size: int) -> Array:

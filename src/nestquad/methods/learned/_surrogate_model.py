@@ -120,6 +120,10 @@ class SurrogateModel(ModelOfJ):
         # An exponential takes as long as several products.
         return 4 * self.n_points * len(self.surrogate.outputs)
 
+    @property
+    def logarithmic(self) -> bool:
+        return self.surrogate.kind.logarithm and self.plausible
+
     @cached_property
     def sketch(self) -> DenseSet:
         uniform = sketch_points(self.dim, 256)  # paths factorize their covariance

@@ -15,7 +15,7 @@ from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
 from nestquad.methods.learned._joint_model import Data, fit_joint
-from nestquad.methods.learned._model import ModelOfJ, periodization_for
+from nestquad.methods.learned._model import ModelOfJ, lowest_mean, periodization_for
 from nestquad.methods.learned.lsmc import RegressionModel
 from nestquad.points import PERIODIZATIONS, PeriodicLattice, Periodization, Stream, lattice_vector
 from nestquad.problem import NestedExpectation
@@ -133,14 +133,17 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             raise OutOfTimeError(f"time ran out after {n} evaluations", advice="Raise max_seconds.")
         dim = problem.outer_law.base_dim + problem.inner_base_dim
         points = lattice.periodic(grid.outer_stream, dim, n)
+        values = raw[:n, 0].reshape(n, -1)
+        least = lowest_mean(values, signed=True).reshape(1, *raw.shape[2:])
         data = Data(
             lattice_vector(dim, lattice.log2_max),
             points[: lattice.n_shifts],  # the first point of a shifted lattice is the shift
             problem.outer_law.base_dim,
             lattice.periodization,
             points,
-            raw[:n, 0].reshape(n, -1),
+            values,
             positive=not takes(problem, np.zeros((1, *raw.shape[2:]))),
+            signed=takes(problem, least),
         )
         theta = problem.outer_law.from_uniform(data.uniform[:1, : data.dim])
         model = fit_joint(
@@ -170,6 +173,7 @@ def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
         stream,
         data.weights[:n],
         data.n_shifts,
+        data.signed,
     )
 
 

@@ -62,6 +62,8 @@ class RegressionModel(ModelOfJ):
     interleaved
         Whether points i, i + R, … are one randomization each, as with shifts of a lattice; if not,
         groups are blocks of consecutive points.
+    signed
+        Whether f takes J below the values of g, see `near_values`.
     """
 
     regressions: tuple[Regression, ...]
@@ -72,6 +74,7 @@ class RegressionModel(ModelOfJ):
     stream: Stream
     weights: Array | None = None
     interleaved: int = 0
+    signed: bool = False
 
     @property
     def dim(self) -> int:
@@ -84,6 +87,10 @@ class RegressionModel(ModelOfJ):
     @property
     def cost(self) -> int:
         return self.outer + sum(len(one.theta_terms) for one in self.regressions)
+
+    @property
+    def logarithmic(self) -> bool:
+        return all(one.link == "log" for one in self.regressions)
 
     @cached_property
     def sketch(self) -> DenseSet:
@@ -220,7 +227,7 @@ class RegressionModel(ModelOfJ):
         wild = [one.link == "log" or one.fit.penalty > 0 for one in self.regressions]
         low = self.values.min(axis=0)
         j = np.where(low > 0, np.maximum(j, 1e-3 * low), j)
-        return np.where(wild, near_values(j, self.values), j)
+        return np.where(wild, near_values(j, self.values, signed=self.signed), j)
 
     def _j(self, table: ScoreTable) -> Array:
         j = np.stack([one.j(table) for one in self.regressions], axis=1)

@@ -14,6 +14,8 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
+from nestquad.gp import in_lattice_order
+from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
@@ -25,19 +27,27 @@ from nestquad.methods.learned._base import (
     complete_answer,
     rounding_errors,
 )
-from nestquad.methods.learned._events import unseen_errors
 from nestquad.methods.learned._evidence import Check
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, LevelSettings
 from nestquad.methods.learned._model import ModelOfJ
-from nestquad.methods.learned._posterior import Calibration, PathEffects, Posterior
+from nestquad.methods.learned._posterior import (
+    Calibration,
+    FunctionalDraws,
+    PathEffects,
+    Posterior,
+    student_factor,
+)
 from nestquad.methods.learned.joint import JointLattice
-from nestquad.points import Stream
+from nestquad.points import Stream, density
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation
 from nestquad.result import NORMAL_95
 
 __all__ = ["RepeatedLattice"]
+
+# Share of a residual by which J moves for a derivative of the answers: no decision changes.
+_SMALL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -91,17 +101,17 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     ) -> Answer[ModelOfJ]:
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)
-        if fit.model not in fit.averages:
+        if fit.model not in fit.level_averages:
             average = self.average(problem, fit.scalar, stream)
-            fit.averages[fit.model] = average.at_sketch(fit.model)
-        return _answer(fit.averages[fit.model], fit.model, check, fit.calibrations)
+            fit.level_averages[fit.model] = average.at_sketch(fit.model)
+        return _answer(fit.level_averages[fit.model], fit.model, check, fit.calibrations)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelFit(Fit[ModelOfJ]):
     """A model of the innermost J, and the levels above it, which do not depend on checks."""
 
-    averages: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
+    level_averages: dict[ModelOfJ, LevelAverage] = field(default_factory=dict, init=False)
 
 
 def _answer(
@@ -113,38 +123,92 @@ def _answer(
     """Average over all levels, and its draws: posterior of the innermost J, levels, events."""
     cascade, base, rng = average.cascade, model.sketch, average.stream.child(5).generator()
     assert cascade is not None
-    plain = average.averages(cascade.top(base.j))
 
     def functional(j: Array) -> Array:
-        """The answers, and those that average f_0 times a wave over y_0: (S, q)."""
-        averages = average.averages(cascade.top(j))
-        averages[1:] += plain[0] - plain[1:]
-        return averages
+        """The answers (q,) for the innermost J (M, p) at the sketch."""
+        return average.averages(cascade.top(j))
 
+    jumps = _has_jumps(cascade, base.j)
     if model not in calibrations:
-        effects = PathEffects(model, functional, _has_jumps(cascade, base.j), _posterior.DEFAULT)
+        effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
-    found = average.of_levels(model, float(drawn.values.std(axis=0).max()))
+    dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))
+    answers = dense.answers
+    if not jumps and model.data.n_shifts > 1:
+        shift, drawn = _cross_fitted(held_out_changes(model, functional), drawn, rng)
+        answers = answers + shift
     means = base.weights @ base.j / base.weights.sum()
     unseen = unseen_errors(
         model, check, DenseAverage(average.problem, average.scalar, average.stream), means
     )
     others = {
-        "average": found.errors,
+        "average": dense.errors,
         "unseen": _carried(unseen, functional, base.j),
         "events": _event_errors(average, cascade, base.j, model.n_points),
         "rounding": rounding_errors(functional, base.j),
     }
-    answer: Answer[ModelOfJ] = complete_answer(average, model, found.answers, drawn, others, rng)
-    return replace(answer, notes=_notes(found.shares, average.settings))
+    answer: Answer[ModelOfJ] = complete_answer(average, model, answers, drawn, others, rng)
+    return replace(answer, notes=_notes(dense.shares, average.settings))
+
+
+def held_out_changes(model: JointModel, functional: _posterior.Functional) -> Array:
+    """Changes (R, q) of the answers where each group of points is valued by the others' decisions.
+
+    With Ĵ_r, the model without group r, the answers are F(Ĵ_r) + F'(Ĵ_r)[g − ĝ_r], residuals of the
+    group being its values less the model that has not seen them. A maximum then decides by one
+    model and is valued by other points: an estimate that noise of Ĵ does not push upwards
+    (Longstaff and Schwartz 2001, Valuing American options by simulation; Chernozhukov and others
+    2018, Double/debiased machine learning for treatment and structural parameters).
+    """
+    data, dim, base = model.data, model.dim, model.sketch
+    answers, groups = functional(base.j), np.arange(model.n_points) % data.n_shifts
+    changes = []
+    for group in range(data.n_shifts):
+        others, rows = model.without(group), groups == group
+        theta, x = data.uniform[rows, :dim], data.uniform[rows, dim:]
+        weights = density(data.periodization, data.periodic[rows, dim:])
+        rest = (data.values[rows] - others.at(theta, x)) * weights[:, None]
+        # Residuals stand for the whole sample: R times as large, and zero at other groups.
+        field = np.zeros((data.n_shifts, model.size, rest.shape[1]))
+        field[group] = data.n_shifts * np.stack(
+            [in_lattice_order(column, 1)[0] for column in rest.T], axis=1
+        )
+        step = _SMALL * field.reshape(base.j.shape)
+        j = others.on_lattices(data.shifts[:, :dim]).j
+        up, down = (functional(j + sign * step) for sign in (1.0, -1.0))
+        changes.append(functional(j) + (up - down) / (2.0 * _SMALL) - answers)
+    return np.stack(changes)
+
+
+def _cross_fitted(
+    changes: Array, drawn: FunctionalDraws, rng: np.random.Generator
+) -> tuple[Array, FunctionalDraws]:
+    """Shift (q,) of the answers by held-out changes (R, q), and draws that know its error.
+
+    The error of the plug-in answer has the variance of the draws, or what the changes show beyond
+    their own error s²; its posterior mean is the shift (Morris 1983, Parametric empirical Bayes
+    inference). The draws keep their spread at least: R groups show s² to a third only. Their signs
+    are random: scatter of J about Ĵ raises a maximum, and scatter of Ĵ about J lowers it.
+    """
+    values, n = drawn.values, len(changes)
+    mean = changes.mean(axis=0)
+    error = (student_factor(n - 1.0) * changes.std(axis=0, ddof=1)) ** 2 / n
+    claimed = values.var(axis=0)
+    prior = np.maximum(claimed, mean**2 - error)
+    share = prior / np.maximum(prior + error, np.finfo(float).tiny)
+    wider = np.sqrt(np.maximum(share * error / np.maximum(claimed, np.finfo(float).tiny), 1.0))
+    center = values.mean(axis=0)
+    signs = rng.choice([-1.0, 1.0], size=(len(values), 1))
+    moved_values = (1.0 - share) * center + signs * wider * (values - center)
+    return share * mean, replace(drawn, values=moved_values)
 
 
 def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> Array:
     """Directions (q, m) of the answers from directions (p, m) of J at all θ."""
     if not np.isfinite(directions).all():
-        return np.full((functional(j).shape[1], 1), np.inf)
-    sides = [[functional(j + s * step)[0] for s in (1.0, -1.0)] for step in directions.T]
+        return np.full((functional(j).size, 1), np.inf)
+    sides = [[functional(j + s * step) for s in (1.0, -1.0)] for step in directions.T]
     return np.stack([np.nan_to_num(up - down) / 2.0 for up, down in sides], axis=1)
 
 
@@ -153,8 +217,7 @@ def _has_jumps(cascade: Cascade, j: Array) -> bool:
     levels, inner = cascade.levels, cascade.levels.innermost
     law = inner.outer_law
     median = law.from_uniform(np.full((1, law.base_dim), 0.5))
-    for k in range(len(levels.f)):
-        below, scalar = cascade.below(k, j)
+    for k, (below, scalar) in enumerate(cascade.arguments(j)):
 
         def f(j: Array, k: int = k) -> Array:
             y = levels.split(np.broadcast_to(median, (len(j), median.shape[1])))
@@ -173,29 +236,30 @@ def _event_errors(average: LevelAverage, cascade: Cascade, j: Array, n: int) -> 
     right?) its probability is below 3/n, and by Cantelli's inequality at most 1/(1 + s²) for s
     standard deviations.
     """
-    found = []
-    for k in range(len(cascade.levels.f)):
-        below, scalar = cascade.below(k, j)
-        f, single = cascade.f(k, below, scalar)
-        sd = below.std(axis=0)
+    arguments, directions = cascade.arguments(j), []
+    for k, (below, scalar) in enumerate(arguments):
+        f, sd = cascade.f(k, below, scalar)[0], below.std(axis=0)
 
-        def change(step: Array, k: int = k, j: Array = below, s: bool = scalar) -> Array:
-            return np.asarray(np.abs(cascade.f(k, j + step, s)[0] - cascade.f(k, j, s)[0]))
+        def change(
+            step: Array, k: int = k, f: Array = f, j: Array = below, s: bool = scalar
+        ) -> Array:
+            return np.asarray(np.abs(cascade.f(k, j + step, s)[0] - f))
 
-        if not sd.any() or np.ptp(f, axis=0).any():
-            continue
         local = average.settings.local * sd
-        if (change(local) > 0).any() or (change(-local) > 0).any():
+        if not sd.any() or np.ptp(f, axis=0).any() or (change(local) + change(-local)).any():
             continue
         bound = np.zeros(f.shape[1])
         for step in 2.0 ** np.arange(14.0):
             chance = min(3.0 / n, 1.0 / (1.0 + step**2))
             for side in (step, -step):
-                bound = np.maximum(bound, chance * change(side * sd).mean(axis=0))
-        moved = average.averages(cascade.above(k, f + bound / NORMAL_95, single))
-        found.append(moved[0] - average.averages(cascade.above(k, f, single))[0])
-    q = average.averages(cascade.top(j)).shape[1]
-    return np.stack(found, axis=1) if found else np.zeros((q, 1))
+                bound = np.maximum(bound, chance * change(side * sd).mean(axis=0) / NORMAL_95)
+        if k:
+            mean, single = arguments[k - 1]
+            tops = [cascade.top(one, single, k - 1) for one in (mean + bound, mean)]
+            bound = np.subtract(*(average.averages(top) for top in tops))
+        directions.append(bound)
+    q = average.averages(cascade.top(j)).size
+    return np.stack(directions, axis=1) if directions else np.zeros((q, 1))
 
 
 def _notes(shares: tuple[float, ...], settings: LevelSettings) -> tuple[str, ...]:

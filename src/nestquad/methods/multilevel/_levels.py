@@ -16,14 +16,46 @@ from nestquad.result import NORMAL_95
 
 Finish = Callable[[Array], Array]
 
-# The fewest θ of a level: the standard deviation of 16 values is known to 18 %.
-FEWEST_OUTER = 16
 
-# Rates of nested expectations (expected, standard deviation): bias 1/N for smooth and for kinked
-# f, variance of antithetic corrections between N^-1.5 (kinked) and N^-2 (smooth).
-_ALPHA, _BETA = (1.0, 0.25), (1.5, 0.5)
-# Rates faster than theory allows are accidents of few θ; much slower ones are no convergence.
-_ALPHA_RANGE, _BETA_RANGE = (0.1, 1.0), (0.5, 2.0)
+@dataclass(frozen=True)
+class MultilevelSettings:
+    """Numbers of multilevel Monte Carlo.
+
+    Attributes
+    ----------
+    fewest_outer
+        The fewest θ of a level: the standard deviation of 16 values is known to 18 %.
+    pilot
+        θ on level 0 in the first turn towards a tolerance, halved from level to level.
+    alpha, beta
+        Rates of nested expectations (expected, standard deviation): bias 1/N for smooth and for
+        kinked f, variance of antithetic corrections between N^-1.5 (kinked) and N^-2 (smooth);
+        Giles and Haji-Ali (2019).
+    alpha_range, beta_range
+        Rates faster than theory allows are accidents of few θ; much slower ones no convergence.
+    prior_outer
+        θ that the prior of a level's variance counts for.
+    judged, slowest
+        Convergence is judged from `judged` corrections. If they decrease more slowly than
+        2^(-slowest l), ten times the accuracy takes a thousand times the inner draws.
+    aim
+        A turn aims at this share of the request, since growth ends more often at an error that is
+        estimated too small than at one too large; and at no less than a third of the error so far.
+    """
+
+    fewest_outer: int = 16
+    pilot: int = 512
+    alpha: tuple[float, float] = (1.0, 0.25)
+    beta: tuple[float, float] = (1.5, 0.5)
+    alpha_range: tuple[float, float] = (0.1, 1.0)
+    beta_range: tuple[float, float] = (0.5, 2.0)
+    prior_outer: int = 64
+    judged: int = 5
+    slowest: float = 0.33
+    aim: float = 0.93
+
+
+LEVELS = MultilevelSettings()
 
 
 @dataclass(frozen=True)
@@ -31,7 +63,7 @@ class Decay:
     """Corrections behave like 2^(-rate l).
 
     `rate` is the best guess and `slow` one standard deviation slower; `measured` and `std_error`
-    are those of the data alone.
+    are from the data alone.
     """
 
     rate: float
@@ -136,31 +168,32 @@ def base_level(levels: Sequence[LevelMoments]) -> int:
     Sizes are the plan's intention; the smallest variance would favour levels whose few θ happened
     to agree.
     """
-    found: list[int] = []
+    usable: list[int] = []
     for base in range(len(levels) - 1, -1, -1):
         if np.isfinite(levels[base].own_covariance).all():
-            found.append(base)
+            usable.append(base)
         if not np.isfinite(levels[base].covariance).all():
             break
-    if not found:
+    if not usable:
         raise EvaluationError(
             "f is not finite at some average of g, even with the most inner points",
             advice="If f needs J > 0 (a logarithm), use more inner points on the coarsest level.",
         )
-    return max(found, key=lambda base: (levels[base].n_outer * levels[base].n_inner, -base))
+    return max(usable, key=lambda base: (levels[base].n_outer * levels[base].n_inner, -base))
 
 
 def steady_variances(variances: Array, n_outer: Array, ratio: float) -> Array:
     """Variances by level (L, k), shrunk towards `ratio` times that of the level before.
 
-    At fine levels a correction is zero most of the time, and a small sample may see nothing but
-    zeros. The prior counts like 64 more θ.
+    Empirical Bayes shrinkage: at fine levels a correction is zero most of the time, and a small
+    sample may see only zeros. The prior counts like more θ (Collier, Haji-Ali, Nobile, von
+    Schwerin and Tempone 2015, A continuation multilevel Monte Carlo algorithm).
     """
     steady = variances.copy()
     for level in range(1, steady.shape[0]):
-        believed, n = ratio * steady[level - 1], float(n_outer[level])
-        both = np.isfinite(believed) & np.isfinite(steady[level])
-        mixed = (n * steady[level] + 64 * believed) / (n + 64)
+        prior, n = ratio * steady[level - 1], float(n_outer[level])
+        both = np.isfinite(prior) & np.isfinite(steady[level])
+        mixed = (n * steady[level] + LEVELS.prior_outer * prior) / (n + LEVELS.prior_outer)
         steady[level] = np.where(both, mixed, steady[level])
     return steady
 
@@ -265,13 +298,13 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
     n_outer = np.array([[level.n_outer] for level in levels])
     # Corrections are zero most of the time, with a fourth moment of about ten.
     relative = (variance / np.where(own[-1] > 0, own[-1], 1.0))[1:].max(axis=1)
-    found = fit_decay(relative, 3.0 * relative / np.sqrt(n_outer[1:, 0]), *_BETA)
-    beta = float(np.clip(found.rate, *_BETA_RANGE))
+    decay = fit_decay(relative, 3.0 * relative / np.sqrt(n_outer[1:, 0]), *LEVELS.beta)
+    beta = float(np.clip(decay.rate, *LEVELS.beta_range))
     variance[1:] = steady_variances(variance[1:], n_outer[1:, 0], 2.0**-beta)
     noise = np.sqrt(variance / n_outer)
     by_answer = list(zip(change[1:].T, noise[1:].T, strict=True))
-    alpha = tuple(fit_decay(np.abs(size), error, *_ALPHA) for size, error in by_answer)
-    slow = np.clip([one.slow for one in alpha], *_ALPHA_RANGE)
+    alpha = tuple(fit_decay(np.abs(size), error, *LEVELS.alpha) for size, error in by_answer)
+    slow = np.clip([fit.slow for fit in alpha], *LEVELS.alpha_range)
     bias = [remaining_bias(*pair, rate) for pair, rate in zip(by_answer, slow, strict=True)]
     variances = own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(axis=0)
     return LevelSummary(
@@ -297,7 +330,7 @@ def _sampling(levels: Sequence[LevelMoments], base: int, finish: Finish, varianc
     directions = linearized_covariance(finish, telescoped(levels, base), total)
     seen = (directions**2).sum(axis=1)
     scaled = directions * np.sqrt(variances / np.where(seen > 0, seen, 1.0))[:, None]
-    # An answer whose θ all agreed has no direction of its own to scale.
+    # An answer whose θ all agreed has no direction to scale.
     return np.concatenate([scaled, np.diag(np.sqrt(np.where(seen > 0, 0.0, variances)))], axis=1)
 
 
@@ -306,7 +339,7 @@ def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: 
 
     With variances V_l and costs C_l, T_l ∝ √(V_l/C_l) is optimal and gives, for a total variance
     of 1 - bias², T_l = √(V_l/C_l) Σ√(V_k C_k) / (1 - bias²). The coarsest and the finest level are
-    those for which the least has to be added.
+    chosen so that the fewest evaluations are added.
 
     Parameters
     ----------
@@ -320,7 +353,7 @@ def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: 
     have
         Present numbers of θ, on the levels in use.
 
-    Shapes: all (L,), but `have`, which may be shorter. Returns at least as many levels as `have`.
+    Shapes: all (L,), but `have`, which may be shorter. Returns no fewer levels than `have`.
     """
     there = np.concatenate([have, np.zeros(costs.size - have.size)])
     best: tuple[float, Array] | None = None
@@ -338,7 +371,7 @@ def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: 
             total = float(np.sqrt(variances * costs[used]).sum())
             wanted = there[: last + 1].copy()
             ideal = np.ceil(np.sqrt(variances / costs[used]) * total / room)
-            wanted[used] = np.maximum(wanted[used], np.maximum(ideal, FEWEST_OUTER))
+            wanted[used] = np.maximum(wanted[used], np.maximum(ideal, LEVELS.fewest_outer))
             # The base has more evaluations than any other level: that is how it is known.
             others = np.delete(wanted * costs[: last + 1], base)
             wanted[base] = max(wanted[base], np.floor(others.max() / costs[base]) + 1.0)

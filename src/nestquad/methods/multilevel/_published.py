@@ -26,7 +26,7 @@ from nestquad.rules import Rule
 def independent_terms(
     evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
 ) -> Terms:
-    """Levels as published: each with θ of its own, and each θ with inner points of its own."""
+    """Levels as published: independent θ for each level, independent inner points for each θ."""
     problem = evaluations.problem
     grids = evaluations.design.grids
     last = len(grids) - 1
@@ -49,17 +49,15 @@ def independent_terms(
         sizes = (grid.n_inner,) if level == 0 else (grid.n_inner, grids[level - 1].n_inner)
         j = evaluations.fold(KernelRuleByTheta(recipe, sizes, True), level)
         outer_points = first_of(evaluations.outer(level), len(j))
-        f = [call_f(problem, one, outer_points.theta) for one in np.moveaxis(j, 1, 0)]
+        f = [call_f(problem, part, outer_points.theta) for part in np.moveaxis(j, 1, 0)]
         nodes = outer_nodes(outer, outer_points)
-        settled = outer.for_law(problem.outer_law).tuned([(nodes, f[0])])
-        assert settled.kernel is not None
+        tuned = outer.for_law(problem.outer_law).tuned([(nodes, f[0])])
+        assert tuned.kernel is not None
         n, dim = nodes.shape
-        settled = replace(settled, regularization=_outer_lambda(settled.kernel, n, dim))
+        tuned = replace(tuned, regularization=_outer_lambda(tuned.kernel, n, dim))
         parts = halvings(n)
-        rules = dict(zip(parts, settled.rules(nodes, parts, problem.outer_law), strict=True))
-        levels.append(
-            make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, settled, nodes)
-        )
+        rules = dict(zip(parts, tuned.rules(nodes, parts, problem.outer_law), strict=True))
+        levels.append(make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, tuned, nodes))
         described.append(rules[n])
         if sample is None:
             weights = repeated(rules[n].weights, f[0])

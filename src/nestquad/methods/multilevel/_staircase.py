@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.errors import InputError
-
-_MOST_POINTS = 2048  # weights cost the cube: a second or two
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Staircase:
     """The first T_l of the θ have at least N_l inner points, on each level l.
 
     Inner sizes double from level to level, and outer sizes decrease. Points are nested, so a level
-    adds only those that the coarser ones lack.
+    adds only points that the coarser levels lack.
 
     Examples
     --------
@@ -33,23 +32,25 @@ class Staircase:
         steps = np.diff(self.n_inner, prepend=0)
         return int(steps @ np.array(self.n_outer))
 
-    def steps(self) -> list[Step]:
-        """Every way to grow by one step: twice as many θ on a level, or one more level.
+    def steps(self) -> list[StaircaseStep]:
+        """Every way to grow by one step: twice the θ of a level, or one more level.
 
-        Coarser levels never have fewer θ, so those that would come along.
+        Coarser levels never have fewer θ, so they grow as well where needed.
         """
-        found: list[Step] = []
+        steps: list[StaircaseStep] = []
         for level, size in enumerate(self.n_outer):
-            if 2 * size <= _MOST_POINTS:
+            if 2 * size <= limits.STAIRCASE_POINTS:
                 sizes = tuple(max(n, 2 * size) for n in self.n_outer[: level + 1])
                 levels = [i for i, n in enumerate(sizes) if n > self.n_outer[i]]
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
-                found.append(Step(stairs, levels, stairs.n_evaluations - self.n_evaluations))
-        if 2 * self.n_inner[-1] <= _MOST_POINTS:
+                steps.append(
+                    StaircaseStep(stairs, levels, stairs.n_evaluations - self.n_evaluations)
+                )
+        if 2 * self.n_inner[-1] <= limits.STAIRCASE_POINTS:
             sizes = (*self.n_outer, min(self.n_outer[-1], 8))  # a level starts with 8 θ
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
-            found.append(Step(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
-        return found
+            steps.append(StaircaseStep(taller, [len(self.n_inner)], sizes[-1] * self.n_inner[-1]))
+        return steps
 
     def grown(
         self,
@@ -74,10 +75,14 @@ class Staircase:
         budget
             The largest number of evaluations.
         """
-        capped = [e for e, size in zip(outer, self.n_outer, strict=True) if 2 * size > _MOST_POINTS]
+        capped = [
+            e
+            for e, size in zip(outer, self.n_outer, strict=True)
+            if 2 * size > limits.STAIRCASE_POINTS
+        ]
         if target is not None and np.linalg.norm(capped) > target:
             return None  # levels that cannot grow exceed the target alone
-        # At most three times as many in a turn: rates are seen better then than guessed now.
+        # At most three times the evaluations in a turn: measured rates are better than guesses.
         limit = 3.0 * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]
@@ -97,7 +102,7 @@ class Staircase:
 
 
 @dataclass(frozen=True)
-class Step:
+class StaircaseStep:
     """A larger staircase, the levels that grew, and its extra evaluations."""
 
     stairs: Staircase
@@ -113,8 +118,8 @@ def smallest_staircase(smallest: int) -> Staircase:
 def staircase_for(budget: int, smallest: int) -> Staircase:
     """The balanced staircase of a budget: T_l N_l is the same on all levels.
 
-    It has as many levels as fit, with `smallest` inner points on the coarsest and as many θ on
-    the finest, until weights become too expensive; then fewer and broader ones.
+    It has all levels that fit, with `smallest` inner points on the coarsest and `smallest` θ on
+    the finest, until weights become too expensive; then fewer and broader levels.
     """
     best = smallest_staircase(smallest)
     if best.n_evaluations > budget:
@@ -124,8 +129,8 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
             f"at least {best.n_evaluations} for method 'mlkq' with n_coarsest={smallest}",
         )
     size = smallest
-    while 2 * size <= _MOST_POINTS:
-        top = int(np.log2(_MOST_POINTS / size))
+    while 2 * size <= limits.STAIRCASE_POINTS:
+        top = int(np.log2(limits.STAIRCASE_POINTS / size))
         fitting = [
             stairs
             for stairs in (_balanced(size, size, level) for level in range(1, top + 1))
@@ -137,7 +142,7 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
         size *= 2
     # The rest goes to more θ on all levels: the outer error is the larger one as a rule.
     top, size = len(best.n_inner) - 1, best.n_inner[0]
-    wide = min(budget * size // best.n_evaluations, _MOST_POINTS // 2**top)
+    wide = min(budget * size // best.n_evaluations, limits.STAIRCASE_POINTS // 2**top)
     return _balanced(size, max(wide, size), top)
 
 

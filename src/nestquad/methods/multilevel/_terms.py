@@ -22,10 +22,43 @@ from nestquad.rules import Rule
 
 Finish = Callable[[Array], Array]
 
-# The error of a level is judged by half of its θ, a quarter and an eighth.
-_HALVINGS = 3
-# Prior of the rate (mean, standard deviation): a doubling of points divides errors by 2^rate.
-_RATE = (1.0, 0.5)
+
+@dataclass(frozen=True)
+class StaircaseSettings:
+    """Numbers of multilevel kernel quadrature.
+
+    Attributes
+    ----------
+    pilot
+        Evaluations of the first turn towards a tolerance.
+    fewest
+        Fewer evaluations do not show convergence: 256 are 32 θ on the coarsest of three levels.
+    stretch
+        Additional spread of θ in one dimension, over the squared dimension: it sees the tails,
+        which are otherwise missed by a bias that no subset reveals.
+    aim
+        Share of the requested half-width at which a turn aims.
+    halvings
+        The error of a level is judged by half of its θ, a quarter and an eighth.
+    rate, rate_range
+        Prior of the rate (mean, standard deviation) at which a doubling of points divides errors by
+        2^rate, and its range: faster rates are accidents.
+    tuning_rows, tuning_columns
+        θ and x whose values tune the inner kernel.
+    """
+
+    pilot: int = 768
+    fewest: int = 256
+    stretch: float = 0.25
+    aim: float = 0.9
+    halvings: int = 3
+    rate: tuple[float, float] = (1.0, 0.5)
+    rate_range: tuple[float, float] = (0.5, 3.0)
+    tuning_rows: int = 8
+    tuning_columns: int = 64
+
+
+STAIRS = StaircaseSettings()
 
 
 @dataclass(frozen=True)
@@ -45,7 +78,7 @@ class LevelTerm:
 class Terms:
     """All levels, descriptions of the rules, and the θ of the base level.
 
-    `values` (n[, p]) are those of g at the inner points of the finest level: means over its θ
+    `values` (n[, p]) are values of g at the inner points of the finest level: means over its θ
     where they share the points, J where they do not.
     """
 
@@ -99,7 +132,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
 
     The error of a level is judged by the effect of halving its θ, that of the inner rules by the
     effect of the last doublings of N. Both are continued as geometric series at the rates at which
-    they were seen to decrease. Halves agree by accident now and then, so a level's error is at
+    they were seen to decrease. Halves may agree by accident, so a level's error is at
     least that of interpolation over its θ.
     """
     answers = np.sum([level.answers[0] for level in levels], axis=0)
@@ -109,7 +142,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
         return np.atleast_1d(value - finish(answers - part))
 
     change = np.stack([effect(level.answers[0]) for level in levels])
-    halved = np.zeros((_HALVINGS, len(levels), value.size))
+    halved = np.zeros((STAIRS.halvings, len(levels), value.size))
     for i, level in enumerate(levels):
         for j, part in enumerate(level.answers[1:]):
             halved[j, i] = effect(level.answers[0] - part)
@@ -117,8 +150,8 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     inner, inner_rate = _continued(np.abs(change[1:]))
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
-    spreads = [linearized_covariance(finish, answers, np.diag(one.variance)) for one in levels]
-    least = np.stack([np.sqrt((one**2).sum(axis=1)) for one in spreads], axis=1)
+    spreads = [linearized_covariance(finish, answers, np.diag(term.variance)) for term in levels]
+    least = np.stack([np.sqrt((term**2).sum(axis=1)) for term in spreads], axis=1)
     at_least = np.where(columns < 0, -1.0, 1.0) * np.fmax(np.abs(columns), least)
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
     return Assembled(
@@ -138,28 +171,28 @@ def _unmoved(sizes: Array) -> Array:
     """Error (k,) of the levels at whose θ f(J) did not change at all, from changes (L, k).
 
     Where f jumps or is flat, the few θ of a fine level may all agree with the level before, and
-    say nothing about the others. Each such change is taken to be half of that before, the usual
-    rate, and so are those beyond the last level.
+    miss a change at other θ. Each such change is taken to be half of the last, the usual rate,
+    as are the changes beyond the last level.
     """
     error = np.zeros(sizes.shape[1])
-    believed = sizes[:1].sum(axis=0)
+    expected = sizes[:1].sum(axis=0)
     for size in sizes[1:]:
-        believed = np.where(size > 0, size, believed / 2.0)
-        error += np.where(size > 0, 0.0, believed)
-    return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, believed))
+        expected = np.where(size > 0, size, expected / 2.0)
+        error += np.where(size > 0, 0.0, expected)
+    return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, expected))
 
 
 def _continued(sizes: Array) -> tuple[Array, float]:
     """Sum of the series that goes on from differences (m, k) of doubled sizes, and its rate."""
     if sizes.shape[0] == 0:
-        return np.full(sizes.shape[1], np.inf), _RATE[0]
+        return np.full(sizes.shape[1], np.inf), STAIRS.rate[0]
     scale = sizes.max(axis=0)
     pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
     # A single difference has the size of the error within a factor of about 1.5.
-    found = fit_decay(pooled, 0.5 * pooled, *_RATE).rate
-    rate = float(np.clip(found, 0.5, 3.0))  # faster than that is not believed
+    fitted = fit_decay(pooled, 0.5 * pooled, *STAIRS.rate).rate
+    rate = float(np.clip(fitted, *STAIRS.rate_range))
     # A difference may vanish by accident, so the ones before it have a say.
-    recent = sizes[-_HALVINGS:]
+    recent = sizes[-STAIRS.halvings :]
     ages = np.arange(recent.shape[0])[::-1, None]
     return (recent * 2.0 ** (-rate * ages)).max(axis=0) / (2.0**rate - 1.0), rate
 
@@ -183,11 +216,12 @@ def shared_terms(
     points = views[0].outer()
     inner_points = views[-1].inner(points.theta[:1], (0, 1))
     inner, inner_rules, j = min(
-        (_fit_inner(one, inner_points, values) for one in _on_each_space(inner)), key=_unsteadiness
+        (_fit_inner(part, inner_points, values) for part in _on_each_space(inner)),
+        key=_unsteadiness,
     )
-    f = [call_f(problem, one, points.theta[: len(one)], require_finite=False) for one in j]
+    f = [call_f(problem, part, points.theta[: len(part)], require_finite=False) for part in j]
     base = _first_usable(problem, j, f, points.theta)
-    sizes = sorted({m for one in f[base:] for m in halvings(len(one))}, reverse=True)
+    sizes = sorted({m for part in f[base:] for m in halvings(len(part))}, reverse=True)
     n = sizes[0]
     points = first_of(points, n)
     outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
@@ -195,9 +229,13 @@ def shared_terms(
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = [
         make_term(
-            grid.n_inner, one if level == base else one - f[level - 1][: len(one)], rules, outer, at
+            grid.n_inner,
+            part if level == base else part - f[level - 1][: len(part)],
+            rules,
+            outer,
+            at,
         )
-        for level, (grid, one) in enumerate(zip(grids, f, strict=True))
+        for level, (grid, part) in enumerate(zip(grids, f, strict=True))
         if level >= base
     ]
     # Plots show the best J that is known of each θ.
@@ -230,11 +268,12 @@ def _fit_inner(
 ) -> tuple[KernelQuadrature, list[Rule], list[Array]]:
     """The tuned recipe, its rules on all levels, and J (T_l[, p]) by level.
 
-    It is tuned on 8 rows of the coarsest level that has 64 columns, or as many as there are.
+    It is tuned on a few rows of the coarsest level that has enough columns, or the most columns.
     """
     nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
-    enough = min(64, values[-1].shape[1])
-    block = next(block for block in values if block.shape[1] >= enough)[:8, :enough]
+    enough = min(STAIRS.tuning_columns, values[-1].shape[1])
+    block = next(block for block in values if block.shape[1] >= enough)
+    block = block[: STAIRS.tuning_rows, :enough]
     block = block.reshape(*block.shape[:2], -1)
     spread = block.std(axis=(0, 1))
     block = block / np.where(spread > 0, spread, 1.0)
@@ -268,7 +307,7 @@ def _tuned_outer(
 ) -> KernelQuadrature:
     """Tuned on the answer (of the first 8) that asks for the roughest kernel: all share it.
 
-    Pooled over answers, smooth ones would outvote the one that is hard to integrate.
+    A pooled likelihood would follow the smooth answers, not the rough one.
     """
     spread = f_values.std(axis=0)
     columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:8]
@@ -277,10 +316,12 @@ def _tuned_outer(
         return recipe.tuned([(nodes, f_values[:, :1])])
     tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
 
-    def roughness(one: KernelQuadrature) -> tuple[float, float]:
-        assert one.kernel is not None
-        relative = np.min(one.kernel.lengthscale) / median_lengthscale(outer_nodes(one, points))
-        return one.kernel.smoothness(nodes.shape[1]), float(relative)
+    def roughness(candidate: KernelQuadrature) -> tuple[float, float]:
+        assert candidate.kernel is not None
+        relative = np.min(candidate.kernel.lengthscale) / median_lengthscale(
+            outer_nodes(candidate, points)
+        )
+        return candidate.kernel.smoothness(nodes.shape[1]), float(relative)
 
     return min(tuned, key=roughness)
 
@@ -311,7 +352,7 @@ def make_term(
 
 
 def halvings(n: int) -> list[int]:
-    return [n >> j for j in range(_HALVINGS + 1) if n >> j]
+    return [n >> j for j in range(STAIRS.halvings + 1) if n >> j]
 
 
 def first_of(points: OuterPoints, n: int) -> OuterPoints:

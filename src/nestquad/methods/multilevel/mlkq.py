@@ -11,17 +11,19 @@ import numpy as np
 from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
-from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
-from nestquad.methods.multilevel._published import independent_terms
-from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
-from nestquad.methods.multilevel._terms import Assembled, assemble, shared_terms
-from nestquad.methods.nested import (
-    NKQ,
+from nestquad.methods._events import (
     NO_VARIATION,
-    cancellation,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
+)
+from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
+from nestquad.methods.multilevel._published import independent_terms
+from nestquad.methods.multilevel._staircase import Staircase, smallest_staircase, staircase_for
+from nestquad.methods.multilevel._terms import STAIRS, Assembled, assemble, shared_terms
+from nestquad.methods.nested import (
+    NKQ,
+    cancellation,
 )
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
@@ -29,10 +31,6 @@ from nestquad.quadrature import KernelQuadrature
 from nestquad.result import NORMAL_95
 
 __all__ = ["MLKQ"]
-
-_PILOT_BUDGET = 768  # evaluations of the first turn towards a tolerance
-# Fewer allow no judgment of convergence: 256 are 32 θ on the coarsest of three levels.
-_FEWEST = 256
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class MLKQ(Method[Assembled]):
     inner, outer
         Recipes for the two stages.
     shared
-        False: the form of the paper, with θ of its own for each level and inner points of its own
+        False: the form of the paper, with independent θ for each level and independent inner points
         for each θ; see `as_published`.
 
     Notes
@@ -105,8 +103,8 @@ class MLKQ(Method[Assembled]):
     def as_published(cls, problem: NestedExpectation | None = None, **spaces: Any) -> MLKQ:
         """The paper's multilevel form: its allocation, independent points for each θ and level.
 
-        Kernels and inner regularisation are those of `NKQ.as_published`, which also says what
-        `inner_space` and `outer_space` mean; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
+        Kernels, inner regularization and the options `inner_space` and `outer_space` are as in
+        `NKQ.as_published`; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
         """
         nkq = NKQ.as_published(problem, **spaces)
         outer = nkq.outer if isinstance(nkq.outer, KernelQuadrature) else _roughest(nkq.outer)
@@ -124,22 +122,21 @@ class MLKQ(Method[Assembled]):
             return self._published(problem, goal, None if last is None else last.design)
         if last is not None:
             return self._grown(problem, goal, last)
-        pilot = goal.pilot or _PILOT_BUDGET
+        pilot = goal.pilot or STAIRS.pilot
         if goal.budget is not None:
             pilot = min(pilot, goal.budget // 3)
             if not goal.adaptive:
                 pilot = max(pilot, goal.budget // 12)
             elif goal.pilot is None:
-                pilot = max(pilot, _FEWEST)
+                pilot = max(pilot, STAIRS.fewest)
             pilot = max(pilot, smallest_staircase(self.n_coarsest).n_evaluations)
             pilot = min(pilot, goal.budget)
         return self._staircase(problem, goal, staircase_for(pilot, self.n_coarsest))
 
     def _staircase(self, problem: NestedExpectation, goal: Goal, stairs: Staircase) -> Design:
         outer, inner = as_sequence(self.outer_points), as_sequence(self.inner_points)
-        # Kernel weights allow any θ. A quarter more spread sees the tails in one dimension, which
-        # are otherwise missed by a bias that no subset reveals; in many it loses the middle.
-        scale = 1.0 + 0.25 / problem.outer_law.base_dim**2
+        # Kernel weights allow any θ; in high dimension more spread loses the middle.
+        scale = 1.0 + STAIRS.stretch / problem.outer_law.base_dim**2
         # One number for all levels: they are parts of one table on the same points.
         return Design(
             tuple(
@@ -151,25 +148,25 @@ class MLKQ(Method[Assembled]):
     def _grown(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Assembled]
     ) -> Design | None:
-        if goal.adaptive and goal.pilot is None and last.design.n_evaluations < _FEWEST:
+        if goal.adaptive and goal.pilot is None and last.design.n_evaluations < STAIRS.fewest:
             return None  # the budget was spent at once
-        found = last.state
+        state = last.state
         stairs = Staircase(
             tuple(grid.n_outer for grid in last.design.grids),
             tuple(grid.n_inner for grid in last.design.grids),
         )
-        target = None if goal.half_width is None else 0.9 * goal.half_width / NORMAL_95
+        target = None if goal.half_width is None else STAIRS.aim * goal.half_width / NORMAL_95
         # A budget goes where more points showed a change, a tolerance is met by the whole bar.
-        outer = np.abs(found.outer if goal.adaptive else found.halved).max(axis=0)
+        outer = np.abs(state.outer if goal.adaptive else state.halved).max(axis=0)
         inner = (
-            np.concatenate([found.inner, found.missed], axis=1) if goal.adaptive else found.inner
+            np.concatenate([state.inner, state.missed], axis=1) if goal.adaptive else state.inner
         )
-        # Coarse levels that were left out have to grow all the same for the others to follow.
+        # Coarse levels that were left out have to grow too, for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
         grown = stairs.grown(
             outer,
             size_of(inner),
-            (2.0**-found.outer_rate, 2.0**-found.inner_rate),
+            (2.0**-state.outer_rate, 2.0**-state.inner_rate),
             target,
             goal.budget,
         )
@@ -178,10 +175,10 @@ class MLKQ(Method[Assembled]):
     def _published(
         self, problem: NestedExpectation, goal: Goal, before: Design | None
     ) -> Design | None:
-        """All at once for a budget; twice as many evaluations each turn towards a tolerance."""
-        most = goal.budget or _PILOT_BUDGET
+        """All at once for a budget; twice the evaluations each turn towards a tolerance."""
+        most = goal.budget or STAIRS.pilot
         if goal.adaptive:
-            most = min(most, max(_PILOT_BUDGET, 2 * before.n_evaluations if before else 0))
+            most = min(most, max(STAIRS.pilot, 2 * before.n_evaluations if before else 0))
         sizes = self._allocation(problem, most)
         if before is not None and sizes.n_evaluations <= before.n_evaluations:
             return None
@@ -235,26 +232,28 @@ class MLKQ(Method[Assembled]):
         problem = evaluations.problem
         make = shared_terms if self.shared else independent_terms
         terms = make(evaluations, self.inner, self.outer)
-        found = assemble(terms.levels, problem.finish)
+        state = assemble(terms.levels, problem.finish)
         sample = terms.sample
         seen = (sample.j, sample.f, sample.weights)
         rare = rare_event_errors(problem, *seen, interpolated=True)
         missed = unseen_value_errors(problem, terms.values, *seen)
-        rare, missed = (floor_directions(problem, found.answers, one) for one in (rare, missed))
-        found = replace(found, missed=missed)
+        rare, missed = (
+            floor_directions(problem, state.answers, errors) for errors in (rare, missed)
+        )
+        state = replace(state, missed=missed)
         parts = {
-            "inner": np.concatenate([found.inner, found.unmoved, missed], axis=1),
-            "outer": np.concatenate([found.outer, rare], axis=1),
+            "inner": np.concatenate([state.inner, state.unmoved, missed], axis=1),
+            "outer": np.concatenate([state.outer, rare], axis=1),
         }
         estimate = assembled(
             problem,
-            found.answers,
+            state.answers,
             parts,
             {
                 "error_inner": size_of(parts["inner"]),
                 "error_outer": size_of(parts["outer"]),
-                "inner": {**terms.inner, "rate": found.inner_rate},
-                "outer": {**terms.outer, "rate": found.outer_rate},
+                "inner": {**terms.inner, "rate": state.inner_rate},
+                "outer": {**terms.outer, "rate": state.outer_rate},
                 "levels": [
                     {
                         "n_inner": level.n_inner,
@@ -263,7 +262,7 @@ class MLKQ(Method[Assembled]):
                         "error_outer": np.abs(error),
                     }
                     for level, change, error in zip(
-                        terms.levels, found.change, found.outer.T, strict=True
+                        terms.levels, state.change, state.outer.T, strict=True
                     )
                 ],
                 "notes": [
@@ -286,9 +285,9 @@ class MLKQ(Method[Assembled]):
             sample=terms.sample,
             warnings=cancellation(self.name, **terms.sum_abs_weights),
         )
-        return Turn(evaluations.design, estimate, found)
+        return Turn(evaluations.design, estimate, state)
 
 
 def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:
-    """One recipe for all answers: the one that asks for the least smoothness."""
+    """One recipe for all answers: the least smooth."""
     return min(recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0)

@@ -7,13 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._checks import number
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
+from nestquad.methods._events import (
+    NO_VARIATION,
+    floor_directions,
+    rare_event_errors,
+    unseen_value_errors,
+)
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
-    FEWEST_OUTER,
+    LEVELS,
     LevelMoments,
     LevelSummary,
     best_sizes,
@@ -22,24 +29,15 @@ from nestquad.methods.multilevel._levels import (
     summarize,
 )
 from nestquad.methods.nested import (
-    NO_VARIATION,
-    SAMPLE_ROWS,
     MeanRule,
     WeightedRule,
-    floor_directions,
     noise_changes,
-    rare_event_errors,
-    unseen_value_errors,
 )
 from nestquad.points import IID
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, OuterSample
 
 __all__ = ["MLMC"]
-
-# Convergence is judged from this many corrections; if they decrease more slowly than
-# 2^(-_SLOWEST l), ten times the accuracy takes a thousand times the inner draws.
-_LEVELS_TO_JUDGE, _SLOWEST = 5, 0.33
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class MLMC(Method[LevelSummary]):
     ----------
     antithetic
         Correct by f(J) - (f(J') + f(J''))/2 with the means J', J'' of the two halves of the inner
-        draws, which cancels what is linear. False: by f(J) - f(J'), the plain form.
+        draws, which cancels the linear part. False: by f(J) - f(J'), the plain form.
     n_coarsest
         N_0, inner draws for each θ on level 0.
     n_levels
@@ -67,14 +65,16 @@ class MLMC(Method[LevelSummary]):
     Notes
     -----
     *Error bar.* The variances of all levels, and the square of the remaining bias: the last
-    corrections continued as a geometric series, or what the noise of J on the finest level may
-    hide. A floor for values of g that no draw has shown.
+    corrections continued as a geometric series, or the effect of the noise of J on the finest
+    level. A floor for values of g that no draw has shown.
 
     *Memory.* A few numbers for each θ, none for x.
 
     References
     ----------
-    M. B. Giles, "Multilevel Monte Carlo methods", Acta Numerica 24 (2015), sections 3 and 9.
+    Giles (2015), Multilevel Monte Carlo methods, Acta Numerica 24, sections 3 and 9; antithetic
+    differences: Giles and Haji-Ali (2019), Multilevel nested simulation for efficient risk
+    estimation.
 
     Examples
     --------
@@ -120,8 +120,8 @@ class MLMC(Method[LevelSummary]):
         if last is not None:
             return self._grown(goal, last)
         if goal.adaptive or goal.budget is None:
-            # The pilot towards a tolerance: 512 θ on level 0, half as many on each of the next.
-            sizes = np.maximum(512 * np.ldexp(1.0, -np.arange(self.n_levels or 4)), FEWEST_OUTER)
+            pilot = LEVELS.pilot * np.ldexp(1.0, -np.arange(self.n_levels or 4))
+            sizes = np.maximum(pilot, LEVELS.fewest_outer)
             if goal.budget is None or 2 * self._cost(sizes) <= goal.budget:
                 return self._design(goal, sizes)
         assert goal.budget is not None
@@ -170,27 +170,25 @@ class MLMC(Method[LevelSummary]):
 
     def _grown(self, goal: Goal, last: Turn[LevelSummary]) -> Design | None:
         """More θ where the variance is, and a new level where the bias is too large."""
-        found, grids = last.state, last.design.grids
-        _refuse_divergence(found)
+        state, grids = last.state, last.design.grids
+        _refuse_divergence(state)
         error = np.atleast_1d(last.estimate.std_error)
         target = error / 2 if goal.half_width is None else np.array(goal.half_width / NORMAL_95)
         if self.n_levels is not None:
-            _refuse_too_few_levels(found, target, grids[-1].n_inner)
-        # A turn aims at no less than a third of the error so far: variances of small samples must
-        # not misplace the whole budget. It aims at 0.93 of the request, since growth ends more
-        # often at an error that is estimated too small than at one too large.
-        target = 0.93 * np.maximum(target, error / 3.0)
+            _refuse_too_few_levels(state, target, grids[-1].n_inner)
+        # Variances of small samples must not misplace the whole budget.
+        target = LEVELS.aim * np.maximum(target, error / 3.0)
         have = np.array([grid.n_outer for grid in grids], dtype=float)
-        if not (target > 0).all() or have.size != len(found.change):
+        if not (target > 0).all() or have.size != len(state.change):
             return None
         new = np.arange(0 if self.n_levels is not None else 2) + 1.0  # levels to add in one turn
-        own = steady_variances(found.own_variance / target**2, have, 0.5).max(axis=1)
-        variance = (found.variance / target**2).max(axis=1)
+        own = steady_variances(state.own_variance / target**2, have, 0.5).max(axis=1)
+        variance = (state.variance / target**2).max(axis=1)
         steps = np.arange(1.0 - have.size, new.size + 1.0)[:, None]
-        bias = (found.bias / target * 2.0 ** (-found.slow_alpha * steps)).max(axis=1)
+        bias = (state.bias / target * 2.0 ** (-state.slow_alpha * steps)).max(axis=1)
         sizes = best_sizes(
             np.concatenate([own, np.full(new.size, own[-1])]),
-            np.concatenate([variance, variance[-1] * 2.0 ** (-found.beta * new)]),
+            np.concatenate([variance, variance[-1] * 2.0 ** (-state.beta * new)]),
             self._inner_sizes(have.size + new.size),
             bias,
             have,
@@ -200,7 +198,7 @@ class MLMC(Method[LevelSummary]):
         return None if grown is None else self._design(goal, grown)
 
     def _within(self, budget: int | None, have: Array, wanted: Array) -> Array | None:
-        """The same step, shortened to the budget; None if next to nothing remains of it."""
+        """Sizes of the step shortened to the budget; None if hardly any of it remains."""
         if (wanted == have).all():
             if self.n_levels is not None:
                 return None  # the error is bias, which more θ do not lower
@@ -210,7 +208,7 @@ class MLMC(Method[LevelSummary]):
         share = (budget - self._cost(have)) / self._cost(wanted - have)
         sizes = have + np.floor(share * (wanted - have))
         # A level with a handful of θ is not worth starting.
-        while have[sizes.size - 1] == 0 and sizes[-1] < FEWEST_OUTER:
+        while have[sizes.size - 1] == 0 and sizes[-1] < LEVELS.fewest_outer:
             sizes = sizes[:-1]
         gained = self._cost(sizes) - self._cost(have)
         return sizes if gained > 0.01 * budget else None
@@ -223,28 +221,28 @@ class MLMC(Method[LevelSummary]):
         problem = evaluations.problem
         seen = self._moments(evaluations)
         levels, notes = seen.levels, seen.notes
-        found = summarize(levels, problem.finish)
-        value = np.atleast_1d(problem.finish(found.answers))
-        hidden = [problem.finish(found.answers + one) - value for one in seen.hidden]
-        found = replace(found, bias=np.fmax(found.bias, np.abs(hidden).max(axis=0)))
-        missed = floor_directions(problem, found.answers, seen.missed)
+        state = summarize(levels, problem.finish)
+        value = np.atleast_1d(problem.finish(state.answers))
+        hidden = [problem.finish(state.answers + shift) - value for shift in seen.hidden]
+        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden).max(axis=0)))
+        missed = floor_directions(problem, state.answers, seen.missed)
         if not np.isfinite(missed).all():
             notes = [*notes, NO_VARIATION]
         estimate = assembled(
             problem,
-            found.answers,
+            state.answers,
             {
-                "inner": np.concatenate([np.diag(found.bias), missed], axis=1),
-                "outer": found.sampling,
+                "inner": np.concatenate([np.diag(state.bias), missed], axis=1),
+                "outer": state.sampling,
             },
-            {**found.describe(levels), "notes": notes},
+            {**state.describe(levels), "notes": notes},
             n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
             n_outer=sum(level.n_outer for level in levels),
             n_inner=levels[-1].n_inner,
             method=self.name,
             sample=seen.sample,
         )
-        return Turn(evaluations.design, estimate, found)
+        return Turn(evaluations.design, estimate, state)
 
     def _moments(self, evaluations: Evaluations) -> _Seen:
         """Means and covariances by level; of the finest level, a few θ for plots."""
@@ -264,7 +262,7 @@ class MLMC(Method[LevelSummary]):
                 notes.append(f"time ended before level {index}, whose bias remains")
                 break
             # Draws are independent, so the first are as good a sample for plots as any.
-            kept = min(j.shape[0], SAMPLE_ROWS)
+            kept = min(j.shape[0], limits.PLOT_ROWS)
             theta = outer_points(problem, grid, 0, kept).theta
             # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
             # serves neither as a base nor as a correction, and the next finer one is the base.
@@ -316,17 +314,17 @@ class _Seen:
     missed: Array
 
 
-def _refuse_divergence(found: LevelSummary) -> None:
-    """Stop where corrections decrease too slowly, beyond doubt, for levels to help.
+def _refuse_divergence(state: LevelSummary) -> None:
+    """Stop where corrections decrease significantly too slowly for levels to help.
 
-    Corrections that drown in noise say nothing against convergence; more θ will tell.
+    Corrections within their noise do not contradict convergence; more θ will tell.
     """
-    changes, noises = found.change[1:], found.noise[1:]
-    if len(changes) < _LEVELS_TO_JUDGE:
+    changes, noises = state.change[1:], state.noise[1:]
+    if len(changes) < LEVELS.judged:
         return
     for change, noise in zip(changes.T, noises.T, strict=True):
-        rate = fit_decay(np.abs(change), noise, 1.0, 0.25, last=_LEVELS_TO_JUDGE + 1)
-        if rate.measured + 2.0 * rate.std_error < _SLOWEST:
+        rate = fit_decay(np.abs(change), noise, *LEVELS.alpha, last=LEVELS.judged + 1)
+        if rate.measured + 2.0 * rate.std_error < LEVELS.slowest:
             raise NumericalError(
                 "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer "
                 f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(change)}, "
@@ -338,12 +336,12 @@ def _refuse_divergence(found: LevelSummary) -> None:
             )
 
 
-def _refuse_too_few_levels(found: LevelSummary, target: Array, n_inner: int) -> None:
+def _refuse_too_few_levels(state: LevelSummary, target: Array, n_inner: int) -> None:
     """Stop where the bias of a fixed finest level is known, and above the tolerance."""
-    if (found.bias > target).any() and found.error_outer < 0.5 * found.error_inner:
+    if (state.bias > target).any() and state.error_outer < 0.5 * state.error_inner:
         raise NumericalError(
-            f"MLMC with n_levels={len(found.change)} cannot reach the tolerance: its finest "
+            f"MLMC with n_levels={len(state.change)} cannot reach the tolerance: its finest "
             f"level has {n_inner} inner draws, whose bias of about "
-            f"{found.error_inner:.2g} no number of outer draws removes. Use n_levels=None, "
+            f"{state.error_inner:.2g} no number of outer draws removes. Use n_levels=None, "
             "which adds levels as they are needed."
         )

@@ -1,63 +1,22 @@
 """Nested rules: T outer points with N inner points each, and a rule for each stage."""
 
-from nestquad.methods.nested._base import SAMPLE_ROWS, NestedRule, NestedState
-from nestquad.methods.nested._events import (
-    NO_VARIATION,
-    effective_number,
-    few_event_errors,
-    floor_directions,
-    rare_event_errors,
-    rule_of_three,
-    spread_factor,
-    unseen_value_errors,
-)
-from nestquad.methods.nested._inner import (
-    InnerFit,
-    KernelRuleByTheta,
-    MeanRule,
-    WeightedRule,
-    noise_changes,
-    weighted_sum,
-)
-from nestquad.methods.nested._outer import (
-    OuterFit,
-    cancellation,
-    describe_rules,
-    interpolation_variance,
-    kernel_outer,
-    mean_outer,
-)
-from nestquad.methods.nested.nkq import NKQ
-from nestquad.methods.nested.nmc import NMC
-from nestquad.methods.nested.nqmc import NQMC
-from nestquad.methods.nested.repeated import RepeatedNMC
-
-__all__ = [
-    "NKQ",
-    "NMC",
-    "NO_VARIATION",
-    "NQMC",
-    "SAMPLE_ROWS",
-    "InnerFit",
-    "KernelRuleByTheta",
-    "MeanRule",
-    "NestedRule",
-    "NestedState",
-    "OuterFit",
-    "RepeatedNMC",
-    "WeightedRule",
-    "cancellation",
-    "describe_rules",
-    "effective_number",
-    "few_event_errors",
-    "floor_directions",
-    "interpolation_variance",
-    "kernel_outer",
-    "mean_outer",
-    "noise_changes",
-    "rare_event_errors",
-    "rule_of_three",
-    "spread_factor",
-    "unseen_value_errors",
-    "weighted_sum",
-]
+from nestquad.methods._events import NO_VARIATION as NO_VARIATION
+from nestquad.methods._events import effective_number as effective_number
+from nestquad.methods.nested._base import NestedRule as NestedRule
+from nestquad.methods.nested._base import NestedState as NestedState
+from nestquad.methods.nested._inner import InnerFit as InnerFit
+from nestquad.methods.nested._inner import KernelRuleByTheta as KernelRuleByTheta
+from nestquad.methods.nested._inner import MeanRule as MeanRule
+from nestquad.methods.nested._inner import WeightedRule as WeightedRule
+from nestquad.methods.nested._inner import noise_changes as noise_changes
+from nestquad.methods.nested._inner import weighted_sum as weighted_sum
+from nestquad.methods.nested._outer import OuterFit as OuterFit
+from nestquad.methods.nested._outer import cancellation as cancellation
+from nestquad.methods.nested._outer import describe_rules as describe_rules
+from nestquad.methods.nested._outer import interpolation_variance as interpolation_variance
+from nestquad.methods.nested._outer import kernel_outer as kernel_outer
+from nestquad.methods.nested._outer import mean_outer as mean_outer
+from nestquad.methods.nested.nkq import NKQ as NKQ
+from nestquad.methods.nested.nmc import NMC as NMC
+from nestquad.methods.nested.nqmc import NQMC as NQMC
+from nestquad.methods.nested.repeated import RepeatedNMC as RepeatedNMC

@@ -10,18 +10,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
-from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._events import (
+from nestquad.methods._events import (
     NO_VARIATION,
     constant_value_errors,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
 )
+from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._inner import InnerFit, noise_changes
 from nestquad.methods.nested._outer import OuterFit, cancellation
 from nestquad.points import Given, Sequence, as_sequence
@@ -30,12 +31,34 @@ from nestquad.result import OuterSample
 
 Sharing = Literal["auto", "independent", "shared"] | int
 
-SAMPLE_ROWS = 4096  # rows of θ kept for plots
 
-# Fewer θ, x or evaluations do not show whether a tolerance is met. Intervals of 4 to 16 θ cover in
-# 76–94 % of runs on families of random problems, whatever Student's t adds; two halves of 8 x that
-# were scrambled alike agree now and then, and hide their common bias.
-_FEWEST, _FEWEST_EVALUATIONS = 32, 192
+@dataclass(frozen=True)
+class NestedSettings:
+    """Numbers of the nested rules towards a tolerance.
+
+    Attributes
+    ----------
+    fewest_outer, fewest_evaluations
+        Fewer θ or evaluations do not show whether a tolerance is met. Intervals of 4 to 16 θ cover
+        in 76–94 % of runs on families of random problems, even with Student's t; two halves of 8 x
+        that were scrambled alike may agree by accident.
+    stalled
+        Share of its last error above which the error of a side that grew counts as unchanged.
+    quarter
+        Factor of the change from a quarter to a half of the inner points, as an estimate of the
+        error of all: rules with Matérn-3/2 kernels converge like N^-2.
+    tuning_rows
+        θ whose values tune the inner kernel, for each point set.
+    """
+
+    fewest_outer: int = 32
+    fewest_evaluations: int = 192
+    stalled: float = 0.95
+    quarter: float = 0.25
+    tuning_rows: int = 8
+
+
+SETTINGS = NestedSettings()
 
 
 @dataclass(frozen=True)
@@ -50,11 +73,11 @@ class NestedState:
     stalled: Literal["outer", "inner", ""] = ""
 
     def after(self, last: NestedState, *, inner: bool) -> NestedState:
-        """With what the growth of the inner or the outer side since the last turn has changed."""
+        """Mark the side that stalled if its growth since the last turn did not reduce its error."""
         if inner:
-            gain = self.error_inner < 0.95 * last.error_inner
+            gain = self.error_inner < SETTINGS.stalled * last.error_inner
         else:
-            gain = self.error_outer < 0.95 * last.error_outer
+            gain = self.error_outer < SETTINGS.stalled * last.error_outer
         return self if gain else replace(self, stalled="inner" if inner else "outer")
 
 
@@ -73,8 +96,8 @@ class NestedRule(Method[NestedState]):
         from a pool of this many sets (a number).
     jackknife
         Remove the bias of order 1/N that a smooth f has at a noisy J, by the means of both halves
-        of the inner points. They have to be independent from θ to θ. Kinks of f are better left
-        alone: their bias falls at another rate.
+        of the inner points (Quenouille 1956, Notes on bias in estimation). They have to be
+        independent from θ to θ. Kinks of f are better left alone: their bias falls at another rate.
     """
 
     most_points: ClassVar[int | None] = None
@@ -170,18 +193,23 @@ class NestedRule(Method[NestedState]):
 
     def _sizes(self, goal: Goal) -> tuple[int, int]:
         fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
-        if goal.adaptive and n_inner is None and n_outer is not None and n_outer < _FEWEST:
+        if (
+            goal.adaptive
+            and n_inner is None
+            and n_outer is not None
+            and n_outer < SETTINGS.fewest_outer
+        ):
             raise InputError(
                 "n_outer",
                 f"{n_outer} with a tolerance",
-                f"at least {_FEWEST}, or None to let it grow",
+                f"at least {SETTINGS.fewest_outer}, or None to let it grow",
                 "So few theta do not show whether a tolerance is met. A budget is fine.",
             )
         if n_outer is None or n_inner is None:
             if goal.adaptive or goal.budget is None:
                 first = self.start if goal.pilot is None else self.split(goal.pilot)
                 n_inner = n_inner or first[1]
-                least = -(-_FEWEST_EVALUATIONS // n_inner) if goal.pilot is None else 0
+                least = -(-SETTINGS.fewest_evaluations // n_inner) if goal.pilot is None else 0
                 n_outer = n_outer or max(first[0], least)
                 if goal.budget is not None and n_outer * n_inner > goal.budget:
                     n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
@@ -216,7 +244,7 @@ class NestedRule(Method[NestedState]):
         sides: list[Literal["outer", "inner"]] = ["outer", "inner"]
         if last.state.error_inner > last.state.error_outer:
             sides.reverse()
-        # A side whose growth changed nothing waits, and one with too few points goes first.
+        # A side that stalled goes last, a side with too few points first.
         sides.sort(key=lambda side: side == last.state.stalled)
         sides.sort(key=lambda side: side not in self._short(grid))
         for side in sides:
@@ -253,7 +281,7 @@ class NestedRule(Method[NestedState]):
         theta = theta[: j.shape[0]]
         full, *fewer = np.moveaxis(j, 1, 0)
         f_full = call_f(problem, full, theta)
-        f_fewer = [call_f(problem, one, theta, require_finite=False) for one in fewer]
+        f_fewer = [call_f(problem, part, theta, require_finite=False) for part in fewer]
         halves = "other half" in inner.rule.views
         corrected = self.jackknife and halves and grid.n_sets is None
         if corrected:
@@ -268,7 +296,7 @@ class NestedRule(Method[NestedState]):
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
         # With a jackknife inner points of each θ are their own, so that rare values of g show as
-        # rare values of a smooth f, which have their floor; only a constant g says nothing.
+        # rare values of a smooth f, which have their floor; a constant g has none.
         missed = (
             constant_value_errors(problem, full, f_full)
             if corrected
@@ -284,7 +312,7 @@ class NestedRule(Method[NestedState]):
             changes *= 0.5
         elif halves and grid.n_sets is None:
             smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
-            shifts = [final(f_full) - final(f_full + one) for one in (smooth, *steps)]
+            shifts = [final(f_full) - final(f_full + part) for part in (smooth, *steps)]
             # Fewer points double the bias and a J without noise removes it: two estimates of it.
             # The second direction is by how much they differ.
             shifts[0] += changes[:, 0]
@@ -299,7 +327,7 @@ class NestedRule(Method[NestedState]):
         if last is not None:
             (before,) = last.design.grids
             state = state.after(last.state, inner=grid.n_inner > before.n_inner)
-        step = -(-theta.shape[0] // SAMPLE_ROWS)
+        step = -(-theta.shape[0] // limits.PLOT_ROWS)
         estimate = assembled(
             problem,
             answers,
@@ -344,7 +372,7 @@ def _inner_directions(
 
     With the first half only, its difference is the error of the half-sized rule: an upper estimate
     for a rule that converges. It may vanish by accident, so that of the quarter from the half
-    counts as well, by a factor of 2^-2: rules with Matérn-3/2 kernels converge like N^-2.
+    counts as well, by the factor `NestedSettings.quarter`.
     """
     if not f_fewer:
         return np.zeros((final(f_full).size, 1))
@@ -355,7 +383,7 @@ def _inner_directions(
                 changes.append((f_fewer[0] - f_fewer[1]) / 2.0)
         else:
             steps = pairwise([f_full, *f_fewer])
-            changes = [0.25**i * (less - more) for i, (more, less) in enumerate(steps)]
+            changes = [SETTINGS.quarter**i * (less - more) for i, (more, less) in enumerate(steps)]
     directions = []
     for change in changes:
         # Fewer points may leave the domain of f (a logarithm); their error is then taken to be the
@@ -370,12 +398,12 @@ def _inner_directions(
 def _without_bias(f_full: Array, f_halves: list[Array]) -> Array:
     """2 f(J) − mean f(J of a half), (T, q): a bias of order 1/N cancels."""
     with np.errstate(invalid="ignore"):
-        found = 2.0 * f_full - np.mean(f_halves, axis=0)
-    # A half may leave the domain of f (a logarithm); nothing is corrected there.
-    return np.where(np.isfinite(found), found, f_full)
+        corrected = 2.0 * f_full - np.mean(f_halves, axis=0)
+    # A half may leave the domain of f (a logarithm): no correction there.
+    return np.where(np.isfinite(corrected), corrected, f_full)
 
 
 def _by_inner_point(evaluations: Evaluations, n_sets: int) -> Array:
     """Values of g at the inner points of S shared sets, (S N[, p]): means over a few θ each."""
-    values = evaluations.values(8 * n_sets)
+    values = evaluations.values(SETTINGS.tuning_rows * n_sets)
     return np.concatenate([values[s::n_sets].mean(axis=0) for s in range(min(n_sets, len(values)))])

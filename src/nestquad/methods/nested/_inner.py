@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import takes
-from nestquad.errors import EvaluationError
-from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f
+from nestquad.evaluate import InnerPoints, InnerRule, Span, call_f, f_or_nan
 from nestquad.gp import median_lengthscale
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
@@ -63,7 +63,7 @@ class MeanRule:
 class WeightedRule:
     """Weights independent of θ: (views, S, N) for S point sets that θ_t takes in turn.
 
-    A view of fewer nodes has zeros at the others, which cost nothing.
+    A view of fewer nodes has zeros at the others, which are skipped.
     """
 
     weights: Array
@@ -103,15 +103,15 @@ class KernelRuleByTheta:
 
     @property
     def whole_rows(self) -> int | None:
-        return max(1, 2**24 // self.sizes[0] ** 2)  # 128 MB of Gram matrices at a time
+        return max(1, limits.GRAM_NUMBERS // self.sizes[0] ** 2)
 
     def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
         assert points is not None
         nodes = nodes_on(self.recipe.space, points.uniform, points.x)
         nodes = np.broadcast_to(nodes, (values.shape[0], *nodes.shape[1:]))
-        found = self._recipe(nodes).rules_by_set(nodes, self.sizes, points.law)
+        fitted = self._recipe(nodes).rules_by_set(nodes, self.sizes, points.law)
         parts = [
-            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in found]))
+            weighted_sum(values[:, :size], np.stack([rules[view].weights for rules in fitted]))
             for view, size in enumerate(self.sizes)
         ]
         return np.stack(parts, axis=1)
@@ -121,7 +121,9 @@ class KernelRuleByTheta:
         if not self.median_by_theta:
             return self.recipe
         assert self.recipe.kernel is not None
-        medians = np.array([[median_lengthscale(one)] * one.shape[1] for one in nodes])
+        medians = np.array(
+            [[median_lengthscale(node_set)] * node_set.shape[1] for node_set in nodes]
+        )
         return replace(self.recipe, kernel=self.recipe.kernel.with_lengthscale(medians))
 
 
@@ -132,7 +134,7 @@ def noise_changes(
 
     The first is to a J shrunk by its noise, of log J where f needs J > 0: noise is relative then.
     The second is for an f with steps, and is the mean of f at J moved up and down by its noise: if
-    J has an atom beside a step, the noise carries half of it across, whatever the other θ do.
+    J has an atom next to a step, the noise carries half of it across.
     """
     half, other = halves
     positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
@@ -142,7 +144,7 @@ def noise_changes(
     if steps.any():
         noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
         moves = np.diag(noise) if full.ndim > 1 else noise
-        sides = [[_f_or_nan(problem, full + s * one, theta) for s in (1, -1)] for one in moves]
+        sides = [[f_or_nan(problem, full + s * move) for s in (1, -1)] for move in moves]
         spread = np.sum([(up + down) / 2.0 - f_values for up, down in sides], axis=0)
         changes.append(np.where(steps, spread, 0.0))
     return [np.where(np.isfinite(change), change, 0.0) for change in changes]
@@ -154,19 +156,12 @@ def _has_steps(f_values: Array) -> bool:
     return bool(np.unique(events).size <= events.size / 4)
 
 
-def _f_or_nan(problem: NestedExpectation, j: Array, theta: Array) -> Array:
-    try:
-        return call_f(problem, j, theta, require_finite=False)
-    except EvaluationError:  # f refuses values that J never has
-        return np.full((len(j), 1), np.nan)
-
-
 def _shrunk(half: Array, other: Array, full: Array) -> Array:
     """J (T[, p]) moved towards its mean over θ until its noise is gone from its covariance.
 
     Half the difference of two means of independent points has the covariance of their mean's
-    noise. Cov J − noise is what J itself has; the linear map that is closest to none turns the
-    one into the other.
+    noise. The linear map closest to the identity that turns Cov J into Cov J − noise is applied
+    (Louis 1984, Estimating a population of parameter values).
     """
     rows, noise = full.reshape(len(full), -1), (half - other).reshape(len(full), -1) / 2.0
     mean = rows.mean(axis=0)

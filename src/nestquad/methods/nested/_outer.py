@@ -39,7 +39,7 @@ class OuterFit:
 def mean_outer(finish: Finish, f_values: Array, blocks: int | None = None) -> OuterFit:
     """Equal weights: the central limit theorem for θ, or for means of blocks of them.
 
-    At independent θ each is a block of its own. Blocks of a Sobol sequence are low-discrepancy sets
+    At independent θ each is a block. Blocks of a Sobol sequence are low-discrepancy sets
     themselves, and the whole is more even than independent sets would be, so that the spread of
     their means is an upper estimate. Differences of prefixes are smaller, but vanish by accident.
     """
@@ -49,7 +49,7 @@ def mean_outer(finish: Finish, f_values: Array, blocks: int | None = None) -> Ou
     if blocks is not None:
         parts = np.array_split(f_values, min(blocks, max(n // 2, 2), n))
         means = np.stack([part.mean(axis=0) for part in parts])
-    if len(means) < 2:  # time ran out after one θ, which says nothing about the others
+    if len(means) < 2:  # time ran out after one θ, which shows no spread
         directions = _subset_directions([np.atleast_1d(finish(answers))])
     else:
         covariance = np.atleast_2d(np.cov(means, rowvar=False)) / len(means)
@@ -78,18 +78,18 @@ def kernel_outer(
     ]
     nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
     sizes = _subset_sizes(n)
-    found = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
+    by_recipe = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
 
     def answers(which: int) -> Array:
         parts = [
             rules[which].integrate(f_values[: sizes[which], column])
-            for rules, column in zip(found, columns, strict=True)
+            for rules, column in zip(by_recipe, columns, strict=True)
         ]
         return np.concatenate(parts)
 
     weights = np.empty((n, q))
     variances = np.empty(q)
-    for recipe, x, rules, column in zip(tuned, nodes, found, columns, strict=True):
+    for recipe, x, rules, column in zip(tuned, nodes, by_recipe, columns, strict=True):
         weights[:, column] = rules[0].weights[:, None]
         variances[column] = interpolation_variance(recipe, rules[0], x, f_values[:, column])
     return OuterFit(
@@ -104,10 +104,10 @@ def kernel_outer(
         {
             "rule": "kernel quadrature",
             "kernel": [f"{recipe.kernel!r} on {recipe.space}" for recipe in tuned],
-            **describe_rules([rules[0] for rules in found]),
+            **describe_rules([rules[0] for rules in by_recipe]),
         },
         interpolated=True,
-        sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
+        sum_abs_weights=max(rules[0].sum_abs_weights for rules in by_recipe),
     )
 
 
@@ -116,8 +116,8 @@ def _tuned_on_the_roughest(
 ) -> KernelQuadrature:
     """One recipe for several answers (T, q), tuned on the least regular of them.
 
-    Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify what is
-    rough or noisy in the others.
+    Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify
+    roughness and noise of the others.
     """
     nodes = nodes_on(recipe.space, points.uniform, points.theta)
     if values.shape[1] == 1 or not recipe.needs_values:
@@ -135,7 +135,7 @@ def _tuned_on_the_roughest(
 
 
 def cancellation(method: str, **sum_abs_weights: float) -> tuple[str, ...]:
-    """Warnings about stages whose weights cancel so much that the answer is not to be trusted."""
+    """Warnings about stages whose weights cancel, which amplifies errors of the values."""
     return tuple(
         f"The {stage} weights of {method!r} cancel each other (their absolute values sum to "
         f"{size:.3g}), which amplifies every error in the values. Use Jitter() as regularization, "
@@ -174,8 +174,8 @@ def interpolation_variance(
     """Variance (q,) of a kernel rule's integral of values (n, q).
 
     The larger of the posterior variance and ¼ Σ w² r², with the root mean square r of leave-one-out
-    residuals: what the neighbors of a node cannot predict is noise to the rule, whatever the kernel
-    assumes. Errors of neighbors cancel in part. On families of random problems half of the error
+    residuals: the part of a value that its neighbors do not predict acts as noise under any
+    kernel. Errors of neighbors cancel in part. On families of random problems half of the error
     covers in 97 % of runs, at bars two thirds as wide as all of it.
     Both from 256 nodes: more change them little and cost n³.
     """
@@ -200,7 +200,7 @@ def _subset_directions(finals: Sequence[Array]) -> Array:
     """Differences between the answers of nested subsets of the outer points, (k, m).
 
     One difference may vanish by accident, so the step before it (a quarter against a half, scaled
-    by the slowest rate that is plausible) stands beside it.
+    by the slowest rate that is plausible) is a second direction.
     """
     if len(finals) < 2:
         return np.abs(finals[0])[:, None]

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.distributions import Normal
 from nestquad.errors import InputError
 from nestquad.evaluate import Evaluations, InnerPoints, OuterPoints
 from nestquad.kernels import Gaussian, Kernel, Matern
-from nestquad.methods.nested._base import NestedRule, Sharing
+from nestquad.methods.nested._base import SETTINGS, NestedRule, Sharing
 from nestquad.methods.nested._inner import InnerFit, KernelRuleByTheta, WeightedRule
 from nestquad.methods.nested._outer import OuterFit, describe_rules, kernel_outer
 from nestquad.methods.nested.nqmc import balanced_split
@@ -27,6 +28,8 @@ __all__ = ["NKQ"]
 @dataclass(frozen=True)
 class NKQ(NestedRule):
     """Nested kernel quadrature: optimal weights inside and outside.
+
+    Chen, Naslidnyk and Briol (2025), Nested expectations with kernel quadrature.
 
     By default both stages live on the uniforms that drive the laws, so inner weights do not
     depend on θ and are computed once (for a small pool of point sets, whose errors average out).
@@ -47,7 +50,7 @@ class NKQ(NestedRule):
     """
 
     name: ClassVar[str] = "nkq"
-    most_points: ClassVar[int | None] = 8192  # weights cost N³: beyond, seconds become minutes
+    most_points: ClassVar[int | None] = limits.RULE_POINTS
     outer_points: str | Sequence = "sobol"
     inner_points: str | Sequence = "sobol"
     sharing: Sharing = "auto"
@@ -65,7 +68,7 @@ class NKQ(NestedRule):
         inner_space: Space | None = None,
         outer_space: Space | None = None,
     ) -> NKQ:
-        """Configuration of the paper: Chen, Naslidnyk and Briol, section 3 and appendix E.
+        """Configuration of the paper, section 3 and appendix E.
 
         Independent points for each θ, lengthscales by the median heuristic, λ by the schedule of
         theorem 1 with λ_0 from {0.01, 0.1, 1}, standardized values, Matérn kernels whose order
@@ -133,7 +136,7 @@ class NKQ(NestedRule):
         (grid,) = evaluations.design.grids
         by_theta = grid.n_sets is None or self.inner.space == "native"
         sets = 1 if by_theta or grid.n_sets is None else grid.n_sets
-        rows = min(8 * sets, grid.n_outer)  # enough to tune a kernel: 8 for each point set
+        rows = min(SETTINGS.tuning_rows * sets, grid.n_outer)
         points = evaluations.inner(theta[:rows], (0, rows))
         recipe = self._tuned(evaluations, points, sets, rows)
         n = grid.n_inner
@@ -148,17 +151,17 @@ class NKQ(NestedRule):
         assert points.uniform is not None
         nodes = nodes_on(recipe.space, points.uniform, points.x)
         weights = np.zeros((len(sizes), nodes.shape[0], grid.n_inner))
-        found = [recipe.rules(one, sizes) for one in nodes]
+        by_set = [recipe.rules(node_set, sizes) for node_set in nodes]
         for view, size in enumerate(sizes):
-            weights[view, :, :size] = [rules[view].weights for rules in found]
+            weights[view, :, :size] = [rules[view].weights for rules in by_set]
         return InnerFit(
             WeightedRule(weights, ("full", "half", "quarter")[: len(sizes)]),
             {
                 "rule": "kernel quadrature",
                 "kernel": f"{recipe.kernel!r} on {recipe.space}",
-                **describe_rules([rules[0] for rules in found]),
+                **describe_rules([rules[0] for rules in by_set]),
             },
-            sum_abs_weights=max(rules[0].sum_abs_weights for rules in found),
+            sum_abs_weights=max(rules[0].sum_abs_weights for rules in by_set),
         )
 
     def _tuned(
@@ -171,7 +174,7 @@ class NKQ(NestedRule):
         values = values.reshape(*values.shape[:2], -1)
         spread = values.std(axis=(0, 1))
         values = values / np.where(spread > 0, spread, 1.0)
-        if sets == 1 and nodes.shape[0] > 1:  # nodes of its own for each row: a few are enough
+        if sets == 1 and nodes.shape[0] > 1:  # rows differ in their nodes: a few are enough
             few = min(4, values.shape[0])
             return self.inner.tuned([(nodes[t], values[t]) for t in range(few)])
         columns = np.moveaxis(values[::sets], 0, -1).reshape(values.shape[1], -1)

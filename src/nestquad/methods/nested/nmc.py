@@ -19,7 +19,9 @@ __all__ = ["NMC"]
 class NMC(NestedRule):
     """Nested Monte Carlo: means of independent draws, inside and outside.
 
-    The baseline. A budget is split as N = √T, which is optimal for smooth f.
+    The baseline. A budget is split as N = √T, which is optimal for smooth f (Gordy and Juneja 2010,
+    Nested simulation in portfolio risk measurement; Rainforth et al. 2018, On nesting Monte Carlo
+    estimators).
 
     Examples
     --------

@@ -20,7 +20,10 @@ __all__ = ["NQMC", "balanced_split"]
 class NQMC(NestedRule):
     """Nested quasi-Monte Carlo: means over scrambled Sobol points, inside and outside.
 
-    Each θ has a scramble of its own, so that inner errors average out over θ.
+    Bartuska et al. (2023), Double-loop randomized quasi-Monte Carlo estimator for nested
+    integration.
+
+    Each θ has an independent digital shift, so that inner errors average out over θ.
 
     Examples
     --------

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import replicate_errors, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.methods._events import NO_VARIATION
 from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods.nested._base import SAMPLE_ROWS
-from nestquad.methods.nested._events import NO_VARIATION
 from nestquad.methods.nested._inner import MeanRule
 from nestquad.points import IID, Sequence, Stream
 from nestquad.problem import NestedExpectation
@@ -131,7 +131,10 @@ class RepeatedNMC(Method[TreeState]):
         notes = [f"{first:,} draws of y0, and {grid.n_inner} of each further level"]
         if not np.ptp(top, axis=0).any():
             errors, notes = np.full((answers.size, 1), np.inf), [*notes, NO_VARIATION]
-        some, n_spent = slice(None, None, -(-first // SAMPLE_ROWS)), grid.n_outer * grid.n_inner
+        some, n_spent = (
+            slice(None, None, -(-first // limits.PLOT_ROWS)),
+            grid.n_outer * grid.n_inner,
+        )
         y0 = self.levels.split(theta[::each])[0]
         weights = np.full(top[some].shape, 1.0 / first)
         estimate = Estimate.from_directions(

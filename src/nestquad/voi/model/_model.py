@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,9 @@ class Model:
 
     def __post_init__(self) -> None:
         functions = {"net_benefit": self.net_benefit, "costs_effects": self.costs_effects}
-        given = {name: one for name, one in functions.items() if one is not None}
+        given = {name: function for name, function in functions.items() if function is not None}
         if len(given) != 1 or not all(map(callable, given.values())):
-            kinds = " and ".join(f"{n}: {type(one).__name__}" for n, one in given.items())
+            kinds = " and ".join(f"{n}: {type(x).__name__}" for n, x in given.items())
             raise InputError("net_benefit", kinds or "nothing", "a function, or costs_effects=…")
         if (self.wtp is None) != (self.costs_effects is None):
             raise InputError("wtp", repr(self.wtp), "a number with costs_effects, none without")
@@ -89,8 +89,8 @@ class Model:
         derived = {} if self.derived is None else self.derived
         if not isinstance(derived, Mapping):
             raise InputError("derived", shown(derived), "functions by name")
-        for name, one in derived.items():
-            if name in known or not callable(one):
+        for name, function in derived.items():
+            if name in known or not callable(function):
                 raise InputError("derived", repr(name), "a new name and a function of the others")
 
     @cached_property
@@ -157,8 +157,7 @@ class Model:
         exactly where they are normal or log-normal, trivially where they are independent, and
         refused where neither holds. Several sets, several values of willingness to pay, and sets
         with derived parameters are answered by regression on one table of runs that all of them
-        share. One set is answered so as well where the runs that its tolerance needs cost less
-        than a second, or where a table came closer in the time given.
+        share.
 
         Parameters
         ----------
@@ -177,23 +176,15 @@ class Model:
         """
         sets = parameter_sets(pars, self.names)
         wtps = self._wtps(wtp)
-        goal = _Goal(tol, rtol, check_limits(budget, tol, rtol, max_seconds), max_seconds)
+        budget = check_limits(budget, tol, rtol, max_seconds)
         several = len(sets) > 1 or len(wtps) > 1
-        problem = None
-        members = next(iter(sets.values()))
-        is_law = not set(members) & set(self.derived or {})
-        if not several and method != "table" and is_law:
-            problem = self.problem(pars, None if np.isnan(wtps[0]) else wtps[0])
-        seed, tried, table = int(generator(rng).integers(2**31)), 0, None
-        if problem is None or (method == "auto" and executor is None and goal.may_be_cheap):
-            sample = partial(self._sample, wtps)
-            table, tried = _by_table(sample, sets, goal, seed, progress, decided=problem is None)
-            if table is not None and table.enough:
-                return table.frame if several else table.estimate(self.name)
-        assert problem is not None
-        left = None if max_seconds is None else max(goal.ends - clock.now(), 1e-3)
-        found = estimate(
-            problem,
+        is_derived = not set(self.derived or {}).isdisjoint(next(iter(sets.values())))
+        if several or is_derived or method == "table":
+            sample, seed = partial(self._sample, wtps), int(generator(rng).integers(2**31))
+            table = _by_table(sample, sets, (tol, rtol), budget, max_seconds, seed, progress)
+            return table.frame if several else table.estimate(self.name)
+        return estimate(
+            self.problem(pars, None if np.isnan(wtps[0]) else wtps[0]),
             tol=tol,
             rtol=rtol,
             budget=budget,
@@ -201,14 +192,8 @@ class Model:
             rng=rng,
             executor=executor,
             progress=progress,
-            max_seconds=left,
+            max_seconds=max_seconds,
         )
-        tried += found.n_evaluations
-        if table is not None and found.status != "converged":
-            rival = table.estimate(self.name)
-            if rival.std_error < found.std_error:
-                found = replace(rival, status=found.status, seconds=found.seconds + rival.seconds)
-        return replace(found, n_evaluations=tried)
 
     def evpi(
         self,
@@ -220,8 +205,8 @@ class Model:
     ) -> Estimate:
         """Expected value of perfect information, to a tolerance or with a budget of model runs."""
         everything = self.joint.split(self.joint.names)
-        found = _perfect_by_sobol(everything, self._benefit(self._wtps(wtp)[0]), tol, budget, rng)
-        return replace(found, problem=f"{self.name}, EVPI")
+        value = _perfect_by_sobol(everything, self._benefit(self._wtps(wtp)[0]), tol, budget, rng)
+        return replace(value, problem=f"{self.name}, EVPI")
 
     def sample(self, n: int, rng: RNGLike = None) -> tuple[Outputs, pd.DataFrame]:
         """Outputs and inputs of n independent runs, for everything that takes tables."""
@@ -275,19 +260,19 @@ class _Benefit:
 
     def completed(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """All parameters, derived ones last."""
-        found = dict(values)
+        every = dict(values)
         for name, function in self.derived.items():
-            found[name] = np.asarray(function(found), dtype=float)
-        return found
+            every[name] = np.asarray(function(every), dtype=float)
+        return every
 
     def outputs(self, values: Mapping[str, Array]) -> Array:
         """Net benefits (…, D), or costs and effects side by side (…, 2 D)."""
-        found = self.completed(values) if self.derived else values
+        every = self.completed(values) if self.derived else values
         if self.net_benefit is not None:
-            return _stacked(self.net_benefit(found))
+            return _stacked(self.net_benefit(every))
         assert self.costs_effects is not None
-        parts = [one if isinstance(one, tuple | list) else np.moveaxis(np.asarray(one), -1, 0)
-                 for one in self.costs_effects(found)]  # fmt: skip
+        parts = [x if isinstance(x, tuple | list) else np.moveaxis(np.asarray(x), -1, 0)
+                 for x in self.costs_effects(every)]  # fmt: skip
         if len(parts) != 2 or len(parts[0]) != len(parts[1]):
             raise EvaluationError(
                 f"costs_effects returned {' and '.join(f'{len(p)} options' for p in parts)}",
@@ -345,7 +330,7 @@ def _stacked(benefits: Any) -> Array:
     """Net benefits with options along the last axis."""
     if isinstance(benefits, tuple | list):
         stacked: Array = np.stack(
-            np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in benefits)), axis=-1
+            np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in benefits)), axis=-1
         )
     else:
         stacked = np.asarray(benefits, dtype=float)
@@ -358,8 +343,8 @@ def _stacked(benefits: Any) -> Array:
     return stacked
 
 
-_REPLICATES, _FIRST = 16, 16
-_LIMIT = 10_000_000
+# Replicates of Sobol' points, first size of each, and model runs without a budget.
+_REPLICATES, _FIRST, _LIMIT = 16, 16, 10_000_000
 
 
 def _perfect_by_sobol(
@@ -421,65 +406,49 @@ def _summary(means: Array) -> tuple[float, float]:
     return float(gains.mean()), factor * float(gains.std(ddof=1)) / np.sqrt(count)
 
 
-_PROBE, _PILOT, _DEFAULT, _MOST = 20, 1_000, 10_000, 200_000
-# Below this the runs cost less than the regression on them.
-_CHEAP_SECONDS = 1.0
+@dataclass(frozen=True)
+class TableSettings:
+    """Runs of a model in tables for regression.
+
+    Attributes
+    ----------
+    pilot
+        Runs of the first table towards a tolerance or a time.
+    default
+        Runs where neither a budget nor a tolerance nor a time is given.
+    most
+        Upper limit without a budget.
+    reserve
+        Factor on the runs that the square-root law asks for, so that the next table is the last.
+    """
+
+    pilot: int = 1_000
+    default: int = 10_000
+    most: int = 200_000
+    reserve: float = 1.2
+
+
+TABLES = TableSettings()
 
 
 @dataclass(frozen=True)
-class _Goal:
-    """Budget and tolerances, as in `nestquad.estimate`."""
-
-    tol: float | None
-    rtol: float | None
-    budget: int | None
-    max_seconds: float | None
-    started: float = field(default_factory=clock.now)
-
-    @property
-    def ends(self) -> float:
-        """When the time is over."""
-        return np.inf if self.max_seconds is None else self.started + self.max_seconds
-
-    @property
-    def has_tolerance(self) -> bool:
-        return self.tol is not None or self.rtol is not None
-
-    @property
-    def may_be_cheap(self) -> bool:
-        """No budget: runs may be many, and time limits them."""
-        return self.budget is None and (self.has_tolerance or self.max_seconds is not None)
-
-    def left(self, frame: pd.DataFrame) -> float:
-        """Half-width over the tolerance, maximum over rows; 0 without a tolerance."""
-        half = _half_width(frame)
-        asked = np.zeros(len(half)) if self.tol is None else np.full(len(half), self.tol)
-        if self.rtol is not None:
-            asked = np.maximum(asked, self.rtol * frame["evppi"].abs())
-        if not self.has_tolerance:
-            return 0.0
-        return float(np.max(half / np.maximum(asked, np.finfo(float).tiny)))
-
-
-@dataclass(frozen=True)
-class _Answered:
-    """A table of EVPPI, the runs behind it, and how it ended."""
+class _TableAnswer:
+    """Table of EVPPI, rows of its last table of runs, all runs, status and time."""
 
     frame: pd.DataFrame
     n: int
     runs: int
     status: str
     seconds: float
-    enough: bool
 
     def estimate(self, name: str) -> Estimate:
         """The only row as an estimate."""
         row = self.frame.iloc[0]
-        said = f"regression on a table of {self.n:,} runs"
-        notes = [said, *([f"flags: {row['flags']}"] if row["flags"] else [])]
+        notes = [f"regression on a table of {self.n:,} runs"]
+        notes += [f"flags: {row['flags']}"] if row["flags"] else []
         return Estimate.from_directions(
             float(row.evppi),
-            np.array([[float(_half_width(self.frame).iloc[0]) / NORMAL_95]]),
+            np.array([[float(_half_widths(self.frame).iloc[0]) / NORMAL_95]]),
             n_evaluations=self.runs,
             n_outer=self.n,
             n_inner=1,
@@ -491,61 +460,44 @@ class _Answered:
         )
 
 
-def _half_width(frame: pd.DataFrame) -> Any:
-    upper = frame["upper"] - frame["evppi"]
-    return upper.where(upper > frame["evppi"] - frame["lower"], frame["evppi"] - frame["lower"])
+def _half_widths(frame: pd.DataFrame) -> Any:
+    """Larger side of each interval."""
+    return np.maximum(frame["upper"] - frame["evppi"], frame["evppi"] - frame["lower"])
 
 
 def _by_table(
     sample: Callable[[int, Any], Any],
     sets: Mapping[str, tuple[str, ...]],
-    goal: _Goal,
+    tolerances: tuple[float | None, float | None],
+    budget: int | None,
+    max_seconds: float | None,
     seed: int,
     progress: ProgressLike,
-    *,
-    decided: bool,
-) -> tuple[_Answered | None, int]:
-    """EVPPI of all sets from runs of the model, more of them until the tolerance is met.
-
-    Returns an answer and the runs made for it. Unless it is `decided` that there is no other way,
-    the answer is not `enough` where the runs that the tolerance needs are not cheap, and missing
-    where even a pilot is not; time without a tolerance is used for a quarter.
-    """
+) -> _TableAnswer:
+    """EVPPI of all sets from runs of the model, more of them until the tolerances are met."""
     started = clock.now()
-    limit = goal.budget or _MOST
-    n = min(_DEFAULT if decided and not goal.may_be_cheap else _PILOT, limit)
-    ends = goal.ends
-    runs = 0
-    if not decided:
-        # The first call of a law or a model sets things up, and other work disturbs some.
-        turns = []
-        for _ in range(4):
-            turn = clock.now()
-            sample(_PROBE, seed)
-            turns.append(clock.now() - turn)
-            if sum(turns) > _CHEAP_SECONDS:
-                break
-        runs += _PROBE * len(turns)
-        if min(turns) * n / _PROBE > _CHEAP_SECONDS:
-            return None, runs
-        if not goal.has_tolerance:
-            ends = started + (goal.ends - started) / 4
+    ends = np.inf if max_seconds is None else started + max_seconds
+    limit = budget or TABLES.most
+    absolute, relative = (tolerance or 0.0 for tolerance in tolerances)
+    has_tolerance = absolute + relative > 0
+    grows = budget is None and (has_tolerance or max_seconds is not None)
+    n, runs = min(TABLES.pilot if grows else TABLES.default, limit), 0
+    wanted = {label: list(members) for label, members in sets.items()}
     while True:
         turn = clock.now()
         outputs, inputs = sample(n, seed)
-        ran, runs = clock.now() - turn, runs + n
-        wanted = {label: list(members) for label, members in sets.items()}
+        runs += n
         frame = evppi(outputs, inputs, wanted, rng=seed + 1, progress=progress)
         now = clock.now()
-        left = goal.left(frame)
-        # A fifth more than the square-root law asks for, so that the next table is the last.
-        needed = 1.2 * n * left**2 if goal.has_tolerance else 10 * n * (not decided)
-        more = int(min(needed, limit))
-        dear = needed > limit or ran * needed / n > _CHEAP_SECONDS
+        # Half-width over the tolerance, maximum over sets.
+        asked = np.maximum(absolute, relative * frame["evppi"].abs())
+        excess = float(np.max(_half_widths(frame) / np.maximum(asked, np.finfo(float).tiny)))
+        excess = excess if has_tolerance else 0.0
+        is_met = has_tolerance and excess <= 1.0
+        more = int(min(TABLES.reserve * n * excess**2, limit))
         in_time = now + (now - turn) * more / n <= ends
-        met = goal.has_tolerance and left <= 1.0
-        if met or more <= n or not in_time or (dear and not decided):
-            status = "converged" if met else "time" if more > n else "budget"
-            status = status if goal.has_tolerance else "done"
-            return _Answered(frame, n, runs, status, now - started, decided or met), runs
+        if is_met or more <= n or not in_time:
+            status = "converged" if is_met else "time" if more > n else "budget"
+            status = status if has_tolerance else "done"
+            return _TableAnswer(frame, n, runs, status, now - started)
         n = more

@@ -15,34 +15,8 @@ from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
 from nestquad.result import plain
-from nestquad.voi.table import (
-    DISCOUNT,
-    Design,
-    Outputs,
-    amount,
-    as_design,
-    as_outputs,
-    best_sizes,
-    convergence,
-    design_names,
-    enbs,
-    evpi,
-    evppi,
-    evsi,
-    expected_loss,
-    icers,
-    incremental,
-    input_table,
-    pandas,
-    parameter_sets,
-    people,
-    population,
-    psa_summary,
-    study_sizes,
-    wtp_grid,
-)
-from nestquad.voi.table import scenarios as value_scenarios
-from nestquad.voi.table import subgroups as value_subgroups
+from nestquad.voi import table as tabular
+from nestquad.voi.table import DISCOUNT, Design, Outputs, pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,11 +47,11 @@ class Audience:
 
     @property
     def size(self) -> float:
-        return people(**vars(self))
+        return tabular.people(**vars(self))
 
     def scaled(self, table: pd.DataFrame) -> pd.DataFrame:
         """A table with values for all of them."""
-        scaled: pd.DataFrame = population(table, **vars(self))
+        scaled: pd.DataFrame = tabular.population(table, **vars(self))
         return scaled
 
 
@@ -97,19 +71,21 @@ class Study:
     duration_each: float = 0.0
 
     def __post_init__(self) -> None:
-        vars(self).update(design=as_design(self.design), sizes=study_sizes(self.sizes))
+        vars(self).update(
+            design=tabular.as_design(self.design), sizes=tabular.study_sizes(self.sizes)
+        )
         for name in ("fixed_cost", "cost_per_participant", "duration_each"):
-            amount(name, getattr(self, name))
+            tabular.amount(name, getattr(self, name))
         _ = [self.years(n) for n in self.sizes]
 
     def years(self, n: int) -> float:
         """Years until the results of a study of this size."""
         fixed = self.duration(n) if callable(self.duration) else self.duration
-        return amount("duration", fixed) + self.duration_each * n
+        return tabular.amount("duration", fixed) + self.duration_each * n
 
     def net_benefit(self, values: pd.DataFrame, audience: Audience) -> pd.DataFrame:
         """ENBS from EVSI."""
-        return enbs(
+        return tabular.enbs(
             values,
             **vars(audience),
             fixed_cost=self.fixed_cost,
@@ -138,11 +114,11 @@ class Analysis:
     groups: pd.DataFrame
     evpi_curve: pd.DataFrame
     evppi_curve: pd.DataFrame
+    convergence: pd.DataFrame
     evsi: pd.DataFrame | None = None
     evsi_curve: pd.DataFrame | None = None
     enbs: pd.DataFrame | None = None
     best_sizes: pd.DataFrame | None = None
-    convergence: pd.DataFrame | None = None
     scenarios: pd.DataFrame | None = None
     subgroups: pd.DataFrame | None = None
     studies: tuple[Study, ...] = ()
@@ -154,7 +130,7 @@ class Analysis:
     @property
     def study_names(self) -> list[str]:
         """A different name for each study, as in the tables."""
-        return design_names([study.design for study in self.studies])
+        return tabular.design_names([study.design for study in self.studies])
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -242,35 +218,39 @@ def analyze(
         Answers of earlier calls with the same tables, curve and seed, as in `evppi`.
     """
     started = clock.now()
-    outputs = as_outputs(outputs)
+    outputs = tabular.as_outputs(outputs)
     several = study if isinstance(study, list | tuple) else () if study is None else (study,)
     studies = tuple(instance("study", one, Study, "voi.Study(design, sizes, …)") for one in several)
     if audience is not None:
         instance("audience", audience, Audience, "voi.Audience(per_year, horizon)")
     asked = list(outputs.wtps)
-    wide = outputs
+    wide = fine = outputs
     if outputs.net_benefit is None:
         if curve is None or not set(asked) <= set(curve):
-            grid = wtp_grid(outputs, _CURVE) if curve is None else curve
+            grid = tabular.wtp_grid(outputs, _CURVE) if curve is None else curve
             curve = [*asked, *(k for k in grid if k not in asked)]
         wide = outputs.at(curve)
-    inputs = input_table(outputs, inputs)
+        # EVPI needs no regression: its range is finer.
+        fine = outputs.at(np.union1d(wide.wtps, tabular.wtp_grid(outputs, _FINE_CURVE)))
+    inputs = tabular.input_table(outputs, inputs)
     names, categories = list(map(str, inputs.columns)), inputs.attrs["categories"]
-    sets = parameter_sets("all singles", names, categories)
+    sets = tabular.parameter_sets("all singles", names, categories)
     none = groups is None or (isinstance(groups, Mapping) and not groups)
-    given = {} if none else parameter_sets(groups, names, categories)
+    given = {} if none else tabular.parameter_sets(groups, names, categories)
     # A group of one parameter is a single already.
     given = {label: of for label, of in given.items() if sets.get(label) != of}
     check_groups(given, sets)
     how: dict[str, Any] = {"rng": rng, "answers": {} if answers is None else answers}
-    titles = design_names([s.design for s in studies])
+    titles = tabular.design_names([s.design for s in studies])
     parts = [
-        evsi(
+        tabular.evsi(
             wide, inputs, s.design, s.sizes, progress=_step(progress, f"EVSI of {title}, "), **how
         ).assign(design=title)
         for s, title in zip(studies, titles, strict=True)
     ]
-    table = evppi(wide, inputs, {**sets, **given}, progress=_step(progress, "EVPPI of "), **how)
+    table = tabular.evppi(
+        wide, inputs, {**sets, **given}, progress=_step(progress, "EVPPI of "), **how
+    )
     single = table["pars"].isin(list(sets))
 
     def at(values: pd.DataFrame) -> pd.Series[bool]:
@@ -293,22 +273,22 @@ def analyze(
         outputs=outputs,
         n_parameters=len(sets),
         audience=audience,
-        psa=psa_summary(outputs),
-        incremental=incremental(outputs),
-        icers=icers(outputs) if outputs.net_benefit is None else None,
-        loss=expected_loss(outputs),
-        evpi=scaled(evpi(outputs)),
+        psa=tabular.psa_summary(outputs),
+        incremental=tabular.incremental(outputs),
+        icers=tabular.icers(outputs) if outputs.net_benefit is None else None,
+        loss=tabular.expected_loss(outputs),
+        evpi=scaled(tabular.evpi(outputs)),
         singles=_sorted(scaled(table[at(table) & single])),
         groups=_sorted(scaled(table[at(table) & ~single])),
-        evpi_curve=_perfect_curve(outputs, wide.wtps),
+        evpi_curve=tabular.evpi(fine).sort_values("wtp"),
         evppi_curve=table.sort_values("wtp", kind="stable"),
         evsi=None if valued is None else valued[at(valued)].reset_index(drop=True),
         evsi_curve=None if valued is None else valued.sort_values("wtp", kind="stable"),
         enbs=None if costed is None else costed[at(costed)].reset_index(drop=True),
-        best_sizes=None if costed is None else best_sizes(costed[at(costed)]),
-        convergence=convergence(wide, inputs, leading or None, **how),
-        scenarios=value_scenarios(*structures, rng=rng) if structures else None,
-        subgroups=value_subgroups(*strata, inputs, {**leading, **given} or "all singles", **how)
+        best_sizes=None if costed is None else tabular.best_sizes(costed[at(costed)]),
+        convergence=tabular.convergence(wide, inputs, leading or None, **how),
+        scenarios=tabular.scenarios(*structures, rng=rng) if structures else None,
+        subgroups=tabular.subgroups(*strata, inputs, {**leading, **given} or "all singles", **how)
         if strata
         else None,
         studies=studies,
@@ -335,7 +315,7 @@ def _completed(
     left = 1.0 - sum(weights.values())
     if min(weights.values()) < 0 or left < -1e-6 or rest in parts:
         raise InputError(argument, shown(weights), expected)
-    tables = {name: as_outputs(given) for name, (_, given) in parts.items()}
+    tables = {name: tabular.as_outputs(given) for name, (_, given) in parts.items()}
     if outputs.net_benefit is None:
         tables = {name: table.at(outputs.wtps) for name, table in tables.items()}
     if left > 1e-6:
@@ -374,13 +354,6 @@ def check_groups(labels: Iterable[str], parameters: Collection[str]) -> None:
 def _shown(row: Any, value: float) -> tuple[str, str, str]:
     wtp = f"{row.wtp:,.6g}" if row.wtp == row.wtp else "–"
     return wtp, f"{value:,.4g}", f"{row.lower:,.4g} … {row.upper:,.4g}"
-
-
-def _perfect_curve(outputs: Outputs, wtps: Sequence[float]) -> pd.DataFrame:
-    """EVPI over a finer range than EVPPI: it needs no regression."""
-    if outputs.net_benefit is None:
-        outputs = outputs.at(np.union1d(wtps, wtp_grid(outputs, _FINE_CURVE)))
-    return evpi(outputs).sort_values("wtp")
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:

@@ -26,18 +26,8 @@ from nestquad.pages import (
     versions,
 )
 from nestquad.result import NORMAL_95
+from nestquad.voi.report import _figures as figures
 from nestquad.voi.report._analysis import Analysis
-from nestquad.voi.report._figures import (
-    plot_ceac,
-    plot_convergence,
-    plot_enbs,
-    plot_evpi,
-    plot_evsi,
-    plot_frontier,
-    plot_loss,
-    plot_plane,
-    plot_rank,
-)
 from nestquad.voi.table import ENOUGH, has_trees, incremental
 
 if TYPE_CHECKING:
@@ -139,22 +129,21 @@ class Content:
             yield Text("How the input was read:")
             yield Bullets([f"{note}." for note in data.notes])
         if self.has_effects:
-            yield self._figure("evpi", plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp)
+            yield self._figure(
+                "evpi", figures.plot_evpi, data.evpi_curve, data.evppi_curve, mark=self.wtp
+            )
 
     def _best_today(self) -> str:
         table = self._first(self.data.psa)
         best = table.loc[table.net_benefit.idxmax()]
         others = table[table.option != best.option]
         second = others.loc[others.net_benefit.idxmax()].option
-        rival = self._increment(str(best.option), str(second))
+        gains = self._first(incremental(self.data.outputs, str(second))).set_index("option")
+        rival = self._gain(gains.loc[best.option])
         return (
             f"{best.option}, by {rival} over {second}; the best in {percent(best.probability)} of "
             "draws"
         )
-
-    def _increment(self, option: str, against: str) -> str:
-        table = self._first(incremental(self.data.outputs, against)).set_index("option")
-        return self._gain(table.loc[option])
 
     def _gain(self, row: Any) -> str:
         half = NORMAL_95 * row.se
@@ -171,19 +160,15 @@ class Content:
 
     def _best_size(self, best: Any) -> str:
         if not best.n:
-            return f"no size that was tried is worth its cost{self._after(best.notes)}"
+            return f"no size that was tried is worth its cost{_after(best.notes)}"
         near = "" if best.near_from == best.near_to else f"{best.near_from:,} to {best.near_to:,}"
         years = f"results after {best.years:g} years; " if best.years else ""
         return (
             f"best size {best.n:,} in each arm, {years}expected net benefit "
             f"{self.value(best, 'enbs', *_NET)} ({self.interval(best, *_NET)})"
             + (f"; sizes within 5 % of it: {near}" if near else "")
-            + self._after(best.notes)
+            + _after(best.notes)
         )
-
-    @staticmethod
-    def _after(notes: str) -> str:
-        return f". Note: {notes}" if notes else ""
 
     def _caveats(self) -> Iterator[str]:
         data = self.data
@@ -233,9 +218,9 @@ class Content:
         )
         if data.icers is not None:
             yield from self._ratios(data.icers)
-            yield self._figure("plane", plot_plane, outputs)
-            yield self._figure("ceac", plot_ceac, outputs)
-            yield self._figure("loss", plot_loss, outputs)
+            yield self._figure("plane", figures.plot_plane, outputs)
+            yield self._figure("ceac", figures.plot_ceac, outputs)
+            yield self._figure("loss", figures.plot_loss, outputs)
 
     def _ratios(self, table: pd.DataFrame) -> Iterator[Block]:
         rows = [
@@ -251,7 +236,7 @@ class Content:
         head = ["option", "more cost", f"more {self.effect}", "ICER", "words"]
         yield Table(head, rows, "By mean cost; each against the one before it on the frontier.")
         if len(table) > 2:
-            yield self._figure("frontier", plot_frontier, self.data.outputs)
+            yield self._figure("frontier", figures.plot_frontier, self.data.outputs)
 
     def perfect(self) -> Iterator[Block]:
         """EVPI by willingness to pay."""
@@ -286,7 +271,7 @@ class Content:
             first = self._first(table)
             yield self._figure(
                 f"{what}s",
-                plot_rank,
+                figures.plot_rank,
                 first,
                 evpi=evpi,
                 height=max(2.0, 0.9 + 0.22 * min(len(first), 20)),
@@ -328,16 +313,16 @@ class Content:
                 text = self._best_size(best)
                 said += f" {text[0].upper()}{text[1:]}."
             yield Text(said)
-            yield self._figure(f"evsi-{index}", plot_evsi, values)
+            yield self._figure(f"evsi-{index}", figures.plot_evsi, values)
             if net is not None:
-                yield self._figure(f"enbs-{index}", plot_enbs, net)
+                yield self._figure(f"enbs-{index}", figures.plot_enbs, net)
             yield self._sizes(values if net is None else net)
             if self.has_effects and data.evsi_curve is not None:
                 swept = data.evsi_curve[data.evsi_curve["design"] == design]
                 curves = swept.assign(pars=[f"n = {n:,}" for n in swept.n], evppi=swept.evsi)
                 yield self._figure(
                     f"evsi-wtp-{index}",
-                    plot_evpi,
+                    figures.plot_evpi,
                     data.evpi_curve,
                     curves,
                     mark=self.wtp,
@@ -449,10 +434,11 @@ class Content:
 
     def _verdict(self) -> str:
         """Whether there are enough draws."""
-        if self.data.convergence is None:
-            return "convergence not computed"
         table = self._first(self.data.convergence)
         last = table[table.n == table.n.max()]
+        if (perfect := last.iloc[0]).value == 0:
+            limit = self.money(perfect.upper, perfect.upper)
+            return f"no draw favors another option: EVPI is at most {limit}"
         if last.enough.all():
             return f"enough: half-widths are below {percent(ENOUGH)} of EVPI"
         short = last.loc[last.needed.idxmax()]
@@ -487,13 +473,13 @@ class Content:
 
     def convergence(self) -> Iterator[Block]:
         """EVPI and EVPPI over draws."""
-        if self.data.convergence is None or self.data.convergence.n.nunique() < 2:
+        if self.data.convergence.n.nunique() < 2:
             return
         table = self._first(self.data.convergence)
         yield Heading("Are there enough draws?")
         verdict = self._verdict()
         yield Text(f"{verdict[0].upper()}{verdict[1:]}.")
-        yield self._figure("convergence", plot_convergence, table)
+        yield self._figure("convergence", figures.plot_convergence, table)
 
     def _study_costs(self, study: Any) -> str:
         years = {study.years(int(n)) for n in study.sizes}
@@ -515,6 +501,10 @@ class Content:
 
 
 _NET = ("enbs_lower", "enbs_upper")
+
+
+def _after(notes: str) -> str:
+    return f". Note: {notes}" if notes else ""
 
 
 def _without_empty_flags(table: Table) -> Table:

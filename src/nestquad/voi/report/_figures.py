@@ -37,13 +37,14 @@ from nestquad.voi.table import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_DOTS = 2000
-_MOST_BARS = 20
-_MOST_CURVES = 6
-_LONGEST = 26
+# Dots of a cloud, bars, curves and options that a figure shows, and the longest name in it.
+_MOST_DOTS, _MOST_BARS, _MOST_CURVES, _MOST_NAMED, _LONGEST = 2_000, 20, 6, 8, 26
+# Styles of lines, bands of intervals, marks, and values that are merely for comparison.
+_LINE: dict[str, Any] = {"linewidth": 1.5}
+_BAND: dict[str, Any] = {"alpha": 0.14, "linewidth": 0}
+_MARK: dict[str, Any] = {"markersize": 9, "zorder": 4}
+_RULE: dict[str, Any] = {"color": SOFT, "linewidth": 0.8}
 _GRAY = "#c4c4c4"
-# Names that fit next to a figure, and colors that can be told apart.
-_MOST_NAMED = 8
 
 
 def _looks(known: Outputs) -> list[tuple[MethodStyle, str]]:
@@ -77,46 +78,27 @@ def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) ->
     known = as_outputs(outputs)
     if known.net_benefit is not None:
         raise InputError("outputs", "net benefits", "costs and effects")
-    base = known.reference(reference)
-    ax = axes_or_new(ax)
+    base, ax = known.reference(reference), axes_or_new(ax)
     rows = slice(None, None, max(known.n_rows // _MOST_DOTS, 1))
+    # Two thousand dots are no small drawing: they are an image.
+    cloud: dict[str, Any] = {"s": 5, "alpha": 0.25, "linewidths": 0, "rasterized": True}
     for d, (look, label) in enumerate(_looks(known)):
         if d == base:
             continue
-        effects = known.effects[:, d] - known.effects[:, base]
-        costs = known.costs[:, d] - known.costs[:, base]
-        ax.scatter(
-            effects[rows],
-            costs[rows],
-            5,
-            color=look.color,
-            alpha=0.25,
-            linewidths=0,
-            zorder=2,
-            rasterized=True,  # two thousand dots are no small drawing
-        )
-        ax.plot(
-            effects.mean(),
-            costs.mean(),
-            look.marker,
-            color=look.color,
-            markeredgecolor="white",
-            markersize=9,
-            zorder=4,
-            label=label,
-        )
-    ax.axhline(0.0, color=SOFT, linewidth=0.8)
-    ax.axvline(0.0, color=SOFT, linewidth=0.8)
+        effects, costs = (t[:, d] - t[:, base] for t in (known.effects, known.costs))
+        ax.scatter(effects[rows], costs[rows], color=look.color, **cloud)
+        mark = {"color": look.color, "markeredgecolor": "white", "label": label, **_MARK}
+        ax.plot(effects.mean(), costs.mean(), look.marker, **mark)
+    ax.axhline(0.0, **_RULE)
+    ax.axvline(0.0, **_RULE)
     ax.autoscale_view()
     ax.set_xlim(ax.get_xlim())
     ax.set_ylim(ax.get_ylim())
-    k = known.wtps[0]
-    ends = np.array(ax.get_xlim())
+    k, ends = known.wtps[0], np.array(ax.get_xlim())
     ax.plot(ends, k * ends, color=INK, linewidth=1.0, linestyle=AVERAGE, label=f"{k:,.0f} per unit")
     ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
     _money(ax.yaxis)
-    against = short(known.options[base], _LONGEST)
-    heading = f"Cost-effectiveness plane, against {against}"
+    heading = f"Cost-effectiveness plane, against {short(known.options[base], _LONGEST)}"
     return _titled(ax, "incremental effect", "incremental cost", heading)
 
 
@@ -144,14 +126,14 @@ def _by_option(known: Outputs, table: pd.DataFrame, value: str, ax: Any, **limit
     ends = []
     for option, (look, label) in zip(known.options, _looks(known), strict=True):
         part = table[table.option == option]
-        ax.plot(part.wtp, part[value], color=look.color, linestyle=look.dashes, linewidth=1.6)
+        ax.plot(part.wtp, part[value], color=look.color, linestyle=look.dashes, **_LINE)
         if "frontier" in part:
             on = part[value].where(part.frontier)
             ax.plot(part.wtp, on, color=look.color, linewidth=5.0, alpha=0.3, solid_capstyle="butt")
         if label:
             ends.append(End(float(part[value].iloc[-1]), label, look.color))
     ax.set_ylim(**limits)
-    ax.axvline(known.wtps[0], color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+    ax.axvline(known.wtps[0], linestyle=AVERAGE, **_RULE)
     label_ends(ax, ends)
     _money(ax.xaxis)
     return ax
@@ -166,23 +148,15 @@ def plot_frontier(outputs: Any, ax: Any = None) -> Any:
         Costs and effects, as in `evpi`.
     """
     known = as_outputs(outputs)
-    table = icers(known)
-    ax = axes_or_new(ax)
+    table, ax = icers(known), axes_or_new(ax)
     on = table[table.status == "frontier"]
-    ax.plot(on.effect, on.cost, color=INK, linewidth=1.2, zorder=2)
+    ax.plot(on.effect, on.cost, color=INK, **_LINE)
     looks = dict(zip(known.options, _looks(known), strict=True))
     for row in table.itertuples():
         look, label = looks[row.option]
         face = look.color if row.status == "frontier" else "white"
-        ax.plot(
-            row.effect,
-            row.cost,
-            look.marker,
-            color=look.color,
-            markerfacecolor=face,
-            markersize=8,
-            label=label,
-        )
+        mark = {"color": look.color, "markerfacecolor": face, "label": label, **_MARK}
+        ax.plot(row.effect, row.cost, look.marker, **mark)
     ax.legend(frameon=False, fontsize=TEXT_SIZE, loc="best")
     _money(ax.yaxis)
     return _titled(ax, "mean effect  (hollow: dominated)", "mean cost", "Efficiency frontier")
@@ -209,25 +183,35 @@ def plot_evpi(
     """
     require("evpi", evpi, ("wtp", "evpi", "lower", "upper"), "voi.evpi")
     ax = axes_or_new(ax)
-    band = {"alpha": 0.12, "linewidth": 0}
-    ax.fill_between(evpi.wtp, evpi.lower, evpi.upper, color=INK, **band)
-    ax.plot(evpi.wtp, evpi.evpi, color=INK, linewidth=1.8)
-    ends = [End(float(evpi.evpi.iloc[-1]), "EVPI", INK)]
+    ends = [_curve(ax, evpi, "wtp", "evpi", "EVPI", {"color": INK})]
     if evppi is not None:
         require("evppi", evppi, ("wtp", "evppi", "lower", "upper"), "voi.evppi")
         leading = evppi.groupby("pars", sort=False).evppi.max().nlargest(_MOST_CURVES).index
         for label, look in zip(leading, series_styles(len(leading)), strict=True):
-            part = evppi[evppi.pars == label]
-            ax.fill_between(part.wtp, part.lower, part.upper, color=look.color, **band)
-            ax.plot(part.wtp, part.evppi, color=look.color, linestyle=look.dashes, linewidth=1.5)
-            ends.append(End(float(part.evppi.iloc[-1]), short(label, _LONGEST), look.color))
+            line = {"color": look.color, "linestyle": look.dashes}
+            ends.append(_curve(ax, evppi[evppi.pars == label], "wtp", "evppi", label, line))
     if mark is not None:
-        ax.axvline(mark, color=SOFT, linewidth=0.8, linestyle=AVERAGE)
+        ax.axvline(mark, linestyle=AVERAGE, **_RULE)
     ax.set_ylim(bottom=0.0)
     label_ends(ax, ends)
     _money(ax.xaxis)
     _money(ax.yaxis)
     return _titled(ax, "willingness to pay", "value per person (band: 95 %)", heading)
+
+
+def _curve(
+    ax: Any,
+    part: pd.DataFrame,
+    x: str,
+    value: str,
+    label: str,
+    line: dict[str, Any],
+    ends: tuple[str, str] = ("lower", "upper"),
+) -> End:
+    """Draw a curve with the band of its intervals; its label at the end."""
+    ax.fill_between(part[x], part[ends[0]], part[ends[1]], color=line["color"], **_BAND)
+    ax.plot(part[x], part[value], **line, **_LINE, markersize=5)
+    return End(float(part[value].iloc[-1]), short(label, _LONGEST), line["color"])
 
 
 def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None) -> Any:
@@ -245,20 +229,17 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
     first = evppi["wtp"].iloc[0]
     table = evppi if np.isnan(first) else evppi[evppi.wtp == first]
     shown = table.nlargest(_MOST_BARS, "evppi").iloc[::-1]
-    seen = ~shown["flags"].str.contains("not distinguishable").to_numpy()
-    look = series_styles(1)[0]
-    y = np.arange(len(shown))
-    faces = np.where(seen, look.color, "white")
-    ax.barh(y, shown.evppi, 0.62, color=faces, edgecolor=look.color, linewidth=0.8, zorder=2)
-    ax.hlines(y, shown.lower, shown.upper, color=INK, linewidth=1.2, zorder=3)
-    ax.plot(shown.lower, y, "|", color=INK, markersize=6, zorder=3)
-    ax.plot(shown.upper, y, "|", color=INK, markersize=6, zorder=3)
+    is_seen = ~shown["flags"].str.contains("not distinguishable").to_numpy()
+    color, y = series_styles(1)[0].color, np.arange(len(shown))
+    ax.barh(y, shown.evppi, 0.62, color=np.where(is_seen, color, "white"), edgecolor=color)
+    sides = np.abs(shown[["lower", "upper"]].to_numpy().T - shown["evppi"].to_numpy())
+    ax.errorbar(shown.evppi, y, xerr=sides, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
     ax.set_yticks(y, [short(label, _LONGEST) for label in shown.pars], parse_math=False)
     ax.set_ylim(-0.7, len(shown) - 0.3)
     ax.set_xlim(left=0.0)
     ax.grid(False, axis="y")
     _money(ax.xaxis)
-    notes = "line: 95 %" if seen.all() else "line: 95 %; hollow: not distinguishable from 0"
+    notes = "line: 95 %" if is_seen.all() else "line: 95 %; hollow: not distinguishable from 0"
     more = f", the first {_MOST_BARS} of {len(table)}" if len(table) > _MOST_BARS else ""
     at = "" if np.isnan(first) else f" at {first:,.0f}"
     everything = "" if evpi is None else f" (everything: {evpi:,.4g})"
@@ -278,9 +259,9 @@ def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None)
     """
     require("evsi", evsi, ("wtp", "evsi", "lower", "upper"), "voi.evsi")
     ax = axes_or_new(ax)
-    ends = _by_size(ax, evsi, "evsi", "lower", "upper")
+    ends = _by_size(ax, evsi, "evsi", ("lower", "upper"))
     if evppi is not None:
-        ax.axhline(evppi, color=SOFT, linewidth=1.0, linestyle=AVERAGE)
+        ax.axhline(evppi, linestyle=AVERAGE, **_RULE)
         ends.append(End(evppi, "EVPPI", SOFT))
     ax.set_ylim(bottom=0.0)
     label_ends(ax, ends)
@@ -292,24 +273,19 @@ def plot_enbs(enbs: pd.DataFrame, ax: Any = None) -> Any:
     """Draw the expected net benefit of sampling by size from a table of `enbs`."""
     require("enbs", enbs, ("wtp", "n", "enbs", "optimal"), "voi.enbs")
     ax = axes_or_new(ax)
-    ends = _by_size(ax, enbs, "enbs", "enbs_lower", "enbs_upper")
-    ax.axhline(0.0, color=SOFT, linewidth=0.8)
+    ends = _by_size(ax, enbs, "enbs", ("enbs_lower", "enbs_upper"))
+    ax.axhline(0.0, **_RULE)
     best = enbs[enbs.optimal]
+    text = {"ha": "center", "fontsize": TEXT_SIZE, "color": INK}
     for _, row in best.iterrows():
-        ax.plot(row.n, row.enbs, "o", color=INK, markersize=9, markerfacecolor="none", zorder=5)
-        ax.annotate(
-            f"best: {row.n:,.0f} per arm",
-            (row.n, row.enbs),
-            xytext=(0, 10),
-            textcoords="offset points",
-            ha="center",
-            fontsize=TEXT_SIZE,
-            color=INK,
-        )
+        place = (row.n, row.enbs)
+        ax.plot(*place, "o", color=INK, markerfacecolor="none", **_MARK)
+        said = f"best: {row.n:,.0f} per arm"
+        ax.annotate(said, place, xytext=(0, 10), textcoords="offset points", **text)
     ax.margins(y=0.15)
     label_ends(ax, ends)
-    found = "" if len(best) else ": no size pays"
-    heading = f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{found}"
+    verdict = "" if len(best) else ": no size pays"
+    heading = f"Net benefit of a {short(enbs.design.iloc[0], 40)}{_only(enbs)}{verdict}"
     return _titled(ax, _participants(ax), "expected net benefit of sampling (band: 95 %)", heading)
 
 
@@ -319,41 +295,41 @@ def plot_convergence(convergence: pd.DataFrame, ax: Any = None) -> Any:
     require("convergence", convergence, columns, "voi.convergence")
     ax = axes_or_new(ax)
     names = list(dict.fromkeys(convergence["pars"]))
-    ends = []
-    for name, look in zip(names, series_styles(len(names)), strict=True):
-        part = convergence[convergence["pars"] == name]
-        ax.fill_between(part.n, part.lower, part.upper, color=look.color, alpha=0.15, linewidth=0)
-        ax.plot(part.n, part.value, **look.line, markersize=4, linewidth=1.5)
-        ends.append(End(float(part.value.iloc[-1]), short(name, _LONGEST), look.color))
+    ends = [
+        _curve(ax, convergence[convergence["pars"] == name], "n", "value", name, look.line)
+        for name, look in zip(names, series_styles(len(names)), strict=True)
+    ]
     ax.set_ylim(bottom=0.0)
-    ax.set_xscale("log")
     sizes = np.unique(convergence["n"])
-    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
-    ax.minorticks_off()
+    _log_sizes(ax, sizes)
     label_ends(ax, ends)
     _money(ax.yaxis)
-    enough = bool(convergence[convergence["n"] == sizes[-1]]["enough"].all())
-    heading = f"{sizes[-1]:,} draws are {'enough' if enough else 'too few'}"
+    is_enough = bool(convergence[convergence["n"] == sizes[-1]]["enough"].all())
+    heading = f"{sizes[-1]:,} draws are {'enough' if is_enough else 'too few'}"
+    if not convergence["value"].any():
+        heading = f"No draw of {sizes[-1]:,} favors another option"
     return _titled(ax, "draws (log scale)", "value per person (band: 95 %)", heading)
 
 
-def _by_size(ax: Any, table: pd.DataFrame, value: str, low: str, high: str) -> list[End]:
+def _by_size(ax: Any, table: pd.DataFrame, value: str, sides: tuple[str, str]) -> list[End]:
     """Curves over participants with bands, one for each willingness to pay, and their labels."""
-    ends = []
     wtps = list(dict.fromkeys(table["wtp"].fillna(-1.0)))
+    ends = []
     for k, look in zip(wtps, series_styles(len(wtps)), strict=True):
         part = table[table["wtp"].fillna(-1.0) == k].sort_values("n")
-        ax.fill_between(part.n, part[low], part[high], color=look.color, alpha=0.15, linewidth=0)
-        ax.plot(part.n, part[value], **look.line, markersize=5, linewidth=1.5)
-        if len(wtps) > 1:
-            ends.append(End(float(part[value].iloc[-1]), f"at {k:,.0f}", look.color))
+        ends.append(_curve(ax, part, "n", value, f"at {k:,.0f}", look.line, sides))
     sizes = np.unique(table["n"])
     if sizes[-1] > 8 * sizes[0]:
-        ax.set_xscale("log")
-        ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
-        ax.minorticks_off()
+        _log_sizes(ax, sizes)
     _money(ax.yaxis)
-    return ends
+    return ends if len(wtps) > 1 else []
+
+
+def _log_sizes(ax: Any, sizes: Any) -> None:
+    """Sizes on a log scale, each with a tick."""
+    ax.set_xscale("log")
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    ax.minorticks_off()
 
 
 def _participants(ax: Any) -> str:

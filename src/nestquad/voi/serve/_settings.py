@@ -62,6 +62,7 @@ class Settings:
     match: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     as_given: bool = False
+    is_swapped: bool = False
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     per_year: tuple[float, ...] = ()
     horizon: float | None = None
@@ -103,6 +104,7 @@ class Settings:
             match=_names(given.get("match") or []),
             columns={_text(k): _text(v) for k, v in (given.get("columns") or {}).items()},
             as_given=given.get("as_given") is True,
+            is_swapped=given.get("is_swapped") is True,
             groups={_text(k): _names(g) for k, g in (given.get("groups") or {}).items()},
             per_year=_by_year("people a year", given.get("per_year")),
             horizon=_optional("years", given.get("horizon")),
@@ -124,6 +126,8 @@ class Settings:
         """
         allowed = {one.name for one in fields(self)} - {"files", "groups", "studies", "parts"}
         changes = {k: v for k, v in given.items() if k in allowed}
+        if given.get("swap") is True:
+            changes["is_swapped"] = not self.is_swapped
         changes["groups"] = self._regrouped(given.get("groups") or {})
         removed = given.get("remove_study")
         changes["studies"] = [one for i, one in enumerate(self.studies) if i != removed]

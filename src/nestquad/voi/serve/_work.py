@@ -188,6 +188,10 @@ def _preview(folder: Path, settings: Settings) -> Preview:
         seen = preview(sources["workbook"], columns=dict(settings.columns) or None, **how)
     else:
         seen = preview(*(sources.get(kind) for kind in KINDS), **how)
+    if settings.is_swapped and not any(problem.column for problem in seen.problems):
+        again = preview(seen.parameters, seen.effects, seen.costs, **how)
+        notes = (*seen.notes, "costs and effects exchanged by hand")
+        seen = replace(again, notes=notes, files=seen.files, columns=seen.columns)
     if settings.match and _unmatched(seen):
         if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
             raise InputError("match", ", ".join(settings.match), "every column of effects once")
@@ -218,7 +222,8 @@ class _Answers(dict[Any, list[Answer]]):
         super().__init__()
         self._path = folder / ANSWERS
         reading = [settings.match, sorted(settings.columns.items()), settings.curve]
-        holds = json.dumps([__version__, has_trees(), *reading]).encode()
+        how = [__version__, has_trees(), settings.is_swapped]
+        holds = json.dumps([*how, *reading]).encode()
         tables = [(folder / kind).read_bytes() for kind in UPLOADS if (folder / kind).is_file()]
         digest = hashlib.sha256(b"".join([holds, *tables])).hexdigest()
         lines = self._path.read_text("utf-8").splitlines() if self._path.is_file() else []
@@ -288,7 +293,6 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
         "sets": sets,
         "people": None if audience is None else audience.size,
     }
-    assert analysis.convergence is not None
     content["convergence"] = [
         {"pars": pars, "n": n, "needed": part["needed"].tolist(), **_columns(part, "value")}
         for (pars, n), part in analysis.convergence.sort_values("wtp", kind="stable").groupby(

@@ -10,7 +10,6 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -79,14 +78,13 @@ class Work:
     def change(self, given: Mapping[str, Any]) -> None:
         """Compute with other settings; another match or range concerns the tables themselves."""
         with self._lock:
-            if given.get("swap") is True:
-                self._swap()
             before, after, seen = self.settings, self.settings.changed(given), self.seen()
             several = [label for label, members in after.groups.items() if members != (label,)]
             check_groups(several, (seen or {}).get("parameters", ()))
-            reads = [(s.match, s.columns, s.as_given, s.curve) for s in (before, after)]
-            again = reads[0] != reads[1] or seen is None or given.get("swap") is True
-            self.start(after, reading=again)
+            reads = [
+                (s.match, s.columns, s.as_given, s.is_swapped, s.curve) for s in (before, after)
+            ]
+            self.start(after, reading=reads[0] != reads[1] or seen is None)
 
     def add_part(self, given: Mapping[str, Any], files: Mapping[str, tuple[str, BinaryIO]]) -> None:
         """Add a scenario or a subgroup with its costs and effects, and compute."""
@@ -110,26 +108,6 @@ class Work:
                 with open(self.folder / part_file(part, kind), "wb") as file:
                     shutil.copyfileobj(content, file)
             self.start(after, reading=self.seen() is None)
-
-    def _swap(self) -> None:
-        """Exchange costs and effects: their files, or the roles of their columns."""
-        self._stop()
-        settings, seen = self.settings, self.seen() or {}
-        if roles := {column["name"]: column["role"] for column in seen.get("columns", ())}:
-            other = {"cost": "effect", "effect": "cost"}
-            for name, role in roles.items():
-                word, mark, option = role.partition(" of ")
-                roles[name] = f"{other[word]}{mark}{option}" if word in other else role
-            settings = replace(settings, columns=roles)
-        else:
-            costs, effects = (self.folder / kind for kind in ("costs", "effects"))
-            costs.rename(self.folder / "other")
-            effects.rename(costs)
-            (self.folder / "other").rename(effects)
-            names = dict(settings.files)
-            names["costs"], names["effects"] = names["effects"], names["costs"]
-            settings = replace(settings, files=names)
-        write_json(self.folder / SETTINGS, settings.to_dict())
 
     def start(self, settings: Settings, *, reading: bool) -> None:
         """Start reading or computing; a running job is cancelled."""

@@ -15,7 +15,7 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import check_table
+from nestquad.voi.table._limits import LARGEST, check_table
 from nestquad.voi.table._numbers import is_float, is_quantity, shows_decimal_mark
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class LayoutSettings:
     equal
         Relative difference below which a cell equals a mean or a total; formulas are exact to
         1e-12.
+    sharp
+        Share of a standard deviation below which rounding leaves a mean recognizable: of two
+        columns, one draw in 4,000 is as near.
     quoted
         Cells outside the table that a note quotes.
     """
@@ -45,6 +48,7 @@ class LayoutSettings:
     title_lines: int = 20
     summary_rows: int = 10
     equal: float = 1e-6
+    sharp: float = 0.02
     quoted: int = 4
 
 
@@ -53,6 +57,12 @@ LAYOUT = LayoutSettings()
 _SUMMARY_WORDS = re.compile(
     r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
     r"lower|upper)( .*)?[:=]?",
+    re.IGNORECASE,
+)
+# Names of columns that number the draws.
+DRAW_NAMES = re.compile(
+    r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
+    r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?|#))?",
     re.IGNORECASE,
 )
 _SEPARATOR_LINE = re.compile(r"[\"']?sep=(.)[\"']?", re.IGNORECASE)
@@ -196,13 +206,16 @@ def read_sheets(file: str, data: bytes) -> dict[str, Region]:
 
 
 def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
-    """Table of a sheet; where cells are empty, their errors and formulas are read as well."""
+    """Largest table of a sheet with a header; where cells are empty, with errors and formulas."""
     if cells.empty:
         return Region(cells, np.arange(0))
-    region = find_table(cells, lettered=True)
-    if region.frame.size and not region.frame.isna().any(axis=None):
-        return region
-    region = find_table(_with_errors(data, sheet), lettered=True)
+    for at_last in (False, True):
+        cells = _with_errors(data, sheet) if at_last else cells
+        header, stop = find_header(cells)
+        top, below = cells.iloc[: header + 1], cells.iloc[header + 1 : stop]
+        region = table_below(top, below, lettered=True)
+        if region.frame.size and not region.frame.isna().any(axis=None):
+            return region
     frame = region.frame
     empty = [c for c in frame.columns if len(frame) and frame[[c]].isna().all(axis=None)]
     notes = (*region.notes, *(f"the column {name!r} is empty and left out" for name in empty))
@@ -221,18 +234,11 @@ def _with_errors(data: bytes, sheet: str) -> pd.DataFrame:
     return values.where(values.notna(), written)
 
 
-def find_table(cells: pd.DataFrame, *, lettered: bool = False) -> Region:
-    """Find the largest table with a header among cells, (rows × columns) from the first line on.
-
-    The header is the row with most names above the longest run of draws. Cells outside the table,
-    blank rows and repeated headers are left out and noted.
-    """
-    header, stop = find_header(cells)
-    return table_below(cells.iloc[: header + 1], cells.iloc[header + 1 : stop], lettered=lettered)
-
-
 def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = False) -> Region:
-    """Table of the cells `below` a header, which is the last row of `top`."""
+    """Table of the cells `below` a header, which is the last row of `top`.
+
+    Cells outside the table, blank rows and repeated headers are left out and noted.
+    """
     header, width = len(top) - 1, below.shape[1]
     top = top.reindex(columns=range(width))
     filled, numeric, body, _ = _masks(below)
@@ -331,54 +337,77 @@ def _quoted(cells: pd.DataFrame, mask: Any, line: int, lettered: bool) -> Iterat
 def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     """Rows of means, totals and the like at either end of the draws, and the word for each.
 
-    A summary is recognized by its label, or by its numbers: a row whose cells are the means, sums
-    or standard deviations of the rows before or after it begins a block of summaries.
+    A summary is recognized by its label, or by its numbers: a row of means, sums or standard
+    deviations of all rows beyond it, in a block of summaries or rounded.
     """
     n, most = len(frame), LAYOUT.summary_rows
     rows = dict(_labelled(frame, [*range(min(most, n)), *range(max(n - most, most), n)]))
     draws = np.array([i for i in range(n) if i not in rows])
     # Integers beyond the range of floats are read as texts.
     texts = frame.astype({name: str for name in frame.columns if frame[name].dtype == object})
+    texts = texts.drop(columns=[c for c in texts.columns if DRAW_NAMES.fullmatch(str(c))])
     numbers = texts.apply(pandas().to_numeric, errors="coerce")
-    values = numbers.to_numpy(dtype=float, na_value=np.nan)[draws]
+    values = numbers.to_numpy(dtype=float, na_value=np.nan)
     for step in (1, -1):
-        ordered, at = values[::step], draws[::step]
-        for count in range(min(most, len(ordered) - 3), 0, -1):
-            if word := _statistic(ordered[:-count], ordered[-count]):
-                rows |= dict.fromkeys(map(int, at[-count:]), "summary") | {int(at[-count]): word}
+        draws = draws[::step]
+        for count in range(1, min(most, len(draws) - 3) + 1):
+            words = _statistics(values[draws[:-count]], values[draws[-count:]])
+            if any(words):
+                said = (word or "summary" for word in words)
+                rows |= dict(zip(map(int, draws[-count:]), said, strict=True))
+                draws = draws[:-count]
                 break
+        while len(draws) > 3 and (
+            word := _statistics(values[draws[:-1]], values[draws[-1:]], rounded=True)[0]
+        ):
+            rows[int(draws[-1])] = word
+            draws = draws[:-1]
+        draws = draws[::step]
     return dict(sorted(rows.items()))
 
 
 def _labelled(frame: pd.DataFrame, ends: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Rows among the `ends` with a label such as Mean in a column of numbers, and the label."""
-    for j in range(frame.shape[1]):
+    """Rows among the `ends` with a label such as Mean in a column of numbers, and the label.
+
+    In a column that numbers the draws, any text is a label: 97.5 %, Deterministic.
+    """
+    for j, name in enumerate(frame.columns):
         column = frame.iloc[:, j]
         if column.dtype.kind in "fiub" or not len(column):
             continue
-        numbers = sum(is_float(str(column.iloc[k])) or column.iloc[k] is None for k in ends)
-        unlabelled = column.isna().mean() > 0.5 or 2 * numbers > len(ends)
-        for i in ends:
-            word = str(column.iloc[i]).strip()
-            if _SUMMARY_WORDS.fullmatch(word) and (unlabelled or (column == word).sum() == 1):
-                yield i, word
+        words = {i: "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]) for i in ends}
+        numbers = sum(is_float(word) or not word for word in words.values())
+        is_numeric = column.isna().mean() > 0.5 or 2 * numbers > len(ends)
+        for i, word in words.items():
+            is_summary = _SUMMARY_WORDS.fullmatch(word.strip()) is not None
+            is_summary &= is_numeric or bool((column == word).sum() == 1)
+            is_text = bool(word.strip()) and word[0] not in "#=" and not is_float(word)
+            if is_summary or (is_text and is_numeric and DRAW_NAMES.fullmatch(str(name))):
+                yield i, word.strip()
 
 
-def _statistic(draws: Array, row: Array) -> str:
-    """Statistic of the draws (n, p) that a row (p,) holds; "" for a draw."""
+def _statistics(draws: Array, rows: Array, *, rounded: bool = False) -> list[str]:
+    """Statistic of the draws (n, p) that each of the rows (k, p) holds; "" for a draw."""
     # Squares of larger numbers are no floats.
-    known = (np.abs(row) < 1e100) & (np.abs(draws) < 1e100).all(axis=0)
-    known[known] &= np.ptp(draws[:, known], axis=0) > 0
-    # The mean of a continuous column is none of its draws; of a discrete one it may be.
-    if not (known & ~(draws == row).any(axis=0)).any():
-        return ""
-    x, y = draws[:, known], row[known]
-    size = 1e-3 * np.abs(x).mean(axis=0)
-    statistics = {"mean": x.mean(0), "total": x.sum(0), "standard deviation": x.std(0, ddof=1)}
-    for word, value in statistics.items():
-        if np.all(np.abs(y - value) <= LAYOUT.equal * np.maximum(np.abs(value), size)):
-            return word
-    return ""
+    usable: Any = (np.abs(draws) < LARGEST).all(axis=0)
+    usable[usable] = np.ptp(draws[:, usable], axis=0) > 0
+    rows, x = rows[:, usable], draws[:, usable]
+    size, sd = 1e-3 * np.abs(x).mean(axis=0), x.std(axis=0, ddof=1)
+    statistics = {"mean": x.mean(axis=0), "total": x.sum(axis=0), "standard deviation": sd}
+    words = []
+    for row in rows:
+        known = np.abs(row) < LARGEST
+        written = [len(f"{value:.12f}".rstrip("0").partition(".")[2]) for value in row[known]]
+        unit = 0.5 * 10.0 ** -np.array(written, dtype=float) if rounded else np.zeros(known.sum())
+        word = ""
+        # The mean of a continuous column is none of its draws; of a discrete one it may be.
+        for name, value in statistics.items() if (known & ~(x == row).any(axis=0)).any() else ():
+            error = np.maximum(LAYOUT.equal * np.maximum(np.abs(value), size)[known], unit)
+            near = np.abs(row - value)[known] <= error
+            if near.all() and np.sum(error < LAYOUT.sharp * sd[known]) > rounded:
+                word = word or name
+        words.append(word)
+    return words
 
 
 def one_line(name: object) -> str:

@@ -50,9 +50,12 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     reference
         The option to compare with; default: the first.
 
-    Returns a table with a row for each willingness to pay and other option: wtp, option, against,
-    cost, effect (increments, where given), inb, se, lower, upper (95 %), and the probability of
-    being better.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay and other option: wtp, option, against, cost,
+        effect (increments, where given), inb, se, lower, upper (95 %), and the probability of being
+        better.
     """
     known = as_outputs(outputs)
     base = known.reference(reference)
@@ -90,37 +93,26 @@ def icers(outputs: Any) -> pd.DataFrame:
     incremental_effect and icer against the option before.
     """
     known = _with_effects(outputs)
-    pairs = zip(known.costs.T, known.effects.T, strict=True)
-    means = [(float(c.mean()), float(e.mean())) for c, e in pairs]
-    order = sorted(range(known.n_options), key=lambda d: (means[d][0], -means[d][1]))
-    best = np.maximum.accumulate([means[d][1] for d in order])
-    rising = [d for i, d in enumerate(order) if i == 0 or means[d][1] > best[i - 1]]
+    means = {"cost": known.costs.mean(axis=0), "effect": known.effects.mean(axis=0)}
+    table = pandas().DataFrame({"option": known.options, **means})
+    table = table.sort_values(["cost", "effect"], ascending=[True, False], ignore_index=True)
+    is_rising = table["effect"] > table["effect"].cummax().shift(fill_value=-np.inf)
     frontier: list[int] = []
-    for d in rising:
-        while len(frontier) > 1 and _ratio(means, frontier[-1], d) <= _ratio(means, *frontier[-2:]):
+    for d in map(int, np.flatnonzero(is_rising)):
+        while len(frontier) > 1 and _ratio(table, frontier[-1], d) <= _ratio(table, *frontier[-2:]):
             frontier.pop()
         frontier.append(d)
-    rows = []
-    for d in order:
-        status = "frontier" if d in frontier else "extendedly " * (d in rising) + "dominated"
-        row = {
-            "option": known.options[d],
-            "cost": means[d][0],
-            "effect": means[d][1],
-            "status": status,
-        }
-        row |= dict.fromkeys(("incremental_cost", "incremental_effect", "icer"), np.nan)
-        if d in frontier[1:]:
-            last = frontier[frontier.index(d) - 1]
-            row["incremental_cost"] = means[d][0] - means[last][0]
-            row["incremental_effect"] = means[d][1] - means[last][1]
-            row["icer"] = _ratio(means, last, d)
-        rows.append(row)
-    return pandas().DataFrame(rows)
+    table["status"] = np.where(is_rising, "extendedly dominated", "dominated")
+    table.loc[frontier, "status"] = "frontier"
+    steps = table.loc[frontier, ["cost", "effect"]].diff()
+    table["incremental_cost"], table["incremental_effect"] = steps["cost"], steps["effect"]
+    table["icer"] = steps["cost"] / steps["effect"]
+    return table
 
 
-def _ratio(means: list[tuple[float, float]], one: int, other: int) -> float:
-    return (means[other][0] - means[one][0]) / (means[other][1] - means[one][1])
+def _ratio(table: pd.DataFrame, first: int, second: int) -> float:
+    step = table.loc[second, ["cost", "effect"]] - table.loc[first, ["cost", "effect"]]
+    return float(step["cost"] / step["effect"])
 
 
 def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
@@ -131,22 +123,20 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay that replace the values of the outputs.
 
-    Returns a table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
-    upper.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
+        upper.
     """
     known = as_outputs(outputs)
     known = known if wtp is None else known.at(wtp)
     rows = []
     for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
         losses = benefits.max(axis=1, keepdims=True) - benefits
+        size = float(np.abs(benefits).mean())
         for option, loss in zip(known.options, losses.T, strict=True):
-            rows.append(
-                {
-                    "wtp": k,
-                    "option": option,
-                    **mean_row("loss", loss, float(np.abs(benefits).mean())),
-                }
-            )
+            rows.append({"wtp": k, "option": option, **mean_row("loss", loss, size)})
     return pandas().DataFrame(rows)
 
 
@@ -172,8 +162,11 @@ def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay; default: from 0 to twice the largest of the outputs.
 
-    Returns a table with a row for each willingness to pay and option: wtp, option, probability of
-    being the best, and frontier, true for the option with the largest mean net benefit.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay and option: wtp, option, probability of being
+        the best, and frontier, true for the option with the largest mean net benefit.
     """
     known = _with_effects(outputs)
     swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)

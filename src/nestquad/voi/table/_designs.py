@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from nestquad._checks import is_number, number
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, InputError
-from nestquad.voi.table._tables import unknown_column
+from nestquad.errors import EvaluationError, InputError, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class _Trial:
-    """A trial with an arm for each of its parameters; `ratio` has their sizes relative to n."""
+    """Trial with an arm for each of its parameters; `ratio` has their sizes relative to n."""
 
-    pars: tuple[str, ...]
-    ratio: tuple[float, ...]
+    pars: Any
+    ratio: Any = field(default=None, kw_only=True)
 
     kind: ClassVar[str]
 
-    def __init__(self, pars: str | Iterable[str], *, ratio: Sequence[float] | None = None) -> None:
-        names = (pars,) if isinstance(pars, str) else _listed(pars)
+    def __post_init__(self) -> None:
+        names = (self.pars,) if isinstance(self.pars, str) else _listed(self.pars)
         if not names or not all(isinstance(name, str) for name in names):
-            raise InputError("pars", repr(pars), "a parameter's name, or one for each arm")
-        shares = (1.0,) * len(names) if ratio is None else _listed(ratio)
-        if len(shares) != len(names) or not all(_positive(share) for share in shares):
-            raise InputError(
-                "ratio", repr(ratio), f"{len(names)} positive numbers, one an arm", "As (2, 1)."
-            )
-        self._set(pars=names, ratio=shares)
-
-    def _set(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+            raise InputError("pars", repr(self.pars), "a parameter's name, or one for each arm")
+        shares = (1.0,) * len(names) if self.ratio is None else _listed(self.ratio)
+        if len(shares) != len(names) or not all(map(_is_positive, shares)):
+            expected = f"{len(names)} positive numbers, one an arm"
+            raise InputError("ratio", repr(self.ratio), expected, "As (2, 1).")
+        vars(self).update(pars=names, ratio=shares)
 
     @property
     def name(self) -> str:
@@ -50,8 +44,7 @@ class _Trial:
     @property
     def detail(self) -> str:
         """Details that the name leaves out: ``"sd 2"``."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        told = {k: v if isinstance(v, tuple) else (v,) for k, v in given.items()}
+        told = {k: v if isinstance(v, tuple) else (v,) for k, v in vars(self).items()}
         return ", ".join(
             f"{k.replace('_', '-')} {' and '.join(map(_short, dict.fromkeys(v)))}"
             for k, v in told.items()
@@ -97,7 +90,7 @@ class BinaryTrial(_Trial):
         return share
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class NormalTrial(_Trial):
     """A trial that measures a normal outcome: its mean over n people in each arm.
 
@@ -110,26 +103,19 @@ class NormalTrial(_Trial):
         arm, or one for all.
     """
 
-    sd: tuple[float | str, ...]
+    sd: Any
 
     kind = "normal"
 
-    def __init__(
-        self,
-        pars: str | Iterable[str],
-        sd: float | str | Sequence[float | str],
-        *,
-        ratio: Sequence[float] | None = None,
-    ) -> None:
-        super().__init__(pars, ratio=ratio)
-        spreads = tuple(sd) if isinstance(sd, list | tuple) else (sd,) * len(self.pars)
-        good = all(isinstance(s, str) or _positive(s) for s in spreads)
-        if len(spreads) != len(self.pars) or not good:
-            count = len(self.pars)
-            raise InputError(
-                "sd", repr(sd), f"a positive number or a parameter's name, or {count} of them"
-            )
-        self._set(sd=spreads)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = len(self.pars)
+        spreads = tuple(self.sd) if isinstance(self.sd, list | tuple) else (self.sd,) * count
+        is_usable = all(isinstance(s, str) or _is_positive(s) for s in spreads)
+        if len(spreads) != count or not is_usable:
+            expected = f"a positive number or a parameter's name, or {count} of them"
+            raise InputError("sd", repr(self.sd), expected)
+        vars(self).update(sd=spreads)
 
     def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """The mean; sufficient where the standard deviation is known."""
@@ -139,7 +125,7 @@ class NormalTrial(_Trial):
         return measured
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class CountTrial(_Trial):
     """A trial that counts events which may recur (Poisson), over a time of observation.
 
@@ -151,19 +137,13 @@ class CountTrial(_Trial):
         Observation of each person.
     """
 
-    time: float
+    time: float = 1.0
 
     kind = "count"
 
-    def __init__(
-        self,
-        pars: str | Iterable[str],
-        time: float = 1.0,
-        *,
-        ratio: Sequence[float] | None = None,
-    ) -> None:
-        super().__init__(pars, ratio=ratio)
-        self._set(time=number("time", time))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        vars(self).update(time=number("time", self.time))
 
     def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """Events in a unit of time: sufficient for the rate."""
@@ -177,7 +157,7 @@ class CountTrial(_Trial):
         return events
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class SurvivalTrial(_Trial):
     """A trial that waits for an event: exponential or Weibull times, censored at its end.
 
@@ -193,20 +173,14 @@ class SurvivalTrial(_Trial):
     """
 
     follow_up: float
-    shape: float
+    shape: float = 1.0
 
     kind = "survival"
 
-    def __init__(
-        self,
-        pars: str | Iterable[str],
-        follow_up: float,
-        shape: float = 1.0,
-        *,
-        ratio: Sequence[float] | None = None,
-    ) -> None:
-        super().__init__(pars, ratio=ratio)
-        self._set(follow_up=number("follow_up", follow_up), shape=number("shape", shape))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("follow_up", "shape"):
+            vars(self)[name] = number(name, getattr(self, name))
 
     def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
         """Share of events and mean of t^shape: together sufficient for λ.
@@ -244,19 +218,19 @@ class Combined:
 
     @property
     def name(self) -> str:
-        return " with ".join(one.name for one in self.designs)
+        return " with ".join(design.name for design in self.designs)
 
     @property
     def detail(self) -> str:
-        return "; ".join(one.detail for one in self.designs if one.detail)
+        return "; ".join(design.detail for design in self.designs if design.detail)
 
     def participants(self, n: int) -> int:
-        return sum(one.participants(n) for one in self.designs)
+        return sum(design.participants(n) for design in self.designs)
 
     def summaries(self, inputs: pd.DataFrame, n: int, rng: np.random.Generator) -> Array:
         """Summaries of all studies side by side."""
         parts = zip(self.designs, [rng, *rng.spawn(len(self.designs) - 1)], strict=True)
-        return np.column_stack([one.summaries(inputs, n, own) for one, own in parts])
+        return np.column_stack([design.summaries(inputs, n, own) for design, own in parts])
 
 
 @dataclass(frozen=True)
@@ -312,10 +286,10 @@ def as_design(design: Any) -> Design:
 
 def design_names(designs: Sequence[Design]) -> list[str]:
     """A different name for each design: with its detail or a number where names are the same."""
-    names = [one.name for one in designs]
+    names = [design.name for design in designs]
     names = [
-        f"{name} ({one.detail})" if names.count(name) > 1 and one.detail else name
-        for name, one in zip(names, designs, strict=True)
+        f"{name} ({design.detail})" if names.count(name) > 1 and design.detail else name
+        for name, design in zip(names, designs, strict=True)
     ]
     return [
         f"{name}, no. {names[: i + 1].count(name)}" if name in names[:i] else name
@@ -336,7 +310,7 @@ def _column(
 ) -> Array:
     """A parameter's values, all within bounds."""
     if name not in inputs.columns:
-        raise unknown_column("design", name, map(str, inputs.columns))
+        raise unknown_name("design", name, map(str, inputs.columns))
     values: Array = inputs[name].to_numpy(dtype=float)
     outside = np.flatnonzero((values < low) | (values > high))
     if outside.size:
@@ -349,5 +323,5 @@ def _listed(given: Any) -> tuple[Any, ...]:
     return tuple(given) if np.iterable(given) else ()
 
 
-def _positive(value: Any) -> bool:
+def _is_positive(value: Any) -> bool:
     return is_number(value) and 0 < value < np.inf

@@ -12,13 +12,12 @@ from scipy.special import ndtri
 from nestquad._checks import generator, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._cells import one_line, pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, regress
 from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
-from nestquad.voi.table._tables import unknown_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,8 +118,10 @@ def evpi(outputs: Any) -> pd.DataFrame:
         A table of net benefits (n × D); an `Outputs`; a mapping with ``costs``, ``effects`` and
         ``wtp``; or a tuple of these three.
 
-    Returns a table: one row for each willingness to pay, with columns wtp, evpi, se, lower, upper
-    (95 %).
+    Returns
+    -------
+    pd.DataFrame
+        Table: one row for each willingness to pay, with columns wtp, evpi, se, lower, upper (95 %).
 
     Examples
     --------
@@ -168,8 +169,11 @@ def evppi(
         Answers of earlier calls on the same tables with the same seed, by set. Sets that are there
         are not computed again; the others are added.
 
-    Returns a table with a row for each set and willingness to pay: pars, wtp, evppi, se, lower,
-    upper (95 %), evppi/evpi, and flags (caveats in words, or empty).
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each set and willingness to pay: pars, wtp, evppi, se, lower, upper (95
+        %), evppi/evpi, and flags (caveats in words, or empty).
 
     Notes
     -----
@@ -251,9 +255,22 @@ def perfect(outputs: Outputs) -> list[Answer]:
         default = int(benefits.mean(axis=0).argmax())
         gains = benefits.max(axis=1) - benefits[:, default]
         value, se = float(gains.mean()), _mean_se(gains)
-        half = NORMAL_95 * se
+        half = NORMAL_95 * se if gains.any() else _unseen_loss(benefits, default)
         answers.append(Answer(value, se, max(value - half, 0.0), value + half))
     return answers
+
+
+def _unseen_loss(benefits: Array, default: int) -> float:
+    """95 % limit of EVPI where no draw favors another option.
+
+    At most 3 / n of all draws do (Hanley and Lippman-Hand (1983), “If nothing goes wrong, is
+    everything all right?”), with a loss like the mean excess of the smallest tenth of margins.
+    """
+    margins = np.sort(benefits[:, default] - np.delete(benefits, default, axis=1).max(axis=1))
+    tail = margins[: max(len(margins) // 10, 1)]
+    excess = float(tail.mean() - tail[0])
+    # Differences of a constant leave rounding errors.
+    return 3.0 / len(margins) * excess if excess > 1e-9 * float(np.abs(benefits).mean()) else 0.0
 
 
 def value_of_knowing(
@@ -553,7 +570,7 @@ def _members(one: Any, known: list[str]) -> tuple[str, ...]:
         raise _unusable(one)
     for member in members:
         if member not in known:
-            raise unknown_column("pars", member, known)
+            raise unknown_name("pars", member, known)
     return tuple(dict.fromkeys(members))
 
 

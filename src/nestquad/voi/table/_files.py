@@ -16,10 +16,18 @@ from nestquad._files import check_size as check_file
 from nestquad._notebook import pairs
 from nestquad.errors import InputError
 from nestquad.voi.table._cells import Region, is_workbook, one_line, pandas, read_sheets, read_text
-from nestquad.voi.table._columns import guess_roles, with_roles
+from nestquad.voi.table._columns import assign_roles, check_roles, columns_by_kind
 from nestquad.voi.table._limits import check_size
-from nestquad.voi.table._outputs import Outputs, matched_options, swapped_names
-from nestquad.voi.table._tables import Cleaned, Problem, aligned, clean, without_summaries
+from nestquad.voi.table._outputs import Outputs
+from nestquad.voi.table._tables import (
+    Cleaned,
+    Problem,
+    aligned,
+    check_names,
+    clean,
+    kind_of_name,
+    without_summaries,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +58,7 @@ def read_csv(path: Source, kind: str) -> pd.DataFrame:
         ``"parameters"``, ``"costs"`` or ``"effects"``.
     """
     choice("kind", kind, KINDS)
-    return _clean_file(_opened(path), kind).usable()
+    return _clean(kind, _opened(path)).usable()
 
 
 def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
@@ -148,11 +156,10 @@ class Preview:
         return pairs("Tables", {**self._summary(), **messages})
 
     def _summary(self) -> dict[str, str]:
-        tables = {kind: getattr(self, kind) for kind in KINDS}
         sizes = {
             kind: f"{len(table):,} draws of {', '.join(map(str, table.columns))}"
-            for kind, table in tables.items()
-            if table.size
+            for kind in KINDS
+            if (table := getattr(self, kind)).size
         }
         return {**sizes, "options": ", ".join(self.options)}
 
@@ -184,7 +191,7 @@ def preview(
     given: dict[str, Any] = dict(zip(KINDS, (parameters, costs, effects), strict=True))
     files: list[tuple[str, str]] = []
     for kind, source in given.items():
-        if isinstance(source, str | Path) or (isinstance(source, tuple) and len(source) == 2):
+        if isinstance(source, str | Path | tuple):
             given[kind] = name, data = _opened(source)
             files.append((one_line(name), hashlib.sha256(data).hexdigest()))
     roles: tuple[Column, ...] = ()
@@ -204,17 +211,14 @@ def preview(
             frames |= moved
             notes += rows_moved
         if frames["costs"].size and frames["effects"].size:
-            both = (list(map(str, frames[kind].columns)) for kind in ("costs", "effects"))
-            if not as_given and (doubt := swapped_names(*both)):
-                raise doubt
-            _, names, note = matched_options(frames["costs"], frames["effects"])
-            options = tuple(names)
-            notes += [note] if note else []
-            if not problems:
-                k, accepted = (1.0, True) if wtp is None else (wtp, as_given)
-                _ = Outputs(frames["costs"], frames["effects"], k, as_given=accepted)
+            for kind in ("costs", "effects"):  # noted already
+                frames[kind].attrs = {**frames[kind].attrs, "notes": ()}
+            # At a willingness to pay of 0 names alone can show that tables are swapped.
+            k = 0.0 if wtp is None else wtp
+            outputs = Outputs(frames["costs"], frames["effects"], k, as_given=as_given)
+            options, notes = outputs.options, [*notes, *outputs.notes]
     except InputError as error:
-        problems.append(Problem(error.argument, error))
+        problems = problems or [Problem(error.argument, error)]
     return Preview(
         **frames,
         options=options,
@@ -227,26 +231,25 @@ def preview(
 
 
 def _opened(source: Source) -> tuple[str, bytes]:
-    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], bytes):
-        return source
-    if not isinstance(source, str | Path):
-        raise InputError("file", shown(source), "a path, or a name and bytes")
-    path = Path(source)
-    check_file(path, "file")
-    check_size(path.name, path.stat().st_size)
-    return path.name, path.read_bytes()
+    """Name and bytes of a file."""
+    match source:
+        case (str(), bytes()):
+            return source
+        case str() | Path():
+            path = Path(source)
+            check_file(path, "file")
+            check_size(path.name, path.stat().st_size)
+            return path.name, path.read_bytes()
+    raise InputError("file", shown(source), "a path, or a name and bytes")
 
 
 def _clean(kind: str, source: Any) -> Cleaned:
+    """Table of one kind; of a workbook, the sheet with its name."""
     if source is None:
         advice = "Parameters, costs and effects are needed."
         return Cleaned.refused(kind, InputError(kind, "nothing", "a table", advice))
-    is_file = isinstance(source, tuple) and len(source) == 2
-    return _clean_file(source, kind) if is_file else clean(kind, source, kind)
-
-
-def _clean_file(source: tuple[str, bytes], kind: str) -> Cleaned:
-    """Table of one kind from a text file, or from the sheet of a workbook with its name."""
+    if not isinstance(source, tuple):
+        return clean(kind, source, kind)
     name = f"{kind} ({source[0]})"
     try:
         if not is_workbook(*source):
@@ -297,22 +300,21 @@ def _clean_together(
         region = Region(frame, np.arange(len(frame)) + 1)
     else:
         raise InputError("file", shown(source), "a path, or a name and bytes")
+    check_names(name, region.frame)
     frame, rows, left_out = without_summaries(region.frame, region)
+    frame.attrs["draws alone"] = True
     region = replace(region, lines=region.lines[rows], notes=(*region.notes, *left_out))
+    roles = assign_roles(frame, columns or {})
+    parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
     try:
-        roles, sources = with_roles(frame, columns)
-    except InputError as error:
-        guessed = guess_roles(frame)
-        roles = {**guessed, **{k: v for k, v in (columns or {}).items() if k in guessed}}
-        parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
-        parts["costs"] = Cleaned.refused(name, error)
-    else:
-        parts = {}
-        for kind, of in sources.items():  # names in the table of this kind, by names in the file
+        check_roles(columns or {}, roles)
+        for kind, of in columns_by_kind(roles).items():
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
             part = frame[list(of)].set_axis(list(of.values()), axis=1)
             part_region = replace(region, frame=part, letters=letters)
             parts[kind] = _clean_region(f"{name}, {kind}", kind, part_region)
+    except InputError as error:
+        parts["costs"] = Cleaned.refused(name, error)
     numbers = frame.apply(pandas().to_numeric, errors="coerce")
     ranges = dict(zip(frame.columns, _ranges(numbers.where(np.isfinite(numbers))), strict=True))
     return parts, tuple(Column(c, role, *ranges[c]) for c, role in roles.items())
@@ -325,24 +327,30 @@ def _ranges(table: pd.DataFrame) -> list[list[float | None]]:
 
 
 def _joined(regions: Mapping[str, Region]) -> Region:
-    """Largest table of a workbook, with columns of other sheets with the same number of draws."""
+    """Largest table of a workbook, with columns of other sheets with the same number of draws.
+
+    Columns of one name that differ between sheets, as with a sheet for each option, get the names
+    of their sheets.
+    """
     if not regions:
         raise InputError("workbook", "no table", "a header and one row for each draw")
     largest = max(regions, key=lambda sheet: regions[sheet].frame.size)
     first = regions[largest]
-    frame, used = first.frame, [largest]
-    for sheet, other in regions.items():
-        if sheet == largest or len(other.frame) != len(frame) or not len(frame):
-            continue
-        same = [c for c in other.frame.columns if c in frame.columns]
-        if all(other.frame[c].equals(frame[c]) for c in same):
-            frame = pandas().concat([frame, other.frame.drop(columns=same)], axis=1)
-            used.append(sheet)
+    used = [s for s, other in regions.items() if len(other.frame) == len(first.frame) > 0]
+    used = sorted(used or [largest], key=lambda sheet: sheet != largest)
+    columns = [(s, str(c), regions[s].frame[c]) for s in used for c in regions[s].frame.columns]
+    joined: dict[str, Any] = {}
+    for sheet, name, column in columns:
+        same = [other for _, known, other in columns if known == name]
+        unequal = not all(column.equals(other) for other in same)
+        joined[f"{sheet} {name}" if unequal else name] = column
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
     notes += [f"sheet {', '.join(map(repr, left))} not used"] if left else []
-    letters = first.letters if len(used) == 1 else {}
-    return replace(first, frame=frame, letters=letters, notes=(*notes, *first.notes))
+    if len(used) == 1:
+        return replace(first, notes=(*notes, *first.notes))
+    frame = pandas().DataFrame(joined)
+    return replace(first, frame=frame, letters={}, notes=(*notes, *first.notes))
 
 
 def _fitting_sheets(kind: str, names: Sequence[str]) -> list[str]:
@@ -362,6 +370,9 @@ def _sheets_by_kind(regions: Mapping[str, Region]) -> dict[str, str] | None:
         if fits := _fitting_sheets(kind, free):
             by_kind[kind] = fits[0]
     lengths = {len(region.frame) for region in regions.values()}
-    if not by_kind and len(regions) == len(KINDS) and len(lengths) == 1:
+    # A sheet for each option has columns of costs and of effects.
+    kinds = [set(map(kind_of_name, region.frame.columns)) for region in regions.values()]
+    is_mixed = any({"costs", "effects"} <= kind for kind in kinds)
+    if not by_kind and len(regions) == len(KINDS) and len(lengths) == 1 and not is_mixed:
         return dict(zip(KINDS, regions, strict=True))
     return by_kind if len(by_kind) == len(KINDS) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +19,12 @@ MOST_UNPACKED = 1_000_000_000
 # A workbook has about ten parts, and one for each sheet, chart and drawing.
 _MOST_PARTS = 2_000
 _SEPARATORS = (b",", b";", b"\t", b" ")
-_REFERENCE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 # Columns of a regression: two gigabytes, of which a few copies are made.
 MOST_NUMBERS = 250_000_000
 # Fewest draws of a table; the largest number whose square and sums of squares are floats.
 FEWEST_ROWS = 20
 LARGEST = 1e100
-# Names of columns that an error lists, and bad cells of a column that are described.
-MOST_LISTED = 30
+# Bad cells of a column that are described.
 MOST_PROBLEMS = 100
 _ADVICE = "100,000 draws are plenty: keep the first rows of each table."
 
@@ -35,17 +32,23 @@ _ADVICE = "100,000 draws are plenty: keep the first rows of each table."
 def check_size(name: str, size: int) -> None:
     """Refuse a file, or a part of an archive, with more bytes than any table needs."""
     if size > MOST_BYTES:
-        found, most = (f"{x / 1e6:,.0f} MB" for x in (size, MOST_BYTES))
-        raise InputError(name, found, f"at most {most}", _ADVICE)
+        given, most = (f"{x / 1e6:,.0f} MB" for x in (size, MOST_BYTES))
+        raise InputError(name, given, f"at most {most}", _ADVICE)
 
 
 def check_table(name: str, data: bytes) -> None:
     """Refuse a table or a workbook with more cells than anybody needs, without parsing it."""
     check_size(name, len(data))
-    if data[:2] == b"PK":
-        _check_workbook(name, data)
-    else:
-        _check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+    if data[:2] != b"PK":
+        return _check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+    expected = "a .csv file or an .xlsx workbook"
+    with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        check_archive(name, archive)
+        cells = 0
+        for part in archive.namelist():
+            if part.startswith("xl/worksheets/") and part.endswith(".xml"):
+                with archive.open(part) as sheet:
+                    cells += _cells_of(name, sheet, cells)
 
 
 @contextmanager
@@ -56,8 +59,8 @@ def unpacking(name: str, expected: str) -> Iterator[None]:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # zlib, bz2, lzma and expat have no error in common
-        found = f"a file that cannot be unpacked ({type(error).__name__}: {error})"
-        raise InputError(name, found, expected) from None
+        given = f"a file that cannot be unpacked ({type(error).__name__}: {error})"
+        raise InputError(name, given, expected) from None
 
 
 def check_archive(name: str, archive: zipfile.ZipFile) -> None:
@@ -76,47 +79,34 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
         )
 
 
-def _check_workbook(name: str, data: bytes) -> None:
-    expected = "a .csv file or an .xlsx workbook"
-    with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        check_archive(name, archive)
-        cells = 0
-        for part in archive.namelist():
-            if part.startswith("xl/worksheets/") and part.endswith(".xml"):
-                with archive.open(part) as sheet:
-                    cells += _cells_of(name, sheet, cells)
-
-
 def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
     """Cells of the rectangle that holds all cells of a sheet, as readers allocate it.
 
     Cells say where they are, or follow one another; too many are refused where they begin.
     """
+    from openpyxl.utils.cell import coordinate_to_tuple
+
     rows = columns = row = column = 0
 
     def element(tag: str, attributes: dict[str, str]) -> None:
         nonlocal rows, columns, row, column
-        tag = tag.rpartition(":")[2]
-        if tag == "row":
-            row, column = int(attributes.get("r", row + 1)), 0
-        elif tag == "c":
-            place = _REFERENCE.fullmatch(attributes.get("r", ""))
-            column, row = (_column(place[1]), int(place[2])) if place else (column + 1, row)
-        if tag in ("row", "c") and (row > rows or column > columns):
+        match tag.rpartition(":")[2]:
+            case "row":
+                row, column = int(attributes.get("r", row + 1)), 0
+            case "c":
+                place = attributes.get("r")
+                row, column = coordinate_to_tuple(place) if place else (row, column + 1)
+        if row > rows or column > columns:
             rows, columns = max(rows, row), max(columns, column)
             _check_cells(name, before + rows * max(columns, 1))
 
-    def doctype(*_: object) -> None:
+    def doctype(*_: object) -> None:  # it can define entities that grow without end
         raise InputError(name, "a document type inside a sheet", "a workbook as it was saved")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.StartDoctypeDeclHandler = element, doctype
     parser.ParseFile(sheet)
     return rows * columns
-
-
-def _column(letters: str) -> int:
-    return sum(26**k * (ord(letter) - 64) for k, letter in enumerate(reversed(letters)))
 
 
 def _check_cells(name: str, cells: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +26,8 @@ _NUMBER = re.compile(
 _AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Numbers (n,) of a column, NaN where a cell is no number, and a note on their format."""
-
-    values: Array
-    note: str = ""
-
-
-def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
-    """Numbers from the texts of one column, which have one format.
+def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
+    """Numbers (n,) of a column of texts, NaN where a cell is none, and a note on their format.
 
     `decimal` is the decimal mark of the file, where it is known. An ambiguous format is not read:
     3,610 alone, %, currencies or marks that differ between cells.
@@ -47,7 +38,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     units = {match["before"] or match["after"] or "" for match in known}
     unit = "".join(units - {""})
     if not known or len(units - {""}) > 1 or (unit == "%" and "" in units):
-        return Numbers(values)
+        return values, ""
     bodies = [match["body"] for match in known]
     formats = _formats(bodies)
     if len(formats) > 1:  # such as 3,610 alone
@@ -55,7 +46,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
         formats = [(point, group) for point, group in formats if point == known_mark]
         values = values if formats else np.full(len(cells), np.nan)
     if not formats:  # cells that contradict others stand alone
-        return Numbers(values)
+        return values, ""
     point, group = formats[0]
     example, scale = "", 0.01 if unit == "%" else 1.0
     for i, match in enumerate(matches):
@@ -70,7 +61,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> Numbers:
     notes = ["is in %, divided by 100"] if unit == "%" else [f"is in {unit}"] if unit else []
     has_commas = point == "," and any("," in body for body in bodies)
     notes += ["has decimal commas"] if has_commas else []
-    return Numbers(values, "; ".join([*notes, *([example] if example else [])]))
+    return values, "; ".join([*notes, *([example] if example else [])])
 
 
 def shows_decimal_mark(

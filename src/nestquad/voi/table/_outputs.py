@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -127,7 +127,7 @@ class Outputs:
         rows = []
         for d, option in enumerate(self.options):
             means = [] if self.net_benefit is not None else [self.costs[:, d], self.effects[:, d]]
-            numbers = [*(one.mean() for one in means), *benefits[:, d]]
+            numbers = [*(values.mean() for values in means), *benefits[:, d]]
             rows.append([option, *(f"{x:,.6g}" for x in numbers)])
         return grid(f"{self.n_rows:,} draws, means", head, rows)
 
@@ -156,6 +156,16 @@ class Outputs:
         if self.net_benefit is not None:
             raise InputError("wtp", "net benefits", "costs and effects", "Net benefits are fixed.")
         return replace(self, wtp=wtp, as_given=True)  # asked before, at the first
+
+    def with_tables(self, table: Callable[[str], Array]) -> Outputs:
+        """Outputs with other tables, as a function of their names, of the same options."""
+        names = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
+        tables: dict[str, Any] = {name: table(name) for name in names}
+        return Outputs(**tables, wtp=self.wtp, options=self.options, as_given=True)
+
+    def first(self, count: int) -> Outputs:
+        """Outputs of the first draws."""
+        return self.with_tables(lambda name: getattr(self, name)[:count])
 
     @cached_property
     def increments(self) -> Array:
@@ -243,7 +253,7 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 def plain_names(names: Sequence[str], kind: str) -> list[str]:
     """Names without punctuation and the word for costs or effects before or after them."""
     word = rf"(total[ _.]*)?({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
-    texts = [re.sub(r"[\s_.:/|,\-()]+", " ", name).strip() for name in names]
+    texts = [re.sub(r"[^\w+&%']+|_+", " ", name).strip() for name in names]
     drop = re.compile(rf"^{word}(?= |\d|$)|(?<= ){word}$", re.IGNORECASE)
     return [drop.sub("", text).strip() or text for text in texts]
 
@@ -268,10 +278,10 @@ def swapped_names(costs: Sequence[str], effects: Sequence[str]) -> InputError | 
     return None
 
 
-def _swapped(found: str) -> InputError:
+def _swapped(given: str) -> InputError:
     return InputError(
         "costs and effects",
-        found,
+        given,
         "costs in money and effects in units such as QALYs",
         "Are they swapped? Exchange the two tables; if they are right, say as_given.",
     )
@@ -318,6 +328,6 @@ def input_table(outputs: Outputs, inputs: Any) -> pd.DataFrame:
     frame = clean("inputs", inputs, "parameters").usable()
     check_rows({"outputs": outputs.n_rows, "inputs": len(frame)})
     moved, notes, _ = aligned({"inputs": frame}, outputs.rows)
-    found = moved["inputs"]
-    found.attrs = {**frame.attrs, "notes": (*frame.attrs["notes"], *notes)}
-    return found
+    inputs = moved["inputs"]
+    inputs.attrs = {**frame.attrs, "notes": (*frame.attrs["notes"], *notes)}
+    return inputs

@@ -122,13 +122,14 @@ class Regression:
         Cost: O(n·p·q) each. Errors of the outputs are as correlated as their residuals.
         """
         p, q = len(self.basis.terms), len(self.fits)
-        floor = np.where(self.basis.is_line, SETTINGS.floor / len(self.outputs), 0.0)
+        is_line = [len(term) == 1 and term[0][1] == 0 for term in self.basis.terms]
+        floor = np.where(is_line, SETTINGS.floor / len(self.outputs), 0.0)
         mixing = _factor(self.outputs - self.fitted)
         normals = rng.standard_normal((p, count, q)) @ mixing.T
         coefficients = np.stack(
             [
-                draw(one, self.basis.gram, floor, np.ascontiguousarray(normals[:, :, j]))
-                for j, one in enumerate(self.fits)
+                draw(output, self.basis.gram, floor, np.ascontiguousarray(normals[:, :, j]))
+                for j, output in enumerate(self.fits)
             ],
             axis=-1,
         )
@@ -136,12 +137,12 @@ class Regression:
         for start in range(0, count, SETTINGS.chunk):
             part = coefficients[:, start : start + SETTINGS.chunk]
             values = part.reshape(p, -1).T @ self.basis.columns.T
-            for one in values.reshape(part.shape[1], q, -1):
-                yield one.T + means
+            for drawn in values.reshape(part.shape[1], q, -1):
+                yield drawn.T + means
 
     @cached_property
     def _factors(self) -> list[tuple[Indices, Array, Array]]:
-        return [_factorized(self.basis.gram, one.prior, one.noise) for one in self.fits]
+        return [_factorized(self.basis.gram, f.prior, f.noise) for f in self.fits]
 
     def influence(self, weights: Array) -> Array:
         """Effect (n,) of the residual of each row on the mean of weights (n, q) × fitted means.
@@ -178,7 +179,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
     fits = tuple(
         fit(Moments(n, basis.gram, cross[:, j], float(squares[j])), basis.scales) for j in range(q)
     )
-    fitted = means + columns @ np.column_stack([one.coefficients for one in fits])
+    fitted = means + columns @ np.column_stack([output.coefficients for output in fits])
     held_out, held_out_means = np.empty_like(outputs), np.empty_like(outputs)
     fold = rng.permutation(n) % SETTINGS.folds
     for k in range(SETTINGS.folds):
@@ -193,8 +194,8 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
         held_out_means[inside] = means + at_y
         for j, whole in enumerate(fits):
             moments = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
-            one = fit(moments, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
-            held_out[inside, j] = means[j] + at_y[j] + (part - at) @ one.coefficients
+            rest_fit = fit(moments, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
+            held_out[inside, j] = means[j] + at_y[j] + (part - at) @ rest_fit.coefficients
     return Regression(outputs, basis, fits, fitted, held_out, held_out_means, fold)
 
 
@@ -225,10 +226,6 @@ class Basis:
     def gram(self) -> Array:
         product: Array = self.columns.T @ self.columns
         return product
-
-    @cached_property
-    def is_line(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.array([len(term) == 1 and term[0][1] == 0 for term in self.terms])
 
 
 def spline_basis(inputs: Array) -> Basis:
@@ -346,10 +343,6 @@ class Scales:
     constant: Array
     powers: Array
 
-    @property
-    def count(self) -> int:
-        return int(self.powers.shape[1])
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -394,7 +387,7 @@ def fit(
     Cost: O(p³) a step, some tens of steps, for any n. Columns whose prior variance has shrunk
     to zero are left out of the linear algebra.
     """
-    m = scales.count
+    m = scales.powers.shape[1]
     scale = float(np.sqrt(moments.square / moments.n))
     p = len(scales.constant)
     if scale == 0.0:
@@ -407,7 +400,7 @@ def fit(
         start = np.log(np.repeat(SETTINGS.start, (d, d, _PRODUCTS, 1)))
     bounds = [SETTINGS.scale_bounds] * (m - _PRODUCTS)
     bounds += [SETTINGS.product_bounds] * _PRODUCTS + [SETTINGS.noise_bounds]
-    found = maximum_likelihood(
+    optimum = maximum_likelihood(
         _Objective(unit, scales),
         [start],
         np.log(bounds),
@@ -415,28 +408,28 @@ def fit(
         most_steps=SETTINGS.steps,
         tolerance=tolerance,
     )
-    assert found is not None  # A = I + … is always positive definite
-    logs, _ = found
+    assert optimum is not None  # A = I + … is always positive definite
+    logs, _ = optimum
     prior = np.exp(scales.constant + scales.powers @ logs[:-1])
     noise = float(np.exp(logs[-1]))
-    solved = _solve(unit, prior, noise)
-    return Fit(scale * np.sqrt(prior) * solved.means, logs, prior, noise, scale)
+    means, _, _ = _solve(unit, prior, noise)
+    return Fit(scale * np.sqrt(prior) * means, logs, prior, noise, scale)
 
 
-def draw(found: Fit, gram: Array, floor: Array, normals: Array) -> Array:
+def draw(fitted: Fit, gram: Array, floor: Array, normals: Array) -> Array:
     """Coefficients (p, k) from the posterior, of standard normals (p, k).
 
     `floor` (p,) are the least prior variances: a line whose fitted variance is
     zero keeps an uncertainty in the draws.
     """
-    if found.scale == 0.0:
-        return np.repeat(found.coefficients[:, None], normals.shape[1], axis=1)
-    prior = np.maximum(found.prior, floor)
+    if fitted.scale == 0.0:
+        return np.repeat(fitted.coefficients[:, None], normals.shape[1], axis=1)
+    prior = np.maximum(fitted.prior, floor)
     drawn = np.sqrt(prior)[:, None] * normals
-    active, r, factor = _factorized(gram, prior, found.noise)
+    active, r, factor = _factorized(gram, prior, fitted.noise)
     if active.size:
         drawn[active] = r[:, None] * solve_triangular(factor, normals[active], lower=True, trans=1)
-    return found.coefficients[:, None] + found.scale * drawn
+    return fitted.coefficients[:, None] + fitted.scale * drawn
 
 
 def _factorized(gram: Array, prior: Array, noise: float) -> tuple[Indices, Array, Array]:
@@ -453,26 +446,19 @@ def _factorized(gram: Array, prior: Array, noise: float) -> tuple[Indices, Array
     return active, r, cho_factor(matrix, lower=True, check_finite=False, overwrite_a=True)[0]
 
 
-@dataclass(frozen=True)
-class _Solved:
+def _solve(
+    moments: Moments, prior: Array, noise: float, *, inverse: bool = False
+) -> tuple[Array, Array, float]:
     """With A = I + √v G √v / σ²: means A⁻¹ √v b / σ², diagonal of A⁻¹, log determinant of A."""
-
-    means: Array
-    inverse_diagonal: Array
-    log_det: float
-
-
-def _solve(moments: Moments, prior: Array, noise: float, *, inverse: bool = False) -> _Solved:
     means, diagonal = np.zeros(len(prior)), np.ones(len(prior))
     active, r, factor = _factorized(moments.gram, prior, noise)
     if not active.size:
-        return _Solved(means, diagonal, 0.0)
+        return means, diagonal, 0.0
     means[active] = cho_solve((factor, True), r * moments.cross[active] / noise, check_finite=False)
     if inverse:
         root_inverse, _ = lapack.dtrtri(factor, lower=1)
         diagonal[active] = np.square(np.tril(root_inverse)).sum(axis=0)
-    log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
-    return _Solved(means, diagonal, log_det)
+    return means, diagonal, 2.0 * float(np.log(np.diagonal(factor)).sum())
 
 
 @dataclass(frozen=True)
@@ -486,16 +472,16 @@ class _Objective:
         data = self.moments
         prior = np.exp(self.scales.constant + self.scales.powers @ logs[:-1])
         noise = float(np.exp(logs[-1]))
-        solved = _solve(data, prior, noise, inverse=True)
-        weights = np.sqrt(prior) * solved.means
+        means, diagonal, log_det = _solve(data, prior, noise, inverse=True)
+        weights = np.sqrt(prior) * means
         explained = float(data.cross @ weights)
-        value = 0.5 * (data.n * logs[-1] + solved.log_det + (data.square - explained) / noise)
-        used = 1.0 - solved.inverse_diagonal
-        slope = self.scales.powers.T @ (0.5 * (used - solved.means**2))
+        value = 0.5 * (data.n * logs[-1] + log_det + (data.square - explained) / noise)
+        used = 1.0 - diagonal
+        slope = self.scales.powers.T @ (0.5 * (used - means**2))
         # ‖y − Bw‖² / σ², by way of the normal equations G w + σ² w / v = b.
-        residual = (data.square - explained) / noise - float(solved.means @ solved.means)
+        residual = (data.square - explained) / noise - float(means @ means)
         noise_slope = 0.5 * (data.n - used.sum() - residual)
-        n_scales = self.scales.count - _PRODUCTS
+        n_scales = self.scales.powers.shape[1] - _PRODUCTS
         sizes = np.exp(0.5 * logs[:n_scales])
         value += SETTINGS.penalty * float(sizes.sum())
         slope[:n_scales] += 0.5 * SETTINGS.penalty * sizes

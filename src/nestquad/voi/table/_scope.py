@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
@@ -24,7 +24,7 @@ from nestquad.voi.table._evppi import (
     value_of_knowing,
 )
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._tables import check_rows, unknown_column
+from nestquad.voi.table._tables import check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,9 +50,12 @@ def scenarios(
     rng
         Seed of the draws behind intervals.
 
-    Returns a table with a row for each willingness to pay: wtp, best (option on average over
-    scenarios), resolving (value of knowing the scenario), se, lower, upper (95 %), and evpi (value
-    of knowing the scenario and its parameters) with evpi_se.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay: wtp, best (option on average over scenarios),
+        resolving (value of knowing the scenario), se, lower, upper (95 %), and evpi (value of
+        knowing the scenario and its parameters) with evpi_se.
 
     Notes
     -----
@@ -65,7 +68,7 @@ def scenarios(
     source = generator(rng)
     rows = []
     for k, wtp in enumerate(first.wtps):
-        benefits = [one.net_benefits()[k] for one in known]
+        benefits = [outputs.net_benefits()[k] for outputs in known]
         means = np.array([b.mean(axis=0) for b in benefits])
         best, own = int((w @ means).argmax()), means.argmax(axis=1)
         value = float(w @ means.max(axis=1) - (w @ means).max())
@@ -111,7 +114,7 @@ def _weighted(
         raise InputError(argument, shown(outputs), "two or more, by name, with weights by name")
     for name in weights:
         if name not in outputs:
-            raise unknown_column("weights", str(name), map(str, outputs))
+            raise unknown_name("weights", str(name), map(str, outputs))
     values: list[Any] = [weights.get(name) for name in outputs]
     if not all(is_number(x) and x >= 0 for x in values) or abs(sum(values) - 1) > 1e-6:
         raise InputError(
@@ -148,11 +151,14 @@ def subgroups(
     inputs, pars, rng, answers
         As in `evppi`; without `inputs`, EVPI alone.
 
-    Returns a table with rows for each set (pars; “everything” is EVPI, “current information” the
-    value of deciding by subgroup today), willingness to pay and decision (each subgroup,
-    “stratified” for one choice in each, “one decision” for the same choice in all): pars, wtp,
-    decision, share, value, se, lower, upper, flags. Intervals of “stratified” add up half-widths,
-    which holds however correlated the errors are.
+    Returns
+    -------
+    pd.DataFrame
+        Table with rows for each set (pars; “everything” is EVPI, “current information” the value of
+        deciding by subgroup today), willingness to pay and decision (each subgroup, “stratified”
+        for one choice in each, “one decision” for the same choice in all): pars, wtp, decision,
+        share, value, se, lower, upper, flags. Intervals of “stratified” add up half-widths, which
+        holds however correlated the errors are.
     """
     known, w = _weighted("subgroups", outputs, shares)
     check_rows({name: one.n_rows for name, one in zip(outputs, known, strict=True)})
@@ -174,7 +180,7 @@ def subgroups(
     parts.append(tables[-1].assign(decision="one decision", share=1.0))
     today = []
     for k, wtp in enumerate(common.wtps):
-        benefits = [one.net_benefits()[k] for one in known]
+        benefits = [outputs.net_benefits()[k] for outputs in known]
         best = int(common.net_benefits()[k].mean(axis=0).argmax())
         gain = sum(
             share * (b[:, b.mean(axis=0).argmax()] - b[:, best])
@@ -188,16 +194,9 @@ def subgroups(
 
 def _mixture(known: list[Outputs], weights: Array) -> Outputs:
     """Outputs of one decision for all: averages over subgroups."""
-
-    def averaged(name: str) -> Any:
-        tables = [getattr(one, name) for one in known]
-        return None if tables[0] is None else np.tensordot(weights, np.array(tables), 1)
-
-    first = known[0]
-    return Outputs(
-        averaged("costs"), averaged("effects"), first.wtp, averaged("net_benefit"),
-        options=first.options, as_given=True,
-    )  # fmt: skip
+    return known[0].with_tables(
+        lambda name: np.tensordot(weights, np.array([getattr(o, name) for o in known]), 1)
+    )
 
 
 def _values(
@@ -226,8 +225,11 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     shares
         Share of people who get each option in current practice; they add up to 1.
 
-    Returns a table with a row for each willingness to pay: wtp, best, value (per person), se,
-    lower, upper.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay: wtp, best, value (per person), se, lower,
+        upper.
 
     Fenwick, Claxton and Sculpher (2008), “The value of implementation and the value of
     information: combined and uneven development”.
@@ -235,7 +237,7 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     known = as_outputs(outputs)
     for name in shares:
         if name not in known.options:
-            raise unknown_column("shares", str(name), known.options)
+            raise unknown_name("shares", str(name), known.options)
     w = np.array([float(shares.get(name, 0.0)) for name in known.options])
     if (w < 0).any() or abs(w.sum() - 1.0) > 1e-6:
         raise InputError("shares", shown(shares), "shares of the options, 1 in all")
@@ -268,9 +270,12 @@ def convergence(
     outputs, inputs, pars, rng, answers
         As in `evppi`; without `pars`, EVPI alone.
 
-    Returns a table with a row for each set (“EVPI” first), number of draws, which doubles, and
-    willingness to pay: pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI),
-    needed (draws for a half-width of 5 % of EVPI) and enough (whether all draws are).
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each set (“EVPI” first), number of draws, which doubles, and
+        willingness to pay: pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI),
+        needed (draws for a half-width of 5 % of EVPI) and enough (whether all draws are).
     """
     known = as_outputs(outputs)
     n = known.n_rows
@@ -282,13 +287,13 @@ def convergence(
     rows = []
     for label, members in {"EVPI": (), **sets}.items():
         for m in sizes:
-            part = _first_rows(known, m)
+            part = known.first(m)
             key = members if m == n else ("first", str(m), *members)
             if frame is not None and members and key not in kept:
                 columns = frame[list(members)].iloc[:m]
                 kept[key] = value_of_knowing(part, columns, generator(rng), check=m == n)
-            found = kept[key] if members else perfect(part)
-            for k, answer, limit in zip(known.wtps, found, ceiling, strict=True):
+            values = kept[key] if members else perfect(part)
+            for k, answer, limit in zip(known.wtps, values, ceiling, strict=True):
                 half = (answer.upper - answer.lower) / 2
                 relative = half / limit.value if limit.value > 0 else 0.0
                 row = {"pars": label, "n": m, "wtp": k, "value": answer.value, "se": answer.se}
@@ -296,13 +301,3 @@ def convergence(
                 needed = int(np.ceil(m * (relative / ENOUGH) ** 2))
                 rows.append({**row, "needed": needed, "enough": relative <= ENOUGH})
     return pandas().DataFrame(rows)
-
-
-def _first_rows(outputs: Outputs, count: int) -> Outputs:
-    def cut(table: Any) -> Any:
-        return None if table is None else table[:count]
-
-    return Outputs(
-        cut(outputs.costs), cut(outputs.effects), outputs.wtp, cut(outputs.net_benefit),
-        options=outputs.options, as_given=True,
-    )  # fmt: skip

@@ -6,9 +6,8 @@ Every conversion is noted, ambiguity is refused, and errors name the cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,8 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError
-from nestquad.voi.table._cells import Region, one_line, pandas, summary_rows
-from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST, MOST_LISTED, MOST_PROBLEMS
+from nestquad.voi.table._cells import DRAW_NAMES, Region, one_line, pandas, summary_rows
+from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST, MOST_PROBLEMS
 from nestquad.voi.table._numbers import is_float, read_numbers
 
 if TYPE_CHECKING:
@@ -30,13 +29,8 @@ _ABBREVIATED = re.compile(
     re.IGNORECASE,
 )
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
-# Names that number draws only, and names that options may have as well.
-_DRAW_NAMES = re.compile(
-    r"(psa|mc|sim(ulation)?s?|iter(ation)?s?|draws?|samples?|row)s?"
-    r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?))?",
-    re.IGNORECASE,
-)
-_ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{_DRAW_NAMES.pattern}", re.IGNORECASE)
+# Names of columns that number draws, some of which options may have as well.
+_ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{DRAW_NAMES.pattern}", re.IGNORECASE)
 # Words in the names of columns that hold costs, or effects; letters before the names of options.
 NAME_WORDS = {
     "costs": r"costs?",
@@ -100,7 +94,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
             return Cleaned(frame)
         notes: list[str] = []
         unnamed = bool(frame.attrs.get("unnamed"))
-        _check_names(argument, frame)
+        check_names(argument, frame)
         frame = _one_kind(_widened(argument, frame, kind, notes), kind, notes)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
@@ -111,7 +105,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
             )
         frame, rows, left_out = without_summaries(frame, region)
         frame = _without_row_names(argument, frame, kind, notes := [*notes, *left_out])
-        _check_names(argument, frame)
+        check_names(argument, frame)
     except InputError as error:
         return Cleaned.refused(argument, error)
     numbers: dict[str, Array] = {}
@@ -152,7 +146,13 @@ def aligned(
     first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
     if target is None:
         return dict(tables), [], None
+    if to is None and (ordered := [n for n in names if _is_in_order(names[n])]):
+        first, target = ordered[0], names[ordered[0]]
+    bare = [name for name in tables if name not in names]
+    moved, notes = dict(tables), []
     for name, labels in names.items():
+        if labels.equals(target):
+            continue
         if not labels.sort_values().equals(target.sort_values()):
             alone = [*labels.difference(target), *target.difference(labels)]
             such = f", such as {alone[0]!s}" if alone else ""
@@ -162,21 +162,6 @@ def aligned(
                 "the same draws in every table",
                 "Are they from different runs? If row i is the same draw, remove the names.",
             )
-    if to is None and (ordered := [n for n in names if _is_in_order(names[n])]):
-        first, target = ordered[0], names[ordered[0]]
-    bare = [name for name in tables if name not in names]
-    if bare and not _is_in_order(target) and target.dtype.kind == "f":
-        raise InputError(
-            " and ".join(bare),
-            f"no names of rows, and {first} with rows in the order "
-            f"{', '.join(f'{label:g}' for label in target[:3])} …",
-            "names of rows, such as a column Iteration, in every table, or rows in order",
-            f"If row i is the same draw in all tables, remove the names from {first}.",
-        )
-    moved, notes = dict(tables), []
-    for name, labels in names.items():
-        if labels.equals(target):
-            continue
         if not target.is_unique:
             raise InputError(
                 f"{first} and {name}",
@@ -185,19 +170,17 @@ def aligned(
             )
         moved[name] = tables[name].iloc[labels.get_indexer(target)]
         notes.append(f"rows of {name} are in the order of {first}, by their names")
+    if bare and not _is_in_order(target) and target.dtype.kind == "f":
+        raise InputError(
+            " and ".join(bare),
+            f"no names of rows, and {first} with rows in the order "
+            f"{', '.join(f'{label:g}' for label in target[:3])} …",
+            "names of rows, such as a column Iteration, in every table, or rows in order",
+            f"If row i is the same draw in all tables, remove the names from {first}.",
+        )
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
     return moved, notes, target
-
-
-def unknown_column(argument: str, given: str, known: Iterable[str]) -> InputError:
-    """Error for a name that no column has, with the nearest name as it is written."""
-    names = list(known)
-    plain = {re.sub(r"[\W_]+", "", name).casefold(): name for name in reversed(names)}
-    near = get_close_matches(re.sub(r"[\W_]+", "", given).casefold(), plain, n=1, cutoff=0.4)
-    listed = ", ".join(map(repr, names[:MOST_LISTED])) + ", …" * (len(names) > MOST_LISTED)
-    advice = f"Did you mean {plain[near[0]]!r}?" if near else ""
-    return InputError(argument, repr(given), f"one of {listed}", advice)
 
 
 def check_rows(counts: Mapping[str, int]) -> None:
@@ -243,15 +226,12 @@ def _is_permutation(values: Array) -> bool:
 
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
-    others = [c for c in frame.columns if kind_of_name(c) not in (kind, "")]
-    if (
-        kind not in NAME_WORDS
-        or not others
-        or sum(kind_of_name(c) == kind for c in frame.columns) < 2
-    ):
+    kinds = {name: kind_of_name(name) for name in frame.columns}
+    others = [name for name, other in kinds.items() if other not in (kind, "")]
+    if kind not in NAME_WORDS or not others or list(kinds.values()).count(kind) < 2:
         return frame
     notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
-    return frame[[c for c in frame.columns if c not in others]]
+    return frame.drop(columns=others)
 
 
 def kind_of_name(name: str) -> str:
@@ -267,36 +247,34 @@ def _without_row_names(
     """Columns that name the rows become the index; an ambiguous one is refused."""
     labels: list[tuple[bool, Any]] = []
     floats = {name: _as_floats(frame[name])[0] for name in frame.columns}
+    floats = {name: np.where(np.isinf(x), np.nan, x) for name, x in floats.items()}
     # Draws are no permutation of 1 … n: it numbers them, under any name. Parameters that are all
     # or several of them such may be ranks.
     numbering = [name for name, values in floats.items() if _is_permutation(values)]
-    ranks = kind not in NAME_WORDS and (len(numbering) > 1 or frame.shape[1] == 1)
+    is_rank = kind not in NAME_WORDS and (len(numbering) > 1 or frame.shape[1] == 1)
     for name, values in floats.items():
-        column = frame[name]
-        named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, _DRAW_NAMES))
+        column, counts, permuted = frame[name], _is_count(values), name in numbering
+        named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
-        values = np.where(np.isinf(values), np.nan, values)
-        text = bool(np.isnan(values).all()) and bool(column.notna().all())
+        is_text = not np.isfinite(values).any() and bool(column.notna().all())
         # 10.5 mg and 2020-01-31 begin with a number, names of rows do not.
-        words = text and not _texts(column).str.match(r"[-+−]?\d").all()
-        whole, up = bool(np.all(values == np.round(values))), bool(np.all(np.diff(values) > 0))
-        counts, permuted = _is_count(values), _is_permutation(values)
-        is_label = (
-            (text and (named or (name == frame.columns[0] and words)))
-            or (whole and (numbers or (named and (up or permuted or unnamed))))
-        ) and column.astype(str).is_unique
-        counter = name in numbering and not ranks and kind != "net_benefit"
-        if (named and counts) or is_label or counter:
+        is_word = is_text and not _texts(column).str.match(r"[-+−]?\d").all()
+        is_whole, rises = np.all(values == np.round(values)), np.all(np.diff(values) > 0)
+        is_label = (is_text and (named or (name == frame.columns[0] and is_word))) or (
+            is_whole and (numbers or (named and (rises or permuted or unnamed)))
+        )
+        is_label = is_label and column.astype(str).is_unique
+        if (named and counts) or is_label or (permuted and not is_rank and kind != "net_benefit"):
             quoted = "without a name, as R writes row names," if unnamed else repr(name)
             verb = "counts the rows" if counts else "names the rows"
             notes.append(f"the column {quoted} {verb} and is left out")
             frame = frame.drop(columns=name)
             labels.append((counts, column))
         elif kind != "parameters" and (permuted or numbers):
+            why = "counts the rows" if permuted else "does not number the rows, as its name says"
             raise InputError(
                 argument,
-                f"the column {name!r}, which "
-                + ("counts the rows" if permuted else "does not number the rows, as its name says"),
+                f"the column {name!r}, which {why}",
                 "a column for each option and nothing else",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
@@ -308,7 +286,7 @@ def without_summaries(
     frame: pd.DataFrame, region: Region | None
 ) -> tuple[pd.DataFrame, Indices, list[str]]:
     """Draws alone, their rows, and a note on rows of means and totals."""
-    summaries = summary_rows(frame)
+    summaries = {} if frame.attrs.get("draws alone") else summary_rows(frame)
     rows = np.array([i for i in range(len(frame)) if i not in summaries], dtype=np.intp)
     if not summaries:
         return frame, rows, []
@@ -393,13 +371,12 @@ def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
     levels = tuple(_texts(column).value_counts().index)
     if len(levels) > (len(column) // 10 if few is None else few // 2):
         return ()
-    missing = {"na", "n/a", "nan", "null", "none", "inf", "-inf"} & {x.casefold() for x in levels}
     # Letters, and no word for a missing value: 1,234 and #DIV/0! are bad cells, not levels.
     named = all(
         re.search(r"[^\W\d_]", x) and x[0] != "#" and not _ABBREVIATED.fullmatch(x)
-        and not is_float(x) for x in levels
+        and not is_float(x) and x.casefold() not in _MISSING for x in levels
     )  # fmt: skip
-    return levels if named and not missing else ()
+    return levels if named else ()
 
 
 def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
@@ -436,13 +413,13 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
 def numbers_rows(name: str, column: pd.Series[Any]) -> bool:
     """Whether a column numbers the draws: by its name, or as a permutation of 1 … n."""
     if column.dtype.kind not in "fiu":
-        return bool(_DRAW_NAMES.fullmatch(name))
+        return bool(DRAW_NAMES.fullmatch(name))
     values = column.to_numpy(dtype=float)
     whole = bool(np.all(values == np.round(values)))
     return (whole and bool(_ROW_NAMES.fullmatch(name))) or _is_permutation(values)
 
 
-def _check_names(argument: str, frame: pd.DataFrame) -> None:
+def check_names(argument: str, frame: pd.DataFrame) -> None:
     """Refuse names that are missing, repeated or numbers of a first draw."""
     names = [str(name) for name in frame.columns]
     if not names:
@@ -467,29 +444,27 @@ def _check_names(argument: str, frame: pd.DataFrame) -> None:
 
 def _as_floats(column: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     """Numbers (n,), NaN where a cell is no number, and a note on another number format."""
-    note = ""
     if column.dtype.kind not in "fiub":
         # A number format is one of texts; among numbers, a text is a stray.
         if bool(column.map(lambda cell: isinstance(cell, str)).all()):
-            read = read_numbers(column.tolist(), decimal)
-            return read.values, read.note if np.isfinite(read.values).all() else ""
+            values, note = read_numbers(column.tolist(), decimal)
+            return values, note if np.isfinite(values).all() else ""
         # Pandas takes dates for nanoseconds, and integers beyond the range of floats for texts.
         known = (str, bool, np.bool_, float, np.floating)
         cells = column.map(lambda cell: cell if isinstance(cell, known) else str(cell))
         column = pandas().to_numeric(cells, errors="coerce")
-    return column.to_numpy(dtype=float, na_value=np.nan), note
+    return column.to_numpy(dtype=float, na_value=np.nan), ""
 
 
 def _bad_cells(
     argument: str, column: pd.Series[Any], bad: Indices, rows: Indices, region: Region | None
 ) -> Iterator[Problem]:
-    """Problems of the `bad` cells of a column; one for a number format that all of them have."""
+    """Problems of the `bad` cells of a column; one for all that have the same text or format."""
     told: set[str] = set()
     name = str(column.name)
     more = f" and {bad.size - 1:,} more like it in this column" if bad.size > 1 else ""
     for i in map(int, bad[:MOST_PROBLEMS]):
-        cell = column.iloc[i]
-        text = "" if cell is None or cell is pandas().NA or cell != cell else str(cell).strip()
+        text = "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]).strip()
         row, line, address = int(rows[i]) + 1, None, ""
         where = f"column {name!r}, row {row:,}"
         if region is not None:
@@ -500,23 +475,22 @@ def _bad_cells(
             where = f"cell {address} (column {name!r})" if letter else where
         kind = next(kind for kind, diagnosis in _DIAGNOSES.items() if diagnosis[0](text))
         _, words, advice = _DIAGNOSES[kind]
-        if kind not in told:
-            quoted = text if kind == "error" else shown(text)
-            error = InputError(
-                argument,
-                f"{words.format(quoted)} in {where}{more}",
-                "a finite number in every cell",
-                advice,
-            )
+        if not {kind, text} & told:
+            quoted = text if kind == "error" else shown(text) if text else "an empty cell"
+            given = f"{words.format(quoted)} in {where}{more}"
+            error = InputError(argument, given, "a finite number in every cell", advice)
             yield Problem(argument, error, name, row, line, text, address)
-        told |= {kind} & {"separators", "percent", "letters", "formula"}
+        # Missing cells and errors have a cause each.
+        if kind not in ("missing", "error"):
+            told.add(text if kind == "text" else kind)
 
 
+_MISSING = ("", "na", "n/a", "nan", "null", "none")
 # Kinds of bad cells, the first that fits: whether a text is one, its description, and advice.
 _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
     "missing": (
-        lambda text: not text,
-        "a missing value (an empty cell)",
+        lambda text: text.casefold() in _MISSING,
+        "a missing value ({})",
         "Remove the whole draw from all tables, or find out why the model has no value.",
     ),
     "error": (

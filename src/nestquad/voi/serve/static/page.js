@@ -115,7 +115,7 @@ function chart(id, {x, y, lines, mark, dots = [], clouds = [], xname = "", yname
 function bars(id, rows) {
   const box = $(id), width = Math.max(box.clientWidth, 240), step = 25, narrow = width < 520;
   const left = Math.min(width * .36, 20 + 6.6 * Math.max(...rows.map((r) => short(r.label, 28).length))), right = narrow ? 62 : width > 800 ? 250 : 190;
-  const most = Math.max(...rows.map((r) => r.upper), 1e-12), w = width - left - right, px = (v) => left + w * v / most;
+  const most = Math.max(...rows.map((r) => r.upper)) || 1, w = width - left - right, px = (v) => left + w * v / most;
   const height = rows.length * step + 24;
   const svg = make("svg", {viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "EVPPI by set"});
   for (const v of ticks(0, most, Math.max(2, Math.floor(w / 90))))
@@ -169,7 +169,7 @@ function redraw() {
   // The same sets and colors wherever the slider is.
   const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
   const wtp = {x: [grid[0], grid.at(-1)], mark: k, xname: "willingness to pay"};
-  chart("curves", {...wtp, yname: "value per person", y: [0, 1.05 * Math.max(...now.evpi.upper, 1e-9)], cut: true, lines: [
+  chart("curves", {...wtp, yname: "value per person", y: [0, 1.05 * (Math.max(...now.evpi.upper) || 1)], cut: true, lines: [
     {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: ink(), name: "EVPI"},
     ...shown.map((s, i) => ({x: grid, y: s.value, low: s.lower, high: s.upper, color: COLORS[i], name: s.label}))]});
   // Of many options those that are best in the middle of the slider have names and colors.
@@ -201,12 +201,12 @@ function drawConvergence(all) {
   $("enough").hidden = n.length < 2;
   if (n.length < 2) return;
   const log = n.map(Math.log2), last = table.filter((r) => r.n === n.at(-1)), most = last.reduce((a, b) => (b.needed > a.needed ? b : a));
-  chart("convergence", {x: [log[0], log.at(-1)], y: [0, 1.05 * Math.max(1e-9, ...table.map((r) => r.upper))], xname: "draws (log scale)", yname: "value per person", xticks: log, format: (v) => number(Math.round(2 ** v)),
+  chart("convergence", {x: [log[0], log.at(-1)], y: [0, 1.05 * (Math.max(...table.map((r) => r.upper)) || 1)], xname: "draws (log scale)", yname: "value per person", xticks: log, format: (v) => number(Math.round(2 ** v)),
     lines: names.map((name, i) => {
       const rows = table.filter((r) => r.pars === name).sort((a, b) => a.n - b.n);
       return {x: log, y: rows.map((r) => r.value), low: rows.map((r) => r.lower), high: rows.map((r) => r.upper), color: i ? COLORS[i - 1] : ink(), name};
     })});
-  $("enough").querySelector("figcaption").textContent = "From the first draws alone; bands: 95 %. " + (most.needed <= most.n
+  $("enough").querySelector("figcaption").textContent = "From the first draws alone; bands: 95 %. " + (!last[0].value ? `No draw favors another option: EVPI is at most ${money(last[0].upper, last[0].upper)}.` : most.needed <= most.n
     ? `${number(most.n)} draws are enough: half-widths are below 5 % of EVPI.`
     : `More draws would help: ${most.pars} needs about ${Number(most.needed.toPrecision(2)).toLocaleString("en-GB")} for a half-width of 5 % of EVPI.`);
 }

@@ -1,0 +1,443 @@
+"""Problem of value and derivatives: f and combine of a problem with their slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nestquad._checks import choice, numbers, shown
+from nestquad._typing import Array
+from nestquad.accuracy import is_discontinuous, takes
+from nestquad.errors import (
+    EvaluationError,
+    InputError,
+    NestquadError,
+    NumericalError,
+    UnsupportedError,
+)
+from nestquad.estimate import estimate
+from nestquad.evaluate import Derivative, Driving, Parametrized, Pilot, TangentG, Tangents
+from nestquad.methods import Method
+from nestquad.problem import NestedExpectation
+from nestquad.result import OuterSample
+
+__all__ = ["DEFAULT", "SensitivitySettings", "TangentProblem", "slope_rules", "with_tangents"]
+
+
+@dataclass(frozen=True)
+class SensitivitySettings:
+    """Tuning numbers of sensitivities.
+
+    Attributes
+    ----------
+    fewest_points
+        Fewest points that a budget has to leave after the pilot.
+    n_segments
+        Values of J at which dependence of f on a parameter is looked for.
+    f_step, f_floor
+        Step of central differences of f relative to |J|, ε^(1/3), with this share of the spread
+        of g as the smallest |J| that counts.
+    bandwidth, nodes
+        For an f with jumps: half-width of the window in standard deviations of J, and its nodes to
+        either side. The slope of a cubic through the nodes (Savitzky and Golay 1964, Smoothing and
+        differentiation of data) has a bias of .002 bandwidth⁴ p⁗/p relative to the density p of J:
+        .04 % at the center of a normal law, .4 % at three standard deviations.
+    learning
+        Share of a budget that learns the spread of J for this window, and its fewest evaluations.
+    rank_error
+        Relative error of the slopes of each parameter at the points of the pilot up to which
+        combinations of few of them stand for all; it is part of the interval. 100 options on one
+        price have 10 combinations at 1e-4, 15 at 1e-6, and 5 at 1e-2 (`python -m studies
+        sensitivities` has the book).
+    """
+
+    fewest_points: int = 32
+    n_segments: int = 4096
+    f_step: float = 6e-6
+    f_floor: float = 1e-3
+    bandwidth: float = 0.5
+    nodes: int = 4
+    learning: tuple[float, int] = (0.1, 512)
+    rank_error: float = 1e-4
+
+
+DEFAULT = SensitivitySettings()
+
+
+def with_tangents(
+    make_problem: Callable[..., NestedExpectation],
+    parameters: Mapping[str, Any],
+    *,
+    budget: int | None,
+    derivative: Derivative = "difference",
+    gradient: Callable[..., Mapping[str, Any]] | None = None,
+) -> TangentProblem:
+    """The joint problem of value and derivatives, after a pilot that chooses steps and checks g."""
+    choice("derivative", derivative, ("difference", "jax", "torch"))
+    if not callable(make_problem):
+        given = type(make_problem).__name__
+        advice = "Write it as a function of its parameters." if given == "NestedExpectation" else ""
+        raise InputError("make_problem", given, "a function that returns a problem", advice)
+    if gradient is not None and (not callable(gradient) or derivative != "difference"):
+        given = type(gradient).__name__ if not callable(gradient) else f"with {derivative!r}"
+        raise InputError("gradient", given, "a function, without derivative='jax' or 'torch'")
+    if not isinstance(parameters, Mapping) or not parameters:
+        raise InputError("parameters", shown(parameters), "values by name, such as {'vol': 0.2}")
+    values = {
+        str(name): numbers(f"parameters[{name!r}]", value) for name, value in parameters.items()
+    }
+    for name, value in values.items():
+        if not value.size or not np.isfinite(value).all():
+            given = f"{name!r} with {shown(value)}"
+            raise InputError("parameters", given, "finite numbers, or arrays of them")
+    shapes = tuple(value.shape for value in values.values())
+    family = Parametrized(make_problem, tuple(values), shapes, derivative == "torch")
+    phi = np.concatenate([value.ravel() for value in values.values()])
+    # A component of size 0 has the scale of the largest of its array, or 1.
+    sizes = [np.abs(value.ravel()) for value in values.values()]
+    scale = np.concatenate([np.where(s > 0, s, s.max() or 1.0) for s in sizes])
+    step = Pilot.settings.steps[3]
+    tangents = Tangents(
+        family, tuple(phi.tolist()), tuple(scale.tolist()), step, derivative, gradient
+    )
+    _check_laws(tangents, gradient is not None)
+    pilot = Pilot(tangents, budget)
+    return TangentProblem(pilot, SlopeF.of(pilot), pilot.n_spent)
+
+
+def _check_laws(tangents: Tangents, given: bool) -> None:
+    problem = tangents.problem
+    if problem.g is None:
+        raise InputError("make_problem", "a problem without g", "one whose g can be called")
+    if problem.noisy and not given:
+        raise UnsupportedError(
+            "A noisy g has no differences: two calls at the same point differ. Give gradient=, or "
+            "fix the noise, as a coordinate of x."
+        )
+    for name in ("outer", "inner"):
+        law = problem.outer_law if name == "outer" else tangents.inner_law
+        if not law.has_transport:
+            raise UnsupportedError(
+                f"The {name} law, {law!r}, can only be sampled: its draws do not move with the "
+                "parameters. Write it as a nestquad.Transport of its noise."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class TangentProblem:
+    """A problem whose answers are value and scaled derivatives.
+
+    Attributes
+    ----------
+    pilot
+        Points at which derivatives of g were checked.
+    f
+        f and its derivatives.
+    n_spent
+        Evaluations of g so far.
+    """
+
+    pilot: Pilot = field(repr=False)
+    f: SlopeF
+    n_spent: int
+
+    @property
+    def tangents(self) -> Tangents:
+        return self.pilot.tangents
+
+    @property
+    def base(self) -> NestedExpectation:
+        """The problem at the given parameters."""
+        return self.tangents.problem
+
+    def with_window(self, budget: int | None, method: str | Method[Any]) -> TangentProblem:
+        """For an f with jumps, a window that fits the spread of J, learned from evaluations."""
+        base = self.base
+        if base.f is None or not is_discontinuous(base, self.f.argument(self.pilot.values)):
+            return self
+        share, fewest = DEFAULT.learning
+        n = max(fewest, int(share * (budget or 0)))
+        without_f = replace(base, f=None, combine=None, exact=None)
+        j = estimate(without_f, budget=n, method=method, rng=0)
+        assert j.sample is not None
+        f = self.f.with_window(j.sample)
+        return replace(self, f=f, n_spent=self.n_spent + j.n_evaluations)
+
+    def compressed(self) -> TangentProblem:
+        """With combinations of slopes as outputs, where few of them stand for all parameters."""
+        slopes = self.pilot.slopes[..., self.tangents.active]
+        slopes = slopes.reshape(slopes.shape[0] * slopes.shape[1], -1)
+        size = np.linalg.norm(slopes, axis=0)
+        if not size.all() or size.size < 2:
+            return self
+        _, singular, rows = np.linalg.svd(slopes / size, full_matrices=False)
+        # Error of each parameter's unit slopes by the first r combinations, r = 0, 1, …
+        left = np.sqrt(np.cumsum((singular[:, None] * rows)[::-1] ** 2, axis=0)[::-1]).max(axis=1)
+        rank = int(np.sum(left > DEFAULT.rank_error))
+        # Two points for each combination, so that they are no accident of the pilot.
+        if 2 * rank > min(slopes.shape):
+            return self
+        return replace(self, f=replace(self.f, basis=rows[:rank] * size))
+
+    def problem(self) -> NestedExpectation:
+        """Problem on driving variables with the outputs (g, dg/dφ)."""
+        base, inner = self.base, Driving(self.tangents.inner_law)
+        return NestedExpectation(
+            outer=Driving(base.outer_law),
+            inner=inner if base.inner_is_shared else _Always(inner),
+            g=TangentG(self.tangents, self.f.outputs),
+            f=self.f,
+            combine=None if base.combine is None else SlopeCombine(self.f),
+            name=base.label,
+            noisy=base.noisy,
+        )
+
+    def bias(self, slopes: Array, by_line: Array) -> Array:
+        """Errors of scaled derivatives: steps of differences, combinations, the window of f."""
+        by_steps = self.pilot.disagreement if self.tangents.by_differences() else 0.0
+        by_rank = 0.0 if self.f.outputs is None else DEFAULT.rank_error
+        bias = np.full(slopes.size, np.hypot(by_steps, by_rank) * np.abs(slopes).max())
+        if self.f.window is None:
+            return bias
+        # A series of even powers of the window: the next term is about the square of the last.
+        change = np.abs(slopes - by_line)
+        share = np.minimum(1.0, change / np.maximum(np.abs(slopes), 1e-300))
+        return np.asarray(np.hypot(bias, change * share))
+
+    def sample(self, sample: OuterSample | None) -> OuterSample | None:
+        if sample is None:
+            return None
+        q, law = self.f.n_answers, self.base.outer_law
+        j = sample.j.reshape(len(sample.j), -1)[:, : self.f.n_outputs]
+        theta = law.from_normal if law.base == "normal" else law.from_uniform
+        return OuterSample(
+            theta(sample.theta), self.f.argument(j), sample.f[:, :q], sample.weights[:, :q]
+        )
+
+    def notes(self) -> Iterator[str]:
+        tangents, pilot = self.tangents, self.pilot
+        if n := len(tangents.by_differences()):
+            yield (
+                f"central differences of g in {n} components with a relative step of "
+                f"{tangents.step:.1g}: {tangents.cost} evaluations at each point; slopes at two "
+                f"steps differ by {pilot.disagreement:.1g} of their size"
+            )
+        if tangents.derivative != "difference":
+            yield f"one reverse pass of {tangents.derivative} through g for all parameters"
+        if tangents.gradient is not None:
+            yield "derivatives of g by the given gradient"
+        if self.f.outputs is not None:
+            yield f"{len(self.f.basis)} combinations of slopes stand for all parameters"
+        yield (
+            f"a pilot of {len(pilot.values)} points met no jump of g within "
+            f"{pilot.settings.wide:.0%} of the parameters ({self.n_spent:,} evaluations with all "
+            "checks)"
+        )
+        if self.f.window is not None:
+            yield (
+                "f jumps: derivatives have the density of J at the jump, by a window of "
+                f"{DEFAULT.bandwidth:g} standard deviations of J"
+            )
+
+
+@dataclass(frozen=True)
+class _Always:
+    """A law whatever θ, as a function of it."""
+
+    law: Any
+
+    def __call__(self, theta: Array) -> Any:
+        return self.law
+
+
+@dataclass(frozen=True, eq=False)
+class SlopeF:
+    """f and its derivatives: answers (q,), then s_k d f/dφ_k (q K).
+
+    With a window they come twice: by a cubic through the nodes, and by a line.
+
+    Attributes
+    ----------
+    tangents
+        Problems beside the given parameters.
+    n_outputs, n_answers, scalar
+        Outputs p of g, answers q of f, and whether f takes J of shape (T,).
+    floor
+        Smallest size of each output that counts for a step; 0 where f needs J > 0.
+    basis
+        Combinations (r, A) of the slopes of active components; their means are outputs of J.
+    explicit
+        Components on which f itself depends.
+    window
+        Half-widths for an f with jumps: in each output, and in each explicit component; else None.
+    """
+
+    tangents: Tangents
+    n_outputs: int
+    n_answers: int
+    scalar: bool
+    floor: tuple[float, ...]
+    basis: Array
+    explicit: tuple[int, ...] = ()
+    window: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    @classmethod
+    def of(cls, pilot: Pilot) -> SlopeF:
+        """For values of g at a pilot, after a search for parameters that nothing depends on."""
+        tangents, j = pilot.tangents, pilot.values
+        problem, p = tangents.problem, j.shape[1]
+        scalar = p == 1 and tangents.is_scalar(problem, pilot.w[:1], pilot.v[:1])
+        spread = DEFAULT.f_floor * np.maximum(j.std(axis=0), 1e-8 * np.abs(j).max(axis=0))
+        f = cls(tangents, p, 1, scalar, tuple(spread.tolist()), np.eye(len(tangents.active)))
+        if problem.f is not None and not takes(problem, -np.abs(f.argument(j))):
+            f = replace(f, floor=(0.0,) * p)
+        # On segments between values of g, within which J is.
+        rng = np.random.default_rng(2)
+        ends = j[rng.integers(len(j), size=(2, DEFAULT.n_segments))]
+        between = ends[0] + rng.random((DEFAULT.n_segments, 1)) * (ends[1] - ends[0])
+        try:
+            value = f.at(problem, between)
+        except Exception as error:
+            raise EvaluationError(
+                f"f raised {type(error).__name__}: {error} for j of shape {between.shape}",
+                advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
+            ) from error
+        mean, explicit, unused = f.at(problem, j).mean(axis=0), [], set(tangents.family.names)
+        for k, name in enumerate(tangents.family.owners()):
+            sides = (*tangents.sides(k), *tangents.sides(k, pilot.settings.wide))
+            if problem.f is not None and any(
+                not np.array_equal(f.at(side, between), value, equal_nan=True) for side in sides
+            ):
+                explicit.append(k)
+            in_combine = problem.combine is not None and any(
+                not np.array_equal(side.finish(mean), problem.finish(mean)) for side in sides[:2]
+            )
+            if k in tangents.active or k in explicit or in_combine:
+                unused.discard(name)
+        if unused:
+            raise InputError(
+                "parameters",
+                f"{min(unused)!r}, on which neither laws nor g, f or combine depend at {len(j)} "
+                "points",
+                "parameters that change the problem",
+                "Leave it out, or raise the budget if its effect is rare.",
+            )
+        return replace(f, n_answers=value.shape[1], explicit=tuple(explicit))
+
+    @property
+    def outputs(self) -> Array | None:
+        """Matrix (A, r) that makes combinations of the slopes; None where all are outputs."""
+        r, a = self.basis.shape
+        return None if r == a else np.asarray(np.linalg.pinv(self.basis), dtype=float)
+
+    def argument(self, j: Array) -> Array:
+        """J (T, p) as f takes it."""
+        return j[:, 0] if self.scalar else j
+
+    def at(self, problem: NestedExpectation, j: Array) -> Array:
+        """Values (T, q) of the f of a problem at J (T, p)."""
+        with np.errstate(all="ignore"):
+            return np.asarray(problem.apply_f(self.argument(j)), dtype=float)
+
+    def with_window(self, sample: OuterSample) -> SlopeF:
+        """The window for J of a sample: a share of its spread, and steps of φ of like effect."""
+        j = sample.j.reshape(len(sample.j), -1)
+        weights = sample.weights.mean(axis=1)
+        weights = weights / weights.sum()
+        widths = []
+        for column in j.T:
+            order = np.argsort(column)
+            low, high = np.interp([0.25, 0.75], np.cumsum(weights[order]), column[order])
+            sd = float(np.sqrt(weights @ (column - weights @ column) ** 2))
+            robust = (high - low) / 1.349  # of a normal law
+            widths.append(DEFAULT.bandwidth * (min(sd, robust) if robust > 0 else sd))
+        if not all(width > 0 for width in widths):
+            raise NumericalError(
+                "J does not vary over theta, so that it has no density at a jump of f."
+            )
+        problem = self.tangents.problem
+
+        def effect(up: Array, down: Array) -> float:
+            return float((weights @ np.abs(up - down)).max())
+
+        wanted = max(
+            effect(self.at(problem, j + side), self.at(problem, j - side))
+            for side in np.diag(widths)
+        )
+        steps = []
+        for k in self.explicit:
+            effects = {}
+            for step in (0.5 * 2.0 ** -np.arange(20.0)).tolist():
+                try:
+                    effects[step] = effect(*(self.at(s, j) for s in self.tangents.sides(k, step)))
+                except NestquadError:  # such as a probability beyond 1
+                    continue
+            steps.append(min(effects, key=lambda step: abs(effects[step] - wanted)))
+        return replace(self, window=(tuple(widths), tuple(steps)))
+
+    def __call__(self, joint: Array) -> Array:
+        p, active, k = self.n_outputs, self.tangents.active, len(self.tangents.phi)
+        j, rows, problem = joint[:, :p], len(joint), self.tangents.problem
+        slopes = joint[:, p:].reshape(rows, p, len(self.basis)) @ self.basis
+        value = self.at(problem, j)
+        nodes, *rules = slope_rules(1 if self.window is None else DEFAULT.nodes)
+        totals = [np.zeros((rows, value.shape[1], k)) for _ in rules]
+        if problem.f is None:
+            for total in totals:
+                total[:, :, active] = slopes
+            return np.concatenate([value, *(one.reshape(rows, -1) for one in totals)], axis=1)
+        for c in range(p):
+            if self.window is None:
+                size = DEFAULT.f_step * np.maximum(np.abs(j[:, c]), self.floor[c])
+            else:
+                size = np.full(rows, self.window[0][c])
+            size = np.where(size > 0, size, 1e-300)[:, None]
+            away = size * (np.arange(p) == c)
+            changes = [
+                self.at(problem, j + s * away) - self.at(problem, j - s * away) for s in nodes
+            ]
+            for total, rule in zip(totals, rules, strict=True):
+                partial = np.tensordot(rule, changes, 1) / size
+                total[:, :, active] += partial[:, :, None] * slopes[:, None, c]
+        for i, component in enumerate(self.explicit):
+            step = self.tangents.step if self.window is None else self.window[1][i]
+            sides = [self.tangents.sides(component, float(s * step)) for s in nodes]
+            changes = [self.at(up, j) - self.at(down, j) for up, down in sides]
+            for total, rule in zip(totals, rules, strict=True):
+                total[:, :, component] += np.tensordot(rule, changes, 1) / step
+        return np.concatenate([value, *(one.reshape(rows, -1) for one in totals)], axis=1)
+
+
+def slope_rules(n: int) -> Sequence[Array]:
+    """Nodes (n,) of a unit window, and weights of F(s) − F(−s) for the slope of F at 0.
+
+    By a cubic and by a line, least squares; for one node by the line alone.
+    """
+    nodes = np.arange(1.0, n + 1.0) / n
+    powers = 2.0 * np.stack([nodes, nodes**3], axis=1)
+    line = np.linalg.pinv(powers[:, :1])[0]
+    return (nodes, line) if n == 1 else (nodes, np.linalg.pinv(powers)[0], line)
+
+
+@dataclass(frozen=True)
+class SlopeCombine:
+    """combine and its derivatives: final answers (n,), then s_k d/dφ_k (n K), by the chain rule."""
+
+    f: SlopeF
+
+    def __call__(self, answers: Array) -> Array:
+        tangents, q = self.f.tangents, self.f.n_answers
+        k, step = len(tangents.phi), tangents.step
+        parts = [np.atleast_1d(tangents.problem.finish(answers[:q]))]
+        for slopes in answers[q:].reshape(-1, q, k):
+            columns = []
+            for i in range(k):
+                up, down = tangents.sides(i)
+                high = up.finish(answers[:q] + step * slopes[:, i])
+                low = down.finish(answers[:q] - step * slopes[:, i])
+                columns.append(np.atleast_1d(high - low) / (2.0 * step))
+            parts.append(np.stack(columns, axis=1).ravel())
+        return np.concatenate(parts)

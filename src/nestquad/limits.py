@@ -1,0 +1,43 @@
+"""Limits of memory, time and size. They bound the work at a time and do not change answers.
+
+Tuning numbers of methods are not here: they are fields of settings classes.
+"""
+
+from __future__ import annotations
+
+# Blocks of evaluations.
+CHUNK_POINTS = 65_536  # points of a block of g: each temporary array takes half a megabyte of cache
+ROW_TILE = 65_536  # a longer row is cut here at every chunk size, so that sums keep their order
+MEMORY = 256_000_000  # bytes of points and values of a block, temporary arrays of g included
+BLOCK_COPIES = 6  # copies of a block in memory: x, theta, temporary arrays of g
+KEPT_MEMORY = 16_000_000  # bytes of freed arrays that stay with the process, half of them
+TASK_POINTS = 1 << 24  # points of a task of an executor
+TASKS_AHEAD = 3  # tasks for each worker: one running, one waiting, one since they differ
+CACHED_CHUNKS = 4  # chunks of a store in memory
+
+# Seconds.
+CHUNK_SECONDS = 0.25  # target duration of a chunk in this thread
+TASK_SECONDS, LEAST_TASK_SECONDS = 0.5, 0.05  # target of a task, and least worth handing out
+# One client feeds all workers, in milliseconds a task: both grow by this for each worker.
+TASK_SECONDS_BY_WORKER, LEAST_SECONDS_BY_WORKER = 0.01, 0.002
+LATE_SECONDS = 1.0  # interval at which workers are polled after the deadline
+PATIENCE_SECONDS = 10.0  # without a result, before a check whether any worker has begun
+COUNT_SECONDS = 2.0  # between two counts of the workers of a Dask cluster
+STALE_SECONDS = 86_400.0  # age of unfinished files of a store that are removed
+BROKEN_POOLS = 3  # process pools in a row that may break before a chunk is finished
+
+# Weights.
+DENSE_NODES = 20_000  # nodes of a dense Gram matrix: 3.2 GB
+RULE_POINTS = 8_192  # T or N of a nested kernel rule towards a tolerance: the cost is N³
+STAIRCASE_POINTS = 2_048  # T or N of multilevel kernel quadrature: a second or two
+GRAM_NUMBERS = 2**24  # numbers of Gram matrices of several θ at a time: 128 MB
+KERNEL_NUMBERS = 2**22  # kernel values at a time for an empirical law: 32 MB
+CHAIN_POINTS = 2**14  # points of a state-space chain at a time, and
+GAPS = 2**13  # gaps whose quadrature nodes are in memory: they stay in the cache
+
+# Sizes that users may ask for.
+GRID_SIZE = 10**9  # T, N and the like: larger ones are slips
+BUDGET = 10**15  # evaluations of a method
+TABLE_BYTES = 2_000_000_000  # of a file: 10⁷ rows of ten numbers
+TABLE_COLUMNS = 20_000  # spreadsheets end at 16,384
+PLOT_ROWS = 4_096  # rows of θ that an estimate keeps for plots
