@@ -8,11 +8,10 @@ Two commands made the data: `python -m studies promises --only accuracy` all met
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import re
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +23,10 @@ import nestquad as nq
 from nestquad.plots import End, count_axis, method_styles, new_axes, save
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent))
+
+from studies.runner.ledger import Ledger  # noqa: E402
+
 FIGURE = DOCS / "figures" / "home.png"
 PAGES = (DOCS.parent / "README.md", DOCS / "index.md")
 METHODS = ("nmc", "mlmc", "nqmc", "lsmc", "nkq", "mlkq", "ckq", "joint", "auto")
@@ -48,10 +51,8 @@ DOORS = {
 def errors() -> dict[tuple[str, str], dict[int, float]]:
     """Mean absolute error by problem and method, at each number of evaluations."""
     runs: dict[tuple[str, str, int], list[float]] = defaultdict(list)
-    with gzip.open(DOCS / "data" / "accuracy_runs.csv.gz", "rt", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            key = row["problem"], row["method"], int(float(row["goal"]))
-            runs[key].append(float(row["error"]))
+    for run in Ledger(DOCS / "data" / "accuracy_runs.csv.gz").runs.values():
+        runs[run.problem, run.method, int(run.goal)].append(run.error)
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for (problem, method, budget), values in sorted(runs.items()):
         found[problem, method][budget] = fmean(values)
@@ -93,7 +94,7 @@ def figure(found: dict[tuple[str, str], dict[int, float]]):
     grey = looks["nmc"].color
     ax.plot(list(nmc), list(nmc.values()), **looks["nmc"].line, markersize=6, linewidth=1.4)
     most, goal = max(nmc), nmc[max(nmc)]
-    few = min(n for n, error in found["finance", "auto"].items() if error <= goal)
+    few = _evaluations(found["finance", "auto"], goal)
     ax.annotate(
         "",
         (1.25 * few, goal),
@@ -104,8 +105,9 @@ def figure(found: dict[tuple[str, str], dict[int, float]]):
     ax.text(
         0.9 * most,
         0.82 * goal,
-        f"the same error with\n{most // few:,} × fewer\nevaluations than\nnested Monte Carlo,\n"
-        f"about {_round(quasi / few):,} × fewer\nthan nested quasi-\nMonte Carlo",
+        f"the same error with\nabout {_round(most / few):,} ×\nfewer evaluations\n"
+        f"than nested Monte\nCarlo, about {_round(quasi / few):,} ×\n"
+        "fewer than nested\nquasi-Monte Carlo",
         ha="right",
         va="top",
         fontsize=9,

@@ -244,6 +244,12 @@ def _seeded(args: argparse.Namespace) -> None:
     study.run(Path(args.out), _seeds(args.seeds), args.parity, args.line)
 
 
+def _costs(args: argparse.Namespace) -> None:
+    from studies.costs import report
+
+    report()
+
+
 def _faults(args: argparse.Namespace) -> int:
     from studies import faults
 
@@ -407,6 +413,7 @@ _COMMANDS = {
     "sensitivities": Command(
         "derivatives of random books, and a hundred parameters", _seeded, "--out --seeds --parity"
     ),
+    "costs": Command("constants of the cost model of an analysis", _costs, ""),
     "faults": Command("kills, full disks, dead workers, slow g", _faults, "--out --times"),
     "design": Command(
         "information gain of experiments",

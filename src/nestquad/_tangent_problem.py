@@ -204,7 +204,8 @@ class TangentProblem:
             return bias
         # A series of even powers of the window: the next term is about the square of the last.
         change = np.abs(slopes - by_line)
-        return np.hypot(bias, change * np.minimum(1.0, change / np.maximum(np.abs(slopes), 1e-300)))
+        share = np.minimum(1.0, change / np.maximum(np.abs(slopes), 1e-300))
+        return np.asarray(np.hypot(bias, change * share))
 
     def sample(self, sample: OuterSample | None) -> OuterSample | None:
         if sample is None:
@@ -330,7 +331,7 @@ class SlopeF:
     def outputs(self) -> Array | None:
         """Matrix (A, r) that makes combinations of the slopes; None where all are outputs."""
         r, a = self.basis.shape
-        return None if r == a else np.linalg.pinv(self.basis)
+        return None if r == a else np.asarray(np.linalg.pinv(self.basis), dtype=float)
 
     def argument(self, j: Array) -> Array:
         """J (T, p) as f takes it."""

@@ -232,9 +232,10 @@ class TimePlan:
         return low
 
 
-# A turn of a joint lattice, where coordinates weigh 20 + d for each output: rough values, read off
-# turns on seven even problems (1,000 to 40,000 evaluations).
-LEARNING = AnalysisCost(fixed=0.3, point=1.2e-6, product=1e-9)
+# A turn of a joint lattice, where coordinates weigh 20 + d for each output: `python -m studies
+# costs`, 72 turns on three shipped and four even problems, 300 to 30,000 evaluations. A tenth of
+# the turns took four times the prediction or more, those with many polynomial terms among them.
+LEARNING = AnalysisCost(fixed=0.03, point=9e-7, product=8e-10, reference=7e-4)
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,10 @@ class Sensitivities:
             base.combine is not None and np.ndim(base.finish(np.zeros(f.n_answers))) > 0
         )
         answers: tuple[int, ...] = (n,) if several else ()
-        value = replace(
-            part(np.arange(n), answers), exact=base.exact, sample=tangent.sample(joint.sample)
-        )
+        value = replace(part(np.arange(n), answers), sample=tangent.sample(joint.sample))
+        if base.exact is not None:
+            exact = np.asarray(base.exact, dtype=float)
+            value = replace(value, exact=exact if exact.ndim else float(exact))
         places = n + np.arange(n * k).reshape(n, k)
         columns = np.split(places, np.cumsum(family.sizes)[:-1], axis=1)
         slopes = {
@@ -233,7 +234,7 @@ class Sensitivities:
         ax.invert_yaxis()
         ax.grid(False, axis="y")
         ax.axvline(0.0, color=INK, linewidth=0.8)
-        ax.set_xlabel("change of the answer per 100 % change of the parameter, at its present rate")
+        ax.set_xlabel("change of the answer per 100 % of the parameter")
         title(ax, self.problem, f"{self.n_evaluations:,} evaluations")
         return ax
 

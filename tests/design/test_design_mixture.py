@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from nestquad.design._mixture import Conditional, Mixture, one_normal
+from nestquad.design._proposal import Conditional, Mixture, one_normal
 
 RNG = np.random.default_rng(0)
 

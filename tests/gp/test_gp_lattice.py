@@ -105,7 +105,7 @@ def test_any_points_are_predicted_as_by_dense_algebra(monkeypatch):
     # At shifted lattices in all coordinates, the FFT gives the same.
     offset = np.array([[0.3, 0.8, 0.45]])
     where = (lattice_steps(VECTOR, 32).T + offset) % 1.0
-    np.testing.assert_allclose(process.interpolated(offset)[0], process.at(where), atol=1e-9)
+    np.testing.assert_allclose(process.marginal(offset)[0], process.at(where), atol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

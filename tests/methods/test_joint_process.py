@@ -235,3 +235,14 @@ def test_refusals():
         nq.JointProcess(batch=0)
     with pytest.raises(nq.InputError, match="share from 0 to 1"):
         nq.JointProcess(active=1.5)
+
+
+def test_changes_beyond_its_claims_make_a_process_doubt():
+    learned = nq.conditional(WAVES, budget=32, method=nq.JointProcess(active=0.0), rng=0)
+    model, value = replace(learned.model, history=()), np.array([1.0])
+    assert model.doubt(value) == 1.0
+    claims = tuple((n, value - 0.3, np.array([0.1])) for n in (8, 20, 25))
+    # The turn of eight points is too long ago; one prior change of the size that was claimed.
+    doubting = replace(model, history=claims)
+    assert doubting.doubt(value) == pytest.approx(np.sqrt((2 * 9.0 + 1.0) / 3.0))
+    assert doubting.doubt(value - 0.3) == 1.0

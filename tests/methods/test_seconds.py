@@ -7,7 +7,7 @@ import pytest
 
 import nestquad as nq
 from nestquad import clock, risk
-from nestquad.clock import AnalysisCost, LearningCurve, TimePlan
+from nestquad.clock import LEARNING, AnalysisCost, LearningCurve, TimePlan
 
 PROBLEM = nq.problems.finance()
 LEARNED = ("joint", "ckq", "mlkq")
@@ -19,11 +19,11 @@ def simulated(simulated, monkeypatch):
     learned = nq.JointLattice.analyze
 
     def analyze(method, evaluations, last=None):
-        simulated.wait(0.3 + 1e-5 * evaluations.design.n_evaluations)
+        simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
         return learned(method, evaluations, last)
 
     monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
-    monkeypatch.setattr(clock, "benchmark", lambda: AnalysisCost().reference)
+    monkeypatch.setattr(clock, "benchmark", lambda: LEARNING.reference)
     return simulated
 
 
@@ -110,7 +110,7 @@ def test_time_is_used_as_well_as_by_a_budget(simulated):
 
 
 def test_a_moment_is_too_short_to_learn(simulated):
-    est = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.25, rng=0)
+    est = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.1, rng=0)
     assert est.method == "nqmc"
     assert "learning ± inf" in forecast(est)
     # By a million of evaluations and not by the first few hundred.

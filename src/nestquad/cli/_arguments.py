@@ -35,9 +35,9 @@ problems`)"""
 Value = TypeVar("Value")
 
 
-def add_goal(parser: argparse.ArgumentParser) -> None:
-    """Target, accuracy and method, which `estimate` and `plan` share."""
-    parser.add_argument("target", metavar="TARGET", help=TARGET)
+def add_goal(parser: argparse.ArgumentParser, target: str = TARGET) -> None:
+    """Target, accuracy and method, which `estimate`, `plan` and `sensitivity` share."""
+    parser.add_argument("target", metavar="TARGET", help=target)
     parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
     parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
     parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
@@ -74,12 +74,15 @@ def progress(args: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not args.no_progress
 
 
-def pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
-    """The processes that ``--workers`` asks for."""
+def pool(
+    args: argparse.Namespace, load: Callable[[str], object] | None = None
+) -> AbstractContextManager[Executor | None]:
+    """The processes that ``--workers`` asks for; `load` reads the target, a problem without it."""
     if args.workers is None:
         return nullcontext()
     # Workers load the file as well: its functions are found by name there.
-    return ProcessPoolExecutor(args.workers, initializer=load_expectation, initargs=(args.target,))
+    initializer = load or load_expectation
+    return ProcessPoolExecutor(args.workers, initializer=initializer, initargs=(args.target,))
 
 
 def count(text: str) -> int:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from nestquad.cli._arguments import Command, add_output, count, load_function, progress, wrote
+from nestquad.cli._arguments import (
+    Command,
+    add_goal,
+    add_output,
+    count,
+    load_function,
+    pool,
+    progress,
+    wrote,
+)
 from nestquad.errors import InputError
-from nestquad.methods import METHODS
 from nestquad.sensitivity import sensitivity
 
 _SUMMARY = "value and gradient in parameters of a problem"
@@ -33,18 +39,12 @@ _KINDS = "a function of named parameters that returns a nq.NestedExpectation"
 def add_sensitivity(command: Command) -> None:
     """Add ``sensitivity``."""
     parser = command("sensitivity", _run, _SUMMARY, _EPILOG)
-    parser.add_argument("target", metavar="TARGET", help=f"FILE.py:name, where name is {_KINDS}")
+    add_goal(parser, f"FILE.py:name, where name is {_KINDS}")
     parser.add_argument(
         "--parameters", required=True, metavar="JSON", help="""values by name: '{"vol": 0.2}'"""
     )
-    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
-    parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
-    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
     parser.add_argument(
         "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
-    )
-    parser.add_argument(
-        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
     )
     parser.add_argument(
         "--derivative",
@@ -63,10 +63,9 @@ def _run(args: argparse.Namespace) -> int:
     except json.JSONDecodeError as error:
         given = f"{args.parameters!r} ({error.msg} at character {error.pos})"
         raise InputError("--parameters", given, """JSON such as '{"vol": 0.2}'""") from error
-    make: Callable[..., Any] = load_function(args.target, _KINDS)
-    with _pool(args) as executor:
+    with pool(args, _load) as executor:
         found = sensitivity(
-            make,
+            _load(args.target),
             parameters,
             budget=args.budget,
             tol=args.tol,
@@ -86,9 +85,6 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if not asked or found.status == "converged" else 3
 
 
-def _pool(args: argparse.Namespace) -> AbstractContextManager[Executor | None]:
-    if args.workers is None:
-        return nullcontext()
-    # Workers load the file as well: its functions are found by name there.
-    initial = (args.target, _KINDS)
-    return ProcessPoolExecutor(args.workers, initializer=load_function, initargs=initial)
+def _load(target: str) -> Callable[..., Any]:
+    """The function that makes the problem."""
+    return load_function(target, _KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from nestquad.design._learned import (
     Decision,
     Information,
     Learned,
+    Population,
     Regressed,
     Utility,
     Variance,
@@ -405,9 +407,11 @@ class Run:
             log_q = np.mean([population.log_q.mean(axis=1) for population in self.populations], 0)
             utility = replace(utility, log_q=log_q)
         self.utility = utility
-        self.pairs = np.array(
-            [population.mean(utility.pairs(population)) for population in self.populations]
-        )
+        self.pairs = self._means(utility.pairs)
+
+    def _means(self, term: Callable[[Population], Array]) -> Array:
+        """Mean (R,) of a simulated term over the population of each replicate."""
+        return np.array([population.mean(term(population)) for population in self.populations])
 
     def goal(self, value: float) -> float:
         """Half-width that is asked for; 0 for none."""
@@ -485,9 +489,7 @@ class Run:
         if self._half_width(self.pairs) > 0.7 * asked and n <= SETTINGS.most_base:
             learned, self.n_base = self.utility.learned, n
             self.populations = [learned.population(n, r) for r in range(self.n_replicates)]
-            self.pairs = np.array(
-                [population.mean(self.utility.pairs(population)) for population in self.populations]
-            )
+            self.pairs = self._means(self.utility.pairs)
 
     def _size(self, step: int) -> tuple[int, int]:
         """Data for each replicate and draws of the next step: within time, budget, tolerance."""
@@ -529,34 +531,32 @@ class Run:
         work = n * inner * self.n_replicates * learned.each
         if work * self.schedule.costs["likelihood"] > 0.25 * self.schedule.left:
             return
-        before = (self.utility, self.populations, self.pairs, self.turns)
-        self.utility, self.turns = make(learned.with_prior()), [last]
-        self.populations = [
-            replace(population, learned=self.utility.learned) for population in self.populations
-        ]
-        self.populations = [
-            replace(population, ratios=0.0 * population.ratios, log_q=0.0 * population.log_q)
+        rival = copy(self)
+        rival.utility, rival.turns = make(learned.with_prior()), [last]
+        rival.populations = [
+            replace(
+                population,
+                learned=rival.utility.learned,
+                ratios=0.0 * population.ratios,
+                log_q=0.0 * population.log_q,
+            )
             for population in self.populations
         ]
-        self.pairs = np.array(
-            [population.mean(self.utility.pairs(population)) for population in self.populations]
-        )
-        if self._turn(n, inner):
-            rival = self.turns[-1]
-            scores = [
-                (float(np.var(turn.values)) + turn.missing**2) * turn.seconds / turn.n_data
-                for turn in (last, rival)
-            ]
-            if scores[1] < scores[0]:
-                more = int(np.ceil(np.log2(SETTINGS.effective / max(rival.size, 1e-6))))
-                inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
-                seconds = rival.seconds * inner / rival.n_inner
-                spent = last.n_evaluations + rival.n_evaluations
-                self.turns = [replace(rival, n_inner=inner, seconds=seconds, n_evaluations=spent)]
-                return
-        extra = sum(turn.n_evaluations for turn in self.turns[1:])
-        self.utility, self.populations, self.pairs, self.turns = before
-        self.turns[-1] = replace(last, n_evaluations=last.n_evaluations + extra)
+        rival.pairs = rival._means(rival.utility.pairs)
+        in_time, new = rival._turn(n, inner), rival.turns[-1]
+        spent = rival.spent - self.spent + last.n_evaluations
+        scores = [
+            (float(np.var(turn.values)) + turn.missing**2) * turn.seconds / turn.n_data
+            for turn in (last, new)
+        ]
+        if not in_time or scores[1] >= scores[0]:
+            self.turns[-1] = replace(last, n_evaluations=spent)
+            return
+        more = int(np.ceil(np.log2(SETTINGS.effective / max(new.size, 1e-6))))
+        inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
+        seconds = new.seconds * inner / new.n_inner
+        vars(self).update(vars(rival))
+        self.turns = [replace(new, n_inner=inner, seconds=seconds, n_evaluations=spent)]
 
     @property
     def _has_proposal(self) -> bool:
@@ -647,7 +647,10 @@ class Run:
         return value + change, apart, size, n / t, missing, extra
 
     def _answer(self) -> Gain:
-        """Mean and spread over the replicates, and reasons not to rely on them."""
+        """Mean over the replicates, with their spread and a bias as error.
+
+        The bias is of posteriors that draws missed, and of routes that disagree.
+        """
         whole, answers = Turn.pooled(self.turns), self._answers
         first = self.turns[0]
         if whole.n_inner > first.n_inner and not isinstance(self.utility, Information):
@@ -666,9 +669,9 @@ class Run:
                 f"{routes[1]:.4g}: simulate and log_prob may not describe one experiment, or the "
                 "proposal misses a part of the posterior; the interval is widened"
             )
-        rounding = ROUNDING if isinstance(self.utility, Information) else 0.0
-        parts = (spread, whole.missing / NORMAL_95, lost, rounding)
-        std_error = float(np.sqrt(np.square(parts).sum()))
+        bias = whole.missing / NORMAL_95 + lost
+        floor = ROUNDING if isinstance(self.utility, Information) else 0.0
+        std_error = float(np.hypot(max(spread, floor), bias))
         notes = []
         if whole.size < SETTINGS.low_sample_size:
             notes.append(
@@ -695,8 +698,7 @@ class Run:
                 "routes": routes,
                 "missed": whole.missed,
                 "error_spread": spread,
-                "error_missed": whole.missing / NORMAL_95,
-                "error_routes": lost,
+                "error_bias": bias,
                 "notes": notes,
             },
         )
@@ -726,13 +728,11 @@ class Run:
         return "budget", [text + "; raise budget="]
 
     def _diagnostics(self) -> dict[str, Any]:
-        bounds = [
-            population.mean(self.utility.bound(population)) for population in self.populations
-        ]
+        bounds = self._means(self.utility.bound)
         n = self.looked + self.utility.learned.n_fit + len(bounds) * self.n_base
         return {
-            "lower_bound": float(np.mean(bounds)),
-            "lower_bound_error": self._half_width(np.array(bounds)) / NORMAL_95,
+            "lower_bound": float(bounds.mean()),
+            "lower_bound_error": self._half_width(bounds) / NORMAL_95,
             "components": self.utility.learned.blocks[0].proposal.components,
             "simulations": n,
         }
@@ -744,9 +744,7 @@ class Run:
             f"a lower bound of the gain (Barber and Agakov, 2003): without {without} its distance "
             "from the gain is unknown; the interval is one-sided"
         )
-        bounds = np.array(
-            [population.mean(self.utility.bound(population)) for population in self.populations]
-        )
+        bounds = self._means(self.utility.bound)
         return self._gain(
             bounds,
             self._half_width(bounds) / NORMAL_95,

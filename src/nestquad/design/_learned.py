@@ -18,9 +18,9 @@ from scipy.special import ndtri
 from nestquad._typing import Array
 from nestquad.clock import Schedule
 from nestquad.design._experiment import Experiment
-from nestquad.design._mixture import Mixture
 from nestquad.design._proposal import (
     NEAR_DRAWS,
+    Mixture,
     NormalProposal,
     PriorProposal,
     Proposal,

@@ -329,11 +329,6 @@ class _Search:
         value = model.reduction(d) if self.criterion is variance_reduction else model.gain(d)
         return value / self.price(d)
 
-    def predict(self, d: Any, place: Array) -> float:
-        """Linearized utility with all corrections so far."""
-        more = sum(float(correction.at(place[None])[0]) for correction in self.corrections)
-        return self.score(self.fine, d) + more
-
     def screen(self, space: Space) -> list[Tried]:
         """Local optima of the linearized gain, and the screened designs, the best first."""
         self.space = space
@@ -348,10 +343,13 @@ class _Search:
         return _apart(ends, SEARCH.step, len(ends)) + sorted(rows, key=_value, reverse=True)
 
     def _climb(self, start: Tried) -> Tried:
-        """Local maximum of the predicted gain in the box."""
+        """Local maximum of the predicted gain: L-BFGS-B with a gradient, else COBYQA.
+
+        COBYLA before SciPy 1.14.
+        """
         space, best = self.space, start.place.copy()
         assert space is not None
-        free = space.free
+        free, bounds = space.free, [(0.0, 1.0)] * len(space.free)
 
         def at(x: Array) -> Array:
             point = best.copy()
@@ -359,7 +357,8 @@ class _Search:
             return point
 
         def score(point: Array) -> float:
-            return self.predict(space.design(point), point)
+            d = space.design(point)
+            return self._predicted([Tried(d, self.score(self.fine, d), point)])[0].value
 
         def slope(x: Array) -> Array | None:
             d = space.design(at(x))
@@ -369,36 +368,25 @@ class _Search:
             gradient = self.fine.gradient(d)
             return None if gradient is None else -gradient * space.widths
 
+        options: dict[str, Any] = {"rhobeg": 0.1, "tol": SEARCH.accuracy}
+        if _SCIPY >= (1, 14):
+            options = {"initial_tr_radius": 0.1, "final_tr_radius": SEARCH.accuracy}
+        how: dict[str, Any] = {"method": "COBYQA" if _SCIPY >= (1, 14) else "COBYLA"}
+        if space.constrained:
+            slack = lambda x: space.slack(space.design(at(x)))  # noqa: E731
+            how["constraints"] = [NonlinearConstraint(slack, 0.0, np.inf)]
+        elif slope(best[free]) is not None:
+            how, options = {"method": "L-BFGS-B", "jac": slope}, {}
         for _ in range(2):
             if len(free):
                 loss = lambda x: -score(at(x))  # noqa: E731
-                best = at(self._minimized(space, loss, slope, at, best[free]))
+                end = at(minimize(loss, best[free], bounds=bounds, options=options, **how).x)
+                best = end if score(end) >= score(best) and space.feasible(end) else best
             changed = self._exchanged(space, best, score)
             if np.array_equal(changed, best):
                 break
             best = changed
         return Tried(space.design(best), score(best), best)
-
-    def _minimized(
-        self,
-        space: Space,
-        loss: Callable[[Array], float],
-        slope: Callable[[Array], Array | None],
-        at: Callable[[Array], Array],
-        x: Array,
-    ) -> Array:
-        """Local minimum: L-BFGS-B with a gradient, else COBYQA, or COBYLA before SciPy 1.14."""
-        bounds = [(0.0, 1.0)] * len(x)
-        if not space.constrained and slope(x) is not None:
-            return np.asarray(minimize(loss, x, jac=slope, bounds=bounds, method="L-BFGS-B").x)
-        rules = NonlinearConstraint(lambda v: space.slack(space.design(at(v))), 0.0, np.inf)
-        name, options = "COBYLA", {"rhobeg": 0.1, "tol": SEARCH.accuracy}
-        if _SCIPY >= (1, 14):
-            name = "COBYQA"
-            options = {"initial_tr_radius": 0.1, "final_tr_radius": SEARCH.accuracy}
-        limits = [rules] if space.constrained else []
-        end = minimize(loss, x, bounds=bounds, constraints=limits, method=name, options=options).x
-        return np.asarray(end if loss(end) <= loss(x) and space.feasible(at(end)) else x)
 
     def _exchanged(self, space: Space, u: Array, score: Callable[[Array], float]) -> Array:
         """Best level of each discrete coordinate in turn, and ends of the others.

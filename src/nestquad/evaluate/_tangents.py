@@ -22,7 +22,6 @@ from nestquad.errors import (
     EvaluationError,
     InputError,
     NestquadError,
-    UnsupportedError,
     optional_module,
 )
 from nestquad.evaluate._arrays import jax_in_64_bits
@@ -294,10 +293,9 @@ class Tangents:
             np.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1]),
             np.broadcast_to(theta[:, None], (*shape, theta.shape[-1])).reshape(-1, theta.shape[-1]),
         )
-        reverse = {"jax": _reverse_jax, "torch": _reverse_torch}[self.derivative]
         phi = np.array(self.phi)
         try:
-            values, in_phi, in_x, in_theta = reverse(self.family, phi, *flat)
+            values, in_phi, in_x, in_theta = _reverse(self.derivative, self.family, phi, *flat)
         except NestquadError:
             raise
         except Exception as error:
@@ -341,56 +339,39 @@ class TangentG:
         return np.concatenate([values, slopes.reshape(*slopes.shape[:2], -1)], axis=-1)
 
 
-def _outputs(problem: NestedExpectation, x: Any, theta: Any) -> Any:
-    if problem.g is None:
-        raise UnsupportedError("A problem without g has no derivative: its values come from files.")
-    return with_face("variable", problem.g)(x, theta)
-
-
-def _reverse_jax(
-    family: Parametrized, phi: Array, x: Array, theta: Array
-) -> tuple[Array, Array, Array, Array]:
-    """g (n, p) at points (n, ·), and its Jacobians in φ, x and θ."""
+def _reverse(
+    library: Derivative, family: Parametrized, phi: Array, x: Array, theta: Array
+) -> list[Array]:
+    """g (n, p) at points (n, ·), and its Jacobians in φ, x and θ: one reverse pass for all."""
+    if library == "torch":
+        torch = optional_module("torch", "derivative='torch'", "torch")
+        jacobian = _jacobian(family, phi, torch, torch.func)
+        slopes, values = jacobian(*(torch.from_numpy(np.array(one)) for one in (phi, x, theta)))
+        return [part.detach().cpu().numpy().astype(float) for part in (values, *slopes)]
     n = len(x)
     # A power of two of points: a program is compiled for each number of them.
     rows = np.arange(max(64, 1 << (n - 1).bit_length())) % n
     jax, enabled = jax_in_64_bits()
     with enabled:
-        slopes, values = _jacobian_jax(family, tuple(phi.tolist()))(
-            *map(jax.numpy.asarray, (phi, x[rows], theta[rows]))
-        )
-        found = [np.array(part, dtype=float)[:n] for part in (values, *slopes)]
-    return found[0], found[1], found[2], found[3]
+        points = map(jax.numpy.asarray, (phi, x[rows], theta[rows]))
+        slopes, values = _compiled(family, tuple(phi.tolist()))(*points)
+        return [np.array(part, dtype=float)[:n] for part in (values, *slopes)]
 
 
 @lru_cache(maxsize=8)
-def _jacobian_jax(family: Parametrized, phi: tuple[float, ...]) -> Any:
-    """Compiled function of φ, x (n, ·) and θ (n, ·): Jacobians of g, and g itself."""
+def _compiled(family: Parametrized, phi: tuple[float, ...]) -> Any:
     jax, _ = jax_in_64_bits()
+    return jax.jit(_jacobian(family, np.array(phi), jax.numpy, jax))
 
-    def outputs(phi_: Any, x_: Any, theta_: Any) -> tuple[Any, Any]:
-        problem = family.make(**family.named(Traced(np.array(phi), phi_, jax.numpy)))
-        values = jax.numpy.reshape(_outputs(problem, x_, theta_), (-1,))
+
+def _jacobian(family: Parametrized, phi: Array, library: Any, transforms: Any) -> Any:
+    """Function of φ, x (n, ·) and θ (n, ·): Jacobians of g, and g itself."""
+
+    def outputs(phi_: Any, x: Any, theta: Any) -> tuple[Any, Any]:
+        g = family.make(**family.named(Traced(phi, phi_, library))).g
+        values = with_face("variable", g)(x, theta)
+        values = getattr(library, "as_tensor", library.asarray)(values).reshape(-1)
         return values, values
 
-    jacobian = jax.jacrev(outputs, argnums=(0, 1, 2), has_aux=True)
-    return jax.jit(jax.vmap(jacobian, (None, 0, 0)))
-
-
-def _reverse_torch(
-    family: Parametrized, phi: Array, x: Array, theta: Array
-) -> tuple[Array, Array, Array, Array]:
-    """g (n, p) at points (n, ·), and its Jacobians in φ, x and θ."""
-    torch = optional_module("torch", "derivative='torch'", "torch")
-
-    def outputs(phi_: Any, x_: Any, theta_: Any) -> tuple[Any, Any]:
-        problem = family.make(**family.named(Traced(phi, phi_, torch)))
-        values = torch.as_tensor(_outputs(problem, x_, theta_)).reshape(-1)
-        return values, values
-
-    jacobian = torch.func.vmap(
-        torch.func.jacrev(outputs, argnums=(0, 1, 2), has_aux=True), (None, 0, 0)
-    )
-    slopes, values = jacobian(*(torch.from_numpy(np.array(one)) for one in (phi, x, theta)))
-    found = [one.detach().cpu().numpy().astype(float) for one in (values, *slopes)]
-    return found[0], found[1], found[2], found[3]
+    jacobian = transforms.jacrev(outputs, argnums=(0, 1, 2), has_aux=True)
+    return transforms.vmap(jacobian, (None, 0, 0))

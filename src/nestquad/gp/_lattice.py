@@ -291,11 +291,10 @@ class LatticeProcess:
         return len(self.shifts)
 
     def marginal(self, offsets: Array) -> Array:
-        """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m)."""
-        return self._convolved(self._fitted[0], self._fitted[1], offsets)
+        """Posterior mean over x at the lattice θ, shifted by each of (C, n_theta): (C, m).
 
-    def interpolated(self, offsets: Array) -> Array:
-        """Posterior mean at the lattice, shifted by each of (C, d): (C, m)."""
+        Shifts in all coordinates (C, d) give the mean at the shifted lattices themselves.
+        """
         return self._convolved(self._fitted[0], self._fitted[1], offsets)
 
     def _convolved(self, mean: Any, dual: Array, offsets: Array) -> Array:

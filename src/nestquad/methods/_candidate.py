@@ -93,9 +93,9 @@ class Candidate:
         distance = np.abs(np.asarray(mine.value) - theirs.value)
         return bool((distance > np.asarray(mine.half_width) + theirs.half_width).any())
 
-    def promise(self, left: float) -> float:
-        """Half-width to expect after `left` more evaluations, at the rate of the candidate."""
-        return self.half_width * float((self.n / (self.n + left)) ** self.rate)
+    def promise(self, left: float, rate: float) -> float:
+        """Half-width to expect after `left` more evaluations."""
+        return self.half_width * float((self.n / (self.n + left)) ** rate)
 
     @property
     def rate(self) -> float:

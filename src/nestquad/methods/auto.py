@@ -337,11 +337,11 @@ class _Contest:
             # More θ of the dense average, of the candidate that needs no more evaluations.
             standing = [one for one in standing if one.turn is not None and one.turn.final]
         standing = [candidate.informed(standing) for candidate in standing]
-        believed, left = credible(standing), self._left
+        believed = credible(standing)
         standing = [one for one in standing if one in believed or is_pilot(one, standing)]
         target = self.goal.half_width or 0.0
         standing.sort(
-            key=lambda one: one.needs(target) if self.goal.adaptive else one.promise(left)
+            key=lambda one: one.needs(target) if self.goal.adaptive else self._promise(one)
         )
         best = standing[0].half_width
         if self.seconds_alone:
@@ -363,13 +363,21 @@ class _Contest:
             return left
         return min(left, self.race.time.affordable(self.goal.seconds))
 
+    def _more(self, candidate: Candidate) -> float:
+        """Evaluations that a candidate can still have: a plain rule has all of the seconds."""
+        fills = self.seconds_alone and candidate.method.plain
+        return self.rest / self.race.seconds if fills else self._left
+
+    def _promise(self, candidate: Candidate) -> float:
+        """Half-width to expect of a candidate at the end."""
+        rate = self._plain_rate(candidate) if candidate.method.plain else candidate.rate
+        return candidate.promise(self._more(candidate), rate)
+
     def _grown(self, candidate: Candidate, best: float) -> Portfolio | None:
         """The portfolio with a larger design of a candidate, if that promises to pay."""
-        fills = self.seconds_alone and candidate.method.plain
-        more = self.rest / self.race.seconds if fills else self._left
-        if (self.seconds_alone or not self.goal.adaptive) and candidate.promise(more) > best:
+        if (self.seconds_alone or not self.goal.adaptive) and self._promise(candidate) > best:
             return None
-        design = _continued(self.problem, self.goal, candidate, more)
+        design = _continued(self.problem, self.goal, candidate, self._more(candidate))
         if design is None:
             return None
         seconds = self._takes(candidate, design)
@@ -458,7 +466,10 @@ def _checked(
     """All pilots, and fresh draws for all that learn, where f is sensitive as the first sees it."""
     if first.turn is None or not isinstance(first.method, LearnedMethod) or first.n_draws:
         return (*present, *pilots)
-    n = n_draws(problem, goal.budget if goal.budget and not goal.adaptive else 2 * first.n)
+    # As many as the first candidate has left room for.
+    others = sum(design.n_evaluations for _, design in pilots)
+    bounded = goal.budget is not None and not goal.adaptive
+    n = n_draws(problem, (goal.budget or 0) - others if bounded else 2 * first.n)
     if not n:
         return (*present, *pilots)
     checks = first.method.checked(problem, first.turn, n).checks

@@ -8,6 +8,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.plots._style import INK, SOFT, TEXT_SIZE, axes_or_new, series_styles, style, title
+from nestquad.result import NORMAL_95
 
 
 def plot_proxy(diagnosis: Any, axes: Any = None, name: str = "") -> Any:
@@ -27,7 +28,7 @@ def plot_proxy(diagnosis: Any, axes: Any = None, name: str = "") -> Any:
 
 def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     look = series_styles(1)[0]
-    observed, half = errors.predicted + errors.mean, 1.96 * np.sqrt(errors.noise)
+    observed, half = errors.predicted + errors.mean, NORMAL_95 * np.sqrt(errors.noise)
     ax.errorbar(
         errors.predicted, observed, yerr=half, fmt="none", ecolor=look.color, elinewidth=0.5,
         alpha=0.35,
@@ -36,8 +37,8 @@ def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     ends = np.array([errors.predicted.min(), errors.predicted.max()])
     ax.plot(ends, ends, color=INK, linewidth=1.0)
     ax.annotate(
-        "J = proxy", (ends[0], ends[0]), xytext=(6, -3), textcoords="offset points",
-        fontsize=TEXT_SIZE - 1, color=INK,
+        "J = proxy", (ends[1], ends[1]), xytext=(0, -30), textcoords="offset points",
+        fontsize=TEXT_SIZE - 1, color=INK, ha="right",
     )  # fmt: skip
     ax.set_xlabel("J predicted by the proxy")
     ax.set_ylabel("J observed (95 %)")
@@ -77,6 +78,6 @@ def _binned(errors: Any, n_bins: int = 12) -> tuple[Array, Array, Array]:
         w = errors.weights[part] / errors.weights[part].sum()
         middle = float(w @ errors.mean[part])
         error = float(np.linalg.norm(w * (errors.mean[part] - middle)))
-        rows.append((float(w @ errors.predicted[part]), middle, 1.96 * error))
+        rows.append((float(w @ errors.predicted[part]), middle, NORMAL_95 * error))
     x, mean, half = (np.array(column) for column in zip(*rows, strict=True))
     return x, mean, half

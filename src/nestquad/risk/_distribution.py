@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -16,30 +16,15 @@ from nestquad.plots import axes_or_new, series_styles
 from nestquad.result import NORMAL_95
 from nestquad.risk._targets import Kind, Targets
 
+if TYPE_CHECKING:
+    from nestquad.risk._law import LawOfJ
+    from nestquad.risk._table import Table
+
 # Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
 _PLACES, _REACH = 150, 5.0
 # Beyond all losses that are analyzed.
 _LARGEST = 1e300
 _LEVELS = "probabilities strictly between 0 and 1"
-
-
-class Measured(Protocol):
-    """A law of J that measures of risk are read from, with their errors.
-
-    `steps` says whether J has given values with nothing between them.
-    """
-
-    @property
-    def steps(self) -> bool: ...
-
-    def values(self, targets: Targets) -> Array:
-        """Measures (k,)."""
-
-    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
-        """Ends (k,) of their intervals."""
-
-    def inverse(self, p: Array) -> Array:
-        """Quantiles at many levels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +46,7 @@ class LossDistribution:
     (24.0, 0.5)
     """
 
-    law: Measured
+    law: LawOfJ | Table
 
     def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
         """P(J ≤ loss), and its standard error if asked for."""

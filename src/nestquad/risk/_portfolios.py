@@ -14,6 +14,7 @@ from nestquad.errors import InputError
 from nestquad.result import Estimate
 from nestquad.risk._contributions import contributions_of
 from nestquad.risk._distribution import LossDistribution
+from nestquad.risk._exposure import weighted_sum
 from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._rows import Tabular
 from nestquad.risk._targets import label, part_of
@@ -73,30 +74,16 @@ class Source:
         )
 
     def combined(self, weights: Array) -> dict[str, Estimate]:
-        """Weighted sums over losses of each measure in the unit of the loss.
+        """Weighted sums (L,) over losses of each measure.
 
-        Errors of two losses are correlated as the effects of pairs on them are.
+        Draws of all losses have the same bootstrap weights of pairs, so that their errors go
+        together.
         """
-        targets, laws = self.method.targets, self.state.laws
-        shape = (len(laws), len(targets.keys))
-        value, error = (
-            np.reshape(one, shape) for one in (self.estimate.value, self.estimate.std_error)
-        )
+        keys, n = self.method.targets.keys, len(weights)
         found = {}
-        if any(law.pairs is None for law in laws):
-            correlation = np.broadcast_to(np.eye(len(laws)), (shape[1], len(laws), len(laws)))
-        else:
-            effects = np.stack([targets.influence(law) for law in laws], axis=1)
-            size = np.linalg.norm(effects, axis=2)[:, :, None] + 1e-300
-            correlation = (effects / size) @ (effects / size).transpose(0, 2, 1)
-        for i, (kind, level) in enumerate(targets.keys):
-            sized = weights * error[:, i]
-            found[label(kind, level)] = replace(
-                part_of(self.estimate, 0),
-                value=float(weights @ value[:, i]),
-                std_error=float(np.sqrt(max(sized @ correlation[i] @ sized, 0.0))),
-                draws=None,
-            )
+        for i, key in enumerate(keys):
+            mine = part_of(self.estimate, np.arange(i, n * len(keys), len(keys)))
+            found[label(*key)] = weighted_sum(mine, weights)
         return found
 
 

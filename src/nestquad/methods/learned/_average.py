@@ -32,14 +32,14 @@ class DenseAverage:
     """Averages f(Ĵ) over dense θ, at no evaluation of g; `scalar` if g has one output.
 
     `log2_theta` is the base-2 logarithm of the most θ of a lattice; zero leaves it to time.
-    `known` has averages of models by the size of their lattices, for the next turn.
+    `computed` has averages of models by the size of their lattices, for the next turn.
     """
 
     problem: NestedExpectation
     scalar: bool
     stream: Stream
     log2_theta: int = 0
-    known: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, compare=False)
+    computed: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, compare=False)
 
     def of(self, model: ModelOfJ, limit: float) -> Array:
         """The q expectations by each lattice, (R, q), of as many θ as the accuracy requires.
@@ -57,9 +57,9 @@ class DenseAverage:
         return found
 
     def _once(self, model: ModelOfJ, log2_size: int) -> Array:
-        if (model, log2_size) not in self.known:
-            self.known[model, log2_size] = self.by_replicate(model, log2_size)
-        return self.known[model, log2_size]
+        if (model, log2_size) not in self.computed:
+            self.computed[model, log2_size] = self.by_replicate(model, log2_size)
+        return self.computed[model, log2_size]
 
     def affordable(self, model: ModelOfJ) -> int:
         """Base-2 logarithm of the θ of a lattice that half a second allows."""

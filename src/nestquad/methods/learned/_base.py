@@ -74,7 +74,7 @@ class Fit(Generic[M]):
     reliable: bool = True
     make_rival: Callable[[], M] | None = None
     calibrations: dict[M, Calibration] = field(default_factory=dict, init=False)
-    averages: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, init=False)
+    dense: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, init=False)
 
     @cached_property
     def models(self) -> tuple[M, ...]:
@@ -320,7 +320,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
     ) -> Answer[M]:
         """The answer of the best model, with at most 2^`log2_theta` θ in each dense average."""
         average = self.average(problem, fit.scalar, stream)
-        average = replace(average, log2_theta=log2_theta, known=fit.averages)
+        average = replace(average, log2_theta=log2_theta, computed=fit.dense)
         return _chosen(average, fit, check)
 
 

@@ -172,7 +172,7 @@ class Errors:
     @property
     def shares(self) -> Array:
         """Weights (n,) that sum to one."""
-        return self.weights / self.weights.sum()
+        return np.asarray(self.weights / self.weights.sum())
 
     def where(self, rows: Any) -> Errors:
         return Errors(*(getattr(self, one.name)[rows] for one in fields(self)))

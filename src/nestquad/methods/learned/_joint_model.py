@@ -352,8 +352,8 @@ class JointModel(ModelOfJ):
         v = v.reshape(self.dim, -1).T
         uniform = moved(self.data.periodization, v)
         if self.branches and self.data.periodization == "tent":
-            digits = np.floor(uniform * _FAR)
-            uniform = (digits - digits % 2.0 + (v > 0.5) + 0.5) / _FAR
+            digits = (uniform * _FAR).astype(np.int64)
+            uniform = np.asarray(((digits & ~1) + (v > 0.5) + 0.5) / _FAR)
         weights = density(self.data.periodization, v)
         j = self._polynomials(uniform)
         for c, output in enumerate(self.outputs):
@@ -406,7 +406,7 @@ class JointModel(ModelOfJ):
 
 def _branched(v: Array, uniform: Array) -> Array:
     """v or 1 − v, by a far binary digit of uniforms."""
-    return np.where(np.floor(uniform * _FAR) % 2.0 == 1.0, 1.0 - v, v)
+    return np.where((uniform * _FAR).astype(np.int64) & 1, 1.0 - v, v)
 
 
 def fit_joint(

@@ -298,7 +298,7 @@ class LevelAverage(DenseAverage):
 
     `problem` has the two innermost levels, with the identity for f. An average over replicates has
     their spread as its random error, and its difference to lattices of a quarter of the points as
-    the error that they have in common. `known` keeps averages by size, which no check changes.
+    the error that they have in common. `replicated` keeps averages by size, which no check changes.
     """
 
     levels: RepeatedExpectation = field(kw_only=True)

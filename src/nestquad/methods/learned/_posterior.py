@@ -297,7 +297,8 @@ class Posterior:
             mean = shifts.mean(axis=0)
             shifts = mean + self._by_pairs() * (shifts - mean)
             values = values + shifts[rng.integers(len(shifts), size=n)]
-            if scatter is not None and self.settings.shaped:
+            # Where log J was learned, f is a logarithm as a rule, and linear in it.
+            if scatter is not None and self.settings.shaped and not self.model.logarithmic:
                 power = max(0.5 * order, self.settings.shape_power)
                 shape = drawn.shape_errors(scatter, self.settings.n_scatters, power)
                 values = values + shape * rng.standard_normal(values.shape)

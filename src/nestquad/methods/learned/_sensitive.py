@@ -98,7 +98,9 @@ def _sensitivity(
     of that answer. Outside the domain of f, the largest change elsewhere stands for it.
     """
     j, f = points.j, average.f(points.j, points.uniform)
-    sd = j.std(axis=0)
+    # Errors of a model of log J are relative, and its J may be out of range.
+    relative = model.logarithmic and noise is None
+    sd = np.ones(j.shape[1]) if relative else j.std(axis=0)
     if noise is not None:
         blocks = np.array_split(points.uniform, -(-len(j) // (1 << 13)))
         known = np.concatenate([model.sd(block) for block in blocks])
@@ -107,7 +109,8 @@ def _sensitivity(
     squares = np.zeros(len(j))
     for c in range(j.shape[1]):
         for shift in (*_SHIFTS, *(-shift for shift in _SHIFTS)):
-            moved = j + shift * sd * (np.arange(j.shape[1]) == c)
+            step = shift * sd * (np.arange(j.shape[1]) == c)
+            moved = j * np.exp(step) if relative else j + step
             shifted = average.f(model.bounded(moved, points.uniform), points.uniform)
             change = (shifted - f) / spread
             squares += (change**2).sum(axis=1)

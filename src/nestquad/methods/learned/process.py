@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,10 +16,10 @@ from nestquad.gp import ScoreKind, Shape
 from nestquad.methods._method import Goal, Turn, require_transports
 from nestquad.methods.learned._acquisition import choose_points
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
-from nestquad.methods.learned._evidence import LearnedDesign
+from nestquad.methods.learned._base import Answer, Fit, Learned, LearnedMethod
+from nestquad.methods.learned._evidence import Check, LearnedDesign
 from nestquad.methods.learned._process_model import ProcessModel, fit_process_model
-from nestquad.points import Given, Sobol
+from nestquad.points import Given, Sobol, Stream
 from nestquad.problem import NestedExpectation
 
 __all__ = ["JointProcess"]
@@ -199,7 +199,28 @@ class JointProcess(LearnedMethod[ProcessModel]):
             noisy=problem.noisy,
             last=before,
         )
+        if last is not None and before is not None:
+            model = replace(model, history=(*before.history, _claim(last)))
         return Fit(model, scalar, len(y), 1)
+
+    def answer(
+        self,
+        problem: NestedExpectation,
+        fit: Fit[ProcessModel],
+        check: Check | None,
+        stream: Stream,
+        log2_theta: int,
+    ) -> Answer[ProcessModel]:
+        """The answer, wider where its changes from turn to turn exceed the claims of the turns."""
+        found = super().answer(problem, fit, check, stream, log2_theta)
+        factor = fit.model.doubt(found.value)
+        return replace(found, draws=found.value + factor * (found.draws - found.value))
+
+
+def _claim(turn: Turn[Learned[ProcessModel]]) -> tuple[int, Array, Array]:
+    """Number of points, answers (k,), and standard deviations (k,) that the model claimed."""
+    value, sd = np.atleast_1d(turn.estimate.value), np.atleast_1d(turn.estimate.std_error)
+    return turn.design.n_evaluations, value, sd / turn.state.model.doubt(value)
 
 
 def is_discrete(law: Law) -> bool:

@@ -18,7 +18,7 @@ Finish = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
-class LevelSettings:
+class MultilevelSettings:
     """Numbers of multilevel Monte Carlo.
 
     Attributes
@@ -55,7 +55,7 @@ class LevelSettings:
     aim: float = 0.93
 
 
-LEVELS = LevelSettings()
+LEVELS = MultilevelSettings()
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,11 @@ def write_voi_report(
     currency, effect
         Signs or words for money and effects.
 
-    Returns the file. Without matplotlib it has no figures, and says so. The
-    workbook and the Word document are inside it as downloads, where their packages are installed.
+    Returns
+    -------
+    Path
+        File. Without matplotlib it has no figures, and says so. The workbook and the Word document
+        are inside it as downloads, where their packages are installed.
     """
     heading = title or TITLE
     content = Content(analysis, currency, effect, heading)

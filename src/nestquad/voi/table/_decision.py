@@ -50,9 +50,12 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     reference
         The option to compare with; default: the first.
 
-    Returns a table with a row for each willingness to pay and other option: wtp, option, against,
-    cost, effect (increments, where given), inb, se, lower, upper (95 %), and the probability of
-    being better.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay and other option: wtp, option, against, cost,
+        effect (increments, where given), inb, se, lower, upper (95 %), and the probability of being
+        better.
     """
     known = as_outputs(outputs)
     base = known.reference(reference)
@@ -120,8 +123,11 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay that replace the values of the outputs.
 
-    Returns a table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
-    upper.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay and option: wtp, option, loss, se, lower,
+        upper.
     """
     known = as_outputs(outputs)
     known = known if wtp is None else known.at(wtp)
@@ -156,8 +162,11 @@ def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     wtp
         Values of willingness to pay; default: from 0 to twice the largest of the outputs.
 
-    Returns a table with a row for each willingness to pay and option: wtp, option, probability of
-    being the best, and frontier, true for the option with the largest mean net benefit.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay and option: wtp, option, probability of being
+        the best, and frontier, true for the option with the largest mean net benefit.
     """
     known = _with_effects(outputs)
     swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)

@@ -118,8 +118,10 @@ def evpi(outputs: Any) -> pd.DataFrame:
         A table of net benefits (n × D); an `Outputs`; a mapping with ``costs``, ``effects`` and
         ``wtp``; or a tuple of these three.
 
-    Returns a table: one row for each willingness to pay, with columns wtp, evpi, se, lower, upper
-    (95 %).
+    Returns
+    -------
+    pd.DataFrame
+        Table: one row for each willingness to pay, with columns wtp, evpi, se, lower, upper (95 %).
 
     Examples
     --------
@@ -167,8 +169,11 @@ def evppi(
         Answers of earlier calls on the same tables with the same seed, by set. Sets that are there
         are not computed again; the others are added.
 
-    Returns a table with a row for each set and willingness to pay: pars, wtp, evppi, se, lower,
-    upper (95 %), evppi/evpi, and flags (caveats in words, or empty).
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each set and willingness to pay: pars, wtp, evppi, se, lower, upper (95
+        %), evppi/evpi, and flags (caveats in words, or empty).
 
     Notes
     -----

@@ -65,8 +65,11 @@ def evsi(
     rng, progress, answers
         As in `evppi`. All sizes share the seed, so that curves are smooth.
 
-    Returns a table with a row for each size and willingness to pay: design, n (in each arm),
-    participants (in all), wtp, evsi, se, lower, upper (95 %), evsi/evpi, flags.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each size and willingness to pay: design, n (in each arm), participants
+        (in all), wtp, evsi, se, lower, upper (95 %), evsi/evpi, flags.
 
     Notes
     -----

@@ -124,9 +124,12 @@ def population(
     per_year, horizon, discount, start, prevalence, uptake
         As in `people`.
 
-    Returns a table or numbers: a table with the columns population, population_lower,
-    population_upper (in money) and population_effects (in units of effect, such as quality-adjusted
-    years of life; where willingness to pay is known) added; a number for a number.
+    Returns
+    -------
+    Any
+        Table or numbers: a table with the columns population, population_lower, population_upper
+        (in money) and population_effects (in units of effect, such as quality-adjusted years of
+        life; where willingness to pay is known) added; a number for a number.
     """
     whom: Any = {"discount": discount, "prevalence": prevalence, "uptake": uptake}
     count = people(per_year, horizon, start=start, **whom)
@@ -168,10 +171,13 @@ def enbs(
         Years until its results change decisions, or a function of n (participants in an arm) that
         says so; who is treated before then does not benefit.
 
-    Returns a table: the table with years (of the study), population_evsi, cost, enbs, enbs_lower,
-    enbs_upper, optimal and near_optimal added. For each design and willingness to pay, optimal is
-    true for the size with the largest enbs, if that is positive (otherwise no study pays), and
-    near_optimal for sizes within 5 % of it.
+    Returns
+    -------
+    pd.DataFrame
+        Table: the table with years (of the study), population_evsi, cost, enbs, enbs_lower,
+        enbs_upper, optimal and near_optimal added. For each design and willingness to pay, optimal
+        is true for the size with the largest enbs, if that is positive (otherwise no study pays),
+        and near_optimal for sizes within 5 % of it.
     """
     require(
         "values",
@@ -208,9 +214,12 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     values
         Table of `enbs`.
 
-    Returns a table with a row for each design and willingness to pay: design, wtp, n (0 where no
-    size pays), enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the
-    best), years, and notes, for instance that the best size is the largest tried.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each design and willingness to pay: design, wtp, n (0 where no size
+        pays), enbs, enbs_lower, enbs_upper, near_from and near_to (sizes tried within 5 % of the
+        best), years, and notes, for instance that the best size is the largest tried.
     """
     require("values", values, ("design", "n", "wtp", "enbs", "near_optimal", "years"), "voi.enbs")
     rows = []

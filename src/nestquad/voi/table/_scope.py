@@ -50,9 +50,12 @@ def scenarios(
     rng
         Seed of the draws behind intervals.
 
-    Returns a table with a row for each willingness to pay: wtp, best (option on average over
-    scenarios), resolving (value of knowing the scenario), se, lower, upper (95 %), and evpi (value
-    of knowing the scenario and its parameters) with evpi_se.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay: wtp, best (option on average over scenarios),
+        resolving (value of knowing the scenario), se, lower, upper (95 %), and evpi (value of
+        knowing the scenario and its parameters) with evpi_se.
 
     Notes
     -----
@@ -148,11 +151,14 @@ def subgroups(
     inputs, pars, rng, answers
         As in `evppi`; without `inputs`, EVPI alone.
 
-    Returns a table with rows for each set (pars; “everything” is EVPI, “current information” the
-    value of deciding by subgroup today), willingness to pay and decision (each subgroup,
-    “stratified” for one choice in each, “one decision” for the same choice in all): pars, wtp,
-    decision, share, value, se, lower, upper, flags. Intervals of “stratified” add up half-widths,
-    which holds however correlated the errors are.
+    Returns
+    -------
+    pd.DataFrame
+        Table with rows for each set (pars; “everything” is EVPI, “current information” the value of
+        deciding by subgroup today), willingness to pay and decision (each subgroup, “stratified”
+        for one choice in each, “one decision” for the same choice in all): pars, wtp, decision,
+        share, value, se, lower, upper, flags. Intervals of “stratified” add up half-widths, which
+        holds however correlated the errors are.
     """
     known, w = _weighted("subgroups", outputs, shares)
     check_rows({name: one.n_rows for name, one in zip(outputs, known, strict=True)})
@@ -219,8 +225,11 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     shares
         Share of people who get each option in current practice; they add up to 1.
 
-    Returns a table with a row for each willingness to pay: wtp, best, value (per person), se,
-    lower, upper.
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each willingness to pay: wtp, best, value (per person), se, lower,
+        upper.
 
     Fenwick, Claxton and Sculpher (2008), “The value of implementation and the value of
     information: combined and uneven development”.
@@ -261,9 +270,12 @@ def convergence(
     outputs, inputs, pars, rng, answers
         As in `evppi`; without `pars`, EVPI alone.
 
-    Returns a table with a row for each set (“EVPI” first), number of draws, which doubles, and
-    willingness to pay: pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI),
-    needed (draws for a half-width of 5 % of EVPI) and enough (whether all draws are).
+    Returns
+    -------
+    pd.DataFrame
+        Table with a row for each set (“EVPI” first), number of draws, which doubles, and
+        willingness to pay: pars, n, wtp, value, se, lower, upper, relative (half-width over EVPI),
+        needed (draws for a half-width of 5 % of EVPI) and enough (whether all draws are).
     """
     known = as_outputs(outputs)
     n = known.n_rows
