@@ -424,7 +424,7 @@ class Certificate:
 
         The mean difference of the last level, (n, q), with its standard error is continued as a
         geometric series. Bias is taken to fall like 1/√N, or like N^(1 − α) for residuals of tail
-        index α < 3/2: slower than the 1/N of smooth f (Giles 2015, §9). Where f jumps close to J
+        index α < 3/2: slower than the 1/N of smooth f (Giles 2015). Where f jumps close to J
         at many θ, the bias may be as large as differences.
         """
         rate = max(min(0.5, alpha - 1.0), self.settings.slowest)
