@@ -31,13 +31,12 @@ from nestquad.accuracy import (
     tail_index,
     takes,
 )
-from nestquad.clock import tick
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
 from nestquad.methods._events import rare_event_errors
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
-from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, control_at
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set, spread_of
 from nestquad.points import IID, Given, Stream, density, moved, periodic
 from nestquad.problem import NestedExpectation
@@ -55,35 +54,29 @@ class CertificateSettings:
     least_inner, most_inner
         Residuals at a θ of the first level at least, and of the last at most.
     fewest_outer
-        θ of a level at least, so that its variance is known to a factor of two.
+        θ of a level at least: the relative error of a variance is √(2/32), a quarter. Fewer where
+        they would be more than one in 32 evaluations.
     pilot, plain_pilot
         θ and x of the pilot with a model, and without: it shows the noise to a tenth.
     n_simulated, reach
         θ at which levels are simulated, and neighbors in Ĵ on each side whose residuals they take:
-        residuals grow with J.
-    share_of_ends
-        Share of x from the density of the model's periodization. Any share bounds the variance;
-        with 1/4, intervals are 0.92 as wide as with 1/2 (even seeds of five families).
+        residuals grow with J, and a logarithm sees them relative to J.
     slowest
-        Least power of 1/N of the bias. For the logarithm of a narrow peak it is a third.
+        Least power of 1/N of the bias, for residuals with heavy tails.
     least_share
         Least Ĵ + r̄ where f needs J > 0, as a share of the plain mean of g.
-    rows
-        Rows of ĝ at a time: a limit of memory.
     """
 
     parts: int = 4
     least_inner: int = 1
     most_inner: int = 512
-    fewest_outer: int = 16
+    fewest_outer: int = 32
     pilot: tuple[int, int] = (64, 2)
     plain_pilot: tuple[int, int] = (32, 16)
     n_simulated: int = 1024
     reach: int = 4
-    share_of_ends: float = 0.25
     slowest: float = 0.25
     least_share: float = 0.1
-    rows: int = 4096
 
 
 @dataclass(frozen=True)
@@ -147,8 +140,8 @@ class Certificate:
     @cached_property
     def _pilot(self) -> Evaluations:
         sizes = self.settings.pilot if self.model else self.settings.plain_pilot
-        grid = Grid(*sizes, IID(), IID(), None, self.stream.child(1))
-        return Evaluations(self.evaluator, Design((self._with_edges(grid),)))
+        grid = self._grid(*sizes, IID(), self.stream.child(1))
+        return Evaluations(self.evaluator, Design((grid,)))
 
     @cached_property
     def pilot(self) -> Array:
@@ -166,7 +159,8 @@ class Certificate:
             counts = np.array([len(level.center) for level in self.seen])
             share = n_evaluations / float(counts @ last.n_inner)
             if share <= 1:
-                levels = replace(last, n_outer=tuple(np.maximum(share * counts, 2).astype(int)))
+                fewer = np.maximum(share * counts, 2).astype(int)
+                levels = replace(last, n_outer=tuple(fewer.tolist()))
         before = self.evaluator.n_evaluations
         drawn = self._sample(levels, self.stream.child(4, self.n_batches))
         if self.seen and levels.n_inner == last.n_inner:
@@ -266,8 +260,8 @@ class Certificate:
     # Planning.
 
     @cached_property
-    def _residuals_of_pilot(self) -> tuple[Array, Array]:
-        """Ĵ (T, p) at θ of the pilot in increasing order, and residuals (T, N, p) there."""
+    def _pilot_residuals(self) -> tuple[Array, Array]:
+        """Ĵ (T, p) at the θ of the pilot in increasing order, and residuals (T, N, p) there."""
         values = self.pilot.reshape(*self.pilot.shape[:2], -1)
         if self.model is None:
             j = values.mean(axis=1)
@@ -283,18 +277,18 @@ class Certificate:
 
     def _sensitive(self, model: ModelOfJ, n: int, stream: Stream) -> DenseSet:
         """n θ, half of them where noise of a residual changes f(Ĵ)."""
-        noise = np.sqrt(np.mean(self._residuals_of_pilot[1] ** 2, axis=(0, 1)))
+        noise = np.sqrt(np.mean(self._pilot_residuals[1] ** 2, axis=(0, 1)))
         return sensitive_set(self.average, model, n, stream, noise)
 
     @cached_property
     def _points(self) -> DenseSet:
-        """θ at which levels are simulated, with Ĵ."""
+        """θ at which levels are simulated, with Ĵ; means of the pilot without a model."""
         n = self.settings.n_simulated
         if self.model is not None:
             return self._sensitive(self.model, n, self.stream.child(2))
-        j = self._residuals_of_pilot[0]
-        copies = np.repeat(j, n // len(j), axis=0)
-        return DenseSet(copies[:, :0], np.ones(n), copies)
+        means = self._pilot_residuals[0]
+        j = np.repeat(means, n // len(means), axis=0)
+        return DenseSet(j[:, :0], np.ones(n), j)
 
     @cached_property
     def _positive(self) -> Array:
@@ -309,40 +303,46 @@ class Certificate:
 
     def _simulated(self, n: int) -> Residuals:
         """n residuals at each of the points, resampled from the pilot at θ of similar Ĵ."""
-        points, rest = self._points, self._residuals_of_pilot[1]
+        points, rest, reach = self._points, self._pilot_residuals[1], self.settings.reach
         rng, rows, shape = self.stream.child(3).generator(), len(rest), (len(points.j), n)
         rank = np.argsort(np.argsort(points.j[:, 0])) * rows // len(points.j)
-        reach = self.settings.reach
         near = np.clip(rank[:, None] + rng.integers(-reach, reach + 1, size=shape), 0, rows - 1)
         drawn = rest[near, rng.integers(rest.shape[1], size=shape)]
         usual = np.broadcast_to(np.maximum(points.j, 0.0)[:, None], drawn.shape)
         return Residuals(points.uniform, points.weights[:, None], points.j, drawn, usual)
 
     def levels(self, n_evaluations: int) -> Levels:
-        """Sizes of two levels for about that many evaluations: the least expected square error.
+        """Sizes of levels for about that many evaluations: the least expected square error.
 
-        For each N, numbers of θ follow Neyman's allocation (Neyman 1934, On the two different
-        aspects of the representative method) by simulated draws; the square error is their
-        variance and the squared bound of the bias.
+        For each first and last N, numbers of θ follow Neyman's allocation (Neyman 1934, On the two
+        different aspects of the representative method) by simulated draws; the square error is
+        their variance and the squared bound of the bias.
         """
         own = self.settings
-        most = int(np.log2(np.clip(n_evaluations / (2 * own.fewest_outer), 16, own.most_inner)))
+        fewest = min(own.fewest_outer, n_evaluations // own.fewest_outer)
+        most = int(np.log2(np.clip(n_evaluations / (2 * fewest), 16, own.most_inner)))
         simulated = self._simulated(1 << most)
         spread = spread_of(self.average.f(simulated.center + simulated.rest.mean(axis=1)))
+        drawn = [simulated.first(1 << k) for k in range(most + 1)]
+        first = [self._draws_of(part, True) / spread for part in drawn]
+        later = {k: self._draws_of(drawn[k], False) / spread for k in range(2, most + 1)}
         best = Levels((own.parts,), (n_evaluations // own.parts,))
-        for k in range(own.least_inner.bit_length() - 1, most - 1):
-            sizes = np.array([1, own.parts]) << k
-            terms = [self._draws_of(simulated.first(n), n == sizes[0]) / spread for n in sizes]
+        # Near the end of the domain of f, two levels may agree by accident.
+        least = 4 if self._positive.any() else 2
+        start = own.least_inner.bit_length() - 1
+        ends = [(k, i) for k in range(start, most + 1) for i in range(k + least, most + 1, 2)]
+        for k, last in ends:
+            powers = np.arange(k, last + 1, 2)
+            sizes, terms = 2**powers, [first[k], *(later[i] for i in powers[1:])]
             deviations = np.sqrt([term.var(axis=0).sum() for term in terms])
-            left = n_evaluations - own.fewest_outer * int(sizes.sum())
+            left = n_evaluations - fewest * int(sizes.sum())
             if left <= 0 or not np.isfinite(deviations).all():
                 continue
             total = float(deviations @ np.sqrt(sizes))
-            shares = (
-                deviations / np.sqrt(sizes) / total if total > 0 else np.array([1.0, 0.0]) / sizes
-            )
-            counts = own.fewest_outer + np.floor(left * shares).astype(int)
-            bias = self._bias_bound(terms[1], int(counts[1]))
+            # All in the first level where nothing varies.
+            shares = deviations * np.sqrt(sizes) / total if total > 0 else 1.0 * (powers == k)
+            counts = fewest + np.floor(left * shares / sizes).astype(int)
+            bias = self._bias_bound(terms[-1], int(counts[-1]))
             error = np.sqrt(total**2 / left + (bias**2).sum())
             half = float(NORMAL_95 * spread.max() * error)
             if half < best.half_width:
@@ -353,27 +353,28 @@ class Certificate:
 
     def _sample(self, levels: Levels, stream: Stream) -> list[Residuals]:
         """Residuals of each level, at θ from the law and from where f(Ĵ) is sensitive."""
-        grids: list[Grid] = []
-        chosen: list[DenseSet | None] = []
-        for level, (n, m) in enumerate(zip(levels.n_outer, levels.n_inner, strict=True)):
-            grids.append(Grid(n, m, IID(), IID(), None, stream, level))
-            chosen.append(None)
-            if self.model is not None:
-                chosen[-1] = points = self._sensitive(self.model, n, stream.child(level, 2))
-                grids[-1] = self._with_edges(replace(grids[-1], outer_points=Given(points.uniform)))
-        evaluations = Evaluations(self.evaluator, Design(tuple(grids)))
-        return [self._residuals(evaluations, level, points) for level, points in enumerate(chosen)]
+        chosen = [
+            self._sensitive(self.model, n, stream.child(k, 2)) if self.model is not None else None
+            for k, n in enumerate(levels.n_outer)
+        ]
+        outer = [IID() if points is None else Given(points.uniform) for points in chosen]
+        sizes = zip(levels.n_outer, levels.n_inner, outer, strict=True)
+        grids = tuple(self._grid(*size, stream, k) for k, size in enumerate(sizes))
+        evaluations = Evaluations(self.evaluator, Design(grids))
+        return [self._residuals(evaluations, k, points) for k, points in enumerate(chosen)]
 
-    def _with_edges(self, grid: Grid) -> Grid:
-        """A share of the x from the density of the model's periodization, which prefers the ends.
+    def _grid(self, n: int, m: int, outer: IID | Given, stream: Stream, level: int = 0) -> Grid:
+        """m independent x at n θ, half of them from the density of the model's periodization.
 
-        Defensive importance sampling: Hesterberg 1995, Weighted average importance sampling.
+        ĝ has a finite variance under that density, which prefers the ends. Defensive importance
+        sampling: Hesterberg 1995, Weighted average importance sampling.
         """
+        grid = Grid(n, m, outer, IID(), None, stream, level)
         if self.model is None or self.model.periodization == "tent":
             return grid
         rng = grid.inner_stream.generator()
-        v = rng.random((grid.n_outer, grid.n_inner, self.problem.inner_base_dim))
-        at_ends = rng.random(v.shape[:2])[:, :, None] < self.settings.share_of_ends
+        v = rng.random((n, m, self.problem.inner_base_dim))
+        at_ends = rng.random((n, m, 1)) < 0.5
         u = np.where(at_ends, moved(self.model.periodization, v), v)
         return replace(grid, inner_points=Given(np.maximum(u, np.finfo(float).tiny)))
 
@@ -390,17 +391,11 @@ class Certificate:
         uniform, weights, kind = points.uniform[:n], np.ones((n, m, 1)), self.model.periodization
         theta = self.problem.outer_law.from_uniform(uniform)
         inner = evaluations.inner(theta, (0, n), level).uniform
-        x = np.empty((n * m, 0)) if inner is None else inner.reshape(n * m, -1)
-        rows, control = np.repeat(uniform, m, axis=0), np.empty((n * m, p))
-        for start in range(0, n * m, self.settings.rows):
-            tick()
-            block = slice(start, start + self.settings.rows)
-            control[block] = self.model.at(rows[block], x[block], cautious=True)
         if kind != "tent" and inner is not None:
             ratio = density(kind, periodic(kind, inner))[:, :, None]
-            share = self.settings.share_of_ends
-            weights = ratio / ((1.0 - share) * ratio + share)
-        rest = weights * (values - control.reshape(n, m, p))
+            weights = 2.0 * ratio / (1.0 + ratio)
+        x = np.empty((n, m, 0)) if inner is None else inner
+        rest = weights * (values - control_at(self.model, uniform, x, cautious=True))
         rest += (self.model.mean(uniform) - points.j[:n])[:, None]
         return Residuals(uniform, points.weights[:n, None], points.j[:n], rest, weights * values)
 
@@ -428,14 +423,15 @@ class Certificate:
         """Bounds (q,) for the bias that levels beyond the last would remove.
 
         The mean difference of the last level, (n, q), with its standard error is continued as a
-        geometric series. Bias falls like 1/√N, the rate at a jump and slower than at a kink (Giles
-        2015, §5), or like N^(1 − α) for residuals of tail index α < 3/2. Where f jumps close to J at
-        many θ, the bias may be as large as differences.
+        geometric series. Bias is taken to fall like 1/√N, or like N^(1 − α) for residuals of tail
+        index α < 3/2: slower than the 1/N of smooth f (Giles 2015). Where f jumps close to J
+        at many θ, the bias may be as large as differences.
         """
         rate = max(min(0.5, alpha - 1.0), self.settings.slowest)
         removed = np.abs(values.mean(axis=0)) + values.std(axis=0) / np.sqrt(n)
         bound = removed / (self.settings.parts**rate - 1.0)
-        return np.maximum(bound, np.abs(values).mean(axis=0)) if self._has_jumps else bound
+        least = np.abs(values).mean(axis=0) if self._has_jumps else 0.0
+        return np.asarray(np.maximum(bound, least))
 
 
 def model_of(turn: Turn[Any]) -> ModelOfJ | None:

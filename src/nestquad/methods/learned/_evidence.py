@@ -12,14 +12,12 @@ from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._model import DenseSet, ModelOfJ
+from nestquad.methods.learned._model import DenseSet, ModelOfJ, control_at
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set
 from nestquad.points import IID, Given, Stream
 
 # Most θ among which those where f is sensitive are sought.
 _POOL = 1 << 14
-# Rows at which ĝ is computed at a time.
-_ROWS = 4096
 # A score that is worse by this many standard errors refutes a model.
 _REFUTED = 2.0
 
@@ -111,16 +109,7 @@ class Check:
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
         if model not in self._residuals:
-            # Both x of a θ in one call: models compute what depends on θ alone once.
-            theta = np.repeat(self.uniform, 2, axis=0)
-            x = self.inner.reshape(len(theta), -1)
-            predicted = [
-                model.at(theta[start : start + _ROWS], x[start : start + _ROWS])
-                for start in range(0, len(theta), _ROWS)
-            ]
-            self._residuals[model] = self.values - np.concatenate(predicted).reshape(
-                self.values.shape
-            )
+            self._residuals[model] = self.values - control_at(model, self.uniform, self.inner)
         return self._residuals[model]
 
     def surprise(self, model: ModelOfJ) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
+from nestquad.clock import tick
 from nestquad.points import Lattice, PeriodicLattice, Periodization, Stream, density, moved
 
 
@@ -174,6 +175,23 @@ class ModelOfJ(ABC):
             u = moved(periodization, part)
             weights = density(periodization, part)
             yield DenseSet(u, weights, self.mean(u), owner[start : start + (1 << 15)])
+
+
+# Rows of ĝ at a time: a limit of memory.
+_ROWS = 4096
+
+
+def control_at(model: ModelOfJ, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
+    """ĝ (n, m, p) at n θ with m x each: uniforms (n, d_θ) and (n, m, d_x)."""
+    n, m, dim = inner.shape
+    # All x of a θ follow each other: models compute what depends on θ alone once.
+    theta, x = np.repeat(uniform, m, axis=0), inner.reshape(n * m, dim)
+    blocks: list[Array] = []
+    for start in range(0, n * m, _ROWS):
+        tick()
+        rows = slice(start, start + _ROWS)
+        blocks.append(model.at(theta[rows], x[rows], cautious=cautious))
+    return np.concatenate(blocks).reshape(n, m, -1)
 
 
 def periodization_for(dim: int) -> Periodization:
