@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args.line = shlex.join(["python", "-m", "studies", *given])
     for option, least in (("jobs", 0), ("runs", 1)):
         if (getattr(args, option, None) or least) < least:
-            raise SystemExit(f"--{option} has to be at least {least}")
+            print(f"--{option} has to be at least {least}", file=sys.stderr)
+            return 2
     try:
         return args.run(args) or 0
     except nq.NestquadError as error:

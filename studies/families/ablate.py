@@ -26,6 +26,7 @@ DEVICES = {
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
     "Student's factor": {"student": False},
+    "step at jumps of f": {"visible": 0.0},
 }
 
 

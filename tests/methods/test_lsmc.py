@@ -48,9 +48,13 @@ def test_a_fixed_degree_is_not_more_than_it_says():
 
 
 def test_too_low_a_degree_is_biased_and_says_so():
-    est = nq.estimate(POLYNOMIAL, method=LSMC(degree=1), budget=2048, rng=0)
-    assert abs(est.value - 7.0) > 1.0
-    assert abs(est.value - 7.0) < 2.5 * est.half_width
+    """The square of the missing term is 2 in the mean; few pairs show it behind the noise of x."""
+    runs = [
+        nq.estimate(POLYNOMIAL, method=LSMC(degree=1), budget=2048, rng=seed) for seed in range(4)
+    ]
+    errors = np.array([abs(run.value - 7.0) for run in runs])
+    assert (errors > 1.0).all()
+    assert (errors < 2.5 * np.array([run.half_width for run in runs])).sum() >= 3
 
 
 def mean_error(problem, method, budget, seeds=4):

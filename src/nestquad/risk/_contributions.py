@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from nestquad._typing import Array
 from nestquad.plots import INK, axes_or_new, series_styles
@@ -215,7 +216,37 @@ class OutputDraws:
         value = float(np.atleast_1d(whole.value)[i])
         assert whole.draws is not None
         lacks = np.concatenate([[value], whole.draws.reshape(len(found) - 1, -1)[:, i]]) - measures
+        errors = self._crossings(i, each[0][1])
+        normal = np.random.default_rng(3).standard_normal((len(found) - 1, len(errors)))
+        found[1:] += normal @ errors
         return np.asarray(found + lacks[:, None] * each[0][1])
+
+    def _crossings(self, i: int, slopes: Array) -> Array:
+        """Errors (·, p) of contributions by θ that Ĵ has on the wrong side of a quantile.
+
+        J − Ĵ moves θ across the level, and with them outputs that differ from those of other θ with
+        that Ĵ: to first order the mean of a kernel at the level times residual times such a
+        difference. Its prior is of the size of √v; residuals show it with the noise of x. Errors of
+        single outputs cancel in their sum.
+        """
+        law, pairs = self.law, self.seen.pairs
+        if law.steps:
+            return np.zeros((1, len(slopes)))
+        b, v = law.b[0][self.column], law.v[0][self.column]
+        size = np.sqrt(v + _NEAR**2 * (law.variance + law.unexplained))
+        t = (pairs.s + b - law.samples[0].quantile(self.targets.keys[i][1])) / size
+        kernel = np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * size)
+        mass = kernel if self.targets.keys[i][0] == "var" else ndtr(t)
+        w = pairs.weights * kernel / max(float(pairs.weights @ mass), 1e-300)
+        basis = np.stack([np.ones(len(t)), t], axis=1)
+        root = np.sqrt(pairs.weights * kernel)[:, None]
+        fit = np.linalg.lstsq(root * basis, root * self.predicted, rcond=None)[0]
+        other = self.predicted - basis @ fit
+        each = (w * (pairs.r.mean(axis=1) - b))[:, None] * other
+        prior = (w * np.sqrt(v)) @ np.abs(other)
+        gain = prior**2 / np.maximum(prior**2 + (each**2).sum(axis=0), 1e-300)
+        errors = np.concatenate([gain * each.sum(axis=0, keepdims=True), np.sqrt(gain) * each])
+        return np.asarray(errors - errors.sum(axis=1)[:, None] * slopes)
 
 
 def as_estimate(found: Array, like: Estimate) -> Estimate:
