@@ -170,7 +170,7 @@ def benchmark() -> float:
 
 @dataclass(frozen=True)
 class TimePlan:
-    """Forecast of the seconds of turns: one large step, and corrections by what turns have taken.
+    """Forecast of the seconds of turns: one large step, and corrections by measured turns.
 
     Attributes
     ----------

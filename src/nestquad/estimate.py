@@ -84,7 +84,7 @@ def estimate(
     Parameters
     ----------
     problem
-        What to estimate: two levels, or more of them (`RepeatedExpectation`).
+        The problem: two levels, or more of them (`RepeatedExpectation`).
     budget
         The most evaluations of g. Without a tolerance NMC, NQMC and NKQ plan them all at once;
         methods that learn spend them in turns.
@@ -112,7 +112,7 @@ def estimate(
         best answer in that time: a pilot measures g and the machine, and what fits is evaluated
         in one large step and a correction.
     retries
-        How often to try again where g raises, or returns what is not finite.
+        Number of retries where g raises, or returns values that are not finite.
     certify
         Spend a half of the evaluations on fresh independent draws. ``est.certified`` is an
         estimate of its own, whose interval rests on them alone, whatever the method's model is
@@ -173,7 +173,7 @@ def solved(
     certify: bool = False,
     store_check: bool = True,
 ) -> tuple[Estimate, Turn[Any]]:
-    """The answer of `estimate`, and the last turn, whose state has what a method has learned.
+    """The answer of `estimate`, and the last turn, whose state has the learned model.
 
     Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
     """
@@ -339,7 +339,7 @@ def validated(
 def check_limits(
     budget: int | None, tol: float | None, rtol: float | None, max_seconds: float | None
 ) -> int | None:
-    """Refuse what is no goal; the budget as an integer."""
+    """Refuse inconsistent goals; return the budget as an integer."""
     for name, value in (("tol", tol), ("rtol", rtol), ("max_seconds", max_seconds)):
         if value is not None:
             number(name, value, "a positive number, or None")
@@ -512,7 +512,7 @@ class Loop:
         """The status of an estimation that has no further design."""
         spent, budget = self.evaluator.n_evaluations, self.goal.budget or 0
         if not self.goal.adaptive or _has_sizes(self.method):
-            # With a limit on seconds, designs are no larger than what promises to end in time.
+            # With a limit on seconds, designs are no larger than the forecast allows.
             return "time" if self.goal.seconds is not None and spent < 0.5 * budget else "done"
         if spent >= 0.5 * budget and (self._aimed or not self.goal.hurried):
             return "budget"
@@ -644,7 +644,7 @@ class CertifiedLoop(Loop):
         return Certificate(self.evaluator, self.goal.stream.child(50), model_of(self.last))
 
     def _evaluated(self, design: Design) -> str:
-        """As for other loops, but towards a tolerance the certificate decides when to stop."""
+        """Stop towards a tolerance by the certificate instead of the model's interval."""
         status = super()._evaluated(design)
         if not self._aimed or status == "time" or self.found is None:
             return status

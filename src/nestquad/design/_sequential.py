@@ -88,7 +88,7 @@ class Sequential:
     data
         Pairs of design and data, in order.
     comparison
-        What the last `next` compared.
+        Designs that the last `next` compared.
     n_evaluations
         Evaluations of `log_prob` so far, including `next`.
     """

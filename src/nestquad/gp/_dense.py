@@ -28,7 +28,7 @@ _ROWS, _LINE = 512, 512
 
 @dataclass(frozen=True)
 class Priors:
-    """Weak normal priors of log hyperparameters, which decide only what data leave open.
+    """Weak normal priors of log hyperparameters, which decide where the data do not.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class GP:
         return self.y - spread * alpha[:, 0] / precision, spread / np.sqrt(precision)
 
     def restricted(self, rows: NDArray[np.bool_]) -> GP:
-        """The same process from some of the points only."""
+        """Condition the process on a subset of the points."""
         y = self.y[rows]
         spread = float(y.std()) or self._scale[1]
         # Variances are in units of that of the values.

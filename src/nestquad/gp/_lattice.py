@@ -32,8 +32,8 @@ _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 _LEVEL = {1: 1.0 / 12.0, 2: 1.0 / 30.0}
 # Largest γ below which sums of products lose more digits than those of products less one.
 _CANCELLING = 1e-4
-# Bounds of log γ and of the logarithm of the nugget (relative to the variance): from what rounding
-# hides to what makes the other factors vanish.
+# Bounds of log γ and of the logarithm of the nugget (relative to the variance): from the size of
+# rounding errors to a value at which the other factors vanish.
 _SCALE_BOUNDS = (-18.0, 9.0)
 _NUGGET_BOUNDS = (-34.0, 5.0)
 _FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
@@ -55,7 +55,7 @@ def omega(order: int, x: Array) -> Array:
 
 
 def _omega(order: int, factor: float, x: Array, out: Array, memory: Array) -> Array:
-    """The same times a factor, written to `out`."""
+    """Multiply by a factor and write to `out`."""
     scale = _factor(order)
     first, second, *others = (factor * scale * coefficient for coefficient in _BERNOULLI[order])
     t = np.floor(x, out=memory)

@@ -75,7 +75,7 @@ class Surrogate:
         return self._back(np.stack([gp.leave_one_out[0] for gp in self.outputs], axis=1))
 
     def restricted(self, rows: NDArray[np.bool_]) -> Surrogate:
-        """The same processes from some of the design points only."""
+        """Condition the processes on a subset of the design points."""
         return replace(self, outputs=tuple(gp.restricted(rows) for gp in self.outputs))
 
     def change_paths(
@@ -139,7 +139,7 @@ def fit_surrogate(
     starts: tuple[Hyperparameters, ...] | None = None,
     variance: Array | None = None,
 ) -> Surrogate | None:
-    """Fit one kind to J (T, p); `change` (T, p) is what halving the inner points does to J.
+    """Fit one kind to J (T, p); `change` (T, p) is the change of J with half the inner points.
 
     `variance` (T, p), where given, is that of J, and the change is not looked at.
     """

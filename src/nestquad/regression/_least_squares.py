@@ -41,7 +41,7 @@ class PolynomialFit:
     lower, weights
         Cholesky factor of the weighted Gram matrix of the columns, and the weights (n,).
     penalty
-        What a ridge adds to the diagonal of that matrix, for each point.
+        Ridge: addition to the diagonal of that matrix, for each point.
     """
 
     terms: tuple[Term, ...]
@@ -66,7 +66,7 @@ class PolynomialFit:
         return np.asarray(solve_triangular(self.lower, half, lower=True, trans="T"))
 
     def with_coefficients(self, coefficients: Array) -> PolynomialFit:
-        """The same terms with other coefficients (p,), or several sets of them (p, m)."""
+        """Replace the coefficients by others (p,), or by several sets (p, m)."""
         return replace(self, coefficients=coefficients)
 
     def extended(self, terms: Sequence[Term], coefficients: Array) -> PolynomialFit:
@@ -224,7 +224,7 @@ class LeastSquares:
         )
 
     def with_values(self, values: Array) -> LeastSquares:
-        """The same columns and other values."""
+        """Refit the columns to other values."""
         basis, residuals = self._basis[: len(self.terms)], values * self.root
         projections = np.zeros_like(self._projections)
         for _ in range(2):  # the second time for refinement

@@ -56,7 +56,7 @@ class ScoreTable:
         return columns.T
 
     def fill(self, terms: Sequence[Term], out: Array, rows: slice = slice(None)) -> None:
-        """The same as rows, written to `out` (p, n)."""
+        """Evaluate the terms as rows, written to `out` (p, n)."""
         for row, term in zip(out, terms, strict=True):
             if len(term) < 2:
                 row[:] = self._polynomial(term[0])[rows] if term else 1.0

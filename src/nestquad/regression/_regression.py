@@ -110,7 +110,7 @@ class Regression:
     def refitted(
         self, values: Array, table: ScoreTable, weights: Array | None = None
     ) -> Regression:
-        """The same terms with other values."""
+        """Refit the terms to other values."""
         if self.link == "identity":
             values = values / self.scale
             if self.fit.penalty:

@@ -51,7 +51,8 @@ class Scatter:
 
     At a pair with mean residual r of noise variance σ², J − Ĵ is N(b + ρ (r − b), (1 − ρ) v) with
     ρ = v / (v + σ²), which has ρ³ of the skewness of J given Ĵ; b + √ρ (r − b) has the variance v
-    too and ρ^1.5 of the skewness. What the second changes shows the size of what noise hides.
+    too and ρ^1.5 of the skewness. The change by the second shows the size of the shape that noise
+    hides.
 
     Shapes
     ------

@@ -139,7 +139,7 @@ def measure(
         Names of the outputs of g; with `exposure`, their dates in years.
     portfolios
         Names of outputs by portfolio. ``report.portfolios`` has a report of each, from the same
-        evaluations, and ``report.diversification`` what they lose by being added up.
+        evaluations, and ``report.diversification`` the reduction by adding them up.
     stresses
         Scenarios θ by name. ``report.stresses`` has J there, its place in the law of J and the
         contributions of outputs, by a tenth of the budget.

@@ -522,7 +522,7 @@ class TailSampling(Method[RiskState]):
         design: Design,
         replayed: Replayed | None,
     ) -> list[LawOfJ]:
-        """Laws with what pairs show of J given Ĵ."""
+        """Laws corrected by pairs: J given Ĵ."""
         model, draws, check, found = state.model, state.draws, self.summed(state.draws), []
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
         s, r = model.mean(draws.uniform), residuals_of(model, check)

@@ -121,7 +121,7 @@ class Incremental(Tabular):
 
 
 def incremental(report: RiskReport, source: Source, names: Any) -> Incremental:
-    """What some outputs, or a portfolio, add to the measures of all."""
+    """Incremental measures of outputs, or of a portfolio."""
     if isinstance(names, str) and names in report.portfolios:
         chosen = source.method.groups[[*report.portfolios].index(names)]
     else:

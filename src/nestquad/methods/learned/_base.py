@@ -336,7 +336,7 @@ def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M
     for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
         try:
             return _answer(average, models[k], check, fit.calibrations)
-        except OutsideDomainError as error:  # f cannot take what the model predicts
+        except OutsideDomainError as error:  # f cannot take the predicted values
             failure = failure or error
     assert failure is not None
     raise failure
@@ -347,7 +347,7 @@ def _answer(
 ) -> Answer[M]:
     """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events.
 
-    `calibrations` keeps what does not depend on the check, for the next turn.
+    `calibrations` keeps calibrations, which do not depend on the check, for the next turn.
     """
     base, rng = model.sketch, average.stream.child(5).generator()
     plain = finite_average(average.f(base.j), base.weights)

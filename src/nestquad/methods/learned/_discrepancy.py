@@ -191,7 +191,7 @@ def draw_bias(
     scale = float(np.sqrt(np.median(seen.claimed)))
     both = np.concatenate([at, places])
     shape = np.exp(0.5 * np.interp(both, at, np.log(seen.claimed))) / scale
-    # From next to nothing to all of what is seen.
+    # From 1e-4 of the claimed size to three times the largest mean residual.
     sizes = np.geomspace(1e-4 * scale, max(10.0 * scale, 3.0 * float(np.abs(y).max())), 24)
     logs, fits = [], []
     for length in (0.7, 2.0):
@@ -224,8 +224,8 @@ def draw_variances(
     """v at the nodes, (1 + K, n), by Bayes' rule from mean products of two residuals in bins.
 
     The noise of x cancels in products. The prior is a Gaussian process about a multiple of
-    claimed^κ exp(slope · score), of a size that is a share τ of it: what the model claims of itself
-    counts as far as pairs confirm it. All of these are averaged over their posterior.
+    claimed^κ exp(slope · score), of a size that is a share τ of it: claims of the model
+    count as far as pairs confirm them. All of these are averaged over their posterior.
     """
     r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
     weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]

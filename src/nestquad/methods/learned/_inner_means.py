@@ -30,7 +30,7 @@ class InnerMeans:
 
     `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
     control variates that were fitted, whether the rule uses them or not;
-    `rest` (t, N, p) is what they leave of g at some θ, less its mean there.
+    `rest` (t, N, p) is the remainder of g at some θ, less its mean there.
     """
 
     j: Array
@@ -90,7 +90,7 @@ def inner_means(
     level: int = 0,
     bayesian: bool = False,
 ) -> InnerMeans:
-    """Try the mean, kernel weights and control variates; keep what changes least from N/2 to N.
+    """Select among mean, kernel weights and control variates: least change from N/2 to N.
 
     `design_weights` (T,) say how much each θ counts; `usable` tells whether f can take J (T, p):
     weights of both signs may make J negative where the mean is not. With `bayesian` J comes by

@@ -44,8 +44,9 @@ from nestquad.regression import (
 # Limits of time: points that choose terms and orders (fewer where there are many coordinates),
 # points that determine coefficients and refine kernels, and θ that are looked at together.
 _CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
-# Density of θ below which errors of the process exceed what it knows of x. Without this limit, few
-# θ at the ends of the cube made one of six certified intervals of insurance ten times as wide.
+# Density of θ below which errors of the process exceed the variance over x that it explains.
+# Without this limit, few θ at the ends of the cube made one of six certified intervals of insurance
+# ten times as wide.
 _SMALL_DENSITY = 0.2
 # The binary digit that chooses a branch of the tent: scores hardly depend on it, and half of the
 # digits of a double are beyond.

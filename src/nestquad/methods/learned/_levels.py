@@ -245,7 +245,7 @@ class Cascade:
         return replace(self, means=tuple(means))
 
     def at(self, lattices: Lattices) -> Cascade:
-        """The same terms and kernels at other points."""
+        """Refit the terms and kernels at other points."""
         moved_means = tuple(
             replace(mean, lattices=lattices.leading(mean.lattices.dim)) for mean in self.means
         )

@@ -78,7 +78,7 @@ class ProxyModel(ModelOfJ):
 
     @property
     def cost(self) -> int:
-        """That of the learned model as well, which `sd` calls."""
+        """Standard deviation of the learned model, which `sd` calls."""
         return max(self.settings.cost, 0 if self.own is None else self.own.cost)
 
     @property

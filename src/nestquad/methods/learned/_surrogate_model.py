@@ -92,7 +92,7 @@ class SurrogateModel(ModelOfJ):
         The process that predicts left-out points best, and the best rough one, which doubts what
         smoothness promises.
     plausible
-        Whether f(Ĵ) stays near what was seen. If not, Ĵ is kept within the range of J.
+        Whether f(Ĵ) stays near the values that were seen. If not, Ĵ is kept within the range of J.
     n_tried, search
         How many kinds were compared, and where the next search starts.
     """
@@ -140,9 +140,9 @@ class SurrogateModel(ModelOfJ):
         return np.clip(found, self.means.j[0].min(axis=0), self.means.j[0].max(axis=0))
 
     def sd(self, uniform: Array) -> Array:
-        """Those of the process, and of the inner stage.
+        """Standard deviation of the process and of the inner stage.
 
-        Errors of single points are in the nugget. What they have in common shows in how Ĵ changes
+        Errors of single points are in the nugget. Their common part shows in the change of Ĵ
         when it is learned from half as many inner points.
         """
         z = scores_of(self.law, uniform)
@@ -340,7 +340,7 @@ class _Candidates:
         dense, seen = self.f(surrogate.mean(z)), self.f(j)
         if not np.isfinite(dense).all() or not np.isfinite(seen).all():
             return False
-        # Averages reach further into the tails, where f has to take what is extrapolated.
+        # Averages reach further into the tails, where f has to take extrapolated values.
         far = 3.0 * z[:64]
         if self.law.base == "normal" and not np.isfinite(self.f(surrogate.mean(far))).all():
             return False

@@ -52,7 +52,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
         Model log J (True), J (False), or whichever predicts left-out points better (None).
     noise
         How stage II sees the errors of stage I. ``"fitted"``: a nugget found by likelihood, its
-        shape over θ from what halving the inner points changes. ``"stage1"``: the posterior
+        shape over θ from the change with half the inner points. ``"stage1"``: the posterior
         variances of Bayesian quadrature at each θ, as in conditional Bayesian quadrature (CBQ),
         which the paper compares with; stage I then is kernel quadrature and nothing else.
     coordinates

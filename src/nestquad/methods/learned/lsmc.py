@@ -165,7 +165,7 @@ class RegressionModel(ModelOfJ):
         return np.stack([one.j(table) for one in self.regressions], axis=1)
 
     def _without(self, rows: NDArray[np.bool_]) -> RegressionModel:
-        """The same terms from the points of the other groups."""
+        """Refit the terms to the points of the other groups."""
         kept = np.flatnonzero(~rows)
         table, values = self.table.rows(kept), self.values[kept]
         weights = None if self.weights is None else self.weights[kept]
@@ -245,7 +245,8 @@ class LSMC(LearnedMethod[RegressionModel]):
 
     The regression has a bias that more points do not cure unless the degree grows: an f with
     kinks or a logarithm, or a J that no polynomial follows, are better left to other methods. The
-    error bar contains an estimate of that bias, but cannot see what no term of the basis sees.
+    error bar contains an estimate of that bias, but not of functions that are orthogonal to all
+    terms of the basis.
 
     Parameters
     ----------
