@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from nestquad._diagnosis import Diagnosis, check_sections
 from nestquad._notebook import grid
 from nestquad._typing import Array
-from nestquad.errors import InputError
+from nestquad.errors import InputError, unknown_name
 from nestquad.evaluate import Evaluations
 from nestquad.methods import ModelOfJ
 from nestquad.methods.learned import Check, ProxyModel, as_predictor
@@ -215,6 +215,10 @@ def validate(
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
+    known = {one.name for one in fields(Run)} - {"started"}
+    for name in run:
+        if name not in known:
+            raise unknown_name("risk.validate", name, known)
     limits = Run(**run).checked(problem)
     targets = Targets.of(var, es, exceed)
     law, random = problem.outer_law, np.random.default_rng(0)
