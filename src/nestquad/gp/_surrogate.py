@@ -118,8 +118,7 @@ def first_kinds(dim: int, n_points: int, *, positive: bool) -> list[SurrogateKin
 
 def near_kinds(kind: SurrogateKind, dim: int, n_points: int) -> list[SurrogateKind]:
     """Kinds that differ in one respect: the trend by one step, the shape, or how it combines."""
-    # A logarithm of a higher degree is wild in the tails: errors of log evidence were ten times as
-    # large as with a quadratic.
+    # A logarithm of a higher degree is wild in the tails (tests/methods/test_auto.py, `logarithm`).
     offered = [t for t in trends(dim, n_points) if t.degree <= 2 or not kind.logarithm]
     at = offered.index(kind.trend) if kind.trend in offered else len(offered)
     steps = [offered[i] for i in (at + 1, at - 1) if 0 <= i < len(offered)]

@@ -203,8 +203,8 @@ def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None)
     # the error. That is one problem (tests/methods/test_noisy.py), and the seeds that decided.
     if problem.noisy:
         return (CKQ(), NQMC())
-    # CKQ can learn log J, whose errors are relative, where f needs J > 0: on logarithms of evidence
-    # its error was a tenth to a thousandth of that of a lattice, which is asked if CKQ fails.
+    # CKQ can learn log J, whose errors are relative, where f needs J > 0; a lattice is asked if CKQ
+    # fails (tests/methods/test_learned_rare.py).
     learns_log = needs_positive(problem) and (last is None or bool(last.state.standing()))
     return (CKQ(),) if learns_log else (JointLattice(), NQMC())
 

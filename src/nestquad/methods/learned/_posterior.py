@@ -48,9 +48,8 @@ class PosteriorSettings:
         Draws of a functional, each a path, a discrepancy and a calibration factor: the 97.5 %
         quantile is then known to 5 % of a standard deviation.
     prior_dof
-        Weight of the prior κ = 1, as a number of degrees of freedom. Without it, kinked g whose
-        groups agree by accident had κ² of 0.002 and intervals that missed; one raised coverage by
-        one point in 298 runs of even seeds at the same width.
+        Weight of the prior κ = 1, as a number of degrees of freedom: groups of a kinked g may agree
+        by accident (docs/ablation.md).
     ungrouped_dof
         Degrees of freedom of κ² where there are too few points for groups.
     bias_claim, bias_width
@@ -61,12 +60,11 @@ class PosteriorSettings:
         Draws of the discrepancy for the mean absolute change of f.
     shape_power
         Least power of the share of variance by which that change counts. At a jump of f the order
-        of the error is that of the change, a power of zero; a quarter covered as often in 261 runs
-        of even seeds, with intervals a fifth narrower at 10,000 evaluations.
+        of the error is that of the change, a power of zero, which made intervals of even seeds
+        wider and cover no more often.
     visible
-        Step for an f with jumps, as a share of the standard deviation of J. Smaller errors carry
-        none of the θ of a sketch across a jump: intervals of an exceedance that was known to 1e-4
-        were 70 times too narrow.
+        Step for an f with jumps, as a share of the standard deviation of J: smaller errors carry
+        none of the θ of a sketch across a jump (``tests/methods/test_auto.py``).
     calibrated, surprised, discrepant, shaped, student
         Switches of the devices, for ablation: the factor κ, its increase by fresh pairs, the
         discrepancy, its unknown shape, and Student's factor of pairs.
