@@ -6,7 +6,7 @@ kernel takes a few lines: its values, and its integrals under a law.
 """
 
 # %%
-# The kernel on one coordinate. Products over coordinates, sums, ANOVA and equality come from the
+# The kernel on one coordinate. Products over coordinates, ANOVA and equality come from the
 # base class.
 from dataclasses import dataclass
 

@@ -119,12 +119,6 @@ class KernelQuadrature:
             raise InputError("space", "'native'", "a space that needs no law of its own here")
         return native
 
-    def for_law(self, native: Law) -> KernelQuadrature:
-        """The recipe with a kernel that knows the score of one law, where it has to."""
-        if self.space != "native" or self.kernel is None:
-            return self
-        return replace(self, kernel=self.kernel.for_law(native))
-
     def tuned(self, groups: Sequence[tuple[Array, Array]]) -> KernelQuadrature:
         """Recipe with kernel, space and λ_0 chosen from values.
 
@@ -266,8 +260,7 @@ def nodes_on(space: Space, uniform: Array | None, points: Array) -> Array:
             "space",
             repr(space),
             "'native', because the law can only be sampled and has no uniforms behind it",
-            "Use nq.Transport for a simulator driven by uniforms or normals, or a Stein kernel "
-            "with space='native'.",
+            "Use nq.Transport for a simulator driven by uniforms or normals.",
         )
     return np.asarray(ndtri(uniform)) if space == "normal" else uniform
 

@@ -253,7 +253,6 @@ def test_every_mix_of_parameter_shapes(size, dim, n, forms, points, family):
     }[family]()
     np.testing.assert_allclose(x, reference, rtol=1e-12, atol=1e-13)
     assert law.mean().shape == full
-    assert law.score(x).shape == x.shape
 
 
 @pytest.mark.parametrize(
@@ -303,13 +302,6 @@ def test_points_that_are_not_numbers_are_refused(values):
 def test_counts_have_to_be_positive_integers(n):
     with pytest.raises(InputError, match="whole number"):
         Normal().sample(n, 0)
-
-
-@pytest.mark.parametrize("name", ["transport", "empirical 1", "scipy"])
-def test_unknown_scores_say_who_has_one(name):
-    law = SINGLE[name]
-    with pytest.raises(UnsupportedError, match="Laws with a score"):
-        law.score(np.ones((1, law.dim)))
 
 
 def test_repr_is_one_short_line():

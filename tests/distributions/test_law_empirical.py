@@ -11,7 +11,7 @@ from scipy import stats
 
 import nestquad as nq
 from nestquad.distributions import Empirical
-from nestquad.errors import InputError, UnsupportedError
+from nestquad.errors import InputError
 
 # So many tests of samples need a small level; 4000 draws keep them sharp.
 FALSE_ALARM = 1e-6
@@ -133,8 +133,3 @@ def test_weighted_scenarios_are_an_outer_law(method):
     low, high = est.interval(0.999)
     assert low <= exact <= high
     assert est.value == pytest.approx(exact, rel=0.05)
-
-
-def test_an_empirical_law_has_no_score():
-    with pytest.raises(UnsupportedError):
-        Empirical([[1.0]]).score([[1.0]])

@@ -64,13 +64,6 @@ def test_samples_have_the_law(law, reference):
     assert stats.kstest(x, reference.cdf).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize(("law", "reference"), FAMILIES)
-def test_score_is_the_slope_of_the_log_density(law, reference):
-    x = law.from_uniform(GRID[50:-50:100])
-    expected = _finite_difference(lambda y: reference.logpdf(y)[..., 0], x)
-    np.testing.assert_allclose(law.score(x), expected, rtol=1e-6, atol=1e-6)
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     root=arrays(float, (3, 3), elements=st.floats(-2, 2)),
@@ -87,10 +80,6 @@ def test_a_full_covariance_is_reproduced(root, mean):
     np.testing.assert_allclose(matrix, np.tril(matrix))
     np.testing.assert_allclose(law.chol @ law.chol.T, cov, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(law.mean(), mean)
-    x = np.random.default_rng(0).normal(size=(4, 3))
-    reference = stats.multivariate_normal(mean, cov)
-    expected = _finite_difference(reference.logpdf, x)
-    np.testing.assert_allclose(law.score(x), expected, rtol=1e-4, atol=1e-4)
 
 
 @settings(max_examples=50, deadline=None)
@@ -108,8 +97,6 @@ def test_a_singular_covariance_is_fine(root):
     np.testing.assert_allclose(law.chol @ law.chol.T, cov, atol=1e-9 * scale)
     np.testing.assert_array_equal(law.chol, np.tril(law.chol))
     assert (np.diagonal(law.chol) >= 0).all()
-    with pytest.raises(UnsupportedError, match="singular"):
-        law.score(np.zeros((1, 4)))
 
 
 def test_singular_and_regular_covariances_in_one_batch():
@@ -138,15 +125,12 @@ def test_a_correlated_lognormal_is_the_exponential_of_a_normal():
         np.array([0.1, -0.2, 0.0]),
         np.array([[0.3, 0.1, 0], [0.1, 0.2, -0.1], [0, -0.1, 1]]),
     )
-    law, log = LogNormal(mean, cov=cov), stats.multivariate_normal(mean, cov)
+    law = LogNormal(mean, cov=cov)
     x = law.sample(4000, np.random.default_rng(4))
     for direction in [*np.eye(3), np.array([1.0, -2.0, 0.5])]:
         marginal = stats.norm(direction @ mean, np.sqrt(direction @ cov @ direction))
         assert stats.kstest(np.log(x) @ direction, marginal.cdf).pvalue > FALSE_ALARM
     np.testing.assert_allclose(law.mean(), np.exp(mean + np.diag(cov) / 2))
-    points = x[:6]
-    expected = _finite_difference(lambda y: log.logpdf(np.log(y)) - np.log(y).sum(-1), points, 1e-6)
-    np.testing.assert_allclose(law.score(points), expected, rtol=1e-5, atol=1e-5)
     diagonal = LogNormal(mean, cov=np.diag([0.04, 0.09, 1.0]))
     u = np.random.default_rng(0).uniform(size=(9, 3))
     np.testing.assert_allclose(
@@ -168,8 +152,6 @@ def test_a_student_law_against_scipy(df):
     centred = x - loc
     distance = (centred * np.linalg.solve(shape, centred.T).T).sum(axis=1) / 3
     assert stats.kstest(distance, stats.f(3, df).cdf).statistic < 0.01
-    expected = _finite_difference(reference.logpdf, x[:8])
-    np.testing.assert_allclose(law.score(x[:8]), expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(law.mean(), loc)
     converted = as_law(reference)
     assert isinstance(converted, MultivariateT)
@@ -181,51 +163,6 @@ def test_a_student_law_in_one_coordinate_is_its_quantile_function():
     np.testing.assert_allclose(x, stats.t(3.0, 1.0, 2.0).ppf(GRID), rtol=1e-9)
     with pytest.raises(UnsupportedError, match="no mean"):
         MultivariateT(0.0, np.eye(2), 1.0).mean()
-    with pytest.raises(UnsupportedError, match="singular"):
-        MultivariateT(0.0, [[1.0, 1.0], [1.0, 1.0]], 3.0).score([[0.0, 1.0]])
-
-
-def test_batched_scores_match_scipy():
-    rng = np.random.default_rng(2)
-    loc, sd = rng.normal(size=(3, 2)), rng.uniform(0.5, 2, size=(3, 2))
-    root = rng.normal(size=(3, 2, 2))
-    cov = root @ np.swapaxes(root, 1, 2) + np.eye(2)
-    x = rng.uniform(0.5, 2.0, size=(3, 5, 2))
-    pairs = [
-        (Normal(loc, sd=sd), lambda y, t: stats.norm(loc[t], sd[t]).logpdf(y).sum(-1)),
-        (Normal(loc, cov=cov), lambda y, t: stats.multivariate_normal(loc[t], cov[t]).logpdf(y)),
-        (
-            LogNormal(loc, cov=cov),
-            lambda y, t: (
-                stats.multivariate_normal(loc[t], cov[t]).logpdf(np.log(y)) - np.log(y).sum(-1)
-            ),
-        ),
-        (
-            MultivariateT(loc, cov, 3.0),
-            lambda y, t: stats.multivariate_t(loc[t], cov[t], 3.0).logpdf(y),
-        ),
-        (
-            LogNormal(loc, sd),
-            lambda y, t: stats.lognorm(sd[t], scale=np.exp(loc[t])).logpdf(y).sum(-1),
-        ),
-        (Uniform(loc - 5, loc + 5), lambda y, t: np.zeros(y.shape[:-1])),
-    ]
-    for law, log_density in pairs:
-        gradient = law.score(x)
-        shared = law.score(x[0])
-        assert gradient.shape == shared.shape == x.shape
-        for t in range(3):
-            own = _finite_difference(lambda y, t=t, f=log_density: f(y, t), x[t])
-            np.testing.assert_allclose(gradient[t], own, rtol=1e-5, atol=1e-6)
-            first = _finite_difference(lambda y, t=t, f=log_density: f(y, t), x[0])
-            np.testing.assert_allclose(shared[t], first, rtol=1e-5, atol=1e-6)
-
-
-def test_scores_are_refused_outside_the_support():
-    with pytest.raises(InputError, match="outside the box"):
-        Uniform().score([[0.5], [1.5]])
-    with pytest.raises(InputError, match="not positive"):
-        LogNormal().score([[0.0]])
 
 
 def test_a_uniform_never_leaves_its_box():
@@ -270,10 +207,6 @@ def test_independent_deals_out_the_driving_variables():
     np.testing.assert_array_equal(x[..., 1], 3 * ndtri(u[..., 1]) + theta)
     np.testing.assert_array_equal(x[..., 2:], ndtri(u[..., 2:]))
     np.testing.assert_array_equal(law.mean(), [[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0]])
-    gradient = law.score(x)
-    np.testing.assert_array_equal(gradient[..., 0], 0.0)
-    np.testing.assert_allclose(gradient[..., 1], -(x[..., 1] - theta) / 9)
-    np.testing.assert_allclose(gradient[..., 2:], -x[..., 2:])
 
 
 def test_independent_takes_nested_ones_apart():

@@ -106,16 +106,6 @@ def test_an_error_inside_fn_is_not_hidden():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_a_given_score_is_used_and_checked():
-    law = Transport(lambda z: z, 1, base="normal", score=lambda x: -x)
-    np.testing.assert_array_equal(law.score([[2.0]]), [[-2.0]])
-    wrong = Transport(lambda z: z, 1, score=lambda x: -x[..., 0])
-    with pytest.raises(InputError, match=r"score: got a result of shape \(1,\)"):
-        wrong.score([[2.0]])
-    batched = Sampler(lambda n, rng: None, 1, score=lambda x: -x / THETA[:, None], batch=3)
-    np.testing.assert_array_equal(batched.score([[2.0]])[..., 0], -2.0 / THETA)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -124,11 +114,9 @@ def test_a_given_score_is_used_and_checked():
         (lambda: Transport(lambda u: u, 1.5), "dim: got 1.5"),
         (lambda: Transport(lambda u: u, 1, base="norml"), "Did you mean 'normal'"),
         (lambda: Transport(lambda u: u, 1, out_dim=0), "out_dim: got 0"),
-        (lambda: Transport(lambda u: u, 1, score=3), "score: got int"),
         (lambda: Transport(lambda u: u, 1, batch=0), "batch: got 0"),
         (lambda: Sampler(None, 1), "fn: got NoneType"),
         (lambda: Sampler(lambda n, rng: 0, -1), "dim: got -1"),
-        (lambda: Sampler(lambda n, rng: 0, 1, score=1), "score: got int"),
         (lambda: Sampler(lambda n, rng: 0, 1, batch=-2), "batch: got -2"),
     ],
 )
@@ -158,8 +146,6 @@ def test_a_sampler_has_no_transport_and_says_what_to_do():
             one.from_normal([[0.5]])
     with pytest.raises(UnsupportedError):
         law.mean()
-    with pytest.raises(UnsupportedError):
-        law.score([[0.5]])
     assert mixed.sample(3, 0).shape == (3, 2)
 
 
@@ -175,9 +161,3 @@ def test_a_bound_sampler_has_to_serve_every_theta():
     law = as_law(Sampler(lambda n, rng: rng.normal(size=(n, 1)), 1), batch=3)
     with pytest.raises(InputError, match=r"expected shape \(3, 4, 1\)"):
         law.sample(4, 0)
-
-
-def test_a_part_of_unknown_size_has_no_score():
-    law = Independent(Transport(lambda u: u, 1, score=lambda x: 0 * x), Uniform())
-    with pytest.raises(UnsupportedError, match="out_dim"):
-        law.score([[0.5, 0.5]])

@@ -10,7 +10,7 @@ from scipy.integrate import dblquad, quad
 
 from nestquad.distributions import Normal, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
-from nestquad.kernels import Gaussian, Matern, PeriodicSobolev, Sobolev
+from nestquad.kernels import Gaussian, Matern
 
 KERNELS = [Matern(0.5), Matern(1.5), Matern(2.5), Matern(3.5), Gaussian()]
 LENGTHSCALES = [1e-3, 1e-2, 0.1, 0.5, 1.0, 3.0, 30.0, 1e3]
@@ -104,16 +104,3 @@ def test_the_double_is_the_mean_of_the_mean(kernel):
     x, weights = np.polynomial.hermite_e.hermegauss(120)
     average = weights @ mean_embedding(kernel, Normal(), x[:, None]) / np.sqrt(2 * np.pi)
     assert double_embedding(kernel, Normal()) == pytest.approx(average, rel=1e-10)
-
-
-@pytest.mark.parametrize("kernel_type", [Sobolev, PeriodicSobolev])
-@pytest.mark.parametrize("order", [1, 2, 3])
-@pytest.mark.parametrize("lengthscale", [1e-3, 0.2, 1.0, 1e3])
-def test_sobolev_on_the_unit_interval(kernel_type, order, lengthscale):
-    kernel = kernel_type(order, lengthscale)
-    x = np.array([0.0, 0.1, 0.5, 0.97, 1.0])
-    expected = [uniform_mean(kernel, 0.1, 0.0, 1.0, t) for t in x]
-    size = kernel.diagonal(x[:, None]).max()  # the terms that cancel in the integral
-    assert_allclose(expected, 1.0, atol=1e-13 * size)
-    assert_allclose(mean_embedding(kernel, Uniform(), x[:, None]), expected, atol=1e-13 * size)
-    assert double_embedding(kernel, Uniform()) == 1.0

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from embedding_reference import integrate, normal_density, normal_mean, uniform_mean
+from embedding_reference import normal_mean, uniform_mean
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
@@ -22,15 +22,10 @@ from nestquad.distributions import (
 from nestquad.embeddings import double_embedding, mean_embedding, supported_pairs
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.kernels import (
-    Additive,
     Anova,
     Gaussian,
     Kernel,
     Matern,
-    PeriodicSobolev,
-    Sobolev,
-    Stein,
-    Tensor,
 )
 
 RNG = np.random.default_rng(11)
@@ -63,31 +58,16 @@ def test_products_of_independent_coordinates(base):
     factors = factor_means([base.with_lengthscale(s) for s in SCALES])
     kernel = base.with_lengthscale(SCALES)
     assert_allclose(mean_embedding(kernel, MIXED, X), np.prod(factors, axis=0), rtol=1e-10)
-    additive = mean_embedding(Additive(kernel), MIXED, X)
-    assert_allclose(additive, np.mean(factors, axis=0), rtol=1e-10)
     anova = mean_embedding(Anova(kernel, 2, 0.5), MIXED, X)
     a, b, c = (0.5 * f for f in factors)
     expected = (1 + a + b + c + a * b + b * c + a * c) / (1 + 1.5 + 0.75)
     assert_allclose(anova, expected, rtol=1e-10)
 
 
-def test_a_different_kernel_for_each_coordinate():
-    kernels = [Matern(1.5, SCALES[0]), Gaussian(SCALES[1]), Matern(3.5, SCALES[2])]
-    factors = factor_means(kernels)
-    assert_allclose(
-        mean_embedding(Tensor(*kernels), MIXED, X), np.prod(factors, axis=0), rtol=1e-10
-    )
-    wrapped = Tensor(kernels[0], 3.0 * kernels[1], kernels[2] + kernels[2])
-    assert_allclose(mean_embedding(wrapped, MIXED, X), 6 * np.prod(factors, axis=0), rtol=1e-10)
-
-
 SMOOTH = Gaussian([1.5, 2.0, 0.7])
 COMBINED = [
     SMOOTH,
-    Additive(SMOOTH),
     Anova(SMOOTH, 2, 0.7),
-    Tensor(Gaussian(1.5), Gaussian(2.0) + 2.0 * Gaussian(3.0), Gaussian(0.7)),
-    SMOOTH + 0.3 * Additive(SMOOTH),
 ]
 
 
@@ -101,12 +81,12 @@ def test_combinations_against_a_tensor_rule_of_the_whole_kernel(kernel):
 
 
 def test_doubles_multiply_and_add():
-    kernels = [Matern(1.5, SCALES[0]), Matern(0.5, SCALES[1]), Gaussian(SCALES[2])]
-    doubles = [double_embedding(k, law) for k, law in zip(kernels, MIXED.laws, strict=True)]
-    tensor = Tensor(*kernels)
-    assert_allclose(double_embedding(tensor, MIXED), np.prod(doubles), rtol=1e-14)
-    assert_allclose(double_embedding(Additive(tensor), MIXED), np.mean(doubles), rtol=1e-14)
-    assert_allclose(double_embedding(2.0 * tensor + tensor, MIXED), 3 * np.prod(doubles))
+    pairs = zip(SCALES, MIXED.laws, strict=True)
+    doubles = [double_embedding(Matern(1.5, scale), law) for scale, law in pairs]
+    kernel = Matern(1.5, SCALES)
+    assert_allclose(double_embedding(kernel, MIXED), np.prod(doubles), rtol=1e-14)
+    first_order = double_embedding(Anova(kernel, 1), MIXED)
+    assert_allclose(first_order, (1 + np.sum(doubles)) / 4, rtol=1e-14)
 
 
 BATCHED = [
@@ -164,12 +144,7 @@ def test_a_batch_of_laws_is_the_laws_one_by_one(law, lengthscale, base):
     [
         (Matern(1.5, np.ones((4, 2))), Uniform(dim=2)),
         (Gaussian(np.ones((4, 2))), Normal(cov=[[1.0, 0.5], [0.5, 1.0]])),
-        (Sobolev(1, np.ones((4, 2))), Uniform(dim=2)),
-        (Stein(Gaussian(np.ones((4, 2)))), Normal(dim=2)),
-        (Stein(Gaussian()), Normal(np.zeros((4, 2)))),
-        (Sobolev(1), Uniform(np.zeros((4, 2)), 1.0)),
-        (Additive(Sobolev(1)) + Gaussian(np.ones((4, 1))), Uniform(dim=2)),
-        (2.0 * (Gaussian(2.0) + Gaussian(np.ones((4, 1)))), Uniform(dim=2)),
+        (Anova(Gaussian(np.ones((4, 1))), 1), Uniform(dim=2)),
     ],
 )
 def test_a_batch_on_either_side_has_the_full_shape(kernel, law):
@@ -271,15 +246,6 @@ def test_a_diagonal_covariance_is_independent():
         assert_allclose(double_embedding(kernel, diagonal), double_embedding(kernel, plain))
 
 
-def test_additive_kernels_need_only_the_marginals():
-    kernel = Additive(Matern(1.5, [0.5, 2.0]))
-    law = Normal([0.0, 1.0], cov=[[1.0, 0.9], [0.9, 4.0]])
-    plain = Normal([0.0, 1.0], sd=[1.0, 2.0])
-    x = RNG.normal(size=(5, 2))
-    assert_allclose(mean_embedding(kernel, law, x), mean_embedding(kernel, plain, x))
-    assert_allclose(double_embedding(kernel, law), double_embedding(kernel, plain))
-
-
 def test_a_correlated_block_beside_other_coordinates():
     block = Normal(cov=[[1.0, 0.8], [0.8, 2.0]])
     law, scale = Independent(Uniform(), block), np.array([0.5, 1.0, 2.0])
@@ -290,9 +256,8 @@ def test_a_correlated_block_beside_other_coordinates():
     assert_allclose(mean_embedding(Gaussian(scale), law, x), expected, rtol=1e-14)
 
 
-def test_stein_kernels_know_correlated_lognormals_and_others_refuse_them():
+def test_correlated_lognormals_are_refused():
     law = LogNormal(cov=[[1.0, 0.8], [0.8, 2.0]])
-    assert_allclose(mean_embedding(Stein(Gaussian(), constant=2.5), law, np.ones((3, 2))), 2.5)
     with pytest.raises(UnsupportedError, match="correlated"):
         mean_embedding(Gaussian(), law, np.ones((3, 2)))
 
@@ -302,8 +267,6 @@ def test_stein_kernels_know_correlated_lognormals_and_others_refuse_them():
     [
         Matern(1.5, 0.5),
         Anova(Gaussian(), 2),
-        Stein(Gaussian(), lambda x: -x),
-        Matern(0.5) + Gaussian(),
     ],
     ids=lambda kernel: type(kernel).__name__,
 )
@@ -326,30 +289,6 @@ def test_samples_beside_other_laws():
         mean_embedding(Matern(0.5, 3.0), Uniform(), x[:, 2:])
     )
     assert_allclose(mean_embedding(kernel, law, x), expected, rtol=1e-13)
-
-
-def test_stein_kernels_integrate_to_their_constant():
-    law = Independent(Normal(1.0), LogNormal(0.0, 1.0))
-    x = 1.0 + RNG.random((4, 2))
-    assert_allclose(mean_embedding(Stein(Gaussian(), constant=2.5), law, x), 2.5)
-    assert double_embedding(3.0 * Stein(Gaussian(), constant=2.5), law) == 7.5
-
-
-@pytest.mark.parametrize("law", [Normal(1.0, sd=0.7), LogNormal(0.2, 0.8)], ids=repr)
-@pytest.mark.parametrize("base", [Gaussian(0.9), Matern(1.5, 0.9), Matern(3.5, 2.0)], ids=repr)
-def test_that_the_constant_is_the_integral(law, base):
-    kernel = Stein(base, constant=2.5).for_law(law)
-    for x in (0.3, 1.0, 4.0):
-        start = law.loc[0] + law.sd[0] * np.linspace(-14.0, 14.0, 400)
-        kink = np.log(x) if isinstance(law, LogNormal) else x
-        at = (lambda z: np.exp(z)) if isinstance(law, LogNormal) else (lambda z: z)
-
-        def integrand(z, x=x, at=at):
-            return kernel([[x]], at(z)[:, None])[0] * normal_density(z, law.loc[0], law.sd[0])
-
-        integral = integrate(integrand, np.unique([*start, kink]))
-        got = mean_embedding(kernel, law, [[x]])[0]
-        assert got == pytest.approx(integral, rel=1e-10)
 
 
 class Unknown(Kernel):
@@ -377,15 +316,10 @@ class Unknown(Kernel):
         (Matern(1.5), Normal(cov=[[0.0, 0.0], [0.0, 1.0]])),
         (Anova(Gaussian(), 2), Normal(cov=[[1.0, 0.5], [0.5, 1.0]])),
         (Anova(Gaussian(), 2), Independent(Uniform(), Normal(cov=[[1.0, 0.5], [0.5, 1.0]]))),
-        (Sobolev(1), Uniform(0.0, 2.0)),
-        (PeriodicSobolev(1), Normal()),
-        (Stein(Gaussian()), Uniform()),
-        (Stein(Gaussian(), lambda x: -x), Independent(Normal(), Uniform())),
         (Matern(1.5), Transport(lambda u: u**2, dim=1, out_dim=1)),
         (Gaussian(), Transport(lambda u: u**2, dim=2, out_dim=2)),
         (Gaussian(), Sampler(lambda n, rng: rng.random((n, 2)), dim=2)),
         (Unknown(), Uniform()),
-        (2.0 * Unknown() + Gaussian(), Uniform()),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -413,11 +347,9 @@ def test_supported_pairs_work():
     kernels = {
         "Matern": Matern(1.5),
         "Gaussian": Gaussian(),
-        "Sobolev": Sobolev(1),
-        "PeriodicSobolev": PeriodicSobolev(1),
     }
     plain = [pair for pair in supported_pairs() if pair[0] in kernels and pair[1] in laws]
-    assert len(plain) == 6
+    assert len(plain) == 4
     for kernel, law in plain:
         assert 0 < double_embedding(kernels[kernel], laws[law]) <= 1
 
@@ -429,7 +361,6 @@ def test_supported_pairs_work():
         (lambda: mean_embedding(Gaussian(), Uniform(), np.zeros(2)), r"\(..., n, d\)"),
         (lambda: mean_embedding(Gaussian(), Uniform(), [[np.inf]]), "finite"),
         (lambda: mean_embedding(Gaussian(), "uniform", np.zeros((2, 1))), "a law of nestquad"),
-        (lambda: mean_embedding(Sobolev(1), Uniform(), [[1.5]]), "outside"),
         (
             lambda: mean_embedding(Gaussian(), Normal(np.zeros((3, 1))), np.zeros((2, 4, 1))),
             "same T",

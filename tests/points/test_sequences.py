@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nestquad.errors import InputError
-from nestquad.points import IID, Given, Halton, Lattice, Sequence, Sobol, Stream, as_sequence
+from nestquad.points import IID, Given, Lattice, Sequence, Sobol, Stream, as_sequence
 
-RANDOM = [IID(), Sobol(), Halton(), Lattice(log2_max=10)]
+RANDOM = [IID(), Sobol(), Lattice(log2_max=10)]
 LOW_DISCREPANCY = RANDOM[1:]
 every = pytest.mark.parametrize("sequence", RANDOM, ids=lambda s: s.name)
 every_low_discrepancy = pytest.mark.parametrize("sequence", LOW_DISCREPANCY, ids=lambda s: s.name)
@@ -153,7 +153,7 @@ def test_sequences_are_values(sequence):
     assert sequence.space == "uniform"
 
 
-@pytest.mark.parametrize("name", ["iid", "sobol", "halton", "lattice", "Sobol", "IID"])
+@pytest.mark.parametrize("name", ["iid", "sobol", "lattice", "Sobol", "IID"])
 def test_names(name):
     assert as_sequence(name).name == name.lower()
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad.distributions import Uniform
+from nestquad.distributions import Empirical, Uniform
 from nestquad.embeddings import mean_embedding
 from nestquad.errors import InputError
-from nestquad.kernels import Gaussian, Matern, Scaled
+from nestquad.kernels import Gaussian, Matern
 from nestquad.rules import Jitter, Schedule, factorize, kernel_rule, scheduled_lambda
 
 
@@ -54,11 +54,22 @@ def test_tame_weights_keep_the_smallest_ridge():
     assert rule.sum_abs_weights == pytest.approx(1.0)
 
 
+class Louder(Matern):
+    """A million times the variance."""
+
+    def evaluate(self, x, y):
+        return 1e6 * super().evaluate(x, y)
+
+    def evaluate_diagonal(self, x):
+        return 1e6 * super().evaluate_diagonal(x)
+
+
 def test_the_ridge_is_relative_to_the_scale_of_the_kernel():
     kernel = Matern(1.5, 0.5)
     nodes = wild_nodes(kernel, 8, 4.0)
-    plain = kernel_rule(kernel, Uniform(), nodes)
-    scaled = kernel_rule(Scaled(kernel, 1e6), Uniform(), nodes)
+    law = Empirical((np.arange(64)[:, None] + 0.5) / 64)
+    plain = kernel_rule(kernel, law, nodes)
+    scaled = kernel_rule(Louder(1.5, 0.5), law, nodes)
     assert scaled.ridge == pytest.approx(1e6 * plain.ridge)
     np.testing.assert_allclose(scaled.weights, plain.weights, rtol=1e-6, atol=1e-9)
     assert scaled.worst_case_error == pytest.approx(1e3 * plain.worst_case_error, rel=1e-6)

@@ -8,9 +8,10 @@ from scipy.linalg import cho_factor, cho_solve
 
 from nestquad.distributions import Empirical, Normal, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
+from nestquad.errors import InputError
 from nestquad.kernels import Matern
 from nestquad.points import Sobol, Stream
-from nestquad.rules import kernel_rule
+from nestquad.rules import kernel_rule, prefix_rules
 
 LAWS = {
     "unit": Uniform(),
@@ -119,3 +120,25 @@ def test_worst_case_error_on_a_box_has_a_closed_form():
     free = ell**2 * (2 * (end + np.expm1(-end)) - np.expm1(-end) ** 2)
     rule = kernel_rule(Matern(0.5, ell), Uniform(), x[:, None], exact="none")
     assert rule.posterior_variance == pytest.approx((n - 1) * bridge + 2 * free, rel=1e-5)
+
+
+def test_a_batch_of_laws_and_lengthscales_is_the_rules_one_by_one():
+    low, scales = np.array([[0.0], [-1.0]]), np.array([[0.4], [0.7]])
+    nodes = np.random.default_rng(0).random((2, 50, 1))
+    by_set = prefix_rules(Matern(0.5, scales), Uniform(low, 1.0), nodes, [50, 25])
+    for i, rules in enumerate(by_set):
+        for rule, n in zip(rules, (50, 25), strict=True):
+            alone = kernel_rule(Matern(0.5, scales[i]), Uniform(low[i], 1.0), nodes[i, :n])
+            np.testing.assert_array_equal(rule.weights, alone.weights)
+            assert rule.posterior_variance == alone.posterior_variance
+
+
+def test_many_nodes_of_other_kernels_are_refused_with_advice():
+    nodes = np.random.default_rng(0).random((30_000, 1))
+    with pytest.raises(InputError, match=r"Matern\(0.5\)"):
+        kernel_rule(Matern(1.5), Uniform(), nodes)
+
+
+def test_a_law_of_another_dimension_is_refused():
+    with pytest.raises(InputError):
+        kernel_rule(Matern(0.5), Uniform(dim=2), np.array([[0.2], [0.7]]))

@@ -10,7 +10,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.distributions._law import Law, common_batch
-from nestquad.errors import InputError, UnsupportedError
+from nestquad.errors import InputError
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -100,14 +100,6 @@ class Independent(Law):
         if self.dim is None:
             return super()._to_uniform(x)
         return self._split_and_join(x, lambda law, part: law._to_uniform(part), points=True)
-
-    def _score(self, x: Array) -> Array:
-        if self.dim is None:
-            raise UnsupportedError(
-                "The score of an Independent needs the number of coordinates of each part: "
-                "give its Transport out_dim=."
-            )
-        return self._split_and_join(x, lambda law, part: law._score(part), points=True)
 
     def _split_and_join(
         self, rows: Array, each: Callable[[Law, Array], Array], *, points: bool = False

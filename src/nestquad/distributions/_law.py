@@ -111,14 +111,6 @@ class Law(ABC):
         """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""
         raise UnsupportedError(f"The mean of {self!r} is not known in closed form.")
 
-    def score(self, x: ArrayLike) -> Array:
-        """Return the gradient of the log density at points of the support, in the shape of `x`.
-
-        For a batch of T laws `x` is (N, dim), (1, N, dim) or (T, N, dim), and the
-        result (T, N, dim).
-        """
-        return self._score(self._align(numbers("x", x, copy=False), "x", self.dim))
-
     @abstractmethod
     def _from_uniform(self, u: Array) -> Array:
         """Implement `from_uniform`; `u` is checked, and 3-d for a batch."""
@@ -132,12 +124,6 @@ class Law(ABC):
             return self._from_normal(rng.standard_normal(shape))
         # Generator.random may return 0, once in 2**53 numbers.
         return self._from_uniform(np.maximum(rng.random(shape), 2.0**-54))
-
-    def _score(self, x: Array) -> Array:
-        raise UnsupportedError(
-            f"The score of {self!r} is not known. Laws with a score: Uniform, Normal, LogNormal, "
-            "MultivariateT, Independent of those, and Transport or Sampler made with score=."
-        )
 
     def _to_uniform(self, x: Array) -> Array:
         """Invert `_from_uniform` for a single law at x (N, dim)."""

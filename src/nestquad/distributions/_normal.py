@@ -33,8 +33,7 @@ class Normal(Law):
     sd
         Standard deviations, of the same shapes; 1 if neither `sd` nor `cov` is given.
     cov
-        Covariance, (d, d) or (T, d, d), symmetric and positive semi-definite. A
-        singular one is fine, except for `score`.
+        Covariance, (d, d) or (T, d, d), symmetric and positive semi-definite.
     dim
         Number of coordinates, where the parameters do not say it.
 
@@ -109,18 +108,6 @@ class Normal(Law):
             return super()._to_uniform(x)
         return np.asarray(ndtr(solve_triangular(self.chol, (x - self.loc).T, lower=True).T))
 
-    def _score(self, x: Array) -> Array:
-        centred = x - self.loc[..., None, :]
-        if self.sd is not None:
-            return -centred / np.square(self.sd)[..., None, :]
-        assert self.cov is not None
-        assert self.chol is not None
-        if _is_singular(self.chol):
-            raise UnsupportedError(
-                "A normal law with a singular covariance has no density, so it has no score."
-            )
-        return -_solve_rows(self.cov, centred)
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class LogNormal(Law):
@@ -185,12 +172,6 @@ class LogNormal(Law):
     def _to_uniform(self, x: Array) -> Array:
         # The smallest float instead of 0, whose logarithm no linear system can hold.
         return self._log._to_uniform(np.log(np.maximum(x, np.nextafter(0.0, 1.0))))
-
-    def _score(self, x: Array) -> Array:
-        if not (x > 0).all():
-            row = np.argwhere(~(x > 0))[0].tolist()
-            raise InputError("x", f"a value that is not positive at index {row}", "x > 0")
-        return (self._log._score(np.log(x)) - 1.0) / x
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -272,17 +253,6 @@ class MultivariateT(Law):
             u[:, i] = stdtr(freedom, y[:, i] * np.sqrt(freedom / squares))
             squares += np.square(y[:, i])
         return u
-
-    def _score(self, x: Array) -> Array:
-        if _is_singular(self.chol):
-            raise UnsupportedError(
-                "A Student t law with a singular shape has no density, so it has no score."
-            )
-        centred = x - self.loc[..., None, :]
-        solved = _solve_rows(self.shape, centred)
-        distance: Array = (centred * solved).sum(axis=-1, keepdims=True)
-        score: Array = -(self.df + x.shape[-1]) / (self.df + distance) * solved
-        return score
 
 
 def standard_deviation(law: Normal | LogNormal) -> Array:
@@ -382,23 +352,6 @@ def _correlate(loc: Array, chol: Array, z: Array) -> Array:
         for j in range(1, i + 1):
             row += np.multiply(chol[..., i, j, None], columns[j], out=term)
     return np.moveaxis(x, 0, -1)
-
-
-def _solve_rows(matrix: Array, rows: Array) -> Array:
-    """Return ``inverse(matrix) @ row`` for each row."""
-    solved = np.linalg.solve(matrix, np.swapaxes(rows, -1, -2))
-    return np.swapaxes(solved, -1, -2).astype(np.float64, copy=False)
-
-
-def _is_singular(chol: Array) -> bool:
-    """Tell whether the correlations of a factor are singular to within rounding."""
-    scale = np.sqrt(np.square(chol).sum(axis=-1, keepdims=True))
-    if (scale == 0.0).any():
-        return True
-    # Pivots that should be zero come out as the root of rounding errors, or some of them as zero
-    # and others not: singular values tell the rank.
-    values = np.linalg.svd(chol / scale, compute_uv=False)
-    return bool((values[..., -1] <= 1e-5 * values[..., 0]).any())
 
 
 def _symmetric(name: str, covariance: Array) -> Array:

@@ -28,10 +28,6 @@ class Uniform(Law):
     low, high
         The ends, both of shape (d,) or (T, d).
 
-    Notes
-    -----
-    The score is zero, and refused outside the box.
-
     Examples
     --------
     >>> from nestquad.distributions import Uniform
@@ -76,11 +72,3 @@ class Uniform(Law):
 
     def _to_uniform(self, x: Array) -> Array:
         return np.asarray((x - self.low) / (self.high - self.low))
-
-    def _score(self, x: Array) -> Array:
-        low, high = self.low[..., None, :], self.high[..., None, :]
-        inside = (low <= x) & (x <= high)
-        if not inside.all():
-            row = np.argwhere(~inside)[0].tolist()
-            raise InputError("x", f"a point outside the box at index {row}", "points of the box")
-        return np.zeros(inside.shape)

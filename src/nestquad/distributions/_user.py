@@ -15,25 +15,19 @@ from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import Law, read_only
 from nestquad.errors import EvaluationError, InputError, UnsupportedError
 
-Score = Callable[[Array], ArrayLike]
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class _UserLaw(Law):
-    """Base of both: an optional score, and binding to a batch."""
+    """Base of both laws: binding to a batch, and checks of results."""
 
     fn: Callable[..., ArrayLike]
-    _score_fn: Score | None
 
-    def _set_functions(
-        self, fn: Callable[..., ArrayLike], score: Score | None, batch: int | None
-    ) -> None:
-        for argument, value in (("fn", fn), ("score", score)):
-            if not callable(value) and (argument == "fn" or value is not None):
-                raise InputError(argument, type(value).__name__, "a function")
+    def _set_function(self, fn: Callable[..., ArrayLike], batch: int | None) -> None:
+        if not callable(fn):
+            raise InputError("fn", type(fn).__name__, "a function")
         if batch is not None:
             batch = whole("batch", batch, "a whole number of at least 1", below=np.inf)
-        vars(self).update(fn=fn, _score_fn=score, batch=batch)
+        vars(self).update(fn=fn, batch=batch)
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
         if self.batch is not None or batch is None:
@@ -43,11 +37,6 @@ class _UserLaw(Law):
         bound = copy.copy(self)
         vars(bound).update(batch=batch)
         return bound
-
-    def _score(self, x: Array) -> Array:
-        if self._score_fn is None:
-            return super()._score(x)
-        return self._checked("score", self._score_fn(read_only(x)), x.shape[:-1], x.shape[-1])
 
     def _called(self, lead: tuple[int, ...], *args: Any) -> Array:
         """Result of the user's function for rows of shape `lead`, checked."""
@@ -94,8 +83,6 @@ class Transport(_UserLaw):
         Driving variables: ``"uniform"`` on (0, 1), or standard ``"normal"``.
     out_dim
         Number of coordinates of a draw, if known; it is then checked.
-    score
-        Gradient of the log density, from x (..., N, out) to the same shape; optional.
     batch
         T, if `fn` holds the parameters of T laws: it then takes (1, N, dim) or
         (T, N, dim) and returns (T, N, out). As the result of a function of theta
@@ -121,11 +108,10 @@ class Transport(_UserLaw):
         dim: int,
         base: Literal["uniform", "normal"] = "uniform",
         out_dim: int | None = None,
-        score: Score | None = None,
         batch: int | None = None,
     ) -> None:
         choice("base", base, ("uniform", "normal"))
-        self._set_functions(fn, score, batch)
+        self._set_function(fn, batch)
         vars(self).update(
             dim=None if out_dim is None else whole("out_dim", out_dim),
             base_dim=whole("dim", dim),
@@ -156,9 +142,6 @@ class Sampler(_UserLaw):
         batch. It takes its randomness from the generator `rng` only.
     dim
         Number of coordinates.
-    score
-        Gradient of the log density, from x (..., N, dim) to the same shape;
-        optional. With it, Stein kernels work on the samples.
     batch
         T, if `fn` holds the parameters of T laws. As the result of a function of
         theta a law is bound to T without it.
@@ -179,10 +162,9 @@ class Sampler(_UserLaw):
         self,
         fn: Callable[[int, np.random.Generator], ArrayLike],
         dim: int,
-        score: Score | None = None,
         batch: int | None = None,
     ) -> None:
-        self._set_functions(fn, score, batch)
+        self._set_function(fn, batch)
         vars(self).update(dim=whole("dim", dim))
 
     def _sample(self, n: int, rng: np.random.Generator) -> Array:

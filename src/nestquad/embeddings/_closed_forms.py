@@ -17,8 +17,7 @@ from scipy.special import erf, erfc, erfcx, ndtr
 from nestquad._typing import Array
 from nestquad.distributions import Law, Normal, Uniform, standard_deviation
 from nestquad.errors import UnsupportedError
-from nestquad.kernels import Gaussian, Kernel, Matern, PeriodicSobolev, Sobolev
-from nestquad.kernels._sobolev import check_unit_interval
+from nestquad.kernels import Gaussian, Kernel, Matern
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ _FORMS: dict[tuple[type, type], ClosedForm] = {}
 _WITHOUT_FACTORS = [
     ("Gaussian", "Normal with full covariance"),
     ("Matern", "Normal of two correlated coordinates"),
-    ("Stein", "any law whose density vanishes at its border"),
     ("any kernel", "Empirical"),
 ]
 
@@ -65,7 +63,7 @@ def supported_pairs() -> list[tuple[str, str]]:
     """Pairs (kernel, law) that have closed forms.
 
     Laws side by side (`Independent`, several coordinates of one law) follow from their
-    coordinates; `Additive`, `Anova`, `Tensor`, `Sum` and `Scaled` from their parts.
+    coordinates; `Anova` from its factors.
 
     Examples
     --------
@@ -81,9 +79,9 @@ def unsupported(kernel: Kernel, law: Law, reason: str = "") -> UnsupportedError:
     return UnsupportedError(
         f"No closed-form embedding of {type(kernel).__name__} under {law!r}"
         f"{': ' + reason if reason else ''}. Supported, for independent coordinates and for "
-        f"Additive, Anova, Tensor, Sum and Scaled of such kernels: {pairs}. Otherwise integrate "
-        "in the transported space: any law with x = law.from_uniform(u), such as a Transport, "
-        "needs only the embedding of a kernel in u under Uniform(0, 1)."
+        f"Anova of such kernels: {pairs}. Otherwise integrate in the transported space: any law "
+        "with x = law.from_uniform(u), such as a Transport, needs only the embedding of a kernel "
+        "in u under Uniform(0, 1)."
     )
 
 
@@ -294,23 +292,3 @@ def _matern_normal_double(kernel: Matern, law: Normal) -> Array:
 
 
 register(Matern, Normal, ClosedForm(_matern_normal_mean, _matern_normal_double))
-
-
-# Sobolev kernels on the unit interval: Bernoulli polynomials integrate to zero, leaving 1.
-
-
-def _sobolev_mean(kernel: Kernel, law: Uniform, x: Array) -> Array:
-    _sobolev_double(kernel, law)  # for its check of the law
-    if isinstance(kernel, Sobolev):
-        check_unit_interval(x)
-    return np.ones(x.shape)
-
-
-def _sobolev_double(kernel: Kernel, law: Uniform) -> Array:
-    if np.any(law.low != 0.0) or np.any(law.high != 1.0):
-        raise unsupported(kernel, law, "Sobolev kernels live on Uniform(0, 1) only")
-    return np.ones(())
-
-
-register(Sobolev, Uniform, ClosedForm(_sobolev_mean, _sobolev_double))
-register(PeriodicSobolev, Uniform, ClosedForm(_sobolev_mean, _sobolev_double))

@@ -27,11 +27,8 @@ from nestquad.kernels import (
     Kernel,
     Matern,
     ProductKernel,
-    Scaled,
-    Stein,
-    Sum,
 )
-from nestquad.kernels._kernel import accumulated, as_nodes
+from nestquad.kernels._kernel import as_nodes
 
 
 def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
@@ -89,12 +86,6 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
     """Either embedding: the double one where x is None."""
     if isinstance(law, Empirical):
         return _empirical_embedding(kernel, law, x)
-    if isinstance(kernel, Sum):
-        return accumulated(np.add, (_embed(term, law, x) for term in kernel.kernels))
-    if isinstance(kernel, Scaled):
-        return np.asarray(kernel.amplitude * _embed(kernel.kernel, law, x))
-    if isinstance(kernel, Stein):
-        return _stein(kernel, law, x)
     if isinstance(kernel, Gaussian) and isinstance(law, Normal) and _is_correlated(law):
         return correlated_embedding(kernel, law, x)
     if type(kernel) is Matern and isinstance(law, Normal) and _is_correlated_pair(law):
@@ -113,9 +104,8 @@ def _pair(kernel: Matern, law: Normal, x: Array | None) -> Array:
 
 
 def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Array]:
-    blocks = _independent_blocks(law) if kernel.needs_independence else _marginals(law)
     dim, start = law.dim or 0, 0
-    for block in blocks:
+    for block in _independent_blocks(law):
         tick()
         width = block.dim or 0
         part = slice(start, start + width)
@@ -130,19 +120,12 @@ def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Arra
         start += width
 
 
-def _embed_line(kernel: Kernel, law: Law, x: Array | None) -> Array:
-    if isinstance(law, Empirical) or not isinstance(kernel, ProductKernel):
-        return _embed(kernel, law, x)
+def _embed_line(kernel: ProductKernel, law: Law, x: Array | None) -> Array:
+    if isinstance(law, Empirical):
+        return _empirical_embedding(kernel, law, x)
     form = closed_form(kernel, law)
     values = form.double(kernel, law) if x is None else form.mean(kernel, law, x[..., 0])
     return np.asarray(values)
-
-
-def _stein(kernel: Stein, law: Law, x: Array | None) -> Array:
-    if any(isinstance(block, Uniform) for block in _independent_blocks(law)):
-        # The identity ∫ k_P dP = constant is an integration by parts: on a box it has border terms.
-        raise unsupported(kernel, law, "a uniform density does not vanish at its border")
-    return np.full(() if x is None else x.shape[:-1], kernel.constant)
 
 
 def _check_law(law: Law) -> None:
@@ -196,21 +179,12 @@ def _independent_blocks(law: Law) -> list[Law]:
         return [block for part in law.laws for block in _independent_blocks(part)]
     if isinstance(law, Empirical) or _is_correlated(law):
         return [law]
-    return _marginals(law)
-
-
-def _marginals(law: Law) -> list[Law]:
-    """Laws of the single coordinates, whether or not they are independent."""
-    if isinstance(law, Independent):
-        return [marginal for part in law.laws for marginal in _marginals(part)]
     columns = [slice(j, j + 1) for j in range(law.dim or 1)]
     if isinstance(law, Uniform):
         return [Uniform(law.low[..., c], law.high[..., c]) for c in columns]
     if isinstance(law, Normal | LogNormal):
         sd = standard_deviation(law)
         return [type(law)(law.loc[..., c], sd=sd[..., c]) for c in columns]
-    if isinstance(law, Empirical):
-        return [Empirical(law.samples[..., c], law.weights) for c in columns]
     return [law]
 
 

@@ -50,8 +50,8 @@ def median_lengthscale(nodes: Array) -> float:
 def amplitude(factor: Factor, values: Array) -> Array:
     """Variance of a Gaussian process with unknown constant mean, for each column of values (N, m).
 
-    The maximum of the restricted likelihood: the quadratic form of the values, less what the
-    constant explains, over N - 1.
+    The maximum of the restricted likelihood: the quadratic form of the values, less the part
+    that the constant explains, over N - 1.
     """
     n = values.shape[0]
     solved = factor.solve(np.column_stack([values, np.ones(n)]))
@@ -65,7 +65,7 @@ def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
     """Log restricted likelihood (up to a constant) of m functions at the same N nodes.
 
     Each function has its own constant and all share one amplitude, both profiled out: the
-    functions are g(·, θ) for different θ, and what they have in common is the kernel.
+    functions are g(·, θ) for different θ, and the kernel is common to all of them.
     """
     return float(_scaled_likelihoods(kernel, nodes[None], values[None], np.ones(1))[0])
 
@@ -79,7 +79,7 @@ def fit_lengthscale(
 ) -> tuple[Kernel, float]:
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
 
-    Both are those of a parabola through the best factors tried: optima are flat. Per-coordinate
+    Both come from a parabola through the best factors tried: optima are flat. Per-coordinate
     lengthscales keep their ratios. Values are standardised by the profile itself.
 
     Parameters
@@ -116,12 +116,12 @@ def fit_lengthscale(
         factors = np.exp(log_factors)
         return np.asarray(sum(_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks))
 
-    tried, found = _searched(likelihoods, _NEAR if near else bounds)
-    if near and int(np.argmax(found)) in (0, len(found) - 1):
-        tried, found = _searched(likelihoods, bounds)
-    best = int(np.argmax(found))
+    tried, heights = _searched(likelihoods, _NEAR if near else bounds)
+    if near and int(np.argmax(heights)) in (0, len(heights) - 1):
+        tried, heights = _searched(likelihoods, bounds)
+    best = int(np.argmax(heights))
     around = slice(max(best - 1, 0), best + 2)
-    log_factor, highest = _vertex(tried[around], found[around], best - around.start)
+    log_factor, highest = _vertex(tried[around], heights[around], best - around.start)
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
 
 
@@ -135,15 +135,15 @@ def _searched(
     """
     low, high = np.log(bounds)
     tried = np.linspace(low, high, _GRID)
-    found = likelihoods(tried)
+    heights = likelihoods(tried)
     step = tried[1] - tried[0]
     if step < _WIDE:
-        return tried, found
-    between = tried[int(np.argmax(found))] + step * _BETWEEN
+        return tried, heights
+    between = tried[int(np.argmax(heights))] + step * _BETWEEN
     between = between[(between > low) & (between < high)]
-    tried, found = np.append(tried, between), np.append(found, likelihoods(between))
+    tried, heights = np.append(tried, between), np.append(heights, likelihoods(between))
     order = np.argsort(tried)
-    return tried[order], found[order]
+    return tried[order], heights[order]
 
 
 def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:
@@ -170,13 +170,15 @@ def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Ar
     n_groups, n, _ = values.shape
     scales = np.multiply.outer(factors, np.atleast_1d(kernel.lengthscale))
     right = np.concatenate([values, np.ones((n_groups, n, 1))], axis=2)
-    found = np.empty(len(factors) * n_groups)
+    likelihoods = np.empty(len(factors) * n_groups)
     together = max(1, _TOGETHER // n**2)
-    for start in range(0, len(found), together):
-        factor, group = np.divmod(np.arange(start, min(start + together, len(found))), n_groups)
+    for start in range(0, len(likelihoods), together):
+        factor, group = np.divmod(
+            np.arange(start, min(start + together, len(likelihoods))), n_groups
+        )
         grams = kernel.with_lengthscale(scales[factor])(nodes[group], nodes[group])
-        found[start : start + together] = _likelihoods(grams, right[group])
-    return np.asarray(found.reshape(-1, n_groups).sum(axis=1))
+        likelihoods[start : start + together] = _likelihoods(grams, right[group])
+    return np.asarray(likelihoods.reshape(-1, n_groups).sum(axis=1))
 
 
 def _likelihoods(grams: Array, right: Array) -> Array:
@@ -185,19 +187,21 @@ def _likelihoods(grams: Array, right: Array) -> Array:
     diagonals = np.einsum("fii->fi", grams)
     diagonals += _RIDGE * diagonals.mean(axis=1, keepdims=True)
     lower = _lower_factors(grams)
-    # Row by row in memory, a lower factor is what LAPACK calls the transpose of an upper one.
+    # Row by row in memory, a lower factor is the transpose of an upper one to LAPACK.
     half = np.stack(
         [lapack.dtrtrs(low.T, r, lower=0, trans=1)[0] for low, r in zip(lower, right, strict=True)]
     )
-    whitened, one = half[..., :-1], half[..., -1]
-    total = np.einsum("fi,fi->f", one, one)
-    explained = np.einsum("fim,fi->fm", whitened, one) ** 2 / total[:, None]
+    whitened, ones = half[..., :-1], half[..., -1]
+    total = np.einsum("fi,fi->f", ones, ones)
+    explained = np.einsum("fim,fi->fm", whitened, ones) ** 2 / total[:, None]
     left = np.maximum(np.einsum("fim,fim->fm", whitened, whitened) - explained, 0.0).sum(axis=1)
     determinants = 2.0 * np.log(np.einsum("fii->fi", lower)).sum(axis=1)
     freedom = m * (n - 1)
     with np.errstate(divide="ignore"):
-        found = -0.5 * (m * determinants + m * np.log(total) + freedom * np.log(left / freedom))
-    return np.where((left > 0) & np.isfinite(found), found, -np.inf)
+        log_likelihood = -0.5 * (
+            m * determinants + m * np.log(total) + freedom * np.log(left / freedom)
+        )
+    return np.where((left > 0) & np.isfinite(log_likelihood), log_likelihood, -np.inf)
 
 
 def _lower_factors(grams: Array) -> Array:

@@ -1,26 +1,24 @@
-"""Base classes of kernels: sums and multiples, kernels built coordinate by coordinate.
+"""Base classes of kernels.
 
-The latter are k(x, y) = combine(k_1(x_1, y_1), ..., k_d(x_d, y_d)) where `combine` is linear in
-each of its arguments. Integrals under independent coordinates pass through such a function: the
-embedding is `combine` of the one-dimensional embeddings, and only these need closed forms.
+Most are built coordinate by coordinate: k(x, y) = combine(k_1(x_1, y_1), ..., k_d(x_d, y_d)) where
+`combine` is linear in each of its arguments. Integrals under independent coordinates pass through
+such a function: the embedding is `combine` of embeddings on one coordinate, and only these need
+closed forms.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import number, numbers
+from nestquad._checks import numbers
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import InputError, UnsupportedError
-
-if TYPE_CHECKING:
-    from nestquad.distributions import Law
+from nestquad.errors import InputError
 
 Lengthscale: TypeAlias = float | Array
 """A number, (d,) for one per coordinate, or (T, d) for a batch of T kernels."""
@@ -81,28 +79,6 @@ class Kernel(ABC):
     def diagonal(self, x: ArrayLike) -> Array:
         """k(x, x) without the matrix, (..., n) for nodes (..., n, d)."""
         return self.evaluate_diagonal(as_nodes(x, "x"))
-
-    def univariate(self, x: Array, y: Array) -> Array:
-        """Evaluate on one coordinate, x (..., n) and y (..., m) -> (..., n, m)."""
-        return self.evaluate(x[..., None], y[..., None])
-
-    def univariate_diagonal(self, x: Array) -> Array:
-        """k(x, x) on one coordinate, (..., n) -> (..., n)."""
-        return self.evaluate_diagonal(x[..., None])
-
-    def for_law(self, law: Law) -> Kernel:
-        """The kernel to use for integrals under `law`: itself, unless it needs the law's score."""
-        return self
-
-    def __add__(self, other: object) -> Sum:
-        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
-
-    def __mul__(self, amplitude: object) -> Scaled:
-        if isinstance(amplitude, int | float | np.number):
-            return Scaled(self, float(amplitude))
-        return NotImplemented
-
-    __rmul__ = __mul__
 
     def _key(self) -> tuple[object, ...]:
         values = (getattr(self, field.name) for field in fields(self))
@@ -166,116 +142,12 @@ def accumulated(operation: np.ufunc, parts: Iterable[Array]) -> Array:
     return reduce(lambda total, part: accumulate(operation, total, part), parts)
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class Sum(Kernel):
-    """k_1 + k_2 + ...; ``k1 + k2`` makes one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nestquad.kernels import Gaussian, Matern
-    >>> (Gaussian() + 2.0 * Matern(0.5)).diagonal(np.zeros((2, 3)))
-    array([3., 3.])
-    """
-
-    kernels: tuple[Kernel, ...]
-
-    def __init__(self, *kernels: Kernel) -> None:
-        object.__setattr__(self, "kernels", checked_kernels(kernels, "kernels"))
-
-    @property
-    def lengthscale(self) -> Lengthscale:
-        first = self.kernels[0].lengthscale
-        if any(not np.array_equal(kernel.lengthscale, first) for kernel in self.kernels[1:]):
-            raise UnsupportedError(
-                "The terms of this sum have different lengthscales, so it has no single one. "
-                "Ask each of `.kernels`, or set one for all by with_lengthscale."
-            )
-        return first
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return np.broadcast_shapes(*(kernel.batch_shape for kernel in self.kernels))
-
-    def with_lengthscale(self, lengthscale: Lengthscale) -> Sum:
-        """Every term with that lengthscale."""
-        return Sum(*(kernel.with_lengthscale(lengthscale) for kernel in self.kernels))
-
-    def smoothness(self, dim: int) -> float:
-        return min(kernel.smoothness(dim) for kernel in self.kernels)
-
-    def for_law(self, law: Law) -> Sum:
-        return Sum(*(kernel.for_law(law) for kernel in self.kernels))
-
-    def evaluate(self, x: Array, y: Array) -> Array:
-        return accumulated(np.add, (kernel.evaluate(x, y) for kernel in self.kernels))
-
-    def evaluate_diagonal(self, x: Array) -> Array:
-        return np.asarray(sum(kernel.evaluate_diagonal(x) for kernel in self.kernels))
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(Kernel):
-    """``amplitude * kernel``; ``2.0 * k`` makes one. The amplitude is a variance, not its root.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nestquad.kernels import Gaussian
-    >>> (2.0 * Gaussian(0.5))(np.zeros((1, 1)), np.array([[0.5]])).round(6)
-    array([[1.213061]])
-    """
-
-    kernel: Kernel
-    amplitude: float
-
-    def __post_init__(self) -> None:
-        checked_kernels((self.kernel,), "kernel")
-        object.__setattr__(self, "amplitude", number("amplitude", self.amplitude))
-
-    @property
-    def lengthscale(self) -> Lengthscale:
-        return self.kernel.lengthscale
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        return self.kernel.batch_shape
-
-    def with_lengthscale(self, lengthscale: Lengthscale) -> Scaled:
-        return Scaled(self.kernel.with_lengthscale(lengthscale), self.amplitude)
-
-    def smoothness(self, dim: int) -> float:
-        return self.kernel.smoothness(dim)
-
-    def for_law(self, law: Law) -> Scaled:
-        return Scaled(self.kernel.for_law(law), self.amplitude)
-
-    def evaluate(self, x: Array, y: Array) -> Array:
-        return accumulate(np.multiply, self.kernel.evaluate(x, y), self.amplitude)
-
-    def evaluate_diagonal(self, x: Array) -> Array:
-        return accumulate(np.multiply, self.kernel.evaluate_diagonal(x), self.amplitude)
-
-
-def checked_kernels(kernels: Sequence[object], argument: str) -> tuple[Kernel, ...]:
-    """The kernels as a tuple, or an error that names the argument that is not one."""
-    if not kernels:
-        raise InputError(argument, "none", "at least one kernel")
-    for kernel in kernels:
-        if not isinstance(kernel, Kernel):
-            raise InputError(argument, type(kernel).__name__, "kernels of nestquad")
-    return tuple(kernel for kernel in kernels if isinstance(kernel, Kernel))
-
-
 class Coordinatewise(Kernel):
     """A kernel that combines one-dimensional kernels, one for each coordinate."""
 
-    needs_independence: ClassVar[bool] = True
-    """False where `combine` is a sum, so that marginal laws are all an embedding needs."""
-
     @abstractmethod
-    def coordinate(self, j: int, dim: int) -> Kernel:
-        """The one-dimensional kernel of coordinate j out of `dim`."""
+    def coordinate(self, j: int, dim: int) -> ProductKernel:
+        """Kernel of coordinate j out of `dim`."""
 
     def combine(self, parts: Iterable[Array]) -> Array:
         """The kernel from its factors, in the order of the coordinates; may overwrite them."""
@@ -327,10 +199,12 @@ class ProductKernel(Coordinatewise):
         object.__setattr__(self, "lengthscale", as_lengthscale(self.lengthscale))
 
     @abstractmethod
-    def univariate(self, x: Array, y: Array) -> Array: ...
+    def univariate(self, x: Array, y: Array) -> Array:
+        """Evaluate on one coordinate, x (..., n) and y (..., m) -> (..., n, m)."""
 
     @abstractmethod
-    def univariate_diagonal(self, x: Array) -> Array: ...
+    def univariate_diagonal(self, x: Array) -> Array:
+        """k(x, x) on one coordinate, (..., n) -> (..., n)."""
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Self:
         changes: dict[str, Any] = {"lengthscale": lengthscale}  # a field of every subclass

@@ -1,12 +1,10 @@
-"""Gaussian and Matérn kernels: products of functions of x_j - y_j, with derivatives."""
+"""Gaussian and Matérn kernels: products of functions of x_j - y_j."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial.polynomial import polyadd, polyder, polymulx, polysub
 
 from nestquad._checks import number
 from nestquad._typing import Array
@@ -20,23 +18,15 @@ from nestquad.kernels._kernel import (
 )
 
 
-class DifferentiableKernel(ProductKernel):
-    """A product of functions of x_j - y_j, 1 at zero, with the derivatives of Stein kernels."""
+class _StationaryKernel(ProductKernel):
+    """A product of functions of x_j - y_j that are 1 at zero."""
 
     def univariate_diagonal(self, x: Array) -> Array:
         return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
 
-    @abstractmethod
-    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """k, ∂k/∂x and ∂²k/∂x∂y on one coordinate, each (..., n, m)."""
-
-    @abstractmethod
-    def curvature(self, n_axes: int) -> Array | float:
-        """∂²k/∂x∂y at x = y, shaped like :meth:`scale`."""
-
 
 @dataclass(frozen=True, eq=False)
-class Gaussian(DifferentiableKernel):
+class Gaussian(_StationaryKernel):
     """exp(-½ Σ_j (x_j - y_j)² / ℓ_j²).
 
     Parameters
@@ -70,16 +60,6 @@ class Gaussian(DifferentiableKernel):
         exponent = self._exponent(x, y)
         return np.exp(exponent, out=exponent)
 
-    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        scale = self.scale(2)
-        slope = differences(x, y) / scale
-        k = self.univariate(x, y)
-        second = (1.0 - slope * slope) * k / scale**2
-        return k, -slope * k / scale, second
-
-    def curvature(self, n_axes: int) -> Array | float:
-        return self.scale(n_axes) ** -2
-
     def _exponent(self, x: Array, y: Array) -> Array:
         r = accumulate(np.divide, differences(x, y), self.scale(2))
         np.square(r, out=r)
@@ -95,7 +75,7 @@ _POLYNOMIALS: dict[float, tuple[float, ...]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Matern(DifferentiableKernel):
+class Matern(_StationaryKernel):
     r"""Product over coordinates of the Matérn function of smoothness `nu`.
 
     With :math:`z = \sqrt{2\nu}\,|x - y| / \ell` the factor of a coordinate is a polynomial in z of
@@ -151,37 +131,11 @@ class Matern(DifferentiableKernel):
         z = accumulate(np.multiply, np.abs(r, out=r), self.rate(2))
         return _times_decay(z, self.polynomial)
 
-    def derivatives(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        slope, bend = self._derivative_polynomials()
-        rate = self.rate(2)
-        r = differences(x, y)
-        z = np.abs(r) * rate
-        first = _times_decay(z.copy(), slope)
-        first *= -rate * rate * r
-        second = _times_decay(z.copy(), bend)
-        second *= rate * rate
-        return _times_decay(z, self.polynomial), first, second
 
-    def curvature(self, n_axes: int) -> Array | float:
-        self._derivative_polynomials()
-        rate = self.rate(n_axes)
-        return rate * rate / (2.0 * self.nu - 2.0)
-
-    def _derivative_polynomials(self) -> tuple[Array, Array]:
-        # k' = -rate² r q e^{-z} with q the polynomial of ν - 1 over 2ν - 2, and then
-        # -k'' = rate² (z q e^{-z})', so there is no division by z, and r = 0 needs no special case.
-        if self.nu < 1.5:
-            raise InputError("nu", "0.5", "at least 1.5 where derivatives are needed")
-        slope = np.array(_POLYNOMIALS[self.nu - 1.0]) / (2.0 * self.nu - 2.0)
-        bend = polyadd(slope, polymulx(polysub(polyder(slope), slope)))
-        return slope, np.asarray(bend, dtype=np.float64)
-
-
-def _times_decay(z: Array, coefficients: tuple[float, ...] | Array) -> Array:
+def _times_decay(z: Array, coefficients: tuple[float, ...]) -> Array:
     """Polynomial(z) e^{-z}; overwrites z."""
     if len(coefficients) == 1:
-        np.exp(np.negative(z, out=z), out=z)
-        return np.multiply(z, coefficients[0], out=z) if coefficients[0] != 1.0 else z
+        return np.exp(np.negative(z, out=z), out=z)
     polynomial = z * coefficients[-1]
     for c in coefficients[-2:0:-1]:
         polynomial += c

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from nestquad.errors import InputError, unknown_name
 from nestquad.points._given import Given
-from nestquad.points._halton import Halton
 from nestquad.points._lattice import (
     PERIODIZATIONS,
     Lattice,
@@ -29,7 +28,6 @@ __all__ = [
     "IID",
     "PERIODIZATIONS",
     "Given",
-    "Halton",
     "Lattice",
     "PeriodicLattice",
     "Periodization",
@@ -44,11 +42,11 @@ __all__ = [
     "reversed_bits",
 ]
 
-_NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Halton, Lattice)}
+_NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Lattice)}
 
 
 def as_sequence(points: str | Sequence, *, argument: str = "points") -> Sequence:
-    """Sequence from its name ("iid", "sobol", "halton", "lattice", in any case) or itself.
+    """Sequence from its name ("iid", "sobol", "lattice", in any case) or itself.
 
     Errors call it `argument`.
 

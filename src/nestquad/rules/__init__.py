@@ -2,8 +2,6 @@
 
 from nestquad.rules._cholesky import Factor as Factor
 from nestquad.rules._cholesky import factorize as factorize
-from nestquad.rules._line import line_laws as line_laws
-from nestquad.rules._line import line_solutions as line_solutions
 from nestquad.rules._regularization import Jitter as Jitter
 from nestquad.rules._regularization import Regularization as Regularization
 from nestquad.rules._regularization import Schedule as Schedule

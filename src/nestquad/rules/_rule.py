@@ -28,7 +28,7 @@ class Rule:
         Ridge on the diagonal of the Gram matrix (N λ in the paper); 0 for equal weights.
     condition
         Estimated condition number of the regularised Gram matrix; 1 for equal weights, NaN for
-        weights on a line, which need no such matrix.
+        Matérn-1/2 on a line, which needs no such matrix.
     worst_case_error
         Largest error over the unit ball of the kernel's space; NaN for equal weights.
     posterior_variance

@@ -52,8 +52,7 @@ def kernel_rule(
 
     Cost
     ----
-    O(N³); O(N log N) for Matérn kernels in one dimension without explicit regularisation, on nodes
-    as evenly spread as Sobol points (any nodes for Matérn-1/2) of a uniform or normal law.
+    O(N³); O(N log N) for the Matérn-1/2 kernel in one dimension without explicit regularization.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def prefix_rules(
     in blocks.
 
     The ridge is that of the whole set. A leading block of a Cholesky factor is the factor of the
-    leading block, so prefixes are nearly free; on a line they cost O(N log N).
+    leading block, so prefixes are nearly free.
 
     Shapes
     ------
@@ -95,46 +94,40 @@ def prefix_rules(
     nodes = _validated(nodes)
     if exact not in get_args(Exactness):
         raise unknown_name("exact", exact, get_args(Exactness))
-    count, n, dim = nodes.shape
-    kernel = kernel.for_law(law)
+    n, dim = nodes.shape[1:]
     regularization = Jitter() if regularization is None else regularization
-    by_set: list[list[Rule] | None] = [None] * count
-    if isinstance(kernel, Matern) and dim == 1 and isinstance(regularization, Jitter):
-        by_set = line_rules(kernel, law, nodes, sizes, exact, regularization.limit)
-    rest = [i for i, rules in enumerate(by_set) if rules is None]
-    if rest and n > limits.DENSE_NODES:
+    if (
+        (isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1)
+        and isinstance(regularization, Jitter)
+        and exact != "linear"
+    ):
+        return line_rules(kernel, law, nodes, sizes, exact)
+    if n > limits.DENSE_NODES:
         raise InputError(
             "nodes",
             f"{n} nodes",
             f"at most {limits.DENSE_NODES} for dense weights",
-            "Use fewer inner points and more outer ones. In one dimension Matern kernels have "
-            "weights in O(N log N): for uniform and normal laws on nodes as evenly spread as Sobol "
-            "points, and with Matern(0.5) for all laws and nodes.",
+            "Use fewer inner points and more outer ones. In one dimension Matern(0.5) has weights "
+            "in O(N log N) for any law.",
         )
-    if rest:
-        systems = _systems(kernel, law, nodes, exact, rest)
-        for i, system in zip(rest, systems, strict=True):
-            factor, ridge = system.factorized(regularization, kernel.smoothness(dim))
-            by_set[i] = [system.rule(factor, ridge, m) for m in sizes]
-    return [rules for rules in by_set if rules is not None]
+    by_set = []
+    for system in _systems(kernel, law, nodes, exact):
+        factor, ridge = system.factorized(regularization, kernel.smoothness(dim))
+        by_set.append([system.rule(factor, ridge, m) for m in sizes])
+    return by_set
 
 
-def _systems(
-    kernel: Kernel, law: Law, nodes: Array, exact: Exactness, sets: Sequence[int]
-) -> Iterator[_DenseSystem]:
-    """The dense systems of some of T node sets (T, N, d)."""
+def _systems(kernel: Kernel, law: Law, nodes: Array, exact: Exactness) -> Iterator[_DenseSystem]:
+    """The dense systems of T node sets (T, N, d)."""
     count, n, _ = nodes.shape
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
-    functions = [_basis(exact, nodes[i]) for i in sets]
+    functions = _basis(exact, nodes)
     # A law needs a mean only where linear functions are to be exact.
     center = np.atleast_1d(law.mean()) if exact == "linear" else np.empty(0)
-    moments = np.broadcast_to(_basis(exact, center), (count, functions[0].shape[1]))
-    if kernel.batch_shape and len(sets) < count:
-        kernel = kernel.with_lengthscale(np.asarray(kernel.lengthscale)[sets])
-    grams = _upper_gram(kernel, nodes[sets])
-    for i, gram, known in zip(sets, grams, functions, strict=True):
-        yield _DenseSystem(nodes[i], gram, means[i], float(doubles[i]), known, moments[i])
+    moments = np.broadcast_to(_basis(exact, center), (count, functions.shape[-1]))
+    for i, gram in enumerate(_upper_gram(kernel, nodes)):
+        yield _DenseSystem(nodes[i], gram, means[i], float(doubles[i]), functions[i], moments[i])
 
 
 def _validated(nodes: Array) -> Array:
